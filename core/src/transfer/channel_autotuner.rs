@@ -233,23 +233,18 @@ impl ChannelAutotuner {
             return;
         }
         if self.tuning_limits.bbr && self.lossy >= LOSSY_WINDOWS {
-            self.tuning_limits.bbr = false;
-            self.since_change = 0;
             let why = format!(
                 "bbr: segments are lost while the round trip is {} at a least of {}, so without \
                  congestion",
                 end.rtt, end.min_rtt
             );
-            return self.advice.push_back(Advice::Congestion { name: "bbr", why });
+            return self.take_bbr(why);
         }
         if self.tuning_limits.bbr && self.doubtful.len() >= DOUBTFUL_WINDOWS {
-            self.tuning_limits.bbr = false;
-            self.since_change = 0;
             let before = mean(&self.doubtful);
             self.trial = Some(BbrTrial { before, rates: Vec::new() });
-            let why =
-                "bbr: segments are lost, and no queue is seen for certain; on trial".to_owned();
-            return self.advice.push_back(Advice::Congestion { name: "bbr", why });
+            let why = "bbr: segments are lost, and no queue is seen for certain; on trial";
+            return self.take_bbr(why.to_owned());
         }
         if grew && self.since_change < PATIENCE || !self.tuning_limits.channels || end.channels == 0
         {
@@ -276,8 +271,19 @@ impl ChannelAutotuner {
         self.advice.push_back(Advice::AddChannels { count, why });
     }
 
+    /// Once: what BBR brings is not asked again.
+    fn take_bbr(&mut self, why: String) {
+        self.tuning_limits.bbr = false;
+        self.since_change = 0;
+        self.advice.push_back(Advice::Congestion { name: "bbr", why });
+    }
+
     /// Collects the windows that speak for a trial; a queue for certain ends all doubt.
     fn doubt(&mut self, window: &Opened, rate: Rate, bound: bool) {
+        if !self.tuning_limits.bbr {
+            // Nothing could follow, and a copy may take days.
+            return;
+        }
         if self.losses.is_certain_since(window.first.at) {
             self.doubtful.clear();
         } else if bound && window.overflowed > 0 {
@@ -380,6 +386,16 @@ mod tests {
         Run { channels, bbr, rate, changes }
     }
 
+    /// It holds more than the windows of a few channels.
+    const WINDOW_LIMITED: Path = Path {
+        capacity: 9e9,
+        rtt: 0.163,
+        loss: 0.0,
+        window: 8e6 * 8.0 * 4.0,
+        queue: true,
+        late: Span::ZERO,
+    };
+
     const FREE: TuningLimits =
         TuningLimits { window_limit: Bytes::mib(32), channels: true, bbr: true };
 
@@ -391,17 +407,9 @@ mod tests {
     #[test]
     fn a_window_limited_path_gets_channels_until_they_bring_nothing() {
         for seed in 0..200 {
-            let path = Path {
-                capacity: 9e9,
-                rtt: 0.163,
-                loss: 0.0,
-                window: 8e6 * 8.0 * 4.0,
-                queue: true,
-                late: Span::ZERO,
-            };
-            let run = run(&path, FREE, true, seed);
+            let run = run(&WINDOW_LIMITED, FREE, true, seed);
             assert!(
-                run.channels >= 8 && run.rate > 0.85 * path.capacity,
+                run.channels >= 8 && run.rate > 0.85 * WINDOW_LIMITED.capacity,
                 "seed {seed}: {} at {:.2e}",
                 run.channels,
                 run.rate
@@ -475,15 +483,7 @@ mod tests {
     #[test]
     fn the_probe_says_the_rate_and_full_windows_get_channels() {
         for seed in 0..200 {
-            let path = Path {
-                capacity: 9e9,
-                rtt: 0.163,
-                loss: 0.0,
-                window: 8e6 * 8.0 * 4.0,
-                queue: true,
-                late: Span::ZERO,
-            };
-            let run = run(&path, FREE, true, seed);
+            let run = run(&WINDOW_LIMITED, FREE, true, seed);
             let [Advice::Measured { why }, Advice::AddChannels { count: 2, .. }, ..] =
                 &run.changes[..]
             else {

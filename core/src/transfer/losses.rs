@@ -1,7 +1,7 @@
 //! Tells losses of a full path from the path's own: a queue fills before it overflows.
 
 use super::path_sample::PathSample;
-use super::rounds::Rounds;
+use super::rounds::{BURST_TRIPS, Rounds};
 use crate::units::{Span, Time};
 
 /// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
@@ -21,8 +21,6 @@ pub(super) struct NewLosses {
 /// Who sends less than this part of its best rate cannot have filled the path. A round trip that is
 /// a little longer is then of small windows, which a receiver acknowledges late.
 const FILLS: f64 = 0.5;
-/// A round is two round trips, since acknowledgements come in bursts of one.
-const ROUND_TRIPS: f64 = 2.0;
 
 /// Remembers when there was a queue.
 #[derive(Debug)]
@@ -38,7 +36,7 @@ pub(super) struct LossJudge {
 
 impl Default for LossJudge {
     fn default() -> LossJudge {
-        let rounds = Rounds::of(ROUND_TRIPS);
+        let rounds = Rounds::of(BURST_TRIPS);
         LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0, long_queue_at: None }
     }
 }
@@ -82,23 +80,32 @@ mod tests {
     use super::*;
     use crate::units::Bytes;
 
-    /// Looks every 100 ms at a path of 40 ms: the queue, and all that was lost by then.
-    fn judged(seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
-        let mut judge = LossJudge::default();
-        let sample = |(step, &(queue, retransmits)): (usize, &(u64, u64))| PathSample {
-            at: Time::ZERO + Span::from_millis(100 * step as u64),
-            channels: 8,
-            delivered: Bytes(0),
+    /// What is seen at the `step`th tenth of a second of a path whose least round trip is `rtt`
+    /// milliseconds, `queue` more now.
+    fn sample(step: u64, (rtt, queue): (u64, u64), delivered: u64, retransmits: u64) -> PathSample {
+        PathSample {
+            at: Time::ZERO + Span::from_millis(100 * step),
+            channels: 4,
+            delivered: Bytes(delivered),
             retransmits,
-            rtt: Span::from_millis(40 + queue),
-            min_rtt: Span::from_millis(40),
+            rtt: Span::from_millis(rtt + queue),
+            min_rtt: Span::from_millis(rtt),
             rwnd_limited: Span::ZERO,
             starved: 0,
             network_bound: true,
             is_model_based: false,
-        };
-        let judged = seen.iter().enumerate().map(sample).map(|sample| judge.handle(&sample));
-        judged.map(|losses| (losses.stray, losses.overflowed)).collect()
+        }
+    }
+
+    /// Looks at a path of 40 ms: the queue, and all that was lost by then.
+    fn judged(seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let mut judge = LossJudge::default();
+        let samples = seen.iter().zip(0..);
+        let judged = samples.map(|(&(queue, lost), step)| {
+            let NewLosses { stray, overflowed } = judge.handle(&sample(step, (40, queue), 0, lost));
+            (stray, overflowed)
+        });
+        judged.collect()
     }
 
     #[test]
@@ -122,18 +129,7 @@ mod tests {
         for step in 0..40_u64 {
             // 3 % are lost: 250 Mbit/s at first, then 75, in windows of some packets.
             delivered += if step < 4 { 3_125_000 } else { 937_500 };
-            let losses = judge.handle(&PathSample {
-                at: Time::ZERO + Span::from_millis(100 * step),
-                channels: 4,
-                delivered: Bytes(delivered),
-                retransmits: 10 * step,
-                rtt: Span::from_millis(20 + step % 4),
-                min_rtt: Span::from_millis(20),
-                rwnd_limited: Span::ZERO,
-                starved: 0,
-                network_bound: true,
-                is_model_based: false,
-            });
+            let losses = judge.handle(&sample(step, (20, step % 4), delivered, 10 * step));
             assert!(step < 12 || losses == NewLosses { stray: 10, overflowed: 0 }, "{losses:?}");
         }
     }

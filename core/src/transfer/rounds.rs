@@ -6,6 +6,8 @@ use crate::units::{Bytes, Rate, Span};
 
 /// A round is at least as long as samples need to tell rates apart.
 const LEAST_ROUND: Span = Span::from_millis(100);
+/// Of rounds whose rates are compared, since acknowledgements come in bursts of a round trip.
+pub(super) const BURST_TRIPS: f64 = 2.0;
 /// Growth in a round below this counts towards the end.
 const GROWTH: f64 = 1.25;
 

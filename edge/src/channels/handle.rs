@@ -111,7 +111,7 @@ impl Handle {
     /// Whether its congestion control goes by a model of the path, and so fills it without a queue
     /// or losses that would tell.
     pub(crate) fn is_model_based(&self) -> bool {
-        self.0.congestion().is_some_and(|name| name.starts_with("bbr"))
+        self.congestion().is_some_and(|name| name.starts_with("bbr"))
     }
 
     /// Sets the congestion control of the connection.

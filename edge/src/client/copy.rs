@@ -21,7 +21,7 @@ use farline_core::transfer::{
     Entry, EntryKind, Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -233,14 +233,20 @@ impl<'a> Copy<'a> {
         self.stats.limited_elsewhere.push(limited);
     }
 
-    /// Takes over what the other end left out of the tree that it sends (O-4). What is known to have
-    /// failed already is not named twice.
+    /// Takes over what the other end left out of the tree that it sends (O-4).
     pub(super) fn take_left_out(&mut self, control: &Control) {
-        let mut left_out = lock(&control.heard()).take_left_out();
-        for (path, _) in &self.stats.failures {
-            left_out.remove(path);
-        }
+        let left_out = self.newly_named(control);
         self.stats.failures.extend(left_out);
+    }
+
+    /// What the other end named as left out, or not landed. What is known to have failed already is
+    /// not named twice.
+    fn newly_named(&self, control: &Control) -> BTreeMap<Vec<u8>, Error> {
+        let mut named = lock(&control.heard()).take_left_out();
+        for (path, _) in &self.stats.failures {
+            named.remove(path);
+        }
+        named
     }
 
     /// Takes over what did not land at the other end (O-5) of entries that were counted.
@@ -249,10 +255,7 @@ impl<'a> Copy<'a> {
         control: &Control,
         entries: impl IntoIterator<Item = &'e Entry>,
     ) {
-        let mut unlanded = lock(&control.heard()).take_left_out();
-        for (path, _) in &self.stats.failures {
-            unlanded.remove(path);
-        }
+        let unlanded = self.newly_named(control);
         let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
         for entry in entries.into_iter().filter(is_file) {
             if unlanded.contains_key(&entry.path) {

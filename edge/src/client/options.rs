@@ -11,6 +11,7 @@ use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How a copy is to be made.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +126,9 @@ impl Trial {
     }
 }
 
+/// How often what waits looks whether the copy was asked to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// Asks a copy that runs to end soon, with what it can go on from made durable.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
@@ -142,6 +146,16 @@ impl CancelToken {
             ErrorCode::Interrupted,
             "interrupted; nothing half-done was left under a final name",
         )
+    }
+
+    /// Ends when it is asked to: soon, since who asks wakes nobody.
+    pub(super) async fn asked(&self) -> Error {
+        loop {
+            if let Some(reason) = self.reason() {
+                return reason;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Why the copy ends, if it was asked to.

@@ -242,14 +242,16 @@ pub(super) struct Checkpoint {
     resumed_bytes: u64,
     failures: usize,
     skipped: usize,
+    planned: usize,
 }
 
 impl CopyStats {
     /// What it has come to so far.
     pub(super) fn checkpoint(&self) -> Checkpoint {
         let CopyStats { bytes, files, resumed_bytes, .. } = *self;
-        let (failures, skipped) = (self.failures.len(), self.skipped.len());
-        Checkpoint { bytes, files, resumed_bytes, failures, skipped }
+        let (failures, skipped, planned) =
+            (self.failures.len(), self.skipped.len(), self.planned.len());
+        Checkpoint { bytes, files, resumed_bytes, failures, skipped, planned }
     }
 
     /// Forgets what was counted since: the next attempt finds it again.
@@ -258,6 +260,7 @@ impl CopyStats {
         self.resumed_bytes = before.resumed_bytes;
         self.failures.truncate(before.failures);
         self.skipped.truncate(before.skipped);
+        self.planned.truncate(before.planned);
     }
 
     /// Notes what is not as it was asked for: once, however many transfers it is true of.

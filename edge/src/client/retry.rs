@@ -1,16 +1,15 @@
 //! Begins a copy again after a fault that may pass: the next attempt goes on from what is durable.
 
 use super::copy::Copy;
-use super::options::{CancelToken, RetryNotice};
+use super::options::RetryNotice;
 use farline_core::copy::{FailedAttempt, RetryBackoff};
 use farline_core::units::{Error, Rng, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
 
-/// How often a copy that waits looks whether it was asked to end.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
 /// Runs `attempt` until it succeeds, fails for good, or the patience of the options is at its end.
+/// What came out of a pipe does not come again, and what went into one cannot be taken back: there
+/// is one attempt then.
 pub(super) async fn with_retries(
     copy: &mut Copy<'_>,
     mut attempt: impl AsyncFnMut(&mut Copy<'_>) -> Result<(), Error>,
@@ -18,7 +17,11 @@ pub(super) async fn with_retries(
     let mut seed = [0; 8];
     // Without randomness the waits of many do not spread, and are as long.
     let _ = getrandom(&mut seed, GetRandomFlags::empty());
-    let mut backoff = RetryBackoff::new(copy.options.retry_for, Rng::new(u64::from_ne_bytes(seed)));
+    let retry_for = match copy.stats.fixed.pipes {
+        (false, false) => copy.options.retry_for,
+        _ => Span::ZERO,
+    };
+    let mut backoff = RetryBackoff::new(retry_for, Rng::new(u64::from_ne_bytes(seed)));
     let mut resumed = None;
     loop {
         let before = copy.stats.checkpoint();
@@ -57,17 +60,10 @@ pub(super) async fn with_retries(
 /// Waits, unless the copy is asked to end.
 async fn sleep(copy: &mut Copy<'_>, wait: Span) -> Result<(), Error> {
     let began = Instant::now();
-    let until = began + Duration::from(wait);
-    let mut result = Ok(());
-    while let Some(left) = until.checked_duration_since(Instant::now())
-        && result.is_ok()
-    {
-        tokio::time::sleep(left.min(LOOK_EVERY)).await;
-        result = match copy.options.stop.reason() {
-            Some(_) => Err(CancelToken::error()),
-            None => Ok(()),
-        };
-    }
+    let result = tokio::select! {
+        () = tokio::time::sleep(Duration::from(wait)) => Ok(()),
+        reason = copy.options.stop.asked() => Err(reason),
+    };
     copy.stats.waited = copy.stats.waited + began.elapsed().into();
     result
 }

@@ -59,20 +59,11 @@ pub async fn copy(
         }
         Location::Remote(to) => {
             copy.obtain_congestion()?;
-            if sources.contains(&Location::Standard) {
-                // What came out of a pipe does not come again.
-                upload::run(&mut copy, sources, to).await?;
-            } else {
-                with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
-            }
+            with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
         }
         here => {
             for source in sources {
                 match source {
-                    // What went into a pipe cannot be taken back.
-                    Location::Remote(from) if *here == Location::Standard => {
-                        download::run(&mut copy, from, here, sources.len() > 1).await?
-                    }
                     Location::Remote(from) => {
                         with_retries(&mut copy, async |copy| {
                             download::run(copy, from, here, sources.len() > 1).await

@@ -7,7 +7,7 @@ use super::copy::{Copy, known};
 use super::existing::Existing;
 use super::listing::{entry, list_tree};
 use super::location::Remote;
-use super::options::{CancelToken, Verify};
+use super::options::Verify;
 use super::outcome::DataDirection;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::transfer_state::TransferState;
@@ -380,9 +380,9 @@ async fn file_by_file(
             TransferKind::Retrieve,
             Pathname::new(source.clone()),
         )));
-        let moved = match side_by_side(copy, ends, store, retrieve, true).await {
+        let moved = match until_over(copy, ends, store, retrieve, true).await {
             Ok(()) => compare(copy, ends, Pathname::new(source), partial.temporary()).await,
-            error => error,
+            Err(PassError { error, .. }) => Err(error),
         };
         if let Err(error) = moved {
             partial.abandon(&mut ends.receiver, &error).await;
@@ -411,14 +411,9 @@ async fn compare(
     let sent = checksum::ask(&mut ends.sender, shared, source);
     let stored = checksum::ask(&mut ends.receiver, shared, target.clone());
     let Ends { from, to, sender, receiver } = ends;
-    let stopped = async {
-        while copy.options.stop.reason().is_none() {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    };
     let (sent, stored) = tokio::select! {
         both = async { tokio::join!(sender.done(sent), receiver.done(stored)) } => both,
-        () = stopped => return Err(CancelToken::error()),
+        reason = copy.options.stop.asked() => return Err(reason),
     };
     let both = sent.map_err(|error| at(from, error)).and_then(|sent| {
         let stored = stored.map_err(|error| at(to, error))?;
@@ -429,17 +424,6 @@ async fn compare(
         Err(error) => return checksum::not_compared(copy, error),
     };
     checksum::judge(copy, shared, &target, [(&stored, &to.to_string()), (&sent, &from.to_string())])
-}
-
-/// The same where nothing follows a failure.
-async fn side_by_side(
-    copy: &mut Copy<'_>,
-    ends: &mut Ends<'_>,
-    store: u64,
-    retrieve: u64,
-    payload: bool,
-) -> Result<(), Error> {
-    until_over(copy, ends, store, retrieve, payload).await.map_err(|failed| failed.error)
 }
 
 /// Waits for both ends' last words on one transfer. The first that fails ends the wait soon: the

@@ -9,11 +9,9 @@
 
 use super::super::losses::{LossJudge, NewLosses};
 use super::super::path_sample::PathSample;
-use super::super::rounds::Rounds;
+use super::super::rounds::{BURST_TRIPS, Rounds};
 use crate::units::{Bytes, Rate, Span};
 
-/// A round is two round trips, since acknowledgements come in bursts of one.
-const ROUND_TRIPS: f64 = 2.0;
 /// Rounds without it after which the first growth is over.
 const FLAT_ROUNDS: u32 = 2;
 
@@ -107,7 +105,7 @@ pub struct PathMonitor {
 
 impl Default for PathMonitor {
     fn default() -> PathMonitor {
-        let growth = Growth { rounds: Rounds::of(ROUND_TRIPS), pending: PathTimes::default() };
+        let growth = Growth { rounds: Rounds::of(BURST_TRIPS), pending: PathTimes::default() };
         PathMonitor {
             times: PathTimes::default(),
             growth: Some(growth),
