@@ -46,6 +46,8 @@ pub struct CopyOptions {
     pub checks: bool,
     /// Files are compared by their digests.
     pub digests: bool,
+    /// All files take their final names together, at the end.
+    pub is_atomic: bool,
     /// The destination takes bytes in order only.
     pub in_order: bool,
     /// Not faster than this.
@@ -77,6 +79,8 @@ pub struct Agreement {
     names_omissions: bool,
     /// The peer names what does not land of a tree that it stores (O-5).
     names_unlanded: bool,
+    /// The peer lands each file of a tree that it stores when it is whole.
+    lands_whole: bool,
 }
 
 impl Agreement {
@@ -98,6 +102,7 @@ impl Agreement {
             is_guarded,
             names_omissions: features.omitted,
             names_unlanded: features.unlanded,
+            lands_whole: features.landing && !options.is_atomic,
         }
     }
 
@@ -130,6 +135,9 @@ impl Agreement {
         }
         if self.names_unlanded && origin.is_some() {
             requests.push(farline_option("unlanded", "named"));
+        }
+        if self.lands_whole && origin.is_some() {
+            requests.push(farline_option("landing", "whole"));
         }
         requests
     }

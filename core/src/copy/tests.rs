@@ -6,7 +6,8 @@ use crate::gridftp::client::{PeerFeatures, Request, Transfer};
 use crate::gridftp::{Command, Options, Pathname, Reply};
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rate, Rng, Span, Time};
 
-const ALL: &[&str] = &["TREE", "CHECK", "ZEROS", "ORDER", "LIMIT", "ADAPT", "OMITTED", "UNLANDED"];
+const ALL: &[&str] =
+    &["TREE", "CHECK", "ZEROS", "ORDER", "LIMIT", "ADAPT", "OMITTED", "LANDING", "UNLANDED"];
 const RTT: Span = Span::from_millis(100);
 
 fn features(listed: &[&str]) -> PeerFeatures {
@@ -142,7 +143,7 @@ fn a_fresh_upload_asks_for_all_at_once() {
     assert_eq!(wants(&mut session), ["open true"]);
     session.handle(seconds(1), opened(4));
     let expected = "adapt=none, check=crc32c, digest=blake3, zeros=short, source=..., \
-        unlanded=named, manifest, data, digests, move Tree";
+        unlanded=named, landing=whole, manifest, data, digests, move Tree";
     assert_eq!(wants(&mut session).join(", "), expected);
 }
 

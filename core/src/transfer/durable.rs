@@ -96,8 +96,9 @@ impl Durability {
         (!entries.is_empty()).then_some(Batch { pieces, entries })
     }
 
-    /// The batch's files are durable: answers with the records to append to the journal.
-    pub fn commit(&mut self, batch: Batch) -> Vec<u8> {
+    /// The batch's files are durable: answers with the records to append to the journal, and the
+    /// files of the batch that are durable whole by now, each block as its sender read it.
+    pub fn commit(&mut self, batch: Batch) -> (Vec<u8>, Vec<usize>) {
         let Batch { mut pieces, entries } = batch;
         let mut records = Vec::new();
         if !std::mem::replace(&mut self.begun, true) {
@@ -125,7 +126,17 @@ impl Durability {
             journal::ranges(*entry as u32, held, &mut records);
             held.iter().for_each(|range| self.mark(*entry, range));
         }
-        records
+        // Only a block's value says that it is as it was read.
+        let whole =
+            entries.into_iter().filter(|&entry| self.origin.digests && self.is_whole(entry));
+        let whole = whole.collect();
+        (records, whole)
+    }
+
+    fn is_whole(&self, entry: usize) -> bool {
+        let len = self.layout.entries()[entry].len();
+        let start = self.layout.start_of(entry);
+        start.is_some_and(|start| self.durable.contains(&(start..start.saturating_add(len))))
     }
 
     /// Bytes of the space that are durable and journaled, once the records of the last batch are.
@@ -144,6 +155,8 @@ impl Durability {
 mod tests {
     use super::*;
     use crate::transfer::journal::Replay;
+    use crate::transfer::{Entry, EntryKind};
+    use crate::units::Rng;
 
     #[test]
     fn only_settled_pieces_are_journaled_and_each_once() {
@@ -160,15 +173,58 @@ mod tests {
         let batch = account.batch().expect("two pieces");
         account.wrote(0, 3072..4096);
         assert!(account.durable().is_empty(), "a batch is only a plan");
-        let journal = account.commit(batch);
+        let (journal, whole) = account.commit(batch);
+        assert!(whole.is_empty(), "two blocks are missing");
         let mut replay = Replay::new(&layout, b"", origin);
         replay.all(&journal);
         let held = replay.finish().held.remove(&0).expect("held");
         assert_eq!(held.to_string(), "0-2048", "what had no value is not held");
         assert_eq!(account.durable(), &held);
         let batch = account.batch().expect("one more");
-        account.commit(batch);
+        let _ = account.commit(batch);
         assert_eq!(account.durable().to_string(), "0-2048,3072-4096");
         assert!(account.batch().is_none());
+    }
+
+    #[test]
+    fn a_file_is_whole_when_its_last_block_is_durable() {
+        let entry = |path: &str| Entry {
+            path: path.as_bytes().to_vec(),
+            kind: EntryKind::File { len: 1500 },
+            mode: 0o644,
+            modified_ns: 1,
+            changed_ns: 1,
+        };
+        let layout = Arc::new(Layout::new(vec![entry("a"), entry("b")], 1024));
+        let account = |digests, held| {
+            let origin = Origin { source: [1; 32], digests };
+            Durability::new(Arc::clone(&layout), Vec::new(), origin, held, false)
+        };
+        let mut rng = Rng::new(5);
+        for _ in 0..100 {
+            let mut account = account(true, ByteRanges::new());
+            let mut pieces = vec![(0, 0), (0, 1), (1, 0), (1, 1)];
+            let mut left = [2, 2];
+            while !pieces.is_empty() {
+                let (entry, index) = pieces.swap_remove(rng.below(pieces.len() as u64) as usize);
+                account.record(&PieceDigest::known(&layout, entry, index, [7; 32]));
+                account.wrote(entry, index * 1024..1500.min(index * 1024 + 1024));
+                left[entry] -= 1;
+                let batch = account.batch().expect("a piece");
+                let expected: &[usize] = if left[entry] == 0 { &[entry] } else { &[] };
+                assert_eq!(account.commit(batch).1, expected);
+            }
+        }
+        // The rest of one that an earlier run began.
+        let start = layout.start_of(1).expect("it has bytes");
+        let mut resumed = account(true, ByteRanges::from_iter(std::iter::once(start..start + 1024)));
+        resumed.record(&PieceDigest::known(&layout, 1, 1, [7; 32]));
+        resumed.wrote(1, 1024..1500);
+        let batch = resumed.batch().expect("a piece");
+        assert_eq!(resumed.commit(batch).1, [1]);
+        let mut unchecked = account(false, ByteRanges::new());
+        unchecked.wrote(0, 0..1500);
+        let batch = unchecked.batch().expect("a file");
+        assert!(unchecked.commit(batch).1.is_empty(), "nobody said what was read");
     }
 }

@@ -34,6 +34,7 @@ const BLOCKS: u8 = 3;
 const RANGES: u8 = 4;
 const FORGET: u8 = 5;
 const FILE: u8 = 6;
+const LANDED: u8 = 7;
 
 /// What a partial transfer is a part of, besides its place and its files (clause R-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,32 @@ pub fn ranges(number: u32, held: &ByteRanges, to: &mut Vec<u8>) {
     }
 }
 
+/// What tells a file that landed from any other under its name, and from itself after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LandedFile {
+    /// Its inode number.
+    pub inode: u64,
+    /// When it last changed in any way, nanoseconds since the Unix epoch: when it took its name.
+    pub changed_ns: i64,
+}
+
+/// Appends the record that file `number` has its final name.
+pub fn landed(number: u32, file: &LandedFile, to: &mut Vec<u8>) {
+    let mut payload = vec![LANDED];
+    payload.extend(number.to_be_bytes());
+    payload.extend(file.inode.to_be_bytes());
+    payload.extend(file.changed_ns.to_be_bytes());
+    record(&payload, to);
+}
+
+/// Reads one such record behind its kind.
+fn parse_landed(rest: &[u8]) -> Option<(u32, LandedFile)> {
+    let (number_of, rest) = number::<4>(rest)?;
+    let (inode, rest) = number::<8>(rest)?;
+    let (changed, []) = number::<8>(rest)? else { return None };
+    Some((number_of as u32, LandedFile { inode, changed_ns: changed as i64 }))
+}
+
 /// Appends the record that takes back what earlier ones say of the file at `path`.
 pub fn forget(path: &[u8], to: &mut Vec<u8>) {
     let mut payload = vec![FORGET];
@@ -147,6 +174,7 @@ pub struct Replay<'a> {
     begun: bool,
     matches: bool,
     held: BTreeMap<usize, ByteRanges>,
+    landed: BTreeMap<usize, LandedFile>,
     digests: Digests,
     paths: BTreeSet<Vec<u8>>,
     valid_len: u64,
@@ -159,6 +187,8 @@ pub struct Recovered {
     pub matches: bool,
     /// Bytes of each file, by entry.
     pub held: BTreeMap<usize, ByteRanges>,
+    /// Files that have their final names, by entry.
+    pub landed: BTreeMap<usize, LandedFile>,
     /// The digests of what is held.
     pub digests: Digests,
     /// Every file that a partial may be left of, by its path below the place.
@@ -184,6 +214,7 @@ impl<'a> Replay<'a> {
             begun: false,
             matches: false,
             held: BTreeMap::new(),
+            landed: BTreeMap::new(),
             digests: Digests::new(layout),
             paths: BTreeSet::new(),
             valid_len: 0,
@@ -216,12 +247,13 @@ impl<'a> Replay<'a> {
 
     /// What the journal said.
     pub fn finish(self) -> Recovered {
-        let Replay { matches, mut held, mut digests, paths, valid_len, .. } = self;
+        let Replay { matches, mut held, mut landed, mut digests, paths, valid_len, .. } = self;
         if !matches {
             held.clear();
+            landed.clear();
             digests = Digests::new(self.layout);
         }
-        Recovered { matches, held, digests, paths, valid_len }
+        Recovered { matches, held, landed, digests, paths, valid_len }
     }
 
     fn understand(&mut self, payload: &[u8]) -> Option<()> {
@@ -292,6 +324,11 @@ impl<'a> Replay<'a> {
                     self.held.entry(entry).or_default().insert(start..end);
                 }
             }
+            LANDED => {
+                let (number_of, file) = parse_landed(rest)?;
+                let entry = *self.numbers.get(&number_of)?;
+                entry.map(|entry| self.landed.insert(entry, file));
+            }
             FORGET => self.drop_path(rest),
             _ => return None,
         }
@@ -302,6 +339,7 @@ impl<'a> Replay<'a> {
         self.paths.remove(path);
         if let Some(&entry) = self.entries.get(path) {
             self.held.remove(&entry);
+            self.landed.remove(&entry);
             self.digests.forget(self.layout, entry);
             self.numbers.values_mut().filter(|of| **of == Some(entry)).for_each(|of| *of = None);
         }
@@ -312,6 +350,7 @@ impl Recovered {
     /// Takes back what is said of `entry`: its partial is not there.
     pub fn drop_entry(&mut self, layout: &Layout, entry: usize) {
         self.held.remove(&entry);
+        self.landed.remove(&entry);
         self.digests.forget(layout, entry);
     }
 
@@ -436,6 +475,24 @@ mod tests {
     }
 
     #[test]
+    fn what_landed_is_told_until_it_is_another_file() {
+        let file_at = |changed_ns| LandedFile { inode: 77, changed_ns };
+        let layout = layout(&[("a", 5000, 1), ("b", 10, 2)]);
+        let mut journal = Vec::new();
+        begin(&origin(true), BLOCK, &mut journal);
+        file(3, &facts(5000, 1), b"a", &mut journal);
+        file(4, &facts(10, 2), b"b", &mut journal);
+        landed(3, &file_at(-5), &mut journal);
+        landed(4, &file_at(6), &mut journal);
+        let back = replay(&layout, origin(true), &journal);
+        assert_eq!(back.landed, BTreeMap::from([(0, file_at(-5)), (1, file_at(6))]));
+        assert!(replay(&layout, origin(false), &journal).landed.is_empty(), "another transfer");
+        forget(b"b", &mut journal);
+        file(5, &facts(5000, 9), b"a", &mut journal);
+        assert!(replay(&layout, origin(true), &journal).landed.is_empty());
+    }
+
+    #[test]
     fn ranges_are_replayed_where_no_digests_are_kept() {
         let layout = layout(&[("a", 5000, 1)]);
         let mut held = ByteRanges::new();
@@ -481,7 +538,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_replay_without_panic(kind in 0u8..7, bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+        fn any_bytes_replay_without_panic(kind in 0u8..8, bytes in prop::collection::vec(any::<u8>(), 0..120)) {
             let layout = layout(&[("a", 5000, 1)]);
             let mut journal = Vec::new();
             begin(&origin(true), BLOCK, &mut journal);

@@ -165,7 +165,7 @@ impl World {
             }
             self.disk.durable[entry].clone_from(&self.disk.volatile[entry]);
         }
-        let records = account.commit(batch);
+        let (records, _) = account.commit(batch);
         self.disk.journal.extend(records);
         if self.rng.below(hazard) == 0 {
             return Some(Ending::PowerCut);

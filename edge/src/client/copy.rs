@@ -423,6 +423,7 @@ impl<'a> Copy<'a> {
         CopyOptions {
             checks: self.options.verify != Verify::None,
             digests: self.options.verify == Verify::Digest,
+            is_atomic: self.options.atomic,
             limit: self.options.limit,
             buffer: self.options.buffer,
             are_channels_fixed: self.options.overrides.streams.is_some(),
@@ -524,11 +525,15 @@ impl<'a> Copy<'a> {
         let bytes_total = total.map(|total| Bytes(self.base + total.0));
         let resumed = Bytes(self.base + self.live.held.load(Ordering::Relaxed));
         let limited_by = self.limited_now(elapsed);
+        let before = self.stats.files;
+        let files_done =
+            self.live.files().or((before > 0).then_some(0)).map(|files| before + files);
         (self.watch)(&Progress {
             bytes: Bytes(bytes),
             resumed,
             limited_by,
             bytes_total,
+            files: files_done,
             files_total: files,
             elapsed,
         });

@@ -274,7 +274,8 @@ impl TreeEnd for Download<'_> {
         copy.live.expect(tree.layout.payload(), tree.layout.files());
         copy.live.held.store(lock(&self.arrived).total(), Ordering::Relaxed);
         let Tree { layout, sink, digests } = tree;
-        let arrived = Arc::clone(&self.arrived);
+        let (arrived, counted) = (Arc::clone(&self.arrived), Arc::clone(&sink));
+        copy.live.count_files(move || counted.landed());
         let pass = Pass { integrity, layout, sink, digests, arrived };
         let moved = copy.watch(Some(control), move |live| pass.receive(live, resources)).await;
         moved.map(|landed| (self.landed, self.resources) = landed)
@@ -301,7 +302,7 @@ impl TreeEnd for Download<'_> {
         let place = destination(self.to, name, is_folder, self.from.names_content(), self.several)?;
         let top = if is_folder && self.from.names_content() { b"" } else { name };
         let kept = omitted_here(copy, Some(&place), top, layout.entries());
-        let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
+        let sink: Arc<dyn Landing> = place.sink(&layout, copy.options)?.into();
         sink.leave(&kept);
         let Integrity { checks, digests, .. } = self.agreement.integrity;
         let source = self.from.source_id();

@@ -81,7 +81,7 @@ pub(super) async fn run(
             EntryKind::Directory => continue,
             EntryKind::File { .. } if copy.has_landed(&item.path, item) => continue,
             EntryKind::Symlink { .. } => {
-                place.below(&item.path).sink(&one, &copy.options.direct_io)?.land(None)
+                place.below(&item.path).sink(&one, copy.options)?.land(None)
             }
             EntryKind::File { .. } => {
                 let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
@@ -128,7 +128,7 @@ impl File {
         resources: TransferResources,
     ) -> Result<(crate::stores::Landed, TransferResources), Error> {
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
-        let sink: Arc<dyn Landing> = self.sink.sink(&self.one, &copy.options.direct_io)?.into();
+        let sink: Arc<dyn Landing> = self.sink.sink(&self.one, copy.options)?.into();
         let origin =
             Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
         let held = sink.begin(origin)?.unwrap_or_else(|| ResumeState::nothing(&self.one)).blocks;

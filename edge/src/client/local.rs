@@ -3,10 +3,11 @@
 use super::copy::Copy;
 use super::existing::{omitted_here, without};
 use super::location::{Location, last_name};
+use super::options::Options;
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, Stage};
 use crate::stores::{
-    DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
+    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
     StandardOutput, join, stat, storage_error, walk,
 };
 use crate::sys::lock::lock;
@@ -34,14 +35,16 @@ impl Destination {
     pub(super) fn sink(
         &self,
         layout: &Arc<Layout>,
-        direct: &DirectIo,
+        options: &Options,
     ) -> Result<Box<dyn Landing>, Error> {
         Ok(match self {
-            Destination::Files { root, start } => Box::new(
-                PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
-                    .lenient()
-                    .directly(direct.clone()),
-            ),
+            Destination::Files { root, start } => {
+                let files =
+                    PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
+                        .lenient()
+                        .directly(options.direct_io.clone());
+                Box::new(if options.atomic { files } else { files.one_by_one() })
+            }
             Destination::Diskless(store) => Box::new(store.sink(layout)?),
             Destination::Standard => Box::new(StandardOutput::open()?),
         })
@@ -61,7 +64,7 @@ impl Destination {
     /// Makes the folders of `layout`, so that files find them.
     pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<(), Error> {
         match self {
-            Destination::Files { .. } => self.sink(layout, &DirectIo::default())?.make_folders(),
+            Destination::Files { .. } => self.sink(layout, &Options::default())?.make_folders(),
             Destination::Diskless(_) | Destination::Standard => Ok(()),
         }
     }
@@ -229,7 +232,7 @@ pub(super) async fn run(
         ),
         None => Box::new(MemorySource::new()),
     };
-    let sink = place.sink(&layout, &copy.options.direct_io)?;
+    let sink = place.sink(&layout, copy.options)?;
     let most = if sink.wants_order() { 1 } else { 4 };
     let files = layout.files();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));

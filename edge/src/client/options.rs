@@ -31,6 +31,8 @@ pub struct Options {
     /// Fail where servers that are not Farline compute no checksum to compare with (CKSM); otherwise
     /// files of such are copied without.
     pub compare_at_stock: bool,
+    /// No file takes its final name before all have come; otherwise each does when it is whole.
+    pub atomic: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
     /// Which files of the sources are copied.
@@ -189,6 +191,8 @@ pub struct Progress {
     pub limited_by: Option<Limit>,
     /// Bytes in all, once known.
     pub bytes_total: Option<Bytes>,
+    /// Files that have their final names, where that is known while others come.
+    pub files: Option<u64>,
     /// Files in all, once known.
     pub files_total: Option<u64>,
     /// Since the start.

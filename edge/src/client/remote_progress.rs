@@ -35,6 +35,8 @@ pub(super) struct RemoteProgress {
     receipts: Option<(u64, Receipts)>,
     /// When it last said anything.
     pub(super) at: Option<Instant>,
+    /// How many files of a tree have their final names there.
+    landed: Option<u64>,
     /// How many data connections it would use (D-2).
     wanted_channels: usize,
     /// What it changed, in words, and what limited it (D-3).
@@ -60,6 +62,11 @@ impl RemoteProgress {
     /// When the server last said anything.
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
+    }
+
+    /// How many files of a tree have their final names there, where the server says.
+    pub(super) fn landed(&self) -> Option<u64> {
+        self.landed
     }
 
     /// How many data connections the server would use, by its last word.
@@ -95,6 +102,7 @@ impl RemoteProgress {
                 self.wanted_channels =
                     value.trim_end_matches(';').parse().unwrap_or(self.wanted_channels)
             }
+            "landed" => self.landed = value.trim_end_matches(';').parse().ok().or(self.landed),
             "evidence" => self.evidence = plain(value),
             "limited" => {
                 let name = value.trim_end_matches(';').to_owned();

@@ -60,7 +60,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
         Destination::Files { root, start } => Box::new(
             PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()),
         ),
-        other => other.sink(&layout, &copy.options.direct_io)?,
+        other => other.sink(&layout, copy.options)?,
     };
     if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
         && path.symlink_metadata().is_ok()

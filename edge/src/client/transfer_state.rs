@@ -31,10 +31,15 @@ pub(super) struct TransferState {
     /// What was measured and changed, in words.
     pub(super) changes: Mutex<Vec<String>>,
     pub(super) total: Mutex<(Option<Bytes>, Option<u64>)>,
+    /// Counts the files that have their final names.
+    files: OnceLock<CountFiles>,
     /// The sending end's channels with the bytes they had acknowledged before, to see what has
     /// really arrived.
     handles: Mutex<Vec<(Handle, u64)>>,
 }
+
+/// Counts files that have landed, where that is known.
+type CountFiles = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
 /// What of a transfer may change while this end sends.
 pub(super) struct LiveTuning {
@@ -75,6 +80,17 @@ impl TransferState {
 
     pub(super) fn expect(&self, bytes: u64, files: u64) {
         *lock(&self.total) = (Some(Bytes(bytes)), Some(files));
+    }
+
+    /// Has files that land while others come counted by `count`.
+    pub(super) fn count_files(&self, count: impl Fn() -> Option<u64> + Send + Sync + 'static) {
+        // Once a pass: the next has a state of its own.
+        let _ = self.files.set(Box::new(count));
+    }
+
+    /// Files that have their final names, where that is known.
+    pub(super) fn files(&self) -> Option<u64> {
+        self.files.get().and_then(|count| count())
     }
 
     pub(super) fn follow(&self, handles: Vec<Handle>) {

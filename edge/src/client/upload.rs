@@ -374,6 +374,8 @@ impl TreeEnd for Upload<'_> {
         part: TreePart,
     ) -> Watched<()> {
         copy.live.expect(self.layout.payload(), self.layout.files());
+        let told = Arc::clone(&self.heard);
+        copy.live.count_files(move || lock(&told).landed());
         let pass = Pass {
             integrity: self.integrity,
             manifest: (part == TreePart::Tree).then(|| BytesSource(self.manifest.clone())),

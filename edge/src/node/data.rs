@@ -75,6 +75,8 @@ pub(super) struct DataPlane {
     pub(super) names_omissions: bool,
     /// Whether what does not land of a tree is named to the client, and the rest lands (O-5).
     pub(super) names_unlanded: bool,
+    /// Whether each file of a tree lands when it is whole, and not all at the end.
+    pub(super) lands_whole: bool,
     /// What may change by itself of what this session sends.
     pub(super) adapt: Adapt,
 }
@@ -105,6 +107,7 @@ impl DataPlane {
             held_there: ByteRanges::new(),
             names_omissions: false,
             names_unlanded: false,
+            lands_whole: false,
             adapt: Adapt::default(),
         }
     }
@@ -353,6 +356,7 @@ impl DataPlane {
             "held" => self.hold_there(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
             "unlanded" => set(&mut self.names_unlanded, value, "named"),
+            "landing" => set(&mut self.lands_whole, value, "whole"),
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())

@@ -6,8 +6,12 @@ use crate::stores::Sink;
 use farline_core::gridftp::Perf;
 use farline_core::gridftp::server::Answer;
 use farline_core::units::ByteRanges;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Between two words on how many files have landed: for people who watch.
+const LANDED_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells the session how a transfer goes.
 pub(super) struct Reporter<'a> {
@@ -52,6 +56,22 @@ impl<'a> Reporter<'a> {
             return work();
         }
         self.repeat(every, || self.ranges(&sink.durable()), work)
+    }
+
+    /// Runs `work` while saying how many files have their final names, where they land one by one
+    ///
+    pub(super) fn watch_landed<T>(&self, sink: &dyn Sink, work: impl FnOnce() -> T) -> T {
+        if sink.landed().is_none() {
+            return work();
+        }
+        let last = AtomicU64::new(0);
+        let say = || {
+            let landed = sink.landed().unwrap_or(0);
+            if last.swap(landed, Ordering::Relaxed) != landed {
+                self.remark(format!("FARLINE landed={landed};"));
+            }
+        };
+        self.repeat(LANDED_EVERY, say, work)
     }
 
     /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end,

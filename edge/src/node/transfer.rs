@@ -358,6 +358,7 @@ impl DataPlane {
         let held = &Mutex::new(held);
         let idle_timeout = self.shared.config.idle_timeout;
         let work = || run.while_it_moves(idle_timeout, || work(held));
+        let work = || run.reporter.watch_landed(sink, work);
         let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
             run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
         })?;

@@ -34,6 +34,9 @@ pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
 /// The FEAT line of trees of which what does not land is named.
 pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 
+/// The FEAT line of trees of which each file lands when it is whole.
+pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
+
 /// Which of the three transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -105,6 +108,7 @@ pub(super) fn store(
                     let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
                     // Who does not hear of what is refused must not take the rest for all.
                     let sink = if plane.names_unlanded { sink.lenient() } else { sink };
+                    let sink = if plane.lands_whole { sink.one_by_one() } else { sink };
                     (Box::new(sink), None)
                 }
                 Some(store) => {

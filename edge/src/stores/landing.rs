@@ -1,7 +1,8 @@
 //! Writes the files of a tree under temporary names next to their targets; [`finish`] lands them
 //! whole.
 //!
-//! A reader of the destination sees the old file or the new one, never a part. What fails is
+//! A reader of the destination sees the old file or the new one, never a part. Files land together at
+//! the end, or each when it is whole ([`PosixSink::one_by_one`]). What fails is
 //! removed and named; the rest lands ([`refused`]). Partial writes that the protocol makes in place (`APPE`,
 //! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
 //! with its journal ([`PosixSink::begin`]).
@@ -10,6 +11,9 @@ mod finish;
 mod protected;
 mod refused;
 mod table;
+mod whole;
+#[cfg(test)]
+mod whole_tests;
 
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
@@ -29,6 +33,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 pub use finish::Landed;
@@ -59,6 +64,10 @@ pub struct PosixSink {
     metadata: bool,
     /// What one place refuses costs the others nothing.
     is_lenient: bool,
+    /// Each file takes its final name as soon as it is durable whole, not when all are.
+    one_by_one: bool,
+    /// Files that have.
+    landed: AtomicU64,
     direct: DirectIo,
 }
 
@@ -102,6 +111,8 @@ impl PosixSink {
             in_place: None,
             metadata,
             is_lenient: false,
+            one_by_one: false,
+            landed: AtomicU64::new(0),
             direct: DirectIo::default(),
             root,
             start,
@@ -132,6 +143,8 @@ impl PosixSink {
             }
         }
         let mut state = lock(&self.state);
+        held.landed.iter().for_each(|&entry| state.entries.land(entry));
+        self.landed.store(held.landed.len() as u64, Ordering::Relaxed);
         resumed.into_iter().for_each(|(entry, len)| state.entries.resume(entry, len));
         state.partial = Some(Arc::new(partial));
         Ok(held)
@@ -164,6 +177,15 @@ impl PosixSink {
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSink {
         self.direct = direct;
+        self
+    }
+
+    /// The same sink, in which each file takes its final name while others still come, as soon as it
+    /// is durable whole and each of its blocks is as its sender read it (clause R-12). One file alone
+    /// lands at the end all the same.
+    #[must_use]
+    pub fn one_by_one(mut self) -> PosixSink {
+        self.one_by_one = self.layout.entries().len() > 1;
         self
     }
 
@@ -324,6 +346,7 @@ impl PosixSink {
         for &index in entries {
             let open = lock(&self.state).entries.file(index);
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
+            let is_closed = open.is_none();
             let file = match open {
                 Some(file) => file.file.try_clone()?,
                 // Whole, and closed since.
@@ -334,7 +357,12 @@ impl PosixSink {
                     open_again(&folder, &temporary)?
                 }
             };
-            file.sync_data()?;
+            // What was closed may be about to land, with its time and mode.
+            if is_closed {
+                file.sync_all()?
+            } else {
+                file.sync_data()?
+            };
             // The name must last too, from its first time on.
             if lock(&self.state).entries.lacks_name(index) {
                 let (folder, _) = parent()?;
@@ -387,14 +415,18 @@ impl Sink for PosixSink {
         // The disk begins while the network still brings: else the whole file waits for the fsync
         // at its end.
         start_writeback(&file.file, at, bytes.len());
+        // Only when every thread's write is done: a later one would change the time again. Before
+        // it is accounted for: what is durable whole has its metadata.
+        let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64);
+        if is_last {
+            self.set_metadata(item, &file.file)?;
+        }
         if let Some(partial) = self.journal()
             && let Some(mut account) = partial.account()
         {
             account.wrote(entry, offset..offset + bytes.len() as u64);
         }
-        // Only when every thread's write is done: a later one would change the time again.
-        let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64);
-        if is_last { self.set_metadata(item, &file.file) } else { Ok(()) }
+        Ok(())
     }
 
     fn journals(&self) -> bool {
@@ -403,6 +435,10 @@ impl Sink for PosixSink {
 
     fn durable(&self) -> ByteRanges {
         self.journal().map(|partial| partial.durable()).unwrap_or_default()
+    }
+
+    fn landed(&self) -> Option<u64> {
+        self.one_by_one.then(|| self.landed.load(Ordering::Relaxed))
     }
 
     fn record(&self, piece: &PieceDigest) {
@@ -415,7 +451,10 @@ impl Sink for PosixSink {
 
     fn checkpoint(&self) {
         if let Some(partial) = self.journal() {
-            partial.checkpoint(|entries| self.sync(entries));
+            let whole = partial.checkpoint(|entries| self.sync(entries));
+            if self.one_by_one {
+                self.land_whole(&partial, &whole);
+            }
         }
     }
 }

@@ -80,6 +80,11 @@ pub trait Sink: Send + Sync {
         ByteRanges::new()
     }
 
+    /// Files that have their final names by now, where they land one by one.
+    fn landed(&self) -> Option<u64> {
+        None
+    }
+
     /// Notes the value of a piece that arrived as it was sent and will be written, for the journal.
     fn record(&self, _piece: &PieceDigest) {}
 

@@ -7,9 +7,9 @@
 use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
 use super::root::Root;
 use super::storage_error;
-use super::walk::join;
+use super::walk::{changed_ns, join};
 use crate::sys::lock::lock;
-use farline_core::transfer::journal::{self, HEAD_LEN, Origin, Recovered, Replay};
+use farline_core::transfer::journal::{self, HEAD_LEN, LandedFile, Origin, Recovered, Replay};
 use farline_core::transfer::{Digests, Durability, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::fs::{
@@ -108,12 +108,14 @@ pub struct ResumeState {
     pub blocks: ByteRanges,
     /// The digests of what is held.
     pub digests: Digests,
+    /// Files that have their final names already, by entry.
+    pub landed: Vec<usize>,
 }
 
 impl ResumeState {
     /// Nothing.
     pub fn nothing(layout: &Layout) -> ResumeState {
-        ResumeState { blocks: ByteRanges::new(), digests: Digests::new(layout) }
+        ResumeState { blocks: ByteRanges::new(), digests: Digests::new(layout), landed: Vec::new() }
     }
 }
 
@@ -178,6 +180,7 @@ impl Partial {
                 let fresh = Recovered {
                     matches: false,
                     held: Default::default(),
+                    landed: Default::default(),
                     valid_len: 0,
                     ..recovered
                 };
@@ -218,6 +221,12 @@ impl Partial {
         for entry in recovered.held.keys().copied().collect::<Vec<_>>() {
             let path = path_of(entry);
             let needed = recovered.held[&entry].iter().last().map_or(0, |range| range.end);
+            if let Some(landed) = recovered.landed.get(&entry)
+                && self.has_landed(root, &path, landed)
+            {
+                continue;
+            }
+            recovered.landed.remove(&entry);
             // What is not as we left it is not ours any more.
             if !self
                 .stat(root, &path)
@@ -251,7 +260,8 @@ impl Partial {
         self.account = Some(Mutex::new(account));
         self.end = Mutex::new(Some(end));
         self.durable = Mutex::new(blocks.clone());
-        Ok((self, ResumeState { blocks, digests: recovered.digests }))
+        let landed = recovered.landed.into_keys().collect();
+        Ok((self, ResumeState { blocks, digests: recovered.digests, landed }))
     }
 
     /// The account of what was written, where a journal is kept.
@@ -265,15 +275,15 @@ impl Partial {
     }
 
     /// Makes durable what was written since the last time, with `sync` for the files, and journals
-    /// it.
-    pub(super) fn checkpoint(&self, sync: impl FnOnce(&[usize]) -> io::Result<()>) {
+    /// it. Returns the files that are durable whole since.
+    pub(super) fn checkpoint(&self, sync: impl FnOnce(&[usize]) -> io::Result<()>) -> Vec<usize> {
         // Held throughout: records go in the order of their batches.
         let mut end = lock(&self.end);
-        let (Some(at), Some(account)) = (*end, &self.account) else { return };
-        let Some(batch) = lock(account).batch() else { return };
+        let (Some(at), Some(account)) = (*end, &self.account) else { return Vec::new() };
+        let Some(batch) = lock(account).batch() else { return Vec::new() };
         let entries: Vec<usize> = batch.entries().collect();
         let journaled = sync(&entries).and_then(|()| {
-            let (records, durable) = {
+            let ((records, whole), durable) = {
                 let mut account = lock(account);
                 (account.commit(batch), account.durable().clone())
             };
@@ -289,10 +299,25 @@ impl Partial {
                 .sync_all()?;
             }
             *lock(&self.durable) = durable;
-            Ok(at + records.len() as u64)
+            Ok((at + records.len() as u64, whole))
         });
         // A journal that cannot be written says no more; what it said stays true.
-        *end = journaled.ok();
+        let (next, whole) = journaled.ok().unzip();
+        *end = next;
+        whole.unwrap_or_default()
+    }
+
+    /// Journals that these files have their final names. Durable with the next checkpoint: of what
+    /// is not, the name says nothing and the file comes again.
+    pub(super) fn landed(&self, files: &[(usize, LandedFile)]) {
+        let mut end = lock(&self.end);
+        let Some(at) = *end else { return };
+        let mut records = Vec::new();
+        for (entry, file) in files {
+            journal::landed(*entry as u32, file, &mut records);
+        }
+        let written = self.journal.write_all_at(&records, at);
+        *end = written.ok().map(|()| at + records.len() as u64);
     }
 
     /// Removes the journal: its transfer has landed, or left nothing.
@@ -320,9 +345,22 @@ impl Partial {
         )?)
     }
 
+    /// Whether `path` still has the file that took this name.
+    fn has_landed(&self, root: &Root, path: &[u8], landed: &LandedFile) -> bool {
+        self.parent(root, path).is_ok_and(|(folder, name)| {
+            let stat = statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW);
+            stat.is_ok_and(|stat| landed_as(&stat) == *landed)
+        })
+    }
+
     fn parent(&self, root: &Root, path: &[u8]) -> io::Result<(OwnedFd, Vec<u8>)> {
         root.parent(&join(&self.place.folder, path))
     }
+}
+
+/// What tells a file that landed.
+pub(super) fn landed_as(stat: &Stat) -> LandedFile {
+    LandedFile { inode: stat.st_ino, changed_ns: changed_ns(stat) }
 }
 
 /// Whether a file may be what we left: in a folder that others write to, a name proves nothing.

@@ -94,6 +94,10 @@ impl Sink for SlowSink<'_> {
         self.sink.durable()
     }
 
+    fn landed(&self) -> Option<u64> {
+        self.sink.landed()
+    }
+
     fn record(&self, piece: &PieceDigest) {
         self.sink.record(piece);
     }

@@ -14,6 +14,7 @@ mod existing;
 mod guest;
 mod interop;
 mod interrupt;
+mod landing;
 mod library;
 mod limit;
 mod link;

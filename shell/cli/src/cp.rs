@@ -90,6 +90,9 @@ pub(crate) struct How {
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
+    /// All files land at the end [default: each when whole]
+    #[arg(long)]
+    atomic: bool,
     /// digest, checksum or none [default: digest]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     verify: Option<VerifyHow>,
@@ -231,6 +234,7 @@ pub(crate) fn carry_out(
         reach,
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         trial,
+        atomic: args.atomic,
         compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
         existing: what.existing,
         buffer: args.buffer,
@@ -253,8 +257,7 @@ pub(crate) fn carry_out(
             bytes_done: standing.bytes,
             bytes_there: standing.resumed,
             bytes_total: standing.bytes_total,
-            // Files of a tree land together at its end.
-            files_done: None,
+            files_done: standing.files,
             files_total: standing.files_total,
             limited_by: standing.limited_by,
             elapsed: standing.elapsed,

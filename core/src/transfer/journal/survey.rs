@@ -2,8 +2,8 @@
 //! durable.
 
 use super::{
-    BEGIN, BLOCKS, FILE, FILE_UNCHANGED, FORGET, FileFacts, HEAD_LEN, RANGES, VALUE, VERSION,
-    number, payload_len,
+    BEGIN, BLOCKS, FILE, FILE_UNCHANGED, FORGET, FileFacts, HEAD_LEN, LANDED, RANGES, VALUE,
+    VERSION, number, parse_landed, payload_len,
 };
 use crate::units::ByteRanges;
 use crc_fast::crc32_iscsi;
@@ -90,6 +90,11 @@ impl Survey {
                     let (start, end) = (number::<8>(&pair[..8])?.0, number::<8>(&pair[8..])?.0);
                     self.hold(number_of as u32, start, end, !digests)?;
                 }
+            }
+            LANDED => {
+                let (number_of, _) = parse_landed(rest)?;
+                // Nothing hidden is left of it.
+                self.numbers.get(&number_of)?;
             }
             FORGET => {
                 self.files.remove(rest);

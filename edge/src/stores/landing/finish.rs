@@ -33,6 +33,15 @@ pub struct Landed {
     pub is_cut_short: bool,
 }
 
+impl Landed {
+    fn count(&mut self, entry: &Entry) {
+        if let EntryKind::File { len } = entry.kind {
+            self.files += 1;
+            self.bytes += len;
+        }
+    }
+}
+
 impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
@@ -67,11 +76,16 @@ impl PosixSink {
             landed.failures.push((entry.path.clone(), error));
         }
         let mut good = Vec::new();
-        let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
-        let together =
-            self.layout.entries().iter().filter(|entry| is_file(entry)).count() >= SYNC_TOGETHER;
+        let together = self.syncs_together();
         for (index, entry) in self.layout.entries().iter().enumerate() {
             if lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
+            if lock(&self.state).entries.has_landed(index) {
+                match self.confirm(index, entry, check) {
+                    Ok(()) => landed.count(entry),
+                    Err(error) => landed.failures.push((entry.path.clone(), error)),
+                }
                 continue;
             }
             let ready = match entry.kind {
@@ -96,11 +110,7 @@ impl PosixSink {
         }
         for entry in good {
             match self.land_one(entry, !together) {
-                Ok(()) if is_file(entry) => {
-                    landed.files += 1;
-                    landed.bytes += entry.len();
-                }
-                Ok(()) => {}
+                Ok(()) => landed.count(entry),
                 Err(error) => {
                     self.remove_temporary(entry);
                     landed.failures.push((entry.path.clone(), error));
@@ -131,7 +141,12 @@ impl PosixSink {
 
     /// Makes sure that the temporary file is there with its metadata, also when no byte of it ever
     /// came; and durable, unless all files are to be made so `together`.
-    fn complete(&self, index: usize, entry: &Entry, together: bool) -> Result<(), Error> {
+    pub(super) fn complete(
+        &self,
+        index: usize,
+        entry: &Entry,
+        together: bool,
+    ) -> Result<(), Error> {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
         let temporary = lock(&self.state).entries.temporary(index);
         let again = temporary.is_some_and(|temporary| temporary.is_again);
@@ -153,7 +168,7 @@ impl PosixSink {
         if together { Ok(()) } else { file.sync_all().map_err(failed) }
     }
 
-    fn land_one(&self, entry: &Entry, sync: bool) -> Result<(), Error> {
+    pub(super) fn land_one(&self, entry: &Entry, sync: bool) -> Result<(), Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| storage_error("write", &path, &error);
         let (folder, name, temporary) = match &entry.kind {

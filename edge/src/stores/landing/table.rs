@@ -5,7 +5,8 @@
 //!                     |                                                  |
 //!                     '--failed--> as it was      Opening <----open------'
 //! ```
-//! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good.
+//! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good, and so is `Landed`,
+//! which a `Closed` one becomes when it takes its final name before the end.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +34,8 @@ enum EntryState<F> {
     Closed(Temporary),
     /// What is at the entry's place stays: what comes of it is dropped.
     Kept,
+    /// It is at its place, in this run or one before: what comes of it again is dropped.
+    Landed,
 }
 
 /// What a thread that wants to write to an entry is to do.
@@ -79,6 +82,15 @@ impl<F: Clone> Table<F> {
         }
     }
 
+    /// The entry has its final name.
+    pub(super) fn land(&mut self, entry: usize) {
+        self.0[entry] = EntryState::Landed;
+    }
+
+    pub(super) fn has_landed(&self, entry: usize) -> bool {
+        matches!(self.0[entry], EntryState::Landed)
+    }
+
     pub(super) fn is_kept(&self, entry: usize) -> bool {
         matches!(self.0[entry], EntryState::Kept)
     }
@@ -91,7 +103,7 @@ impl<F: Clone> Table<F> {
                 return Turn::Write { file: file.clone(), is_again: temporary.is_again };
             }
             EntryState::Opening(_) => return Turn::Wait,
-            EntryState::Kept => return Turn::Drop,
+            EntryState::Kept | EntryState::Landed => return Turn::Drop,
             EntryState::Absent => (None, Turn::Make),
             EntryState::Closed(temporary) => (Some(*temporary), Turn::OpenAgain),
         };
@@ -152,7 +164,7 @@ impl<F: Clone> Table<F> {
         match &self.0[entry] {
             EntryState::Open { temporary, .. } | EntryState::Closed(temporary) => Some(*temporary),
             EntryState::Opening(before) => *before,
-            EntryState::Absent | EntryState::Kept => None,
+            EntryState::Absent | EntryState::Kept | EntryState::Landed => None,
         }
     }
 
@@ -237,6 +249,16 @@ mod tests {
         table.resume(1, 6);
         assert_eq!((table.open(1), table.temporary(1)), (Turn::Drop, None));
         assert!(table.is_kept(1) && !table.is_kept(0));
+    }
+
+    #[test]
+    fn what_has_landed_takes_nothing_more() {
+        let mut table = Table::<&str>::new(2);
+        table.resume(0, 10);
+        table.land(0);
+        table.resume(0, 6);
+        assert_eq!((table.open(0), table.temporary(0)), (Turn::Drop, None));
+        assert!(table.has_landed(0) && !table.is_kept(0) && !table.has_landed(1));
     }
 
     #[test]

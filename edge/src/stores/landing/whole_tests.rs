@@ -1,0 +1,160 @@
+//! Files that land before the others, and what a later run makes of them.
+
+use super::PosixSink;
+use crate::stores::{ResumeState, Root, Sink};
+use farline_core::transfer::journal::Origin;
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+const BLOCK: usize = 1024;
+const LEN: u64 = 1500;
+const ORIGIN: Origin = Origin { source: [5; 32], digests: true };
+
+fn layout() -> Arc<Layout> {
+    let entry = |path: &str| Entry {
+        path: path.as_bytes().to_vec(),
+        kind: EntryKind::File { len: LEN },
+        mode: if path == "locked" { 0o444 } else { 0o640 },
+        modified_ns: 1_000_000_000,
+        changed_ns: 7,
+    };
+    Arc::new(Layout::new(["a", "b", "locked"].map(entry).to_vec(), BLOCK))
+}
+
+fn content(entry: usize) -> Vec<u8> {
+    (0..LEN).map(|at| (at as usize * (entry + 3)) as u8).collect()
+}
+
+struct Run {
+    sink: PosixSink,
+    layout: Arc<Layout>,
+    digests: Digests,
+    landed: Vec<usize>,
+}
+
+fn begin(at: &Path, one_by_one: bool) -> Run {
+    let (root, layout) = (Arc::new(Root::open(at).expect("opened")), layout());
+    let sink = PosixSink::new(root, b"t".to_vec(), Arc::clone(&layout), true);
+    let sink = if one_by_one { sink.one_by_one() } else { sink };
+    fs::create_dir_all(at.join("t")).expect("a folder");
+    let ResumeState { digests, landed, .. } = sink.begin(ORIGIN).expect("begun");
+    Run { sink, layout, digests, landed }
+}
+
+impl Run {
+    /// Brings what is left of `entries`, each block as it was read but for those `doubted`.
+    fn bring(&mut self, entries: &[usize], doubted: &[usize]) {
+        for block in (0..self.layout.block_count()).map(|index| self.layout.block(index)) {
+            for piece in self.layout.pieces(block.offset, block.len) {
+                if !entries.contains(&piece.entry) {
+                    continue;
+                }
+                let from = piece.file_offset as usize;
+                let bytes = &content(piece.entry)[from..from + piece.len];
+                let digest = PieceDigest::of(&self.layout, &piece, bytes);
+                self.digests.insert(&digest);
+                if !doubted.contains(&piece.entry) {
+                    self.sink.record(&digest);
+                }
+                self.sink.write(piece.entry, piece.file_offset, bytes).expect("written");
+            }
+        }
+        self.sink.checkpoint();
+    }
+
+    fn verdicts(&self) -> Vec<DigestVerdict> {
+        self.digests.verdicts()
+    }
+}
+
+fn there(at: &Path) -> Vec<String> {
+    let names = fs::read_dir(at.join("t"))
+        .expect("listed")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_lands_when_it_is_whole_and_vouched_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut run = begin(dir.path(), true);
+    run.bring(&[0], &[]);
+    assert_eq!(there(dir.path()), ["a"]);
+    assert_eq!(fs::read(dir.path().join("t/a")).expect("read"), content(0));
+    run.bring(&[1], &[1]);
+    assert_eq!(there(dir.path()), ["a"], "its sender did not vouch for b");
+    run.bring(&[2], &[]);
+    assert_eq!(there(dir.path()), ["a", "locked"]);
+    let meta = fs::metadata(dir.path().join("t/locked")).expect("there");
+    assert_eq!((meta.mode() & 0o777, meta.mtime()), (0o444, 1));
+    let before = fs::metadata(dir.path().join("t/a")).expect("there").ino();
+    let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
+    assert_eq!((landed.files, landed.bytes, landed.failures.len()), (3, 3 * LEN, 0));
+    assert_eq!(fs::metadata(dir.path().join("t/a")).expect("there").ino(), before);
+    assert_eq!(there(dir.path()), ["a", "b", "locked"]);
+    drop(run);
+    assert_eq!(fs::read_dir(dir.path().join("t")).expect("listed").count(), 3, "no journal");
+}
+
+#[test]
+fn atomic_lands_nothing_before_the_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut run = begin(dir.path(), false);
+    run.bring(&[0, 1, 2], &[]);
+    assert!(there(dir.path()).is_empty());
+    run.sink.land(Some((&run.verdicts(), &run.digests)));
+    assert_eq!(there(dir.path()), ["a", "b", "locked"]);
+}
+
+#[test]
+fn what_landed_is_left_alone_by_the_next_run_unless_it_changed() {
+    for change in [false, true] {
+        let dir = tempfile::tempdir().expect("a folder");
+        begin(dir.path(), true).bring(&[0, 2], &[]);
+        let a = dir.path().join("t/a");
+        assert_eq!(there(dir.path()), ["a", "locked"]);
+        let inode = fs::metadata(&a).expect("there").ino();
+        if change {
+            // The same length and modification time, as if nothing had happened.
+            let other: Vec<u8> = content(0).iter().map(|byte| byte ^ 1).collect();
+            let times = fs::FileTimes::new()
+                .set_modified(fs::metadata(&a).expect("there").modified().expect("known"));
+            fs::write(&a, other).expect("changed");
+            fs::File::options()
+                .write(true)
+                .open(&a)
+                .expect("opened")
+                .set_times(times)
+                .expect("put back");
+        }
+        let mut run = begin(dir.path(), true);
+        let expected: &[usize] = if change { &[2] } else { &[0, 2] };
+        assert_eq!(run.landed, expected, "changed: {change}");
+        run.bring(&[0, 1, 2], &[]);
+        let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
+        assert_eq!((landed.files, landed.failures.len()), (3, 0), "{:?}", landed.failures);
+        assert_eq!(fs::read(&a).expect("read"), content(0));
+        assert_eq!(fs::metadata(&a).expect("there").ino() == inode, !change);
+    }
+}
+
+#[test]
+fn one_that_turns_out_wrong_at_the_end_goes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut run = begin(dir.path(), true);
+    run.bring(&[0, 1, 2], &[]);
+    assert_eq!(there(dir.path()), ["a", "b", "locked"]);
+    let mut verdicts = run.verdicts();
+    verdicts[0] = DigestVerdict::Read([9; 32]);
+    // It changed when it had been read, and was to be read again.
+    verdicts[1] = DigestVerdict::Unreadable;
+    let landed = run.sink.land(Some((&verdicts, &run.digests)));
+    assert_eq!((landed.files, landed.failures.len()), (2, 1));
+    assert_eq!(landed.failures[0].0, b"a");
+    assert_eq!(there(dir.path()), ["b", "locked"]);
+}
