@@ -38,8 +38,7 @@ compared by BLAKE3 (stock: CKSM, if it has it). Over ssh and ftps:// encrypted."
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: paths, USER@HOST:PATH, -, memory:SIZE, farline://, ftp:// or
-    /// ftps://user:password@host:port/path
+    /// Paths, USER@HOST:PATH, -, memory:SIZE, farline:, ftp:, ftps: URLs
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: the same, or null:; what ends in / is a directory
