@@ -217,7 +217,8 @@ mod tests {
         }
         // The rest of one that an earlier run began.
         let start = layout.start_of(1).expect("it has bytes");
-        let mut resumed = account(true, ByteRanges::from_iter(std::iter::once(start..start + 1024)));
+        let mut resumed =
+            account(true, ByteRanges::from_iter(std::iter::once(start..start + 1024)));
         resumed.record(&PieceDigest::known(&layout, 1, 1, [7; 32]));
         resumed.wrote(1, 1024..1500);
         let batch = resumed.batch().expect("a piece");
