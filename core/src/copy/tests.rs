@@ -215,11 +215,11 @@ fn a_sender_believes_its_peer_on_lost_channels() {
     wants(&mut session);
     session.handle(seconds(2), moved(Err(lost()), ""));
     session.handle(seconds(4), Event::Heard(None));
-    assert_eq!(wants(&mut session), ["hear until 4.10 s", "await 6"]);
+    assert_eq!(wants(&mut session), ["hear until 4.10 s", "await 7"]);
     session.handle(seconds(4), answered(Ok(()), ""));
     session.handle(seconds(4), answered(Err(Error::new(Fault::There, ErrorCode::NoSpace, "")), ""));
     session.handle(seconds(4), answered(Err(missing()), ""));
-    assert_eq!(wants(&mut session), ["await 7", "await 8", "failed: no-space"]);
+    assert_eq!(wants(&mut session), ["await 8", "await 9", "failed: no-space"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::copy::{Copy, Watched, known};
 use super::dial::{DataPath, dial};
 use super::existing::{Existing, blocks_of, omitted_here};
 use super::from_stock;
+use super::interrupted::interrupted_into;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::transfer_state::TransferState;
@@ -32,7 +33,6 @@ use farline_core::transfer::{
 };
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -78,25 +78,10 @@ pub(super) async fn run(
         (ErrorCode::Interrupted, Location::Local(path))
             if has_partial(to, from.name(), from.names_content()) =>
         {
-            let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
-            interrupted(error, &format!("`farline partials ls {}`", shown(folder)))
+            interrupted_into(error, path)
         }
         _ => error,
     })
-}
-
-/// A folder on a command line.
-fn shown(folder: &Path) -> String {
-    if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
-}
-
-/// The error of an interrupted copy of which something durable is kept.
-pub(super) fn interrupted(error: Error, list: &str) -> Error {
-    Error {
-        message: "interrupted; what had arrived is kept under a hidden name".to_owned(),
-        ..error
-    }
-    .hint(format!("run the same command again to go on from there; {list} shows what is kept"))
 }
 
 /// Asks the server for the socket buffers that were asked for here; one that does not know how

@@ -2,23 +2,24 @@
 
 use super::copy::Copy;
 use super::existing::{omitted_here, without};
+use super::interrupted::interrupted_into;
+use super::local_move::LocalMove;
 use super::location::{Location, last_name};
 use super::options::Options;
 use super::selection::DRY_RUN;
-use crate::mover::{BLOCK_LEN, Stage};
+use crate::mover::BLOCK_LEN;
 use crate::stores::{
-    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
-    StandardOutput, join, stat, storage_error, walk,
+    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, ResumeState, Root,
+    Source, StandardOutput, join, stat, storage_error, walk,
 };
-use crate::sys::lock::lock;
-use crate::sys::pool::pool;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, PieceDigest};
+use farline_core::copy::source_of;
+use farline_core::transfer::journal::Origin as Identity;
+use farline_core::transfer::{Entry, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Where a copy lands on this host.
 pub(super) enum Destination {
@@ -127,6 +128,17 @@ pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
         || crate::stores::has_journal(parent, last_name(to.as_os_str().as_bytes()))
 }
 
+/// What a copy from `from`, on this host, is known by when it is resumed.
+fn known_as(from: &Location) -> Identity {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let path = match from {
+        Location::Local(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
+        other => PathBuf::from(other.to_string()),
+    };
+    let paths = std::iter::once(path.as_os_str().as_bytes());
+    Identity { source: source_of(&host, paths), digests: true }
+}
+
 /// What a copy within this host reads.
 struct Origin {
     entries: Vec<Entry>,
@@ -233,93 +245,22 @@ pub(super) async fn run(
         None => Box::new(MemorySource::new()),
     };
     let sink = place.sink(&layout, copy.options)?;
-    let most = if sink.wants_order() { 1 } else { 4 };
-    let files = layout.files();
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
-    copy.stats.threads = threads;
-    copy.live.expect(layout.payload(), files);
-    let landed = copy
-        .supervise(None, move |live| {
-            sink.make_folders()?;
-            let digests = Mutex::new(Digests::new(&layout));
-            let unreadable = Mutex::new(Vec::new());
-            let next = AtomicU64::new(0);
-            let no_memory = |error: std::io::Error| {
-                Error::new(
-                    Fault::Here,
-                    ErrorCode::NoMemory,
-                    format!("no memory for staging: {error}"),
-                )
-            };
-            // Aligned, as direct I/O wants it.
-            let buffers = Mutex::new(pool(threads, BLOCK_LEN).map_err(no_memory)?);
-            std::thread::scope(|scope| {
-                for _ in 0..threads {
-                    scope.spawn(|| {
-                        let _busy = live.tally.thread(Stage::Channel);
-                        let Some(mut buffer) = lock(&buffers).pop() else { return };
-                        loop {
-                            let index = next.fetch_add(1, Ordering::Relaxed);
-                            if index >= layout.block_count() || live.cancel.reason().is_some() {
-                                return;
-                            }
-                            let block = layout.block(index);
-                            if let Some(pace) = &live.pace {
-                                pace.through(block.len, &live.tally);
-                            }
-                            for piece in layout.pieces(block.offset, block.len) {
-                                let bytes = &mut buffer[..piece.len];
-                                let reading = Instant::now();
-                                let read = source.read(piece.entry, piece.file_offset, bytes);
-                                live.tally.add_store_wait(reading);
-                                if let Err(error) = read {
-                                    digests
-                                        .lock()
-                                        .unwrap_or_else(PoisonError::into_inner)
-                                        .fail(piece.entry);
-                                    unreadable
-                                        .lock()
-                                        .unwrap_or_else(PoisonError::into_inner)
-                                        .push((piece.entry, error));
-                                    continue;
-                                }
-                                let digest = PieceDigest::of(&layout, &piece, bytes);
-                                digests
-                                    .lock()
-                                    .unwrap_or_else(PoisonError::into_inner)
-                                    .insert(&digest);
-                                let writing = Instant::now();
-                                let written = sink.write(piece.entry, piece.file_offset, bytes);
-                                live.tally.add_network(writing);
-                                if let Err(error) = written {
-                                    live.cancel.cancel(error);
-                                    return;
-                                }
-                            }
-                            live.tally.add_bytes(block.len);
-                        }
-                    });
-                }
-            });
-            if let Some(error) = live.cancel.reason() {
-                return Err(error);
-            }
-            let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let verdicts: Vec<DigestVerdict> = digests.verdicts();
-            let landing = Instant::now();
-            let mut landed = sink.land(Some((&verdicts, &digests)));
-            (0..threads).for_each(|_| live.tally.add_network(landing));
-            // The reader's own words say more than the verdict does.
-            for (index, error) in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                let path = &layout.entries()[index].path;
-                if let Some(failure) = landed.failures.iter_mut().find(|(failed, _)| failed == path)
-                {
-                    failure.1 = error;
-                }
-            }
-            Ok(landed)
-        })
-        .await?;
+    let held = sink.begin(known_as(from))?.unwrap_or_else(|| ResumeState::nothing(&layout));
+    copy.stats.resumed_bytes += held.blocks.total();
+    copy.live.held.store(held.blocks.total(), Ordering::Relaxed);
+    copy.live.expect(layout.payload(), layout.files());
+    let sink: Arc<dyn Landing> = sink.into();
+    let counted = Arc::clone(&sink);
+    copy.live.count_files(move || counted.landed());
+    let work = LocalMove::new(layout, source, sink, held);
+    copy.stats.threads = work.threads();
+    let moved = copy.supervise(None, move |live| work.run(live)).await;
+    let landed = moved.map_err(|error| match (error.code, to) {
+        (ErrorCode::Interrupted, Location::Local(path)) if has_partial(to, &name, contents) => {
+            interrupted_into(error, path)
+        }
+        _ => error,
+    })?;
     copy.stats.bytes += landed.bytes;
     copy.stats.files += landed.files;
     copy.stats.failures.extend(landed.failures);

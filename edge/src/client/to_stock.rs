@@ -5,7 +5,7 @@ use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
 use super::dial::handles;
-use super::download::interrupted;
+use super::interrupted::interrupted;
 use super::location::Remote;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::upload::{SourceSet, TransferResources, open_rig, send_layout, trim};

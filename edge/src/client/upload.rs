@@ -4,8 +4,8 @@
 use super::control::Control;
 use super::copy::{Copy, Watched};
 use super::dial::{dial, handles};
-use super::download::interrupted;
 use super::existing::{kept_there, without};
+use super::interrupted::interrupted;
 use super::location::{Location, Remote, last_name};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;

@@ -29,6 +29,15 @@ impl Audit {
         }
     }
 
+    /// Notes that `entry` could not be read whole, for the first reason of several.
+    pub(crate) fn cannot_read(&self, entry: usize, error: Error) {
+        lock(&self.digests).fail(entry);
+        let mut unreadable = lock(&self.unreadable);
+        if unreadable.iter().all(|(other, _)| *other != entry) {
+            unreadable.push((entry, error));
+        }
+    }
+
     /// What to tell the receiver of each entry, and what could not be read.
     pub(crate) fn finish(&self) -> (Vec<DigestVerdict>, Vec<(usize, Error)>) {
         (lock(&self.digests).verdicts(), lock(&self.unreadable).clone())

@@ -12,7 +12,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// What is written and not durable, and who waits for that to change.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     began: Instant,
     state: Mutex<(DurableWindow, bool)>,
     changed: Condvar,
@@ -20,7 +20,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Nothing written.
-    pub(super) fn new() -> Journal {
+    pub(crate) fn new() -> Journal {
         let state = Mutex::new((DurableWindow::new(Time::ZERO), false));
         Journal { began: Instant::now(), state, changed: Condvar::new() }
     }
@@ -30,7 +30,7 @@ impl Journal {
     }
 
     /// Waits until `bytes` more may be written, or the transfer is over.
-    pub(super) fn admit(&self, bytes: usize) {
+    pub(crate) fn admit(&self, bytes: usize) {
         let mut state = lock(&self.state);
         while !state.1 && !state.0.admit(bytes as u64) {
             // The journal's thread may rest: what is full is due at once.
@@ -45,7 +45,7 @@ impl Journal {
     }
 
     /// Makes checkpoints until the end.
-    pub(super) fn keep(&self, sink: &dyn Sink) {
+    pub(crate) fn keep(&self, sink: &dyn Sink) {
         let mut state = lock(&self.state);
         while !state.1 {
             let now = self.now();
@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// The transfer is over: nobody waits any more.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         lock(&self.state).1 = true;
         self.changed.notify_all();
     }

@@ -295,11 +295,7 @@ impl Shared<'_> {
                         // worthless.
                         bytes.fill(0);
                         vouched = false;
-                        lock(&audit.digests).fail(piece.entry);
-                        let mut unreadable = lock(&audit.unreadable);
-                        if unreadable.iter().all(|(entry, _)| *entry != piece.entry) {
-                            unreadable.push((piece.entry, error));
-                        }
+                        audit.cannot_read(piece.entry, error);
                     }
                     (Err(error), None) => return self.fail(error),
                 }

@@ -107,3 +107,27 @@ fn atomic_shows_nothing_before_all_is_there() {
     assert!(status.success(), "{said}");
     assert_same_tree(&there, &to);
 }
+
+#[test]
+fn a_copy_within_this_host_goes_on_after_a_kill() {
+    let dir = folder();
+    let (root, there) = (dir.path().join("root"), dir.path().join("t"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_tree(&there);
+    let to = root.join("t");
+    let mut copy = begin(text(&there), text(&root), &[]);
+    wait_for("files that landed", || landed(&to).len() > 5);
+    copy.end(Signal::KILL);
+    let before = landed(&to);
+    assert!(before.len() < FILES as usize, "killed before the end");
+    let result = json_of(farline().args(["--json", "cp", "-r", text(&there), text(&root)]));
+    assert_same_tree(&there, &to);
+    assert!(hidden(&root).is_empty() && hidden(&to).is_empty());
+    let after = landed(&to);
+    for (name, inode) in &before {
+        assert_eq!(after[name], *inode, "{name} is not written again");
+    }
+    let moved = result["moved_bytes"].as_u64().expect("a count");
+    assert!(moved <= (FILES - before.len() as u64) * (MIB << 20), "{moved} bytes moved");
+    assert_eq!(result["files"].as_u64(), Some(FILES));
+}

@@ -1,0 +1,146 @@
+//! Moves the blocks of a copy within this host: threads that read, compare and write, and one that
+//! makes durable.
+
+use super::transfer_state::TransferState;
+use crate::mover::{Audit, BLOCK_LEN, Journal, Stage};
+use crate::stores::{Landed, Landing, ResumeState, Source};
+use crate::sys::lock::lock;
+use crate::sys::pool::{Slot, pool};
+use farline_core::transfer::{Block, Digests, Layout, PieceDigest};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Threads that read and write at once; more do not make one host's disks faster.
+const MOST_THREADS: usize = 4;
+
+/// A copy within this host, before it moves anything.
+pub(super) struct LocalMove {
+    layout: Arc<Layout>,
+    source: Box<dyn Source>,
+    sink: Arc<dyn Landing>,
+    held: ByteRanges,
+    audit: Audit,
+    /// The digests of what is in the sink.
+    written: Mutex<Digests>,
+    next: AtomicU64,
+}
+
+impl LocalMove {
+    /// From `source` to `sink`, but for what `held` says is there.
+    pub(super) fn new(
+        layout: Arc<Layout>,
+        source: Box<dyn Source>,
+        sink: Arc<dyn Landing>,
+        held: ResumeState,
+    ) -> LocalMove {
+        let (audit, written) = (Audit::new(&layout), Mutex::new(held.digests));
+        let (held, next) = (held.blocks, AtomicU64::new(0));
+        LocalMove { layout, source, sink, held, audit, written, next }
+    }
+
+    /// How many threads read and write.
+    pub(super) fn threads(&self) -> usize {
+        let most = if self.sink.wants_order() { 1 } else { MOST_THREADS };
+        std::thread::available_parallelism().map_or(1, |n| n.get().min(most))
+    }
+
+    /// Moves what is not there, and lands it.
+    ///
+    /// # Errors
+    /// When the destination takes no more, or the copy is cancelled: what is durable is kept.
+    pub(super) fn run(self, live: &TransferState) -> Result<Landed, Error> {
+        self.sink.make_folders()?;
+        let threads = self.threads();
+        // Aligned, as direct I/O wants it.
+        let buffers = pool(threads, BLOCK_LEN).map_err(|error| {
+            let message = format!("no memory for staging: {error}");
+            Error::new(Fault::Here, ErrorCode::NoMemory, message)
+        })?;
+        let journal = self.sink.journals().then(Journal::new);
+        std::thread::scope(|scope| {
+            if let Some(journal) = &journal {
+                scope.spawn(|| journal.keep(&*self.sink));
+            }
+            let movers: Vec<_> = buffers
+                .into_iter()
+                .map(|buffer| scope.spawn(|| self.drive(live, journal.as_ref(), buffer)))
+                .collect();
+            for mover in movers {
+                // A panic is this thread's own: it would otherwise land what was not written.
+                mover.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
+            journal.iter().for_each(Journal::end);
+        });
+        if let Some(error) = live.cancel.reason() {
+            return Err(error);
+        }
+        let (verdicts, unreadable) = self.audit.finish();
+        let landing = Instant::now();
+        let mut landed = self.sink.land(Some((&verdicts, &lock(&self.written))));
+        (0..threads).for_each(|_| live.tally.add_network(landing));
+        // The reader's own words say more than the verdict does.
+        for (index, error) in unreadable {
+            let path = &self.layout.entries()[index].path;
+            if let Some(failure) = landed.failures.iter_mut().find(|(failed, _)| failed == path) {
+                failure.1 = error;
+            }
+        }
+        Ok(landed)
+    }
+
+    fn drive(&self, live: &TransferState, journal: Option<&Journal>, mut buffer: Slot) {
+        let _busy = live.tally.thread(Stage::Channel);
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.layout.block_count() || live.cancel.reason().is_some() {
+                return;
+            }
+            let block = self.layout.block(index);
+            if self.held.contains(&block.range()) {
+                continue;
+            }
+            if let Some(pace) = &live.pace {
+                pace.through(block.len, &live.tally);
+            }
+            if let Some(journal) = journal {
+                let waiting = Instant::now();
+                journal.admit(block.len);
+                live.tally.add_network(waiting);
+            }
+            if let Err(error) = self.move_block(live, &block, &mut buffer) {
+                live.cancel.cancel(error);
+                return;
+            }
+            live.tally.add_bytes(block.len);
+        }
+    }
+
+    fn move_block(
+        &self,
+        live: &TransferState,
+        block: &Block,
+        buffer: &mut Slot,
+    ) -> Result<(), Error> {
+        for piece in self.layout.pieces(block.offset, block.len) {
+            let bytes = &mut buffer[..piece.len];
+            let reading = Instant::now();
+            let read = self.source.read(piece.entry, piece.file_offset, bytes);
+            live.tally.add_store_wait(reading);
+            if let Err(error) = read {
+                self.audit.cannot_read(piece.entry, error);
+                continue;
+            }
+            let digest = PieceDigest::of(&self.layout, &piece, bytes);
+            lock(&self.audit.digests).insert(&digest);
+            lock(&self.written).insert(&digest);
+            self.sink.record(&digest);
+            let writing = Instant::now();
+            let written = self.sink.write(piece.entry, piece.file_offset, bytes);
+            live.tally.add_network(writing);
+            written?;
+        }
+        Ok(())
+    }
+}
