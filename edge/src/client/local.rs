@@ -3,11 +3,10 @@
 use super::copy::Copy;
 use super::existing::{omitted_here, without};
 use super::interrupted::interrupted_into;
-use super::local_move::LocalMove;
 use super::location::{Location, last_name};
 use super::options::Options;
 use super::selection::DRY_RUN;
-use crate::mover::BLOCK_LEN;
+use crate::mover::{BLOCK_LEN, LocalMove, LocalState};
 use crate::stores::{
     Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, ResumeState, Root,
     Source, StandardOutput, join, stat, storage_error, walk,
@@ -254,8 +253,11 @@ pub(super) async fn run(
     copy.live.count_files(move || counted.landed());
     let work = LocalMove::new(layout, source, sink, held);
     copy.stats.threads = work.threads();
-    let moved = copy.supervise(None, move |live| work.run(live)).await;
-    let landed = moved.map_err(|error| match (error.code, to) {
+    let moved = copy.supervise(None, move |live| {
+        let (tally, pace, cancel) = (&live.tally, live.pace.as_deref(), &live.cancel);
+        work.run(&LocalState { tally, pace, cancel })
+    });
+    let landed = moved.await.map_err(|error| match (error.code, to) {
         (ErrorCode::Interrupted, Location::Local(path)) if has_partial(to, &name, contents) => {
             interrupted_into(error, path)
         }

@@ -15,7 +15,6 @@ mod greet;
 mod interrupted;
 mod listing;
 mod local;
-mod local_move;
 mod location;
 mod options;
 mod outcome;

@@ -12,7 +12,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// What is written and not durable, and who waits for that to change.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(super) struct Journal {
     began: Instant,
     state: Mutex<(DurableWindow, bool)>,
     changed: Condvar,
@@ -20,7 +20,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Nothing written.
-    pub(crate) fn new() -> Journal {
+    pub(super) fn new() -> Journal {
         let state = Mutex::new((DurableWindow::new(Time::ZERO), false));
         Journal { began: Instant::now(), state, changed: Condvar::new() }
     }
@@ -30,7 +30,7 @@ impl Journal {
     }
 
     /// Waits until `bytes` more may be written, or the transfer is over.
-    pub(crate) fn admit(&self, bytes: usize) {
+    pub(super) fn admit(&self, bytes: usize) {
         let mut state = lock(&self.state);
         while !state.1 && !state.0.admit(bytes as u64) {
             // The journal's thread may rest: what is full is due at once.
@@ -45,7 +45,7 @@ impl Journal {
     }
 
     /// Makes checkpoints until the end.
-    pub(crate) fn keep(&self, sink: &dyn Sink) {
+    pub(super) fn keep(&self, sink: &dyn Sink) {
         let mut state = lock(&self.state);
         while !state.1 {
             let now = self.now();
@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// The transfer is over: nobody waits any more.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         lock(&self.state).1 = true;
         self.changed.notify_all();
     }

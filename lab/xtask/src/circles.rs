@@ -14,7 +14,8 @@ const KNOWN: &[&str] = &[
     "edge/channels/rdma: connect exchange",
     "edge/channels: arrivals driver stack tcp",
     "edge/client: copy dial existing listing local options outcome transfer_state",
-    "edge/client: download from_stock stream to_stock upload",
+    "edge/client: download from_stock",
+    "edge/client: stream to_stock upload",
     "edge/node: adapt data profile reporter stream_mode transfer tree",
 ];
 

@@ -1,8 +1,11 @@
 //! Moves the blocks of a copy within this host: threads that read, compare and write, and one that
 //! makes durable.
 
-use super::transfer_state::TransferState;
-use crate::mover::{Audit, BLOCK_LEN, Journal, Stage};
+use super::journal::Journal;
+use super::pace::Pace;
+use super::shared::Cancel;
+use super::tally::{Stage, Tally};
+use super::{Audit, BLOCK_LEN};
 use crate::stores::{Landed, Landing, ResumeState, Source};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -15,8 +18,18 @@ use std::time::Instant;
 /// Threads that read and write at once; more do not make one host's disks faster.
 const MOST_THREADS: usize = 4;
 
+/// What others see and change of it while it runs.
+pub(crate) struct LocalState<'a> {
+    /// Running totals.
+    pub(crate) tally: &'a Tally,
+    /// Holds it to a rate.
+    pub(crate) pace: Option<&'a Pace>,
+    /// How to break it off.
+    pub(crate) cancel: &'a Cancel,
+}
+
 /// A copy within this host, before it moves anything.
-pub(super) struct LocalMove {
+pub(crate) struct LocalMove {
     layout: Arc<Layout>,
     source: Box<dyn Source>,
     sink: Arc<dyn Landing>,
@@ -29,7 +42,7 @@ pub(super) struct LocalMove {
 
 impl LocalMove {
     /// From `source` to `sink`, but for what `held` says is there.
-    pub(super) fn new(
+    pub(crate) fn new(
         layout: Arc<Layout>,
         source: Box<dyn Source>,
         sink: Arc<dyn Landing>,
@@ -41,7 +54,7 @@ impl LocalMove {
     }
 
     /// How many threads read and write.
-    pub(super) fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         let most = if self.sink.wants_order() { 1 } else { MOST_THREADS };
         std::thread::available_parallelism().map_or(1, |n| n.get().min(most))
     }
@@ -50,7 +63,7 @@ impl LocalMove {
     ///
     /// # Errors
     /// When the destination takes no more, or the copy is cancelled: what is durable is kept.
-    pub(super) fn run(self, live: &TransferState) -> Result<Landed, Error> {
+    pub(crate) fn run(self, live: &LocalState<'_>) -> Result<Landed, Error> {
         self.sink.make_folders()?;
         let threads = self.threads();
         // Aligned, as direct I/O wants it.
@@ -90,7 +103,7 @@ impl LocalMove {
         Ok(landed)
     }
 
-    fn drive(&self, live: &TransferState, journal: Option<&Journal>, mut buffer: Slot) {
+    fn drive(&self, live: &LocalState<'_>, journal: Option<&Journal>, mut buffer: Slot) {
         let _busy = live.tally.thread(Stage::Channel);
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -101,8 +114,8 @@ impl LocalMove {
             if self.held.contains(&block.range()) {
                 continue;
             }
-            if let Some(pace) = &live.pace {
-                pace.through(block.len, &live.tally);
+            if let Some(pace) = live.pace {
+                pace.through(block.len, live.tally);
             }
             if let Some(journal) = journal {
                 let waiting = Instant::now();
@@ -119,7 +132,7 @@ impl LocalMove {
 
     fn move_block(
         &self,
-        live: &TransferState,
+        live: &LocalState<'_>,
         block: &Block,
         buffer: &mut Slot,
     ) -> Result<(), Error> {
