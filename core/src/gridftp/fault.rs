@@ -1,7 +1,7 @@
 //! Errors on the wire and back: one table of reply codes, GridFTP error names, codes and faults.
 
 use super::reply::Reply;
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, in_short};
 
 /// One kind of failure on both sides of the wire.
 struct Row {
@@ -112,6 +112,7 @@ pub(super) fn error_of(reply: &Reply, doing: &str) -> Error {
     let words = words(reply);
     let row = named(reply).or_else(|| guessed(reply.code, &words));
     let (fault, code) = row.map_or_else(|| by_code(reply.code), |row| (row.fault, row.code));
+    let doing = in_short(doing);
     let error = Error::new(fault, code, format!("{doing}: the server said {} {words}", reply.code));
     let hint = reply.lines.iter().find_map(|line| line.strip_prefix(b"Hint: "));
     match hint {

@@ -192,7 +192,7 @@ error_codes! {
     Incomplete "incomplete" Now: There Between;
     /// SIGINT or SIGTERM; the message says what is kept
     Interrupted "interrupted" Never: You;
-    /// the destination lies inside the source
+    /// the destination is the source, or lies inside it
     IntoItself "into-itself" Never: You;
     /// a name that no file, or no command line, can have
     InvalidName "invalid-name" Never: You;

@@ -3,6 +3,7 @@
 
 mod error_code;
 mod fault;
+mod in_short;
 mod parse;
 pub mod percent;
 mod quantity;
@@ -12,6 +13,7 @@ mod time;
 
 pub use error_code::{ErrorCode, Retry};
 pub use fault::{Error, Fault};
+pub use in_short::in_short;
 pub use parse::ParseQuantityError;
 pub use quantity::{Bytes, Probability, Rate};
 pub use ranges::ByteRanges;

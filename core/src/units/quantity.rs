@@ -83,13 +83,18 @@ impl Rate {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = match self.0 {
-            n if n < 1 << 10 => return write!(f, "{n} B"),
-            n if n < 1 << 20 => (n as f64 / f64::from(1 << 10), "KiB"),
-            n if n < 1 << 30 => (n as f64 / f64::from(1 << 20), "MiB"),
-            n if n < 1 << 40 => (n as f64 / f64::from(1 << 30), "GiB"),
-            n => (n as f64 / (1u64 << 40) as f64, "TiB"),
-        };
+        if self.0 < 1 << 10 {
+            return write!(f, "{} B", self.0);
+        }
+        let (mut value, mut unit) = (self.0 as f64 / 1024.0, "KiB");
+        for larger in ["MiB", "GiB", "TiB"] {
+            if value < 1023.95 {
+                break;
+            }
+            // What would be rounded to 1024 of a unit is 1 of the next.
+            value = if value < 1024.0 { 1.0 } else { value / 1024.0 };
+            unit = larger;
+        }
         let digits = if value.fract() == 0.0 {
             0
         } else if value < 10.0 {
@@ -105,8 +110,9 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = match self.0 {
             n if n < 1_000 => return write!(f, "{n} bit/s"),
-            n if n < 1_000_000 => (n as f64 / 1e3, "kbit/s"),
-            n if n < 1_000_000_000 => (n as f64 / 1e6, "Mbit/s"),
+            // What would be rounded to 1000 of a unit is 1 of the next.
+            n if n < 999_500 => (n as f64 / 1e3, "kbit/s"),
+            n if n < 999_500_000 => (n as f64 / 1e6, "Mbit/s"),
             n => (n as f64 / 1e9, "Gbit/s"),
         };
         let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
@@ -171,6 +177,23 @@ mod tests {
         assert!("10".parse::<Rate>().is_err());
         assert!("10X".parse::<Rate>().is_err());
         assert!("ten".parse::<Bytes>().is_err());
+    }
+
+    #[test]
+    fn no_size_is_1024_of_a_unit_and_no_rate_1000() {
+        for unit in [10, 20, 30, 40] {
+            let next = 1_u64 << unit;
+            for size in [next - 1, next - (next >> 12), next - (next >> 11), next, next + 1] {
+                let said = Bytes(size).to_string();
+                assert!(unit == 10 || !said.starts_with("1024"), "{size}: {said}");
+            }
+        }
+        assert_eq!(Bytes((1 << 30) - 1).to_string(), "1 GiB");
+        assert_eq!(Bytes((1 << 30) - (1 << 20)).to_string(), "1023 MiB");
+        for next in [1_000_000, 1_000_000_000] {
+            let said = Rate::from_bps(next - 1).to_string();
+            assert!(!said.starts_with("1000"), "{said}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::control_stream::ControlStream;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
+use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
@@ -325,6 +326,12 @@ impl Control {
             Err(error) if error.code == ErrorCode::PathNotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether its server is on this host, and sees the same files.
+    pub(super) fn is_of_this_host(&self) -> bool {
+        let host = &self.features().host;
+        host.is_some() && *host == kernel_id()
     }
 
     /// What is in the directory `path`.

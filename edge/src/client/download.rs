@@ -8,6 +8,7 @@ use super::dial::{DataPath, dial};
 use super::existing::{Existing, blocks_of, omitted_here};
 use super::from_stock;
 use super::interrupted::interrupted_into;
+use super::itself;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::transfer_state::TransferState;
@@ -65,6 +66,10 @@ pub(super) async fn run(
         // order.
         choice.streams = 1;
         copy.stats.streams = 1;
+    }
+    if let Location::Local(to) = to {
+        let to = (to.as_path(), from.name(), several, from.names_content());
+        itself::refuse_back(&mut control, (from, &from.path), to).await?;
     }
     // What would come is asked for as from any server: nothing is begun.
     let copied = if control.features().tree && !copy.options.dry_run {

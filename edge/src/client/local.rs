@@ -1,8 +1,10 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
+use super::checksum;
 use super::copy::Copy;
 use super::existing::{omitted_here, without};
 use super::interrupted::interrupted_into;
+use super::itself;
 use super::location::{Location, last_name};
 use super::options::Options;
 use super::selection::DRY_RUN;
@@ -144,8 +146,7 @@ struct Origin {
     /// Where the entries lie; nowhere for a memory store.
     at: Option<(Arc<Root>, Vec<u8>)>,
     name: Vec<u8>,
-    /// The folder that is copied, if one is.
-    folder: Option<PathBuf>,
+    is_folder: bool,
     /// Whether a folder's content goes without the folder's name.
     contents: bool,
 }
@@ -179,13 +180,7 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
         let entry = stat(&root, &start, b"")?;
         (root, start, vec![entry])
     };
-    Ok(Origin {
-        entries,
-        at: Some((root, start)),
-        name,
-        folder: meta.is_dir().then_some(real),
-        contents,
-    })
+    Ok(Origin { entries, at: Some((root, start)), name, is_folder: meta.is_dir(), contents })
 }
 
 pub(super) async fn run(
@@ -194,13 +189,14 @@ pub(super) async fn run(
     to: &Location,
     several: bool,
 ) -> Result<(), Error> {
+    checksum::refuse_wish(copy.options, "a copy within this host is not read back")?;
     let origin = match from {
         Location::Local(path) => files_at(copy, path)?,
         Location::Diskless(store) => Origin {
             entries: vec![store.entry(b"")?],
             at: None,
             name: MEMORY_NAME.to_vec(),
-            folder: None,
+            is_folder: false,
             contents: false,
         },
         Location::Standard | Location::Remote(_) => {
@@ -211,21 +207,16 @@ pub(super) async fn run(
             ));
         }
     };
-    let Origin { entries, at, name, folder, contents } = origin;
+    let Origin { entries, at, name, is_folder, contents } = origin;
+    if let (Location::Local(from), Location::Local(to)) = (from, to) {
+        let target = itself::target_here(to, &name, is_folder || several, is_folder && contents);
+        itself::refuse_here(from, to, &target)?;
+    }
     let place = match copy.options.dry_run && is_absent(to) {
         true => None,
-        false => Some(destination(to, &name, folder.is_some(), contents, several)?),
+        false => Some(destination(to, &name, is_folder, contents, several)?),
     };
-    if let (Some(folder), Location::Local(path)) = (&folder, to)
-        && path.canonicalize().is_ok_and(|path| path.starts_with(folder))
-    {
-        return Err(Error::new(
-            Fault::You,
-            ErrorCode::IntoItself,
-            format!("{to} lies inside {from}"),
-        ));
-    }
-    let top = if folder.is_some() && contents { b"" } else { &name[..] };
+    let top = if is_folder && contents { b"" } else { &name[..] };
     let omitted = omitted_here(copy, place.as_ref(), top, &entries);
     let Some(place) = place.filter(|_| !copy.options.dry_run) else {
         copy.stats.verified_how = DRY_RUN;

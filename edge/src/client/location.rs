@@ -334,6 +334,11 @@ pub(crate) fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
+/// `path` without the slash at its end.
+pub(super) fn trim(path: &[u8]) -> &[u8] {
+    if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
+}
+
 impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,6 +13,7 @@ mod existing;
 mod from_stock;
 mod greet;
 mod interrupted;
+mod itself;
 mod listing;
 mod local;
 mod location;

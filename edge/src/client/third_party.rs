@@ -5,13 +5,13 @@ use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
 use super::existing::Existing;
+use super::itself;
 use super::listing::{entry, list_tree};
-use super::location::Remote;
+use super::location::{Remote, trim};
 use super::options::Verify;
 use super::outcome::DataDirection;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::transfer_state::TransferState;
-use super::upload::trim;
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
@@ -79,6 +79,8 @@ pub(super) async fn run(
     }
     let (entries, is_folder) = listed(copy, &mut ends).await?;
     let target = target(&mut ends, is_folder, several).await?;
+    let Ends { sender, receiver, .. } = &mut ends;
+    itself::refuse_elsewhere((sender, from, &from.path), (receiver, to, &target)).await?;
     let (bytes, files) = (entries.iter().map(Entry::len).sum(), count(&entries));
     copy.live.expect(bytes, files);
     let choice =

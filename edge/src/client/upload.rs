@@ -6,7 +6,8 @@ use super::copy::{Copy, Watched};
 use super::dial::{dial, handles};
 use super::existing::{kept_there, without};
 use super::interrupted::interrupted;
-use super::location::{Location, Remote, last_name};
+use super::itself;
+use super::location::{Location, Remote, last_name, trim};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::selection::DRY_RUN;
@@ -142,6 +143,16 @@ pub(super) async fn run(
         }
         None => load(copy, &paths, to, into_folder)?,
     };
+    let named: Vec<(PathBuf, Vec<u8>)> = paths
+        .into_iter()
+        .map(|path| {
+            let bytes = path.as_os_str().as_bytes();
+            let is_contents = path.is_dir() && names_content(bytes);
+            let name = if is_contents || !into_folder { b"" } else { last_name(bytes) };
+            (path.clone(), name.to_vec())
+        })
+        .collect();
+    itself::refuse_there(&mut control, &named, &load.target, to).await?;
     let mut load = load;
     let target = load.target.clone();
     let at = |entry: &Entry| {
@@ -202,6 +213,11 @@ fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
         .map_err(|error| crate::stores::storage_error("read", path.as_os_str().as_bytes(), &error))
 }
 
+/// Whether a folder that is written so goes by its content, without its name.
+fn names_content(path: &[u8]) -> bool {
+    path.ends_with(b"/") || matches!(last_name(path), b"." | b"..")
+}
+
 /// Lists the sources, and decides what each is called at the destination.
 ///
 /// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content
@@ -223,11 +239,7 @@ fn load(
         let first = load.entries.len();
         if look_at(path)?.is_dir() {
             let root = Arc::new(Root::open(path)?);
-            let name = if bytes.ends_with(b"/") || matches!(last_name(bytes), b"." | b"..") {
-                b""
-            } else {
-                last_name(bytes)
-            };
+            let name = if names_content(bytes) { b"" } else { last_name(bytes) };
             let (entries, problems) = walk(&root, b"")?;
             let selection = &copy.options.selection;
             let problems = selection.concerned(name, &entries, problems);
@@ -470,10 +482,6 @@ impl Pass {
         resources = send_bytes(live, BytesSource(list), self.integrity, resources)?;
         Ok((tcp, resources))
     }
-}
-
-pub(super) fn trim(path: &[u8]) -> &[u8] {
-    if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
 /// Opens the channels and maps the staging pool; returns also the congestion control in force.

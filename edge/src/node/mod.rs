@@ -98,7 +98,7 @@ fn usable(config: &Config) -> Registry {
 /// # Errors
 /// When the session cannot begin.
 pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(), Error> {
-    let root = Root::open(&config.root)?;
+    let root = Root::open(&config.root)?.exported();
     let home = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (peer, local) = connection.and_then(ends).unwrap_or_else(|| {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -130,7 +130,7 @@ impl Node {
     /// # Errors
     /// When the directory cannot be opened or the address is taken.
     pub async fn bind(config: Config) -> Result<Node, Error> {
-        let root = Root::open(&config.root)?;
+        let root = Root::open(&config.root)?.exported();
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", config.listen);
             Error::new(Fault::Here, ErrorCode::ListenFailed, message)

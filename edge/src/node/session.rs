@@ -11,6 +11,7 @@ use crate::channels::arrivals::PREAMBLE_TIMEOUT;
 use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
+use crate::sys::host::kernel_id;
 use farline_core::gridftp::omission;
 use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
@@ -153,6 +154,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .map(str::to_owned)
                 .to_vec(),
             [tree::LANDING_FEATURE, tree::UNLANDED_FEATURE].map(str::to_owned).to_vec(),
+            kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
             shared
                 .config
                 .third_party

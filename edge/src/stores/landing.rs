@@ -19,7 +19,7 @@ use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
 use super::walk::{is_special, join};
-use super::{ReadBack, Sink, storage_error};
+use super::{ReadBack, Sink, in_short};
 use crate::sys::files::start_writeback;
 use crate::sys::lock::{lock, wait};
 use farline_core::transfer::journal::{Origin, below};
@@ -249,7 +249,7 @@ impl PosixSink {
     fn place(&self, entry: &Entry) -> Result<(OwnedFd, Vec<u8>, Vec<u8>), Error> {
         let path = self.path(entry);
         let (folder, name) =
-            self.root.parent(&path).map_err(|error| storage_error("write", &path, &error))?;
+            self.root.parent(&path).map_err(|error| self.root.error("write", &path, &error))?;
         let temporary = self.place.temporary(&below(&self.place.prefix, &entry.path), &name);
         Ok((folder, name, temporary))
     }
@@ -257,7 +257,7 @@ impl PosixSink {
     /// Opens the file that bytes of `entry` go into: makes it anew, or opens `again` what is there.
     fn create(&self, entry: &Entry, again: bool) -> Result<File, Error> {
         let path = self.path(entry);
-        let failed = |error: io::Error| storage_error("write", &path, &error);
+        let failed = |error: io::Error| self.root.error("write", &path, &error);
         if self.in_place.is_some() {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOCTTY;
             return self.root.open_beneath(&path, flags, 0o666).map(File::from).map_err(failed);
@@ -266,7 +266,7 @@ impl PosixSink {
         if is_special(&folder, &name) {
             let message = format!(
                 "{} is a device, FIFO or socket and is not replaced",
-                String::from_utf8_lossy(&path)
+                in_short(&self.root.shown(&path))
             );
             return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
@@ -384,10 +384,12 @@ impl PosixSink {
         let (folder, _, temporary) = self.place(item)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty());
-        let file =
-            opened.map(File::from).map_err(|errno| storage_error("read", &path, &errno.into()))?;
+        let file = opened
+            .map(File::from)
+            .map_err(|errno| self.root.error("read", &path, &errno.into()))?;
+        let root = Arc::clone(&self.root);
         Ok(Box::new(move |at, into| {
-            file.read_exact_at(into, at).map_err(|error| storage_error("read", &path, &error))
+            file.read_exact_at(into, at).map_err(|error| root.error("read", &path, &error))
         }))
     }
 
@@ -411,7 +413,7 @@ impl Sink for PosixSink {
         let is_new = self.is_sparse(item) && !is_again;
         let written =
             if is_new { file.write_around_zeros(bytes, at) } else { file.write_all_at(bytes, at) };
-        written.map_err(|error| storage_error("write", &self.path(item), &error))?;
+        written.map_err(|error| self.root.error("write", &self.path(item), &error))?;
         // The disk begins while the network still brings: else the whole file waits for the fsync
         // at its end.
         start_writeback(&file.file, at, bytes.len());

@@ -9,6 +9,7 @@
 //! | standard output | | one file, in ascending order |
 
 mod diskless;
+mod file_system;
 mod hidden;
 mod landing;
 mod leftover;
@@ -171,8 +172,7 @@ impl Landing for PosixSink {
 
 /// An error of this host's storage, with the path and what to do about the common ones.
 pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Error {
-    let path = String::from_utf8_lossy(path);
-    let message = format!("{doing} {path}: {}", plain(error));
+    let message = format!("{doing} {}: {}", in_short(path), plain(error));
     let said = match error.kind() {
         io::ErrorKind::NotFound => Error::new(Fault::You, ErrorCode::PathNotFound, message),
         io::ErrorKind::AlreadyExists => Error::new(Fault::You, ErrorCode::PathExists, message),
@@ -181,9 +181,12 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
         io::ErrorKind::DirectoryNotEmpty => {
             Error::new(Fault::You, ErrorCode::DirectoryNotEmpty, message)
         }
-        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
+        io::ErrorKind::InvalidFilename => {
+            let message = format!("{doing} {}: {}", in_short(path), too_long(path));
             Error::new(Fault::You, ErrorCode::InvalidName, message)
+                .hint("give it a shorter name, or a place with a shorter path")
         }
+        io::ErrorKind::InvalidInput => Error::new(Fault::You, ErrorCode::InvalidName, message),
         io::ErrorKind::PermissionDenied => {
             Error::new(Fault::Here, ErrorCode::PermissionDenied, message)
                 .hint("check the permissions of the file and of every folder above it")
@@ -200,6 +203,27 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
     }
 }
 
+/// Bytes of a name on every usual file system (NAME_MAX).
+const NAME_MAX: usize = 255;
+/// Bytes of a path that Linux takes in one call (PATH_MAX, without the byte at its end).
+const PATH_MAX: usize = 4095;
+
+/// Which part of `path`, that the system found too long, is, and what the limit is.
+fn too_long(path: &[u8]) -> String {
+    match path.split(|&byte| byte == b'/').map(<[u8]>::len).find(|&len| len > NAME_MAX) {
+        Some(len) => format!("a name in it has {len} bytes, and {NAME_MAX} is the most"),
+        None if path.len() > PATH_MAX => {
+            format!("the path has {} bytes, and {PATH_MAX} is the most", path.len())
+        }
+        None => "too long for that file system".to_owned(),
+    }
+}
+
+/// `path` for people, who need no more than the two ends of a long one.
+pub(crate) fn in_short(path: &[u8]) -> String {
+    farline_core::units::in_short(&String::from_utf8_lossy(path))
+}
+
 /// The system's words without Rust's ` (os error N)`.
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
@@ -210,6 +234,22 @@ pub(crate) fn plain(error: &io::Error) -> String {
 mod tests {
     use super::*;
     use std::error::Error as _;
+
+    #[test]
+    fn what_is_too_long_is_said_with_its_length_and_limit() {
+        let too_long = io::Error::from_raw_os_error(rustix::io::Errno::NAMETOOLONG.raw_os_error());
+        let deep = [b"x".repeat(200), b"/".to_vec()].concat().repeat(22);
+        let name = [b"dst/", &b"n".repeat(300)[..]].concat();
+        for (path, says) in [
+            (&deep[..], "the path has 4422 bytes, and 4095 is the most"),
+            (&name, "a name in it has 300 bytes, and 255 is the most"),
+        ] {
+            let error = storage_error("write", path, &too_long);
+            assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::InvalidName));
+            assert!(error.message.contains(says), "{error}");
+            assert!(error.message.len() < 400, "{error}");
+        }
+    }
 
     #[test]
     fn a_storage_error_carries_the_systems() {

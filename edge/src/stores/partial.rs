@@ -5,8 +5,8 @@
 //! empty file, made and removed.
 
 use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
+use super::in_short;
 use super::root::Root;
-use super::storage_error;
 use super::walk::{changed_ns, join};
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, LandedFile, Origin, Recovered, Replay};
@@ -145,14 +145,14 @@ impl Partial {
         origin: Option<Origin>,
     ) -> Result<(Partial, ResumeState), Error> {
         let shown = join(&place.folder, place.names.first().map_or(&b""[..], |name| name));
-        let failed = |error: io::Error| storage_error("write", &shown, &error);
+        let failed = |error: io::Error| root.error("write", &shown, &error);
         let folder = root
             .open_beneath(&place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)
             .map_err(failed)?;
         let name = place.journal();
         let journal = lock_journal(&folder, &name).map_err(failed)?.ok_or_else(|| {
             let message =
-                format!("another transfer is writing to {}", String::from_utf8_lossy(&shown));
+                format!("another transfer is writing to {}", in_short(&root.shown(&shown)));
             Error::new(Fault::Refused, ErrorCode::Busy, message).hint(
                 "wait for it to end; `farline partials ls` shows what is written there, and \
                     whether a running transfer still holds it",

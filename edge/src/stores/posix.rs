@@ -3,7 +3,7 @@
 use super::openfile::{DirectIo, OpenFile};
 use super::root::Root;
 use super::walk::{changed_ns, join, modified_ns};
-use super::{Source, storage_error};
+use super::{Source, in_short};
 use farline_core::transfer::{Entry, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{Advice, OFlags, Stat, fadvise};
@@ -78,6 +78,11 @@ impl PosixSource {
         (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))
     }
 
+    fn failed(&self, entry: usize, error: &io::Error) -> Error {
+        let (root, path) = self.place(entry);
+        root.error("read", &path, error)
+    }
+
     fn file(&self, entry: usize, len: u64) -> Result<Arc<OpenFile>, Error> {
         let left = self.layout.entries()[entry].len();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +98,7 @@ impl PosixSource {
         let (root, path) = self.place(entry);
         let fd = root
             .open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0)
-            .map_err(|error| storage_error("read", &path, &error))?;
+            .map_err(|error| root.error("read", &path, &error))?;
         // Only a wish: the kernel reads ahead further.
         let _ = fadvise(&fd, 0, None, Advice::Sequential);
         let file = Arc::new(OpenFile::to_read(File::from(fd), &self.direct));
@@ -121,24 +126,23 @@ impl Source for PosixSource {
     fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let file = self.file(entry, into.len() as u64)?;
         let changed = |how: &str| {
-            let (_, path) = self.place(entry);
-            let message =
-                format!("{} {how} while it was being read", String::from_utf8_lossy(&path));
+            let (root, path) = self.place(entry);
+            let message = format!("{} {how} while it was being read", in_short(&root.shown(&path)));
             Error::new(Fault::Here, ErrorCode::SourceChanged, message)
                 .hint("copy it again when nobody writes to it")
         };
         file.read_exact_at(into, self.part.unwrap_or(0) + offset).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => changed("became shorter"),
-                _ => storage_error("read", &self.place(entry).1, &error),
+                _ => self.failed(entry, &error),
             }
         })?;
         // After the read: so the file's last piece sees every change that came before it.
         if self.part.is_some() {
             return Ok(());
         }
-        let stat = rustix::fs::fstat(&file.file)
-            .map_err(|errno| storage_error("read", &self.place(entry).1, &errno.into()))?;
+        let stat =
+            rustix::fs::fstat(&file.file).map_err(|errno| self.failed(entry, &errno.into()))?;
         match is_as_listed(&self.layout.entries()[entry], &stat) {
             true => Ok(()),
             false => Err(changed("changed")),

@@ -4,8 +4,10 @@
 //! `openat2(RESOLVE_BENEATH)` refuses `..` and symbolic links that lead out, without a race between
 //! check and use. Links that stay inside work.
 
+use super::file_system::file_system;
 use super::storage_error;
-use farline_core::units::Error;
+use super::walk::join;
+use farline_core::units::{Error, ErrorCode};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -18,6 +20,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
+    /// What paths below it begin with, for people.
+    shown: Vec<u8>,
+    /// Who sees its paths is on another host: nothing of this one's is named.
+    is_exported: bool,
     fd: OwnedFd,
     /// How the kernel keeps resolution inside.
     within: ResolveFlags,
@@ -38,12 +44,39 @@ impl Root {
                 } else {
                     ResolveFlags::BENEATH
                 };
-                Ok(Root { path: path.to_owned(), fd, within })
+                let shown = path.as_os_str().as_bytes().to_vec();
+                Ok(Root { path: path.to_owned(), shown, is_exported: false, fd, within })
             }
             Err(errno) => {
                 Err(storage_error("open directory", path.as_os_str().as_bytes(), &errno.into()))
             }
         }
+    }
+
+    /// The same root as those see it who are on other hosts: it is `/`.
+    #[must_use]
+    pub fn exported(self) -> Root {
+        Root { shown: b"/".to_vec(), is_exported: true, ..self }
+    }
+
+    /// The whole path of what is at `path` below the root, for people.
+    pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
+        match &self.shown[..] {
+            b"." => path.to_vec(),
+            above if above.ends_with(b"/") => [above, path].concat(),
+            above => join(above, path),
+        }
+    }
+
+    /// The error of doing that to `path`, which names the whole of it; of a full file system also
+    /// which.
+    pub(crate) fn error(&self, doing: &str, path: &[u8], error: &io::Error) -> Error {
+        let said = storage_error(doing, &self.shown(path), error);
+        if said.code != ErrorCode::NoSpace {
+            return said;
+        }
+        let system = file_system(self, (!self.is_exported).then_some(&self.path));
+        Error { message: format!("{}: {system}", said.message), ..said }
     }
 
     /// Where it is, for people.
@@ -141,10 +174,10 @@ impl Root {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     if let Err(error) = self.open_beneath(part, OFlags::PATH | OFlags::DIRECTORY, 0)
                     {
-                        return Err(storage_error("create directory", part, &error));
+                        return Err(self.error("create directory", part, &error));
                     }
                 }
-                Err(error) => return Err(storage_error("create directory", part, &error)),
+                Err(error) => return Err(self.error("create directory", part, &error)),
             }
         }
         Ok(())
@@ -160,7 +193,6 @@ impl AsFd for Root {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farline_core::units::ErrorCode;
 
     #[test]
     fn no_path_and_no_link_leads_out() {

@@ -2,8 +2,8 @@
 //! their names.
 
 use super::hidden::recognise;
+use super::in_short;
 use super::root::Root;
-use super::storage_error;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
@@ -28,7 +28,7 @@ pub struct WalkProblem {
 /// # Errors
 /// When `start` itself cannot be listed.
 pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
-    let top = root.stat(start).map_err(|error| storage_error("read", start, &error))?;
+    let top = root.stat(start).map_err(|error| root.error("read", start, &error))?;
     let mut entries = vec![entry(Vec::new(), EntryKind::Directory, &top)];
     let mut problems = Vec::new();
     let mut folders = vec![Vec::new()];
@@ -73,7 +73,7 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The entry of one path, as `path` in the transfer.
 pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
-    let failed = |error: std::io::Error| storage_error("read", at, &error);
+    let failed = |error: std::io::Error| root.error("read", at, &error);
     let stat = root.stat_link(at).map_err(failed)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => EntryKind::Directory,
@@ -86,7 +86,7 @@ pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
         }
         other => {
             let message =
-                format!("{} is a {}, not a file", String::from_utf8_lossy(at), describe(other));
+                format!("{} is a {}, not a file", in_short(&root.shown(at)), describe(other));
             return Err(Error::new(Fault::You, ErrorCode::NotAFile, message));
         }
     };
@@ -95,7 +95,7 @@ pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
 
 fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let at = join(start, folder);
-    let failed = |error: std::io::Error| storage_error("list", &at, &error);
+    let failed = |error: std::io::Error| root.error("list", &at, &error);
     let fd = root.open_beneath(&at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
     let names = Dir::new(fd)
         .map_err(|errno| failed(errno.into()))?

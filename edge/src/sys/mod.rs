@@ -5,6 +5,7 @@ pub(crate) mod busy;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod files;
+pub(crate) mod host;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod netlink;

@@ -142,6 +142,54 @@ fn a_full_disk_is_said_and_the_old_file_stays() {
 }
 
 #[test]
+fn a_destination_that_fills_is_named_once_and_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, tree) = (dir.path().join("root"), dir.path().join("t"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::create_dir(&tree).expect("a folder");
+    for (name, mib) in [("a", 1), ("b", 1), ("large", 16), ("z", 1)] {
+        std::fs::write(tree.join(name), vec![7; mib * MIB]).expect("written");
+    }
+    // Nothing that is there is half of a file.
+    let whole = |at: &Path| {
+        for name in visible(at) {
+            let (here, there) =
+                (std::fs::metadata(tree.join(&name)), std::fs::metadata(at.join(&name)));
+            assert_eq!(here.expect("of the tree").len(), there.expect("there").len(), "{name}");
+            assert_ne!(name, "large");
+        }
+    };
+    let Some((_node, url)) = node_on(&root, "size=8m") else { return };
+    let began = Instant::now();
+    let (error, exit) = error_of(&["cp", "-r", text(&tree), &format!("{url}/")]);
+    assert!(began.elapsed() < Duration::from_secs(60), "no retry is of use");
+    assert_eq!((error["code"].as_str(), exit), (Some("no-space"), 4), "{error}");
+    let message = error["message"].as_str().expect("words");
+    assert!(message.contains("/t/large: ") && !message.contains("attempt"), "{message}");
+    assert!(message.contains("the file system tmpfs, of 8 MiB, is full"), "{message}");
+    assert!(!message.contains(text(&root)), "the node's own paths are its own: {message}");
+    let back = dir.path().join("back");
+    succeed(farline().args(["-q", "cp", "-r", &format!("{url}/t/")]).arg(&back));
+    whole(&back);
+    // The same within this host.
+    let script = format!(
+        "mount -t tmpfs -o size=8m none {0} && {1} cp -r {2} {0}; echo \"exit $?\"; rm -f {0}/t/.*; \
+         cp -r {0}/t {3}",
+        root.display(),
+        farline_binary().display(),
+        tree.display(),
+        dir.path().join("left").display(),
+    );
+    let output = with_mounts(&script).expect("as before").output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("exit 3"), "{said}");
+    let full = format!("the file system tmpfs at {}, of 8 MiB, is full", root.display());
+    assert_eq!(said.matches(&full).count(), 1, "{said}");
+    assert!(said.contains(&format!("{}/t/large: ", root.display())), "{said}");
+    whole(&dir.path().join("left"));
+}
+
+#[test]
 fn a_read_only_destination_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, file) = (dir.path().join("root"), dir.path().join("f"));

@@ -29,6 +29,7 @@ mod profile;
 mod profile_node;
 mod rdma;
 mod reach;
+mod refused;
 mod resume;
 mod retry;
 mod silence;

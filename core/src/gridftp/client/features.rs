@@ -25,6 +25,8 @@ pub struct PeerFeatures {
     pub data_address: Option<IpAddr>,
     /// Takes all that a client holds, however scattered.
     pub held: bool,
+    /// What tells the server's kernel from all others.
+    pub host: Option<String>,
     /// Knows data connections by a key.
     pub key: bool,
     /// Holds what it sends to a rate (O-2).
@@ -81,6 +83,7 @@ impl PeerFeatures {
             check: ours("CHECK"),
             data_address: told("ADDRESS ").and_then(|address| address.parse().ok()),
             held: ours("HELD"),
+            host: told("HOST ").map(str::to_owned),
             key: ours("KEY"),
             limit: ours("LIMIT"),
             memory: ours("MEMORY"),

@@ -2,7 +2,7 @@
 
 use super::protected::open_again;
 use super::{Ending, PosixSink};
-use crate::stores::storage_error;
+use crate::stores::in_short;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind};
@@ -133,7 +133,7 @@ impl PosixSink {
             return Ok(());
         }
         let failed =
-            |error: io::Error| storage_error("set mode and time of", &self.path(entry), &error);
+            |error: io::Error| self.root.error("set mode and time of", &self.path(entry), &error);
         // Until it lands its owner may write to it: it may have to be opened again.
         file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
         rustix::fs::futimens(file, &times(entry)).map_err(|errno| failed(errno.into()))
@@ -151,7 +151,7 @@ impl PosixSink {
         let temporary = lock(&self.state).entries.temporary(index);
         let again = temporary.is_some_and(|temporary| temporary.is_again);
         let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
-        let failed = |error: io::Error| storage_error("write", &self.path(entry), &error);
+        let failed = |error: io::Error| self.root.error("write", &self.path(entry), &error);
         let file = if entry.is_empty() || again {
             let file = self.create(entry, temporary.is_some())?;
             self.set_metadata(entry, &file)?;
@@ -170,7 +170,7 @@ impl PosixSink {
 
     pub(super) fn land_one(&self, entry: &Entry, sync: bool) -> Result<(), Error> {
         let path = self.path(entry);
-        let failed = |error: io::Error| storage_error("write", &path, &error);
+        let failed = |error: io::Error| self.root.error("write", &path, &error);
         let (folder, name, temporary) = match &entry.kind {
             EntryKind::Directory => return Ok(()),
             EntryKind::File { .. } => self.place(entry)?,
@@ -188,7 +188,7 @@ impl PosixSink {
         if is_special(&folder, &name) {
             let message = format!(
                 "{} is a device, FIFO or socket and is not replaced",
-                String::from_utf8_lossy(&path)
+                in_short(&self.root.shown(&path))
             );
             return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
@@ -234,7 +234,7 @@ impl PosixSink {
             {
                 landed.failures.push((
                     entry.path.clone(),
-                    storage_error("set mode and time of", &path, &error),
+                    self.root.error("set mode and time of", &path, &error),
                 ));
             }
         }
@@ -247,7 +247,7 @@ impl PosixSink {
             .root
             .open_beneath(b"", OFlags::RDONLY | OFlags::DIRECTORY, 0)
             .and_then(|fd| Ok(rustix::fs::syncfs(&fd)?));
-        synced.map_err(|error| storage_error("make durable", &self.start, &error))
+        synced.map_err(|error| self.root.error("make durable", &self.start, &error))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::stores::partial::is_own;
 use crate::stores::root::Root;
-use crate::stores::storage_error;
 use farline_core::units::Error;
 use rustix::fs::{Mode, OFlags, chmod, fstat, open, openat};
 use rustix::io::Errno;
@@ -50,7 +49,7 @@ pub(super) struct OpenedUp(Vec<(Vec<u8>, Mode)>);
 impl OpenedUp {
     /// Lets the owner write to the folder at `path`, if that is who we are.
     pub(super) fn open_up(&mut self, root: &Root, path: &[u8]) -> Result<(), Error> {
-        let failed = |error: io::Error| storage_error("write", path, &error);
+        let failed = |error: io::Error| root.error("write", path, &error);
         let fd = root.open_beneath(path, OFlags::PATH | OFlags::DIRECTORY, 0).map_err(failed)?;
         let stat = fstat(&fd).map_err(|errno| failed(errno.into()))?;
         let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();

@@ -1,0 +1,196 @@
+//! A copy onto its own source, or into it: refused before anything is made or moved.
+//!
+//! Two names are one file where device and inode number are the same. A node says both (the fact
+//! `Unique` of RFC 3659), and whether its kernel is this host's (`docs/protocol.md`, A-3).
+
+use super::control::Control;
+use super::location::trim;
+use crate::stores::join;
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{ListingKind, Pathname};
+use farline_core::units::{Error, ErrorCode, Fault};
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file or folder, as its kernel knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    unique: String,
+    is_folder: bool,
+}
+
+impl Identity {
+    /// Of what is at `path` of this host; nothing where nothing is.
+    fn here(path: &Path) -> Option<Identity> {
+        let meta = std::fs::metadata(path).ok()?;
+        // As a node says it.
+        let unique = format!("{:x}-{:x}", meta.dev(), meta.ino());
+        Some(Identity { unique, is_folder: meta.is_dir() })
+    }
+
+    /// Of what is at each of these paths of a node.
+    async fn there(control: &mut Control, paths: Vec<Vec<u8>>) -> Vec<Option<Identity>> {
+        let look = |path: Vec<u8>| control.request(Request::Stat(Pathname::new(path)));
+        let looks: Vec<u64> = paths.into_iter().map(look).collect();
+        let mut found = Vec::new();
+        for look in looks {
+            // What may not be looked at says so when it is copied.
+            let entry = control.looked(look).await.ok().flatten();
+            found.push(entry.and_then(|entry| {
+                let is_folder = entry.kind == ListingKind::Directory;
+                entry.unique.map(|unique| Identity { unique, is_folder })
+            }));
+        }
+        found
+    }
+
+    /// Refuses to copy it from `from` to `to`, where these things are: the target first, then the
+    /// folders above it.
+    ///
+    /// # Errors
+    /// When it is one of them.
+    fn refuse(
+        &self,
+        from: &dyn Display,
+        to: &dyn Display,
+        targets: &[Option<Identity>],
+    ) -> Result<(), Error> {
+        let is_self = |target: &Option<Identity>| target.as_ref() == Some(self);
+        let message = match targets.iter().position(is_self) {
+            Some(0) => format!("{from} and {to} are the same"),
+            Some(_) if self.is_folder => format!("{to} lies inside {from}"),
+            _ => return Ok(()),
+        };
+        Err(Error::new(Fault::You, ErrorCode::IntoItself, message)
+            .hint("nothing was copied; name another destination"))
+    }
+}
+
+/// Refuses a copy from `from` to `to` within this host.
+///
+/// # Errors
+/// When they are one, or the destination lies in the source.
+pub(super) fn refuse_here(from: &Path, to: &Path, target: &Path) -> Result<(), Error> {
+    let Some(source) = Identity::here(from) else { return Ok(()) };
+    source.refuse(&from.display(), &to.display(), &above(target))
+}
+
+/// `target` and the folders above it, of which not all need be there.
+fn above(target: &Path) -> Vec<Option<Identity>> {
+    let here = |path: &Path| match path.as_os_str().is_empty() {
+        true => Path::new(".").canonicalize().ok(),
+        false => path.canonicalize().ok(),
+    };
+    // Below a link it lies elsewhere than its name says.
+    let real = target.ancestors().find_map(here);
+    let real = real.iter().flat_map(|real| real.ancestors()).map(Identity::here);
+    std::iter::once(Identity::here(target)).chain(real).collect()
+}
+
+/// Where something called `name` goes on this host, where a copy's destination is `to`.
+pub(super) fn target_here(to: &Path, name: &[u8], inside: bool, contents: bool) -> PathBuf {
+    let inside = inside || to.as_os_str().as_bytes().ends_with(b"/") || to.is_dir();
+    if inside && !contents { to.join(std::ffi::OsStr::from_bytes(name)) } else { to.to_owned() }
+}
+
+/// A node's path, and the folders above it.
+fn above_there(target: &[u8]) -> Vec<Vec<u8>> {
+    let mut path = trim(target);
+    let mut all = vec![path.to_vec()];
+    while let Some(slash) = path.iter().rposition(|&byte| byte == b'/').filter(|_| path != b"/") {
+        path = if slash == 0 { b"/" } else { &path[..slash] };
+        all.push(path.to_vec());
+    }
+    all
+}
+
+/// Refuses to store `sources`, of this host, at a node that is of this host too, below `target`.
+///
+/// # Errors
+/// When one of them is what it would replace, or lies around it.
+pub(super) async fn refuse_there(
+    control: &mut Control,
+    sources: &[(PathBuf, Vec<u8>)],
+    target: &[u8],
+    to: &dyn Display,
+) -> Result<(), Error> {
+    if !control.is_of_this_host() {
+        return Ok(());
+    }
+    for (path, name) in sources {
+        let Some(source) = Identity::here(path) else { continue };
+        let targets = Identity::there(control, above_there(&join(trim(target), name))).await;
+        source.refuse(&path.display(), to, &targets)?;
+    }
+    Ok(())
+}
+
+/// Refuses to fetch what is at `from` of a node that is of this host too to `to`.
+///
+/// # Errors
+/// When it is what it would replace, or lies around it.
+pub(super) async fn refuse_back(
+    control: &mut Control,
+    (from, path): (&dyn Display, &[u8]),
+    (to, name, several, contents): (&Path, &[u8], bool, bool),
+) -> Result<(), Error> {
+    if !control.is_of_this_host() {
+        return Ok(());
+    }
+    let source = Identity::there(control, vec![path.to_vec()]).await;
+    source.iter().flatten().try_for_each(|source| {
+        let is_folder = source.is_folder;
+        let target = target_here(to, name, is_folder || several, is_folder && contents);
+        source.refuse(from, &to.display(), &above(&target))
+    })
+}
+
+/// Refuses to copy what is at `path` of a node to `target` of another, or the same, on its host.
+///
+/// # Errors
+/// When it is what it would replace, or lies around it.
+pub(super) async fn refuse_elsewhere(
+    (sender, from, path): (&mut Control, &dyn Display, &[u8]),
+    (receiver, to, target): (&mut Control, &dyn Display, &[u8]),
+) -> Result<(), Error> {
+    let host = sender.features().host.clone();
+    if host.is_none() || host != receiver.features().host {
+        return Ok(());
+    }
+    let source = Identity::there(sender, vec![path.to_vec()]).await;
+    let targets = Identity::there(receiver, above_there(target)).await;
+    source.iter().flatten().try_for_each(|source| source.refuse(from, to, &targets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_above_a_nodes_path_end_at_its_root() {
+        let said = |path: &[u8]| {
+            let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+            above_there(path).iter().map(text).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(said(b"/a/b/c/"), "/a/b/c /a/b /a /");
+        assert_eq!(said(b"a/b"), "a/b a");
+        assert_eq!(said(b"/"), "/");
+    }
+
+    #[test]
+    fn a_folder_is_refused_around_and_a_file_only_as_itself() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, file) = (dir.path().join("t"), dir.path().join("f"));
+        std::fs::create_dir(&folder).expect("made");
+        std::fs::write(&file, "x").expect("written");
+        std::fs::hard_link(&file, dir.path().join("hard")).expect("linked");
+        let refused = |from: &Path, to: PathBuf| refuse_here(from, &to, &to).is_err();
+        assert!(refused(&folder, folder.clone()) && refused(&folder, folder.join("a/b")));
+        assert!(
+            refused(&file, dir.path().join("hard")) && refused(&file, dir.path().join("t/../f"))
+        );
+        assert!(!refused(&folder, dir.path().join("u/t")) && !refused(&file, folder.join("f")));
+    }
+}
