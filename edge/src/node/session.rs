@@ -152,7 +152,9 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             ["FARLINE HELD", "FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
                 .map(str::to_owned)
                 .to_vec(),
-            [tree::LANDING_FEATURE, tree::UNLANDED_FEATURE].map(str::to_owned).to_vec(),
+            [tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::UNLANDED_FEATURE]
+                .map(str::to_owned)
+                .to_vec(),
             shared
                 .config
                 .third_party
