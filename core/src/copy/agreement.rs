@@ -5,6 +5,7 @@ use super::requests::farline_option;
 use crate::gridftp::checked::CHECKED_LEN;
 use crate::gridftp::client::{PeerFeatures, Request};
 use crate::gridftp::mode_e::HEADER_LEN;
+use crate::transfer::DigestAlgorithm;
 use crate::transfer::journal::Origin;
 use crate::units::{Bytes, Rate};
 
@@ -14,8 +15,8 @@ pub struct Integrity {
     /// Blocks have checked headers; bad ones count as not received, and lost channels do not end
     /// the transfer.
     pub checks: bool,
-    /// Blocks' digests are compared on arrival and journaled. Only with `checks`.
-    pub digests: bool,
+    /// By what files are compared; with `checks` blocks too, on arrival, and journaled.
+    pub digests: Option<DigestAlgorithm>,
     /// Blocks of nothing but zeros go as a header alone (clause Z-2). Only with `checks`.
     pub short_zeros: bool,
 }
@@ -44,8 +45,8 @@ pub struct SenderControl {
 pub struct CopyOptions {
     /// Blocks are checked.
     pub checks: bool,
-    /// Files are compared by their digests.
-    pub digests: bool,
+    /// By what files are compared, if they are. A peer that does not know it uses BLAKE3.
+    pub digests: Option<DigestAlgorithm>,
     /// All files take their final names together, at the end.
     pub is_atomic: bool,
     /// The destination takes bytes in order only.
@@ -92,7 +93,10 @@ impl Agreement {
         Agreement {
             integrity: Integrity {
                 checks,
-                digests: options.digests,
+                digests: options.digests.map(|wanted| match features.crc64 {
+                    true => wanted,
+                    false => DigestAlgorithm::Blake3,
+                }),
                 short_zeros: checks && features.zeros,
             },
             is_ordered: options.in_order && features.order,
@@ -111,6 +115,13 @@ impl Agreement {
     pub fn guarded_as(mut self, other: &Agreement) -> Agreement {
         self.integrity.checks &= other.integrity.checks;
         self.integrity.short_zeros &= other.integrity.short_zeros;
+        if self.integrity.digests != other.integrity.digests {
+            self.integrity.digests = self
+                .integrity
+                .digests
+                .and(other.integrity.digests)
+                .and(Some(DigestAlgorithm::Blake3));
+        }
         self
     }
 
@@ -121,7 +132,7 @@ impl Agreement {
         let mut requests = Vec::new();
         if self.is_guarded {
             requests.push(farline_option("check", if checks { "crc32c" } else { "none" }));
-            requests.push(farline_option("digest", if digests { "blake3" } else { "none" }));
+            requests.push(farline_option("digest", digests.map_or("none", DigestAlgorithm::name)));
             if short_zeros {
                 requests.push(farline_option("zeros", "short"));
             }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::gridftp::client::{PeerFeatures, Request, Transfer};
 use crate::gridftp::{Command, Options, Pathname, Reply};
+use crate::transfer::DigestAlgorithm;
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rate, Rng, Span, Time};
 
 const ALL: &[&str] =
@@ -18,7 +19,7 @@ fn features(listed: &[&str]) -> PeerFeatures {
 }
 
 fn checked() -> CopyOptions {
-    CopyOptions { checks: true, digests: true, ..CopyOptions::default() }
+    CopyOptions { checks: true, digests: Some(DigestAlgorithm::Blake3), ..CopyOptions::default() }
 }
 
 fn receiver(may_hold: bool) -> CopyRole {
@@ -164,9 +165,26 @@ fn what_is_held_is_named_in_the_request_for_data() {
 }
 
 #[test]
+fn files_are_compared_by_what_both_know() {
+    let crc = CopyOptions { digests: Some(DigestAlgorithm::Crc64Nvme), ..checked() };
+    let of = |listed: &[&str], options: &CopyOptions| Agreement::of(&features(listed), options);
+    let digests = |agreement: Agreement| agreement.integrity.digests;
+    let (new, old) = (&["CHECK", "CRC64"][..], &["CHECK"][..]);
+    assert_eq!(digests(of(new, &crc)), Some(DigestAlgorithm::Crc64Nvme));
+    assert_eq!(digests(of(new, &checked())), Some(DigestAlgorithm::Blake3));
+    assert_eq!(digests(of(old, &crc)), Some(DigestAlgorithm::Blake3));
+    let both = of(new, &crc).guarded_as(&of(old, &crc));
+    assert_eq!(digests(both), Some(DigestAlgorithm::Blake3), "between two nodes");
+    let none = CopyOptions { digests: None, ..checked() };
+    assert_eq!(digests(of(new, &none)), None);
+}
+
+#[test]
 fn a_peer_without_extensions_is_told_nothing() {
     let mut session = session(receiver(true), checked(), &["TREE"]);
-    assert!(!session.agreement().integrity.checks && session.agreement().integrity.digests);
+    assert!(
+        !session.agreement().integrity.checks && session.agreement().integrity.digests.is_some()
+    );
     session.handle(seconds(1), opened(2));
     let expected = "open false, channels 2, manifest, data, digests, move Manifest";
     assert_eq!(wants(&mut session).join(", "), expected, "nor can what is here be gone on with");

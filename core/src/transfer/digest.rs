@@ -1,19 +1,74 @@
-//! BLAKE3 digests of files whose blocks arrive in any order.
+//! Digests of files whose blocks arrive in any order: CRC-64/NVME ([`crc64`]) or BLAKE3
+//! ([`blake3_tree`]).
 //!
-//! A block is an aligned power of two of BLAKE3's 1 KiB chunks, so its chaining value is a node of
-//! the file's own tree (BLAKE3 specification, section 2.1, "Tree Structure") and the file's digest
-//! comes from the blocks' without reading a byte twice. Neighbours are joined as soon as both are
-//! there, so memory follows the disorder, not the file.
+//! Both are joined from what the blocks contribute, without reading a byte twice. A CRC of 64 bits finds
+//! every burst of up to 64 wrong bits, and misses other accidents once in 2^64; whoever means to
+//! change a file can keep its CRC, but not its BLAKE3.
+
+mod blake3_tree;
+mod crc64;
 
 use super::layout::{Layout, Piece};
 use crate::units::{Error, ErrorCode, Fault};
-use blake3::hazmat::{
-    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::fmt;
 
-/// A BLAKE3 digest of a whole file.
+/// A digest of a whole file. Of a shorter one than 32 bytes the rest are zeros.
 pub type Digest = [u8; 32];
+
+/// What files are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestAlgorithm {
+    /// 8 bytes, big-endian, at the speed of memory: against accidents.
+    Crc64Nvme,
+    /// 32 bytes: against accidents and intent.
+    Blake3,
+}
+
+impl DigestAlgorithm {
+    /// Every one.
+    pub const ALL: [DigestAlgorithm; 2] = [DigestAlgorithm::Crc64Nvme, DigestAlgorithm::Blake3];
+
+    /// Its name on the wire and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            DigestAlgorithm::Crc64Nvme => "crc64nvme",
+            DigestAlgorithm::Blake3 => "blake3",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<DigestAlgorithm> {
+        DigestAlgorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// The bytes of a digest that are not padding.
+    pub fn digest_len(self) -> usize {
+        match self {
+            DigestAlgorithm::Crc64Nvme => 8,
+            DigestAlgorithm::Blake3 => 32,
+        }
+    }
+}
+
+impl fmt::Display for DigestAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DigestAlgorithm::Crc64Nvme => "CRC-64/NVME",
+            DigestAlgorithm::Blake3 => "BLAKE3",
+        })
+    }
+}
+
+fn crc_of(padded: &Digest) -> u64 {
+    padded[..8].iter().fold(0, |crc, &byte| crc << 8 | u64::from(byte))
+}
+
+fn padded(crc: u64) -> Digest {
+    let mut digest = [0; 32];
+    digest[..8].copy_from_slice(&crc.to_be_bytes());
+    digest
+}
 
 /// What one piece contributes to its file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +76,7 @@ pub struct PieceDigest {
     entry: usize,
     /// The block's place within the file.
     index: u64,
-    value: ChainingValue,
+    value: [u8; 32],
     /// Whether `value` is the digest of the whole file rather than of a part.
     whole: bool,
 }
@@ -43,26 +98,26 @@ impl PieceDigest {
         self.index
     }
 
-    /// The digest of a file that is one piece, else the piece's chaining value.
+    /// The digest of a file that is one piece; else the piece's CRC, or its chaining value.
     pub fn value(&self) -> &[u8; 32] {
         &self.value
     }
 
-    /// Hashes `bytes`, the content of `piece`, a piece of `layout`.
-    pub fn of(layout: &Layout, piece: &Piece, bytes: &[u8]) -> PieceDigest {
+    /// Digests `bytes`, the content of `piece`, a piece of `layout`.
+    pub fn of(
+        layout: &Layout,
+        piece: &Piece,
+        bytes: &[u8],
+        algorithm: DigestAlgorithm,
+    ) -> PieceDigest {
         let whole = piece.len as u64 == layout.entries()[piece.entry].len();
-        let mut hasher = blake3::Hasher::new();
-        let value = if whole {
-            *hasher.update(bytes).finalize().as_bytes()
-        } else {
-            hasher.set_input_offset(piece.file_offset).update(bytes).finalize_non_root()
+        let value = match algorithm {
+            DigestAlgorithm::Crc64Nvme => padded(crc64::crc(bytes)),
+            DigestAlgorithm::Blake3 if whole => *blake3::hash(bytes).as_bytes(),
+            DigestAlgorithm::Blake3 => blake3_tree::chaining_value(piece.file_offset, bytes),
         };
-        PieceDigest {
-            entry: piece.entry,
-            index: piece.file_offset / layout.block_len() as u64,
-            value,
-            whole,
-        }
+        let index = piece.file_offset / layout.block_len() as u64;
+        PieceDigest { entry: piece.entry, index, value, whole }
     }
 }
 
@@ -88,19 +143,39 @@ pub struct Digests {
     files: Vec<FileDigest>,
     /// Files of which the sender did not vouch for every block.
     doubted: BTreeSet<usize>,
-    computed: bool,
+    /// None where no digests are computed, by agreement (clause I-5).
+    algorithm: Option<DigestAlgorithm>,
 }
 
 #[derive(Debug)]
 enum FileDigest {
-    /// Joined subtrees by (first block, height) and the number of blocks in the file.
-    Partial {
-        nodes: BTreeMap<(u64, u32), ChainingValue>,
-        blocks: u64,
-    },
+    Crc64(crc64::Sum),
+    Blake3(blake3_tree::Subtrees),
+    /// Nobody computes it.
+    Uncomputed,
     Known(Digest),
     /// Its source could not be read whole.
     Failed,
+}
+
+impl FileDigest {
+    /// That of a file of `len` bytes, of which nothing is known.
+    fn new(layout: &Layout, len: u64, algorithm: Option<DigestAlgorithm>) -> FileDigest {
+        match algorithm {
+            None => FileDigest::Uncomputed,
+            Some(DigestAlgorithm::Crc64Nvme) if len == 0 => {
+                FileDigest::Known(padded(crc64::crc(b"")))
+            }
+            Some(DigestAlgorithm::Blake3) if len == 0 => {
+                FileDigest::Known(*blake3::hash(b"").as_bytes())
+            }
+            Some(DigestAlgorithm::Crc64Nvme) => FileDigest::Crc64(crc64::Sum::new(layout, len)),
+            Some(DigestAlgorithm::Blake3) => {
+                let blocks = len.div_ceil(layout.block_len() as u64);
+                FileDigest::Blake3(blake3_tree::Subtrees::new(blocks))
+            }
+        }
+    }
 }
 
 /// What the sender says of one file when all its bytes have gone.
@@ -170,26 +245,15 @@ impl DigestVerdict {
 
 impl Digests {
     /// No piece known yet, except that empty entries have the digest of nothing.
-    pub fn new(layout: &Layout) -> Digests {
-        let file = |len: u64| match len {
-            0 => FileDigest::Known(*blake3::hash(b"").as_bytes()),
-            len => FileDigest::Partial {
-                nodes: BTreeMap::new(),
-                blocks: len.div_ceil(layout.block_len() as u64),
-            },
-        };
-        let files = layout.entries().iter().map(|entry| file(entry.len())).collect();
-        Digests { files, doubted: BTreeSet::new(), computed: true }
+    pub fn new(layout: &Layout, algorithm: Option<DigestAlgorithm>) -> Digests {
+        let files =
+            layout.entries().iter().map(|entry| FileDigest::new(layout, entry.len(), algorithm));
+        Digests { files: files.collect(), doubted: BTreeSet::new(), algorithm }
     }
 
-    /// Those of a transfer that computes none, by agreement (clause I-5).
-    pub fn uncomputed(layout: &Layout) -> Digests {
-        Digests { computed: false, ..Digests::new(layout) }
-    }
-
-    /// Whether digests are computed at all.
-    pub fn are_computed(&self) -> bool {
-        self.computed
+    /// What is computed, if anything is.
+    pub fn algorithm(&self) -> Option<DigestAlgorithm> {
+        self.algorithm
     }
 
     /// Notes that the sender did not vouch for a block of `entry`.
@@ -205,53 +269,20 @@ impl Digests {
     /// Takes a piece's digest in; a piece that came before changes nothing.
     pub fn insert(&mut self, piece: &PieceDigest) {
         let Some(file) = self.files.get_mut(piece.entry) else { return };
-        let FileDigest::Partial { nodes, blocks } = file else { return };
-        if piece.whole {
-            *file = FileDigest::Known(piece.value);
-            return;
-        }
-        // Held already, alone or joined with its neighbours.
-        let heights = 0..=64 - blocks.leading_zeros();
-        if piece.index >= *blocks
-            || heights
-                .into_iter()
-                .any(|height| nodes.contains_key(&(piece.index >> height << height, height)))
-        {
-            return;
-        }
-        let (mut at, mut height, mut value) = (piece.index, 0u32, piece.value);
-        // Join upwards while the sibling is there. The root is left: it is finalised differently.
-        loop {
-            let span = 1u64 << height;
-            let (left, right) = if at & span == 0 { (at, at + span) } else { (at - span, at) };
-            let joins_to_root = left == 0 && right + span >= *blocks;
-            let sibling = if left == at { right } else { left };
-            if right + span > *blocks || joins_to_root {
-                break;
-            }
-            let Some(other) = nodes.remove(&(sibling, height)) else { break };
-            value = if left == at {
-                merge_subtrees_non_root(&value, &other, Mode::Hash)
-            } else {
-                merge_subtrees_non_root(&other, &value, Mode::Hash)
-            };
-            (at, height) = (left, height + 1);
-        }
-        nodes.insert((at, height), value);
-        if let Some(root) = root(nodes, *blocks) {
-            *file = FileDigest::Known(root);
+        let known = match file {
+            FileDigest::Crc64(_) | FileDigest::Blake3(_) if piece.whole => Some(piece.value),
+            FileDigest::Crc64(sum) => sum.add(piece.index, crc_of(&piece.value)).map(padded),
+            FileDigest::Blake3(subtrees) => subtrees.insert(piece.index, piece.value),
+            FileDigest::Uncomputed | FileDigest::Known(_) | FileDigest::Failed => None,
+        };
+        if let Some(digest) = known {
+            *file = FileDigest::Known(digest);
         }
     }
 
     /// Forgets every piece of `entry`, a file of `layout`.
     pub fn forget(&mut self, layout: &Layout, entry: usize) {
-        let len = layout.entries()[entry].len();
-        if len > 0 {
-            self.files[entry] = FileDigest::Partial {
-                nodes: BTreeMap::new(),
-                blocks: len.div_ceil(layout.block_len() as u64),
-            };
-        }
+        self.files[entry] = FileDigest::new(layout, layout.entries()[entry].len(), self.algorithm);
     }
 
     /// Marks a file whose source could not be read.
@@ -265,7 +296,7 @@ impl Digests {
     pub fn digest(&self, entry: usize) -> Option<Digest> {
         match self.files.get(entry)? {
             FileDigest::Known(digest) => Some(*digest),
-            FileDigest::Partial { .. } | FileDigest::Failed => None,
+            _ => None,
         }
     }
 
@@ -273,46 +304,12 @@ impl Digests {
     pub fn verdicts(&self) -> Vec<DigestVerdict> {
         let verdict = |file: &FileDigest| match file {
             FileDigest::Failed => DigestVerdict::Unreadable,
-            _ if !self.computed => DigestVerdict::Uncomputed,
+            _ if self.algorithm.is_none() => DigestVerdict::Uncomputed,
             FileDigest::Known(digest) => DigestVerdict::Read(*digest),
-            FileDigest::Partial { .. } => DigestVerdict::Part,
+            _ => DigestVerdict::Part,
         };
         self.files.iter().map(verdict).collect()
     }
-}
-
-/// The root from the joined nodes, once they cover every block.
-fn root(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<Digest> {
-    // Cheap refusal first: the nodes of a whole file are at most one for each bit of `blocks`, plus
-    // the last partial join.
-    if nodes.keys().map(|&(_, height)| 1u64 << height).sum::<u64>() != blocks || blocks < 2 {
-        return None;
-    }
-    let split = 1u64 << (63 - (blocks - 1).leading_zeros());
-    let left = subtree(nodes, 0, split)?;
-    let right = subtree(nodes, split, blocks - split)?;
-    Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes())
-}
-
-/// The chaining value of `count` blocks from `at`: BLAKE3 puts the largest power of two that leaves
-/// a rest on the left.
-fn subtree(
-    nodes: &BTreeMap<(u64, u32), ChainingValue>,
-    at: u64,
-    count: u64,
-) -> Option<ChainingValue> {
-    if count.is_power_of_two()
-        && let Some(value) = nodes.get(&(at, count.trailing_zeros()))
-    {
-        return Some(*value);
-    }
-    if count < 2 {
-        return None;
-    }
-    let split = 1u64 << (63 - (count - 1).leading_zeros());
-    let left = subtree(nodes, at, split)?;
-    let right = subtree(nodes, at + split, count - split)?;
-    Some(merge_subtrees_non_root(&left, &right, Mode::Hash))
 }
 
 #[cfg(test)]
@@ -340,12 +337,13 @@ mod tests {
         ] {
             let content: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
             let layout = Layout::of_file(len, 1024);
-            for _ in 0..20 {
+            for round in 0..20 {
+                let algorithm = DigestAlgorithm::ALL[round % 2];
                 let mut order: Vec<u64> = (0..layout.block_count()).collect();
                 for i in (1..order.len()).rev() {
                     order.swap(i, rng.below(i as u64 + 1) as usize);
                 }
-                let mut digests = Digests::new(&layout);
+                let mut digests = Digests::new(&layout, Some(algorithm));
                 // What is sent twice changes nothing.
                 let again: Vec<u64> = order.iter().copied().filter(|_| rng.below(3) == 0).collect();
                 for index in again.iter().copied().chain(order).chain(again.iter().copied()) {
@@ -355,31 +353,21 @@ mod tests {
                         .next()
                         .expect("a block of a file has a piece");
                     let from = piece.file_offset as usize;
-                    let digest = PieceDigest::of(&layout, &piece, &content[from..from + piece.len]);
+                    let digest = PieceDigest::of(
+                        &layout,
+                        &piece,
+                        &content[from..from + piece.len],
+                        algorithm,
+                    );
                     digests.insert(&digest);
                 }
-                assert_eq!(
-                    digests.digest(0),
-                    Some(*blake3::hash(&content).as_bytes()),
-                    "{len} bytes"
-                );
+                let expected = match algorithm {
+                    DigestAlgorithm::Crc64Nvme => padded(crc_fast::crc64_nvme(&content)),
+                    DigestAlgorithm::Blake3 => *blake3::hash(&content).as_bytes(),
+                };
+                assert_eq!(digests.digest(0), Some(expected), "{len} bytes, {algorithm}");
             }
         }
-    }
-
-    #[test]
-    fn blocks_in_order_keep_few_nodes() {
-        let layout = Layout::of_file(1024 * 1000, 1024);
-        let mut digests = Digests::new(&layout);
-        for index in 0..999 {
-            let piece = Piece { entry: 0, file_offset: index * 1024, block_offset: 0, len: 1024 };
-            digests.insert(&PieceDigest::of(&layout, &piece, &[7; 1024]));
-            let FileDigest::Partial { nodes, .. } = &digests.files[0] else {
-                panic!("not whole yet")
-            };
-            assert!(nodes.len() <= 12, "{} nodes after block {index}", nodes.len());
-        }
-        assert_eq!(digests.digest(0), None, "the last block is missing");
     }
 
     #[test]

@@ -66,14 +66,14 @@ impl Durability {
 
     /// A piece arrived and was found good; its writing follows.
     pub fn record(&mut self, piece: &PieceDigest) {
-        if self.origin.digests {
+        if self.origin.digests.is_some() {
             self.noted.insert((piece.entry(), piece.index()), *piece.value());
         }
     }
 
     /// Bytes of a file are in the store.
     pub fn wrote(&mut self, entry: usize, range: Range<u64>) {
-        if !self.origin.digests {
+        if self.origin.digests.is_none() {
             self.written.ranges.entry(entry).or_default().insert(range);
             return;
         }
@@ -127,8 +127,9 @@ impl Durability {
             held.iter().for_each(|range| self.mark(*entry, range));
         }
         // Only a block's value says that it is as it was read.
-        let whole =
-            entries.into_iter().filter(|&entry| self.origin.digests && self.is_whole(entry));
+        let whole = entries
+            .into_iter()
+            .filter(|&entry| self.origin.digests.is_some() && self.is_whole(entry));
         let whole = whole.collect();
         (records, whole)
     }
@@ -155,13 +156,13 @@ impl Durability {
 mod tests {
     use super::*;
     use crate::transfer::journal::Replay;
-    use crate::transfer::{Entry, EntryKind};
+    use crate::transfer::{DigestAlgorithm, Entry, EntryKind};
     use crate::units::Rng;
 
     #[test]
     fn only_settled_pieces_are_journaled_and_each_once() {
         let layout = Arc::new(Layout::of_file(5000, 1024));
-        let origin = Origin { source: [1; 32], digests: true };
+        let origin = Origin { source: [1; 32], digests: Some(DigestAlgorithm::Blake3) };
         let mut account =
             Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
         for index in 0..4 {
@@ -196,7 +197,8 @@ mod tests {
             changed_ns: 1,
         };
         let layout = Arc::new(Layout::new(vec![entry("a"), entry("b")], 1024));
-        let account = |digests, held| {
+        let account = |digests: bool, held| {
+            let digests = digests.then_some(DigestAlgorithm::Crc64Nvme);
             let origin = Origin { source: [1; 32], digests };
             Durability::new(Arc::clone(&layout), Vec::new(), origin, held, false)
         };

@@ -9,7 +9,7 @@ mod survey;
 
 pub use survey::{Survey, Surveyed};
 
-use super::digest::{Digests, PieceDigest};
+use super::digest::{DigestAlgorithm, Digests, PieceDigest};
 use super::layout::{Entry, EntryKind, Layout};
 use crate::units::ByteRanges;
 use crc_fast::crc32_iscsi;
@@ -41,15 +41,24 @@ const LANDED: u8 = 7;
 pub struct Origin {
     /// The source's identity.
     pub source: [u8; 32],
-    /// Whether blocks are journaled with their values.
-    pub digests: bool,
+    /// What blocks are journaled with, if they are with anything: the values that this needs.
+    pub digests: Option<DigestAlgorithm>,
+}
+
+/// How the record that begins a run names what blocks are journaled with.
+fn number_of(digests: Option<DigestAlgorithm>) -> u8 {
+    match digests {
+        None => 0,
+        Some(DigestAlgorithm::Blake3) => 1,
+        Some(DigestAlgorithm::Crc64Nvme) => 2,
+    }
 }
 
 /// Appends the record that begins a run.
 pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
     let mut payload = vec![BEGIN, VERSION];
     payload.extend((block_len as u32).to_be_bytes());
-    payload.push(u8::from(origin.digests));
+    payload.push(number_of(origin.digests));
     payload.extend(origin.source);
     record(&payload, to);
 }
@@ -215,7 +224,7 @@ impl<'a> Replay<'a> {
             matches: false,
             held: BTreeMap::new(),
             landed: BTreeMap::new(),
-            digests: Digests::new(layout),
+            digests: Digests::new(layout, origin.digests),
             paths: BTreeSet::new(),
             valid_len: 0,
         }
@@ -251,7 +260,7 @@ impl<'a> Replay<'a> {
         if !matches {
             held.clear();
             landed.clear();
-            digests = Digests::new(self.layout);
+            digests = Digests::new(self.layout, self.origin.digests);
         }
         Recovered { matches, held, landed, digests, paths, valid_len }
     }
@@ -267,10 +276,10 @@ impl<'a> Replay<'a> {
                 let (block_len, rest) = number::<4>(rest)?;
                 let (&digests, source) = rest.split_first()?;
                 let source: [u8; 32] = source.try_into().ok()?;
-                let origin = Origin { source, digests: digests == 1 };
                 let same = *version == VERSION
                     && block_len == self.layout.block_len() as u64
-                    && origin == self.origin;
+                    && source == self.origin.source
+                    && digests == number_of(self.origin.digests);
                 // A second run of the same transfer begins no new one.
                 self.matches = same && (self.matches || !self.begun);
                 self.begun = true;
@@ -294,7 +303,9 @@ impl<'a> Replay<'a> {
                 let (first, values) = number::<8>(rest)?;
                 let (values, []) = values.as_chunks::<VALUE>() else { return None };
                 let entry = *self.numbers.get(&(number_of as u32))?;
-                let (Some(entry), true) = (entry, self.origin.digests) else { return Some(()) };
+                let (Some(entry), true) = (entry, self.origin.digests.is_some()) else {
+                    return Some(());
+                };
                 let (len, block) =
                     (self.layout.entries()[entry].len(), self.layout.block_len() as u64);
                 for (i, value) in (0u64..).zip(values) {
@@ -312,7 +323,9 @@ impl<'a> Replay<'a> {
                 let (number_of, pairs) = number::<4>(rest)?;
                 let (pairs, []) = pairs.as_chunks::<16>() else { return None };
                 let entry = *self.numbers.get(&(number_of as u32))?;
-                let (Some(entry), false) = (entry, self.origin.digests) else { return Some(()) };
+                let (Some(entry), false) = (entry, self.origin.digests.is_some()) else {
+                    return Some(());
+                };
                 for pair in pairs {
                     let ((start, end), len) = (
                         (number::<8>(&pair[..8])?.0, number::<8>(&pair[8..])?.0),
@@ -410,7 +423,7 @@ mod tests {
     }
 
     fn origin(digests: bool) -> Origin {
-        Origin { source: [5; 32], digests }
+        Origin { source: [5; 32], digests: digests.then_some(DigestAlgorithm::Blake3) }
     }
 
     #[test]
@@ -466,7 +479,8 @@ mod tests {
         let changed = replay(&layout(&[("a", 5000, 9), ("b", 10, 2)]), origin(true), &journal);
         assert_eq!((changed.held.get(&0), changed.held[&1].to_string()), (None, "0-10".to_owned()));
         assert!(changed.paths.contains(&b"a"[..]), "its stale partial can be found");
-        for other in [origin(false), Origin { source: [6; 32], digests: true }] {
+        let crc = Origin { digests: Some(DigestAlgorithm::Crc64Nvme), ..origin(true) };
+        for other in [origin(false), crc, Origin { source: [6; 32], ..origin(true) }] {
             let other = replay(&before, other, &journal);
             assert!(!other.matches && other.held.is_empty() && other.paths.len() == 2);
         }

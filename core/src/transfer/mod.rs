@@ -37,7 +37,7 @@ mod window;
 
 pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
 pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
-pub use digest::{BlockDigest, Digest, DigestVerdict, Digests, PieceDigest};
+pub use digest::{BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest};
 pub use durable::{Batch, Durability};
 pub use durable_window::DurableWindow;
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};

@@ -90,7 +90,12 @@ impl World {
             journal: Vec::new(),
             journal_durable: 0,
         };
-        let origin = Origin { source: [seed as u8; 32], digests: !seed.is_multiple_of(4) };
+        let digests = match seed % 4 {
+            0 => None,
+            1 => Some(DigestAlgorithm::Crc64Nvme),
+            _ => Some(DigestAlgorithm::Blake3),
+        };
+        let origin = Origin { source: [seed as u8; 32], digests };
         World {
             rng,
             layout,
@@ -146,10 +151,16 @@ impl World {
         }
         for (entry, source) in self.source.iter().enumerate() {
             assert!(self.disk.volatile[entry] == *source, "file {entry} differs from its source");
-            if self.origin.digests {
+            if let Some(algorithm) = self.origin.digests {
+                let expected = match algorithm {
+                    DigestAlgorithm::Blake3 => blake3::hash(source).as_bytes().to_vec(),
+                    DigestAlgorithm::Crc64Nvme => {
+                        crc_fast::crc64_nvme(source).to_be_bytes().to_vec()
+                    }
+                };
                 assert_eq!(
-                    digests.digest(entry),
-                    Some(*blake3::hash(source).as_bytes()),
+                    digests.digest(entry).map(|digest| digest[..algorithm.digest_len()].to_vec()),
+                    Some(expected),
                     "file {entry}"
                 );
             }
@@ -294,11 +305,13 @@ impl World {
                     }
                     Some(Some(Message::Block { block, .. })) => {
                         for piece in layout.pieces(block.offset, block.len) {
+                            let Some(algorithm) = self.origin.digests else { break };
                             let from = piece.file_offset as usize;
                             let digest = PieceDigest::of(
                                 &layout,
                                 &piece,
                                 &self.source[piece.entry][from..from + piece.len],
+                                algorithm,
                             );
                             digests.insert(&digest);
                             account.record(&digest);

@@ -120,6 +120,10 @@ pub(super) fn require(
             format!("--verify checksum: {server}: blocks are checked between Farline nodes only"),
             "--verify digest compares whole files where the server computes checksums",
         ),
+        Verify::Blake3 => refused(
+            format!("--verify blake3: {server}: only Farline nodes compute it"),
+            "--verify digest compares whole files where the server computes checksums",
+        ),
         Verify::Digest if options.compare_at_stock && common.is_none() => refused(
             format!("--verify digest: {server}: no checksum (CKSM) that this host knows"),
             "without --verify digest the files are copied, and said to be not verified",

@@ -18,7 +18,8 @@ use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{
-    Entry, EntryKind, Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
+    DigestAlgorithm, Entry, EntryKind, Limit, PathContext, RecentWaits, TransferParams,
+    UserOverrides, Waits,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -422,7 +423,11 @@ impl<'a> Copy<'a> {
     pub(super) fn wants(&self) -> CopyOptions {
         CopyOptions {
             checks: self.options.verify != Verify::None,
-            digests: self.options.verify == Verify::Digest,
+            digests: match self.options.verify {
+                Verify::Digest => Some(DigestAlgorithm::Crc64Nvme),
+                Verify::Blake3 => Some(DigestAlgorithm::Blake3),
+                Verify::Checksum | Verify::None => None,
+            },
             is_atomic: self.options.atomic,
             limit: self.options.limit,
             buffer: self.options.buffer,
@@ -444,11 +449,16 @@ impl<'a> Copy<'a> {
 
     /// Notes how the files that arrived were verified.
     pub(super) fn verified(&mut self, integrity: Integrity) {
-        self.stats.verified = integrity.digests;
+        self.stats.verified = integrity.digests.is_some();
         self.stats.verified_how = match (integrity.digests, integrity.checks) {
-            (true, _) => "BLAKE3 of every file, computed while moving, compared end to end",
-            (false, true) => "not verified end to end: CRC32C of every block on its way",
-            (false, false) => "not verified: switched off",
+            (Some(DigestAlgorithm::Crc64Nvme), _) => {
+                "CRC-64/NVME of every file, computed while moving, compared end to end"
+            }
+            (Some(DigestAlgorithm::Blake3), _) => {
+                "BLAKE3 of every file, computed while moving, compared end to end"
+            }
+            (None, true) => "not verified end to end: CRC32C of every block on its way",
+            (None, false) => "not verified: switched off",
         };
     }
 

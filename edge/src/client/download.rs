@@ -297,16 +297,15 @@ impl TreeEnd for Download<'_> {
         let Integrity { checks, digests, .. } = self.agreement.integrity;
         let source = self.from.source_id();
         let held = if checks { sink.begin(Origin { source, digests })? } else { None }
-            .unwrap_or_else(|| ResumeState::nothing(&layout));
+            .unwrap_or_else(|| ResumeState::nothing(&layout, digests));
         sink.make_folders()?;
         copy.stats.resumed_bytes += held.blocks.total();
-        let digests = if digests { held.digests } else { Digests::uncomputed(&layout) };
         let mut arrived = held.blocks;
         for range in blocks_of(&layout, &kept).iter() {
             arrived.insert(range);
         }
         *lock(&self.arrived) = arrived.clone();
-        self.tree = Some(Tree { layout, sink, digests: Arc::new(Mutex::new(digests)) });
+        self.tree = Some(Tree { layout, sink, digests: Arc::new(Mutex::new(held.digests)) });
         Ok(arrived)
     }
 
@@ -331,7 +330,7 @@ impl Pass {
         resources: TransferResources,
     ) -> Result<(Landed, TransferResources), Error> {
         let Pass { integrity, layout, sink, digests, arrived } = self;
-        let guard = (integrity, integrity.digests.then_some(&*digests));
+        let guard = (integrity, integrity.digests.map(|_| &*digests));
         let (resources, _) =
             receive_layout(live, resources, &layout, &*sink, guard, &arrived, &live.tally)?;
         let total = lock(&arrived).total();

@@ -130,8 +130,9 @@ impl File {
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
         let sink: Arc<dyn Landing> = self.sink.sink(&self.one, copy.options)?.into();
         let origin =
-            Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
-        let held = sink.begin(origin)?.unwrap_or_else(|| ResumeState::nothing(&self.one)).blocks;
+            Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: None };
+        let held =
+            sink.begin(origin)?.unwrap_or_else(|| ResumeState::nothing(&self.one, None)).blocks;
         copy.stats.resumed_bytes += held.total();
         let moved = self.receive(copy, control, resources, &sink, &held).await;
         let moved = match moved {

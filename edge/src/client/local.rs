@@ -8,7 +8,7 @@ use super::itself;
 use super::location::{Location, last_name};
 use super::options::Options;
 use super::selection::DRY_RUN;
-use crate::mover::{BLOCK_LEN, LocalMove, LocalState};
+use crate::mover::{BLOCK_LEN, LOCAL_DIGESTS, LocalMove, LocalState};
 use crate::stores::{
     Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, ResumeState, Root,
     Source, StandardOutput, join, stat, storage_error, walk,
@@ -137,7 +137,7 @@ fn known_as(from: &Location) -> Identity {
         other => PathBuf::from(other.to_string()),
     };
     let paths = std::iter::once(path.as_os_str().as_bytes());
-    Identity { source: source_of(&host, paths), digests: true }
+    Identity { source: source_of(&host, paths), digests: Some(LOCAL_DIGESTS) }
 }
 
 /// What a copy within this host reads.
@@ -235,7 +235,9 @@ pub(super) async fn run(
         None => Box::new(MemorySource::new()),
     };
     let sink = place.sink(&layout, copy.options)?;
-    let held = sink.begin(known_as(from))?.unwrap_or_else(|| ResumeState::nothing(&layout));
+    let held = sink
+        .begin(known_as(from))?
+        .unwrap_or_else(|| ResumeState::nothing(&layout, Some(LOCAL_DIGESTS)));
     copy.stats.resumed_bytes += held.blocks.total();
     copy.live.held.store(held.blocks.total(), Ordering::Relaxed);
     copy.live.expect(layout.payload(), layout.files());

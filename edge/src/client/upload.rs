@@ -311,10 +311,7 @@ async fn to_farline(
         Trial { stall: None, read: None, .. } => source,
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
     };
-    let audit = match integrity.digests {
-        true => Audit::new(&layout),
-        false => Audit::without_digests(&layout),
-    };
+    let audit = Audit::new(&layout, integrity.digests);
     let mut upload = Upload {
         choice,
         integrity,

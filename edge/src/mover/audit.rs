@@ -1,7 +1,7 @@
 //! What the readers of a transfer learn of its files: their digests, and which could not be read.
 
 use crate::sys::lock::lock;
-use farline_core::transfer::{DigestVerdict, Digests, Layout};
+use farline_core::transfer::{DigestAlgorithm, DigestVerdict, Digests, Layout};
 use farline_core::units::Error;
 use std::sync::Mutex;
 
@@ -17,16 +17,9 @@ pub(crate) struct Audit {
 
 impl Audit {
     /// Nothing read yet.
-    pub(crate) fn new(layout: &Layout) -> Audit {
-        Audit { digests: Mutex::new(Digests::new(layout)), unreadable: Mutex::new(Vec::new()) }
-    }
-
-    /// The same for a transfer that computes no digests.
-    pub(crate) fn without_digests(layout: &Layout) -> Audit {
-        Audit {
-            digests: Mutex::new(Digests::uncomputed(layout)),
-            unreadable: Mutex::new(Vec::new()),
-        }
+    pub(crate) fn new(layout: &Layout, digests: Option<DigestAlgorithm>) -> Audit {
+        let digests = Mutex::new(Digests::new(layout, digests));
+        Audit { digests, unreadable: Mutex::new(Vec::new()) }
     }
 
     /// Notes that `entry` could not be read whole, for the first reason of several.

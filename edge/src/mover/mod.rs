@@ -23,7 +23,7 @@ mod tune;
 pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use audit::Audit;
 pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
-pub(crate) use local::{LocalMove, LocalState};
+pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
 pub(crate) use pace::Pace;
 pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
 pub(crate) use send::{SendJob, SendOutcome, send};

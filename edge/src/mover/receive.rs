@@ -366,12 +366,14 @@ impl<'a> Shared<'a> {
         if check.is_some_and(|check| !check.fits(&slot[..block.len])) {
             return false;
         }
-        let Some(digests) = self.digests else { return true };
+        let (Some(digests), Some(algorithm)) = (self.digests, self.integrity.digests) else {
+            return true;
+        };
         pieces.clear();
         let mut digest_of_block = BlockDigest::default();
         for piece in self.layout.pieces(block.offset, block.len) {
             let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
-            let digest = PieceDigest::of(&self.layout, &piece, bytes);
+            let digest = PieceDigest::of(&self.layout, &piece, bytes, algorithm);
             digest_of_block.add(&digest);
             pieces.push(digest);
         }

@@ -17,8 +17,8 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Block, BlockDigest, ChannelId, Layout, PieceDigest, Sender, SenderInput, SenderOutput, SlotId,
-    Watermarks,
+    Block, BlockDigest, ChannelId, DigestAlgorithm, Layout, PieceDigest, Sender, SenderInput,
+    SenderOutput, SlotId, Watermarks,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
@@ -92,7 +92,7 @@ struct Parts<'a> {
     wire_offset: u64,
     audit: Option<&'a Audit>,
     integrity: Integrity,
-    computes_digests: bool,
+    digests: Option<DigestAlgorithm>,
     tally: &'a Tally,
     pace: Option<Arc<Pace>>,
     cancel: Cancel,
@@ -135,7 +135,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         wire_offset: job.wire_offset,
         audit: job.audit,
         integrity: job.integrity,
-        computes_digests: job.audit.is_some_and(|audit| lock(&audit.digests).are_computed()),
+        digests: job.audit.and_then(|audit| lock(&audit.digests).algorithm()),
         tally: job.tally,
         pace: job.pace,
         cancel: job.cancel.clone(),
@@ -279,17 +279,18 @@ impl Shared<'_> {
                 return self.stop();
             }
             let (mut digest_of_block, mut vouched) =
-                (BlockDigest::default(), self.job.computes_digests);
+                (BlockDigest::default(), self.job.digests.is_some());
             for piece in self.job.layout.pieces(block.offset, block.len) {
                 let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];
                 let read = self.job.source.read(piece.entry, piece.file_offset, bytes);
                 match (read, self.job.audit) {
-                    (Ok(()), Some(audit)) if self.job.computes_digests => {
-                        let digest = PieceDigest::of(&self.job.layout, &piece, bytes);
+                    (Ok(()), Some(audit)) => {
+                        let Some(algorithm) = self.job.digests else { continue };
+                        let digest = PieceDigest::of(&self.job.layout, &piece, bytes, algorithm);
                         digest_of_block.add(&digest);
                         lock(&audit.digests).insert(&digest);
                     }
-                    (Ok(()), _) => {}
+                    (Ok(()), None) => {}
                     (Err(error), Some(audit)) => {
                         // The block's place must be filled; the receiver learns that it is
                         // worthless.

@@ -6,7 +6,7 @@ use crate::channels::tcp::{TcpOptions, connect};
 use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::{Flags, Header};
-use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, Watermarks};
+use farline_core::transfer::{DigestAlgorithm, DigestVerdict, Digests, Entry, Layout, Watermarks};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, Rng};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const CHECKED: Integrity = Integrity { checks: true, digests: true, short_zeros: false };
+const CHECKED: Integrity =
+    Integrity { checks: true, digests: Some(DigestAlgorithm::Crc64Nvme), short_zeros: false };
 
 pub(super) fn acceptor() -> Acceptor {
     Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default())
@@ -97,7 +98,7 @@ fn transfer_through(
         let (acceptor, held, tally, cancel) = (acceptor, &held, &tally, cancel.clone());
         // The port goes with the receiver: whom it has not accepted by then hears of it.
         let receiving = scope.spawn(move || {
-            let digests = Mutex::new(Digests::new(layout));
+            let digests = Mutex::new(Digests::new(layout, integrity.digests));
             let done = receive(ReceiveJob {
                 layout: Arc::clone(layout),
                 sink,
@@ -127,7 +128,7 @@ fn transfer_through(
             })
             .collect::<Result<Vec<_>, _>>()
             .expect("loopback");
-        let audit = Audit::new(layout);
+        let audit = Audit::new(layout, integrity.digests);
         let sent = send(SendJob {
             layout: Arc::clone(layout),
             source,
@@ -349,7 +350,8 @@ fn blocks_of_zeros_cross_as_headers_and_count_as_bytes() {
     for (short_zeros, blocks) in [(true, 2), (false, 7)] {
         let (source, sink) =
             (crate::stores::BytesSource(bytes.clone()), BytesSink::new(bytes.len()));
-        let integrity = Integrity { short_zeros, ..CHECKED };
+        let digests = Some(DigestAlgorithm::Blake3);
+        let integrity = Integrity { short_zeros, digests, ..CHECKED };
         let ends =
             transfer_through(&layout, &source, &sink, 2, &Cancel::new(), integrity, |address| {
                 address

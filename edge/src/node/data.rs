@@ -18,6 +18,7 @@ use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::copy::MOST_HELD_RANGES;
 use farline_core::gridftp::{Family, Timestamp};
+use farline_core::transfer::DigestAlgorithm;
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::io::ErrorKind;
@@ -98,7 +99,7 @@ impl DataPlane {
             options,
             held: None,
             tree,
-            integrity: Integrity { digests: true, ..Integrity::default() },
+            integrity: Integrity { digests: Some(DigestAlgorithm::Blake3), ..Integrity::default() },
             source: [0; 32],
             store: None,
             pace: None,
@@ -313,7 +314,19 @@ impl DataPlane {
                 self.held_there = ByteRanges::new();
                 set(&mut self.integrity.checks, value, "crc32c")
             }
-            "digest" => set(&mut self.integrity.digests, value, "blake3"),
+            "digest" => {
+                self.integrity.digests = match DigestAlgorithm::named(value) {
+                    None if value != "none" => {
+                        return Err(Error::new(
+                            Fault::You,
+                            ErrorCode::Unsupported,
+                            format!("`{value}` is not offered; crc64nvme, blake3 and none are"),
+                        ));
+                    }
+                    algorithm => algorithm,
+                };
+                Ok(())
+            }
             "zeros" => set(&mut self.integrity.short_zeros, value, "short"),
             "source" => {
                 let source = blake3::Hash::from_hex(value);

@@ -153,7 +153,9 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             ["FARLINE HELD", "FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
                 .map(str::to_owned)
                 .to_vec(),
-            [tree::LANDING_FEATURE, tree::UNLANDED_FEATURE].map(str::to_owned).to_vec(),
+            [tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::UNLANDED_FEATURE]
+                .map(str::to_owned)
+                .to_vec(),
             kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
             shared
                 .config

@@ -31,6 +31,8 @@ pub(crate) const FEATURE: &str = "FARLINE TREE";
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 /// The FEAT line of blocks of zeros that are not sent.
 pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
+/// The FEAT line of files compared by CRC-64/NVME.
+pub(crate) const CRC64_FEATURE: &str = "FARLINE CRC64";
 /// The FEAT line of trees of which what does not land is named.
 pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 
@@ -121,13 +123,11 @@ pub(super) fn store(
                 true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
                 false => None,
             };
-            let held = held.unwrap_or_else(|| ResumeState::nothing(&layout));
+            let held = held.unwrap_or_else(|| ResumeState::nothing(&layout, integrity.digests));
             run.landing(|| sink.make_folders())?;
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
-            let digests =
-                if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
-            let (digests, held) = (Mutex::new(digests), held.blocks);
+            let (digests, held) = (Mutex::new(held.digests), held.blocks);
             plane.tree().incoming = Some(Incoming { layout, sink, digests, held, _share: share });
             Ok(len)
         }
@@ -135,7 +135,7 @@ pub(super) fn store(
             let mut incoming =
                 plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
             let before = incoming.held.total();
-            let digests = plane.integrity.digests.then_some(&incoming.digests);
+            let digests = plane.integrity.digests.map(|_| &incoming.digests);
             let came = plane.receive_into(
                 &incoming.layout,
                 &*incoming.sink,
@@ -240,11 +240,7 @@ pub(super) fn retrieve(
                 }
                 Some(_) => Box::new(MemorySource::new()),
             };
-            let audit = if plane.integrity.digests {
-                Audit::new(&layout)
-            } else {
-                Audit::without_digests(&layout)
-            };
+            let audit = Audit::new(&layout, plane.integrity.digests);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
                 let problems = left_out.into_iter().map(|problem| (problem.path, problem.error));

@@ -10,7 +10,7 @@ use super::root::Root;
 use super::walk::{changed_ns, join};
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, LandedFile, Origin, Recovered, Replay};
-use farline_core::transfer::{Digests, Durability, Layout};
+use farline_core::transfer::{DigestAlgorithm, Digests, Durability, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat,
@@ -114,8 +114,12 @@ pub struct ResumeState {
 
 impl ResumeState {
     /// Nothing.
-    pub fn nothing(layout: &Layout) -> ResumeState {
-        ResumeState { blocks: ByteRanges::new(), digests: Digests::new(layout), landed: Vec::new() }
+    pub fn nothing(layout: &Layout, digests: Option<DigestAlgorithm>) -> ResumeState {
+        ResumeState {
+            blocks: ByteRanges::new(),
+            digests: Digests::new(layout, digests),
+            landed: Vec::new(),
+        }
     }
 }
 
@@ -168,7 +172,7 @@ impl Partial {
             durable: Mutex::default(),
         };
         let recovered = partial
-            .replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: false }))
+            .replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: None }))
             .map_err(failed)?;
         match origin.filter(|_| recovered.matches || recovered.paths.is_empty()) {
             Some(origin) => partial.resume(root, layout, origin, recovered).map_err(failed),
@@ -184,11 +188,11 @@ impl Partial {
                     valid_len: 0,
                     ..recovered
                 };
-                let fresh =
-                    Recovered { digests: Digests::new(layout), paths: BTreeSet::new(), ..fresh };
+                let digests = Digests::new(layout, origin.and_then(|origin| origin.digests));
+                let fresh = Recovered { digests, paths: BTreeSet::new(), ..fresh };
                 match origin {
                     Some(origin) => partial.resume(root, layout, origin, fresh).map_err(failed),
-                    None => Ok((partial, ResumeState::nothing(layout))),
+                    None => Ok((partial, ResumeState::nothing(layout, None))),
                 }
             }
         }

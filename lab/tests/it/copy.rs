@@ -218,3 +218,25 @@ fn memory_stays_within_the_staging_pool_whatever_the_file() {
     assert!(peak < 40 << 20, "{peak} bytes of memory for an 8 MiB pool");
     assert_eq!(std::fs::metadata(&target).expect("landed").len(), 1 << 30);
 }
+
+#[test]
+fn files_are_compared_by_crc_64_or_on_wish_by_blake3() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    let (_node, url) = node(&root, "write", &[]);
+    for (how, name) in [("digest", "CRC-64/NVME of every file"), ("blake3", "BLAKE3 of every file")]
+    {
+        let (there, back) = (format!("{url}/{how}/"), dir.path().join(how));
+        let copy = |from: &str, to: &str| {
+            let result = json_of(farline().args(["--json", "cp", "-r", "--verify", how, from, to]));
+            assert_eq!(result["verified"], true);
+            let said = result["verified_how"].as_str().expect("words");
+            assert!(said.starts_with(name), "{said}");
+        };
+        copy(text(&source), &there);
+        copy(&there, text(&back));
+        assert_same_tree(&source, &back.join("src"));
+    }
+}

@@ -123,7 +123,7 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
         ""
     );
     // A node computes no checksum for others: what is asked for outright is refused in time.
-    for how in ["digest", "checksum"] {
+    for how in ["digest", "blake3", "checksum"] {
         let to = format!("{globus}/wish");
         let (error, exit) = error_of(&["cp", "-r", "--verify", how, &format!("{node}/src"), &to]);
         assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 4), "{error}");

@@ -32,7 +32,7 @@ Examples:
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
 `src` is copied by name, `src/` is its content. Files land whole or not at all,
-compared by BLAKE3 (stock: CKSM, if it has it). Over ssh and ftps:// encrypted.";
+compared by CRC-64 (stock: CKSM, if it has it). Over ssh and ftps:// encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -92,7 +92,7 @@ pub(crate) struct How {
     /// All files land at the end [default: each when whole]
     #[arg(long)]
     atomic: bool,
-    /// digest, checksum or none [default: digest]
+    /// digest, blake3, checksum or none [default: digest]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     verify: Option<VerifyHow>,
     /// No faster in all, such as 500Mbit/s [default: none]
@@ -144,8 +144,10 @@ pub(crate) struct How {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum VerifyHow {
     // Not doc comments: clap would give each value a paragraph, and the help would not fit a
-    // screen. CRC32C of every block and BLAKE3 of every file, end to end
+    // screen. CRC32C of every block and CRC-64/NVME of every file, end to end
     Digest,
+    // The same with BLAKE3
+    Blake3,
     // CRC32C of every block
     Checksum,
     // Not beyond TCP's own checksum
@@ -156,6 +158,7 @@ impl From<VerifyHow> for Verify {
     fn from(how: VerifyHow) -> Verify {
         match how {
             VerifyHow::Digest => Verify::Digest,
+            VerifyHow::Blake3 => Verify::Blake3,
             VerifyHow::Checksum => Verify::Checksum,
             VerifyHow::None => Verify::None,
         }

@@ -45,6 +45,8 @@ pub struct PeerFeatures {
     pub tls_fingerprint: Option<String>,
     /// Copies trees as one.
     pub tree: bool,
+    /// Files can be compared by CRC-64/NVME (I-5).
+    pub crc64: bool,
     /// Files of a tree that it stores land when they are whole, on wish.
     pub landing: bool,
     /// Names what does not land of a tree (O-5).
@@ -93,6 +95,7 @@ impl PeerFeatures {
             third_party: ours("THIRDPARTY"),
             tls_fingerprint: told("TLS ").map(str::to_owned),
             tree: ours("TREE"),
+            crc64: ours("CRC64"),
             landing: ours("LANDING"),
             unlanded: ours("UNLANDED"),
             zeros: ours("ZEROS"),

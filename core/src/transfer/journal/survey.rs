@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Survey {
     /// What identifies the transfer: block length, use of digests, source. `None` before the first
     /// record.
-    begun: Option<(u64, bool, [u8; 32])>,
+    begun: Option<(u64, u8, [u8; 32])>,
     numbers: BTreeMap<u32, Vec<u8>>,
     files: BTreeMap<Vec<u8>, Surveyed>,
 }
@@ -56,7 +56,7 @@ impl Survey {
             if version != VERSION || block_len == 0 {
                 return None;
             }
-            let transfer = (block_len, digests == 1, source.try_into().ok()?);
+            let transfer = (block_len, digests, source.try_into().ok()?);
             if self.begun.replace(transfer).is_some_and(|before| before != transfer) {
                 self.files.values_mut().for_each(|file| file.held = ByteRanges::new());
                 self.numbers.clear();
@@ -64,6 +64,7 @@ impl Survey {
             return Some(());
         }
         let (block_len, digests, _) = self.begun?;
+        let digests = digests > 0;
         match kind {
             FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
@@ -123,6 +124,7 @@ impl Survey {
 mod tests {
     use super::super::{Origin, begin, blocks, file, forget, ranges};
     use super::*;
+    use crate::transfer::DigestAlgorithm;
     use proptest::prelude::*;
 
     fn facts(len: u64, modified_ns: i64) -> FileFacts {
@@ -142,6 +144,7 @@ mod tests {
     }
 
     fn written(digests: bool) -> Vec<u8> {
+        let digests = digests.then_some(DigestAlgorithm::Blake3);
         let mut journal = Vec::new();
         begin(&Origin { source: [5; 32], digests }, 1024, &mut journal);
         file(0, &facts(5000, 1), b"d/a", &mut journal);
@@ -169,7 +172,11 @@ mod tests {
         forget(b"d/a", &mut journal);
         assert_eq!(survey(&journal).keys().collect::<Vec<_>>(), [&b"b"[..]]);
         // A transfer from elsewhere goes on from nothing of this.
-        begin(&Origin { source: [6; 32], digests: true }, 1024, &mut journal);
+        begin(
+            &Origin { source: [6; 32], digests: Some(DigestAlgorithm::Blake3) },
+            1024,
+            &mut journal,
+        );
         assert_eq!(survey(&journal)[&b"b"[..]].held.total(), 0);
     }
 

@@ -260,7 +260,7 @@ pub(in crate::stores) fn check_digest(
         (Some(DigestVerdict::Read(sent)), Some(got)) if *sent == got => Ok(()),
         // Each block was compared when it came, in this run or before.
         (Some(DigestVerdict::Part), Some(_)) if digests.is_vouched(index) => Ok(()),
-        (Some(DigestVerdict::Uncomputed), _) if !digests.are_computed() => Ok(()),
+        (Some(DigestVerdict::Uncomputed), _) if digests.algorithm().is_none() => Ok(()),
         (Some(DigestVerdict::Unreadable), _) => Err(Error::new(
             Fault::There,
             ErrorCode::SourceUnreadable,
@@ -270,7 +270,7 @@ pub(in crate::stores) fn check_digest(
         (Some(DigestVerdict::Read(_)), _) => Err(Error::new(
             Fault::Between,
             ErrorCode::DigestMismatch,
-            "the BLAKE3 digest of what arrived differs from what was sent",
+            format!("the {} of what arrived differs from what was sent", name_of(digests)),
         )
         .hint("memory, a network card or a middlebox changed bytes; copy the file again")),
         (Some(DigestVerdict::Part | DigestVerdict::Uncomputed) | None, _) => Err(Error::new(
@@ -279,6 +279,11 @@ pub(in crate::stores) fn check_digest(
             "the sender said no digest for the file",
         )),
     }
+}
+
+/// What files are compared by, for people.
+fn name_of(digests: &Digests) -> String {
+    digests.algorithm().map_or_else(|| "digest".to_owned(), |algorithm| algorithm.to_string())
 }
 
 /// What a temporary file's owner may do with it.

@@ -3,7 +3,9 @@
 use super::PosixSink;
 use crate::stores::{ResumeState, Root, Sink};
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest};
+use farline_core::transfer::{
+    DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest,
+};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 
 const BLOCK: usize = 1024;
 const LEN: u64 = 1500;
-const ORIGIN: Origin = Origin { source: [5; 32], digests: true };
+const ORIGIN: Origin = Origin { source: [5; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
 
 fn layout() -> Arc<Layout> {
     let entry = |path: &str| Entry {
@@ -54,7 +56,8 @@ impl Run {
                 }
                 let from = piece.file_offset as usize;
                 let bytes = &content(piece.entry)[from..from + piece.len];
-                let digest = PieceDigest::of(&self.layout, &piece, bytes);
+                let digest =
+                    PieceDigest::of(&self.layout, &piece, bytes, DigestAlgorithm::Crc64Nvme);
                 self.digests.insert(&digest);
                 if !doubted.contains(&piece.entry) {
                     self.sink.record(&digest);

@@ -1,0 +1,116 @@
+//! BLAKE3 of files whose blocks arrive in any order.
+//!
+//! A block is an aligned power of two of BLAKE3's 1 KiB chunks, so its chaining value is a node of
+//! the file's own tree (BLAKE3 specification, section 2.1, "Tree Structure") and the file's digest
+//! comes from the blocks' without reading a byte twice. Neighbours are joined as soon as both are
+//! there, so memory follows the disorder, not the file.
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
+use std::collections::BTreeMap;
+
+/// The chaining value of a block that is not the whole file, at `offset` of it.
+pub(super) fn chaining_value(offset: u64, bytes: &[u8]) -> ChainingValue {
+    blake3::Hasher::new().set_input_offset(offset).update(bytes).finalize_non_root()
+}
+
+/// What is known of one file's tree.
+#[derive(Debug)]
+pub(super) struct Subtrees {
+    /// Joined subtrees by (first block, height).
+    nodes: BTreeMap<(u64, u32), ChainingValue>,
+    /// Blocks in the file.
+    blocks: u64,
+}
+
+impl Subtrees {
+    /// Nothing of a file of `blocks` blocks.
+    pub(super) fn new(blocks: u64) -> Subtrees {
+        Subtrees { nodes: BTreeMap::new(), blocks }
+    }
+
+    /// Takes a block's chaining value in; returns the file's digest once every block is there. One
+    /// that is there already changes nothing.
+    pub(super) fn insert(&mut self, index: u64, value: ChainingValue) -> Option<[u8; 32]> {
+        let (nodes, blocks) = (&mut self.nodes, self.blocks);
+        // Held already, alone or joined with its neighbours.
+        let heights = 0..=64 - blocks.leading_zeros();
+        if index >= blocks
+            || heights
+                .into_iter()
+                .any(|height| nodes.contains_key(&(index >> height << height, height)))
+        {
+            return None;
+        }
+        let (mut at, mut height, mut value) = (index, 0u32, value);
+        // Join upwards while the sibling is there. The root is left: it is finalised differently.
+        loop {
+            let span = 1u64 << height;
+            let (left, right) = if at & span == 0 { (at, at + span) } else { (at - span, at) };
+            let joins_to_root = left == 0 && right + span >= blocks;
+            let sibling = if left == at { right } else { left };
+            if right + span > blocks || joins_to_root {
+                break;
+            }
+            let Some(other) = nodes.remove(&(sibling, height)) else { break };
+            value = if left == at {
+                merge_subtrees_non_root(&value, &other, Mode::Hash)
+            } else {
+                merge_subtrees_non_root(&other, &value, Mode::Hash)
+            };
+            (at, height) = (left, height + 1);
+        }
+        nodes.insert((at, height), value);
+        root(nodes, blocks)
+    }
+}
+
+/// The root from the joined nodes, once they cover every block.
+fn root(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<[u8; 32]> {
+    // Cheap refusal first: the nodes of a whole file are at most one for each bit of `blocks`, plus
+    // the last partial join.
+    if nodes.keys().map(|&(_, height)| 1u64 << height).sum::<u64>() != blocks || blocks < 2 {
+        return None;
+    }
+    let split = 1u64 << (63 - (blocks - 1).leading_zeros());
+    let left = subtree(nodes, 0, split)?;
+    let right = subtree(nodes, split, blocks - split)?;
+    Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes())
+}
+
+/// The chaining value of `count` blocks from `at`: BLAKE3 puts the largest power of two that leaves
+/// a rest on the left.
+fn subtree(
+    nodes: &BTreeMap<(u64, u32), ChainingValue>,
+    at: u64,
+    count: u64,
+) -> Option<ChainingValue> {
+    if count.is_power_of_two()
+        && let Some(value) = nodes.get(&(at, count.trailing_zeros()))
+    {
+        return Some(*value);
+    }
+    if count < 2 {
+        return None;
+    }
+    let split = 1u64 << (63 - (count - 1).leading_zeros());
+    let left = subtree(nodes, at, split)?;
+    let right = subtree(nodes, at + split, count - split)?;
+    Some(merge_subtrees_non_root(&left, &right, Mode::Hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_in_order_keep_few_nodes() {
+        let mut subtrees = Subtrees::new(1000);
+        for index in 0..999 {
+            let digest = subtrees.insert(index, chaining_value(index * 1024, &[7; 1024]));
+            assert_eq!(digest, None, "the last block is missing");
+            assert!(subtrees.nodes.len() <= 12, "{} nodes after {index}", subtrees.nodes.len());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! CRC-64/NVME of files whose blocks arrive in any order.
+//!
+//! The CRC of a file is the sum over its blocks of each one's CRC times x to the power of the bits
+//! behind it, modulo the polynomial: with the same word before the first byte and behind the last,
+//! those cancel out (M. Adler, zlib 1.3, `crc32_combine_op`). So a block is added when it comes, and
+//! which were added is all there is to remember.
+
+use crate::transfer::layout::Layout;
+use crate::units::ByteRanges;
+use crc_fast::{CrcAlgorithm, checksum};
+
+/// The polynomial of CRC-64/NVME, its highest power on the right (NVM Express, NVM Command Set
+/// Specification 1.0, figure 122).
+const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
+/// The power 0 of x.
+const ONE: u64 = 1 << 63;
+
+/// The CRC of `bytes`.
+pub(super) fn crc(bytes: &[u8]) -> u64 {
+    checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// The blocks of one file that were added, and their sum.
+#[derive(Debug)]
+pub(super) struct Sum {
+    crc: u64,
+    /// Block numbers.
+    added: ByteRanges,
+    len: u64,
+    block_len: u64,
+}
+
+impl Sum {
+    /// No block of a file of `len` bytes in `layout`.
+    pub(super) fn new(layout: &Layout, len: u64) -> Sum {
+        Sum { crc: 0, added: ByteRanges::new(), len, block_len: layout.block_len() as u64 }
+    }
+
+    /// Adds a block by its number; returns the file's CRC once every block is there. One that is
+    /// there already changes nothing.
+    pub(super) fn add(&mut self, index: u64, crc: u64) -> Option<u64> {
+        let blocks = self.len.div_ceil(self.block_len);
+        let range = index..index.saturating_add(1);
+        if index < blocks && !self.added.contains(&range) {
+            let behind = self.len.saturating_sub((index + 1).saturating_mul(self.block_len));
+            self.crc ^= times(crc, power_of_bytes(behind));
+            self.added.insert(range);
+        }
+        (self.added.total() == blocks).then_some(self.crc)
+    }
+}
+
+/// The product of two polynomials, modulo the polynomial.
+const fn times(a: u64, mut b: u64) -> u64 {
+    let (mut product, mut bit) = (0, ONE);
+    while bit != 0 {
+        if a & bit != 0 {
+            product ^= b;
+        }
+        b = (b >> 1) ^ (POLYNOMIAL & (b & 1).wrapping_neg());
+        bit >>= 1;
+    }
+    product
+}
+
+/// x to the power of 8 times 2 to the power of each index.
+const POWERS: [u64; 64] = {
+    let mut powers = [0; 64];
+    // x^8.
+    powers[0] = ONE >> 8;
+    let mut at = 1;
+    while at < 64 {
+        powers[at] = times(powers[at - 1], powers[at - 1]);
+        at += 1;
+    }
+    powers
+};
+
+/// x to the power of the bits in `count` bytes.
+fn power_of_bytes(count: u64) -> u64 {
+    let ones = (0..64).filter(|at| count >> at & 1 == 1);
+    ones.fold(ONE, |power, at| times(power, POWERS[at]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+
+    #[test]
+    fn the_check_value_is_the_published_one() {
+        // CRC RevEng catalogue, CRC-64/NVME.
+        assert_eq!(crc(b"123456789"), 0xae8b_1486_0a79_9888);
+    }
+
+    #[test]
+    fn blocks_in_any_order_give_the_crc_of_the_file() {
+        let mut rng = Rng::new(7);
+        for len in [1u64, 1023, 1024, 1025, 8192, 100_000] {
+            let content: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+            let layout = Layout::of_file(len, 1024);
+            for _ in 0..20 {
+                let mut order: Vec<usize> = (0..layout.block_count() as usize).collect();
+                for i in (1..order.len()).rev() {
+                    order.swap(i, rng.below(i as u64 + 1) as usize);
+                }
+                let mut sum = Sum::new(&layout, len);
+                let mut whole = None;
+                // What comes twice changes nothing.
+                for index in order.iter().chain(&order[..order.len() / 2]).copied() {
+                    assert!(whole.is_none() || order.len() < 2 * order.len());
+                    let block = &content[index * 1024..content.len().min(index * 1024 + 1024)];
+                    whole = sum.add(index as u64, crc(block));
+                }
+                assert_eq!(whole, Some(crc(&content)), "{len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn powers_agree_with_the_librarys_way_to_join() {
+        let mut rng = Rng::new(8);
+        for _ in 0..50 {
+            let (a, b) = (rng.next_u64(), rng.next_u64());
+            let behind = rng.next_u64() >> rng.below(64);
+            let joined = crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, a, b, behind);
+            assert_eq!(times(a, power_of_bytes(behind)) ^ b, joined, "{behind} bytes");
+        }
+    }
+}
