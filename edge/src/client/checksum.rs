@@ -132,22 +132,6 @@ pub(super) fn require(
     }
 }
 
-/// Refuses what was asked for outright, before anything moves, where nobody compares: `what` says
-/// why.
-///
-/// # Errors
-/// Then.
-pub(super) fn refuse_wish(options: &Options, what: &str) -> Result<(), Error> {
-    let wish = match options.verify {
-        Verify::Checksum => "checksum",
-        Verify::Digest if options.compare_at_stock => "digest",
-        _ => return Ok(()),
-    };
-    let message = format!("--verify {wish}: {what}");
-    Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
-        .hint("without --verify it is copied, and said to be not verified"))
-}
-
 /// Asks a server for a checksum of its file at `path`.
 pub(super) fn ask(control: &mut Control, (_, name, _): Shared, path: Pathname) -> u64 {
     // A server that is busy for long says how far it is, if it knows how to.

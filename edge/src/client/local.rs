@@ -1,6 +1,5 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
-use super::checksum;
 use super::copy::Copy;
 use super::existing::{omitted_here, without};
 use super::interrupted::interrupted_into;
@@ -189,7 +188,7 @@ pub(super) async fn run(
     to: &Location,
     several: bool,
 ) -> Result<(), Error> {
-    checksum::refuse_wish(copy.options, "a copy within this host is not read back")?;
+    copy.options.refuse_verify("a copy within this host is not read back")?;
     let origin = match from {
         Location::Local(path) => files_at(copy, path)?,
         Location::Diskless(store) => Origin {

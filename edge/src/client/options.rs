@@ -57,6 +57,24 @@ pub struct Options {
     pub trial: Trial,
 }
 
+impl Options {
+    /// Refuses a comparison that was asked for outright, before anything moves, where nobody
+    /// compares: `why` says so.
+    ///
+    /// # Errors
+    /// Then.
+    pub(super) fn refuse_verify(&self, why: &str) -> Result<(), Error> {
+        let wish = match self.verify {
+            Verify::Checksum => "checksum",
+            Verify::Digest if self.compare_at_stock => "digest",
+            _ => return Ok(()),
+        };
+        let message = format!("--verify {wish}: {why}");
+        Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
+            .hint("without --verify it is copied, and said to be not verified"))
+    }
+}
+
 /// Whether a copy begins as the stored profile of its path found best: `farline profile NODE` and
 /// `farline plan NODE` store one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Copies what comes in on standard input: to a file of this host, or with STOR to a node, which
 //! need not know its length.
 
-use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
 use super::dial::handles;
@@ -43,7 +42,7 @@ fn nameless(to: &dyn std::fmt::Display) -> Error {
 
 /// The file of standard input to `to`, which is of this host.
 pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Result<(), Error> {
-    checksum::refuse_wish(copy.options, "a copy within this host is not read back")?;
+    copy.options.refuse_verify("a copy within this host is not read back")?;
     if let Location::Local(path) = to
         && (path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir())
     {
@@ -112,7 +111,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
 /// The file of standard input to a node or server: in MODE E, whose end says the length. A Farline
 /// node lands it by itself, any other server gets it under a temporary name.
 pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Error> {
-    checksum::refuse_wish(copy.options, "what comes from a pipe is not compared")?;
+    copy.options.refuse_verify("what comes from a pipe is not compared")?;
     if to.store.is_some() {
         return Err(Error::new(
             Fault::You,

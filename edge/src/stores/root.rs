@@ -6,7 +6,6 @@
 
 use super::file_system::file_system;
 use super::storage_error;
-use super::walk::join;
 use farline_core::units::{Error, ErrorCode};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
@@ -63,8 +62,8 @@ impl Root {
     pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
         match &self.shown[..] {
             b"." => path.to_vec(),
-            above if above.ends_with(b"/") => [above, path].concat(),
-            above => join(above, path),
+            above if path.is_empty() || above.ends_with(b"/") => [above, path].concat(),
+            above => [above, b"/", path].concat(),
         }
     }
 
