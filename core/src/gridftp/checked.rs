@@ -54,6 +54,12 @@ impl Check {
         Check { payload: crc32_iscsi(payload), digest }
     }
 
+    /// That of a block whose digest is a checksum of its payload itself, so that another would say
+    /// nothing more (clause I-5).
+    pub fn by_digest(digest: [u8; 32]) -> Check {
+        Check { payload: 0, digest }
+    }
+
     /// Whether `payload` has the checksum.
     pub fn fits(&self, payload: &[u8]) -> bool {
         self.payload == crc32_iscsi(payload)

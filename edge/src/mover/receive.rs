@@ -15,8 +15,8 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
 use farline_core::transfer::{
-    Block, BlockDigest, ChannelId, Digests, Layout, PieceDigest, Receiver, ReceiverInput,
-    ReceiverOutput, SlotId, Watermarks,
+    Block, BlockDigest, ChannelId, DigestAlgorithm, Digests, Layout, PieceDigest, Receiver,
+    ReceiverInput, ReceiverOutput, SlotId, Watermarks,
 };
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
@@ -363,12 +363,16 @@ impl<'a> Shared<'a> {
         check: Option<Check>,
         pieces: &mut Vec<PieceDigest>,
     ) -> bool {
-        if check.is_some_and(|check| !check.fits(&slot[..block.len])) {
+        let fits = || check.is_none_or(|check| check.fits(&slot[..block.len]));
+        let told = check.as_ref().and_then(Check::digest);
+        let (Some(digests), Some(algorithm)) = (self.digests, self.integrity.digests) else {
+            return fits();
+        };
+        // What the digest says of every byte needs no second sum.
+        let is_by_digest = algorithm == DigestAlgorithm::Crc64Nvme && told.is_some();
+        if !is_by_digest && !fits() {
             return false;
         }
-        let (Some(digests), Some(algorithm)) = (self.digests, self.integrity.digests) else {
-            return true;
-        };
         pieces.clear();
         let mut digest_of_block = BlockDigest::default();
         for piece in self.layout.pieces(block.offset, block.len) {
@@ -377,7 +381,6 @@ impl<'a> Shared<'a> {
             digest_of_block.add(&digest);
             pieces.push(digest);
         }
-        let told = check.as_ref().and_then(Check::digest);
         if told.is_some_and(|told| *told != digest_of_block.finish()) {
             return false;
         }

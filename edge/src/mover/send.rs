@@ -301,12 +301,13 @@ impl Shared<'_> {
                     (Err(error), None) => return self.fail(error),
                 }
             }
-            let check = match self.job.integrity.checks {
-                true => Check::of(
-                    &slot[..block.len],
-                    if vouched { digest_of_block.finish() } else { [0; 32] },
-                ),
-                false => Check::default(),
+            let check = match (self.job.integrity.checks, self.job.digests) {
+                (false, _) => Check::default(),
+                (true, Some(DigestAlgorithm::Crc64Nvme)) if vouched => {
+                    Check::by_digest(digest_of_block.finish())
+                }
+                (true, _) if vouched => Check::of(&slot[..block.len], digest_of_block.finish()),
+                (true, _) => Check::of(&slot[..block.len], [0; 32]),
             };
             let id = SlotId(slot.index());
             self.tell_with(SenderInput::BlockRead(id), Some(slot), check);

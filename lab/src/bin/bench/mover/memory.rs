@@ -10,7 +10,7 @@ const DIGEST: &str = "block checksums and file digest";
 const CHECKS: [(&str, &[&str], &str, &str); 4] = [
     ("no checks", &["--verify", "none"], "farline", ""),
     ("block checksums", &["--verify", "checksum"], "farline", "asked: rate 1.5, CPU at most 0.70"),
-    (DIGEST, &[], "farline", "asked: CPU at most 1.15"),
+    (DIGEST, &[], "farline", "asked: CPU at most 1.1 of block checksums"),
     ("encrypted, with both", &[], "farlines", "asked: at most 1.5"),
 ];
 
