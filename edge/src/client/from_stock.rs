@@ -8,18 +8,20 @@ use super::control::Control;
 use super::copy::Copy;
 use super::download::{TransferResources, listen, receive_layout, take, tell_buffer};
 use super::existing::{omitted_here, without};
+use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
 use super::local::{Destination, destination, is_absent};
 use super::location::{Location, Remote};
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, Integrity};
-use crate::stores::{Landing, ResumeState, join};
+use crate::stores::{Landing, ResumeState, TreeReceipt, join, stat};
 use farline_core::copy::{nameable, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::{FileFacts, Origin};
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -73,7 +75,30 @@ pub(super) async fn run(
         control.done(id).await?;
     }
     let files = layout.files();
-    for item in layout.entries() {
+    let mut receipt = match &place {
+        Destination::Files { root, start } if is_folder => {
+            let here = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
+            let target = [&b"from"[..], here.as_os_str().as_bytes(), start];
+            TreeReceipt::begin(&target, source_of(&from.place(), [&from.path[..]].into_iter()))
+        }
+        _ => None,
+    };
+    let landed_as = |item: &Entry| match &place {
+        Destination::Files { root, start } => {
+            stat(root, &join(start, &item.path), b"").ok().map(|entry| FileFacts::of(&entry))
+        }
+        _ => None,
+    };
+    let before = receipt.as_ref().map_or_else(LandedBefore::new, |receipt| {
+        landed_here(receipt, layout.entries(), landed_as)
+    });
+    copy.note_landed_before(&before);
+    for (index, item) in layout.entries().iter().enumerate() {
+        if let Some(&is_compared) = before.get(&index) {
+            copy.landed_before(&item.path, item, is_compared);
+            continue;
+        }
+        let compared_before = copy.stats.compared;
         let at_its_path = |(_, error): (Vec<u8>, Error)| (item.path.clone(), error);
         let one =
             Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
@@ -100,6 +125,10 @@ pub(super) async fn run(
         landed.failures = landed.failures.into_iter().map(at_its_path).collect();
         if landed.files == 1 && landed.failures.is_empty() {
             copy.land_one(&item.path, item);
+            if let (Some(receipt), Some(landed)) = (&mut receipt, landed_as(item)) {
+                let is_compared = copy.stats.compared > compared_before;
+                receipt.record(&item.path, &FileFacts::of(item), &landed, is_compared);
+            }
         } else {
             take(copy, landed);
         }
@@ -107,6 +136,7 @@ pub(super) async fn run(
     }
     copy.stats.tcp.extend(resources.tcp);
     checksum::conclude(copy, files);
+    receipt.into_iter().for_each(TreeReceipt::finish);
     Ok(())
 }
 

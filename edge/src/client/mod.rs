@@ -14,6 +14,7 @@ mod from_stock;
 mod greet;
 mod interrupted;
 mod itself;
+mod landed_before;
 mod listing;
 mod local;
 mod location;

@@ -6,11 +6,12 @@ use super::control::Control;
 use super::copy::Copy;
 use super::dial::handles;
 use super::interrupted::interrupted;
+use super::landed_before::{LandedBefore, facts_at, landed_there};
 use super::location::{Remote, trim};
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::upload::{SourceSet, TransferResources, open_rig, send_layout};
 use crate::mover::{BLOCK_LEN, Integrity};
-use crate::stores::{Parcel, Source, join};
+use crate::stores::{Parcel, Source, TreeReceipt, join};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
@@ -63,6 +64,16 @@ pub(super) async fn run(
     let files = layout.files();
     let (place, may_resume) = (to.place(), common.is_some());
     let mut resources = Some(resources);
+    // One file alone has a journal of its own.
+    let mut receipt = match alone {
+        true => None,
+        false => TreeReceipt::begin(&[b"to", place.as_bytes(), &load.target], load.source_id),
+    };
+    let before = match &receipt {
+        Some(receipt) => landed_there(receipt, control, layout.entries(), at).await?,
+        None => LandedBefore::new(),
+    };
+    copy.note_landed_before(&before);
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {
             EntryKind::File { .. } => {}
@@ -81,6 +92,11 @@ pub(super) async fn run(
         if copy.has_landed(&path, entry) {
             continue;
         }
+        if let Some(&is_compared) = before.get(&index) {
+            copy.landed_before(&path, entry, is_compared);
+            continue;
+        }
+        let compared_before = copy.stats.compared;
         let (len, facts) = (entry.len(), FileFacts::of(entry));
         let parcel = Parcel { server: &place, target: &path, source: load.source_id, facts };
         let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
@@ -112,9 +128,17 @@ pub(super) async fn run(
         }
         partial.land(control).await?;
         copy.land_one(&path, entry);
+        if let Some(receipt) = &mut receipt {
+            let look = control.try_request(Request::Stat(Pathname::new(path.clone())));
+            if let Some(landed) = facts_at(control, look).await? {
+                let is_compared = copy.stats.compared > compared_before;
+                receipt.record(&entry.path, &FileFacts::of(entry), &landed, is_compared);
+            }
+        }
         copy.settle();
     }
     checksum::conclude(copy, files);
+    receipt.into_iter().for_each(TreeReceipt::finish);
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod receipts;
 mod root;
 mod slow;
 mod standard;
+mod tree_receipt;
 mod walk;
 
 pub(crate) use diskless::MEMORY_NAME;
@@ -39,6 +40,7 @@ pub use root::Root;
 pub(crate) use slow::SlowSink;
 pub use slow::SlowSource;
 pub use standard::StandardOutput;
+pub(crate) use tree_receipt::TreeReceipt;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, stat};
 

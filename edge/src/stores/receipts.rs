@@ -265,7 +265,7 @@ fn receipt(path: &Path) -> Option<Receipt> {
 }
 
 /// The records that are good, and where they end.
-fn read(file: &File) -> (Survey, u64) {
+pub(super) fn read(file: &File) -> (Survey, u64) {
     let (mut survey, mut end) = (Survey::default(), 0);
     let mut reader = BufReader::new(file);
     let (mut head, mut payload) = ([0; HEAD_LEN], Vec::new());

@@ -332,6 +332,66 @@ fn a_killed_third_party_copy_starts_again_without_partial() {
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
 }
 
+/// Kills a copy of a tree when some of its files have landed, runs it again, and looks at what that
+/// sends.
+fn a_killed_tree_goes_on(upload: bool) {
+    let bench = Bench::new();
+    let (from, to) = (bench.dir.path().join("t"), bench.there().join("t"));
+    std::fs::create_dir_all(from.join("sub")).expect("folders");
+    std::fs::remove_file(bench.file()).expect("of another test");
+    for (name, mib) in [("a", 4), ("b", 4), ("large", 48), ("sub/c", 4), ("sub/d", 4)] {
+        plant_file(&from.join(name), mib, mib);
+    }
+    let here = bench.dir.path().join("here");
+    let (source, target) = match upload {
+        true => (text(&from).to_owned(), bench.url("")),
+        false => {
+            std::fs::rename(&from, &to).expect("moved");
+            (bench.url("t"), format!("{}/", here.display()))
+        }
+    };
+    let (from, to) = if upload { (from, to) } else { (to, here.join("t")) };
+    let begin = |more: &[&str]| {
+        let args = [&["cp", "-r", "--streams", "3"], more, &[&source, &target]].concat();
+        bench.farline(&args)
+    };
+    let mut first = begin(&["--limit", RATE]);
+    let mut client =
+        Running(first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs"));
+    wait_for("some files, and some of the large one", || {
+        let of_large = || if upload { bench.stored() } else { arrived(&to) };
+        to.join("b").exists() && of_large() > 16 * MIB
+    });
+    client.end(Signal::KILL);
+    assert!(!to.join("sub/c").exists() && !to.join("large").exists());
+    // What was changed since is sent again.
+    plant_file(&from.join("a"), 4, 77);
+    let result = json_of(&mut begin(&[]));
+    let sent = result["bytes_sent"].as_u64().expect("a count");
+    // a, the rest of the large one, c and d; not b, nor what was there of the large one.
+    let most = (4 + 8 + 48 - 16) * MIB + STRAY + 4 * MIB;
+    assert!(sent < most, "{sent} of at most {most}: {result}");
+    assert_eq!((&result["verified"], result["files"].as_u64()), (&Value::Bool(true), Some(5)));
+    let note = "1 file that landed in an earlier run was left alone: size and time";
+    assert!(result["notes"].to_string().contains(note), "{result}");
+    for name in ["a", "b", "large", "sub/c", "sub/d"] {
+        assert!(same(&from.join(name), &to.join(name)), "{name}");
+    }
+    // A copy that is over leaves no memory: the next one copies.
+    let again = json_of(&mut begin(&[]));
+    assert_eq!((again["resumed_bytes"].as_u64(), again["files"].as_u64()), (Some(0), Some(5)));
+}
+
+#[test]
+fn a_killed_tree_to_a_stock_server_sends_what_is_missing() {
+    a_killed_tree_goes_on(true);
+}
+
+#[test]
+fn a_killed_tree_from_a_stock_server_fetches_the_missing() {
+    a_killed_tree_goes_on(false);
+}
+
 /// A link to a stock server over which packets can be made to vanish without a word to anybody.
 struct Outage {
     link: LinkUp,
