@@ -8,6 +8,7 @@
 //! with its journal ([`PosixSink::begin`]).
 
 mod finish;
+mod last_folder;
 mod protected;
 mod refused;
 mod table;
@@ -26,6 +27,7 @@ use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -39,6 +41,7 @@ use std::sync::{Arc, Condvar, Mutex};
 pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
+use last_folder::LastFolder;
 use protected::{OpenedUp, open_again};
 use refused::Refusals;
 use table::{Table, Turn};
@@ -56,6 +59,7 @@ pub struct PosixSink {
     layout: Arc<Layout>,
     place: Place,
     state: Mutex<State>,
+    folder: LastFolder,
     /// A file was opened, or could not be.
     opened: Condvar,
     /// Write into the target itself, from this offset on.
@@ -83,6 +87,9 @@ struct State {
     ending: Ending,
 }
 
+/// The folder of an entry, its name in it, and its temporary name.
+type Names = (Arc<OwnedFd>, Vec<u8>, Vec<u8>);
+
 /// What is to be kept when a sink goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -107,6 +114,7 @@ impl PosixSink {
                 opened_up: OpenedUp::default(),
                 ending: Ending::BrokenOff,
             }),
+            folder: LastFolder::default(),
             opened: Condvar::new(),
             in_place: None,
             metadata,
@@ -246,10 +254,12 @@ impl PosixSink {
     }
 
     /// Opens the folder of `entry`, and its name and temporary name in it.
-    fn place(&self, entry: &Entry) -> Result<(OwnedFd, Vec<u8>, Vec<u8>), Error> {
+    fn place(&self, entry: &Entry) -> Result<Names, Error> {
         let path = self.path(entry);
-        let (folder, name) =
-            self.root.parent(&path).map_err(|error| self.root.error("write", &path, &error))?;
+        let (folder, name) = self
+            .folder
+            .parent(&self.root, &path)
+            .map_err(|error| self.root.error("write", &path, &error))?;
         let temporary = self.place.temporary(&below(&self.place.prefix, &entry.path), &name);
         Ok((folder, name, temporary))
     }
@@ -274,15 +284,19 @@ impl PosixSink {
             return open_again(&folder, &temporary).map_err(failed);
         }
         let at = OsStr::from_bytes(&temporary);
-        // Under the lock nobody else writes it: what is there was left by a run that journaled
-        // nothing.
-        let _ = unlinkat(&folder, at, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // A file with metadata of its own is private until it has it.
         let mode = Mode::from_raw_mode(if self.metadata { 0o600 } else { 0o666 });
-        let file = openat(&folder, at, flags, mode)
-            .map(File::from)
-            .map_err(|errno| failed(errno.into()))?;
+        let opened = openat(&folder, at, flags, mode).or_else(|errno| match errno {
+            // Under the lock nobody else writes it: what is there was left by a run that journaled
+            // nothing.
+            Errno::EXIST => {
+                let _ = unlinkat(&folder, at, AtFlags::empty());
+                openat(&folder, at, flags, mode)
+            }
+            errno => Err(errno),
+        });
+        let file = opened.map(File::from).map_err(|errno| failed(errno.into()))?;
         if self.is_sparse(entry) {
             // Before anybody writes: what is left out at the end is a hole then, not a shorter
             // file.
@@ -416,7 +430,10 @@ impl Sink for PosixSink {
         written.map_err(|error| self.root.error("write", &self.path(item), &error))?;
         // The disk begins while the network still brings: else the whole file waits for the fsync
         // at its end.
-        start_writeback(&file.file, at, bytes.len());
+        // A small one comes with others, which are synced together.
+        if item.len() >= SPARSE_FROM {
+            start_writeback(&file.file, at, bytes.len());
+        }
         // Only when every thread's write is done: a later one would change the time again. Before
         // it is accounted for: what is durable whole has its metadata.
         let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64);

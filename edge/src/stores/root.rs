@@ -118,6 +118,15 @@ impl Root {
     /// # Errors
     /// When that directory does not exist or lies outside, or `path` names the root itself.
     pub fn parent(&self, path: &[u8]) -> io::Result<(OwnedFd, Vec<u8>)> {
+        let (folder, name) = Root::split(path)?;
+        Ok((self.open_beneath(folder, OFlags::PATH | OFlags::DIRECTORY, 0)?, name.to_vec()))
+    }
+
+    /// The directory of `path`, and its name in it.
+    ///
+    /// # Errors
+    /// When it names a directory itself, by `.` or `..`.
+    pub fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
         let (folder, name) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path),
@@ -128,7 +137,7 @@ impl Root {
                 "the path names a directory, not something in it",
             ));
         }
-        Ok((self.open_beneath(folder, OFlags::PATH | OFlags::DIRECTORY, 0)?, name.to_vec()))
+        Ok((folder, name))
     }
 
     /// The metadata of `path`, following links that stay inside.
