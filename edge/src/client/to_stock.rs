@@ -10,7 +10,7 @@ use super::landed_before::{LandedBefore, facts_at, landed_there};
 use super::location::{Remote, trim};
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::upload::{SourceSet, TransferResources, open_rig, send_layout};
-use crate::mover::{BLOCK_LEN, Integrity};
+use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::Request;
@@ -160,7 +160,7 @@ async fn send(
     let done = copy.supervise(Some(control), move |live| {
         live.follow(handles(&channels.channels)?);
         let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
-        let blocks = Box::new(layout.blocks_without(&held));
+        let blocks = WantedBlocks::all(layout.blocks_without(&held));
         let sent = send_layout(
             live,
             &layout,

@@ -17,7 +17,8 @@ use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::channels::Channel;
 use crate::mover::{
-    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, send,
+    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
+    send,
 };
 use crate::stores::{
     BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root,
@@ -440,25 +441,18 @@ impl Pass {
         let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
         let held = &live.held;
         // What the node holds is learned while the rest is on its way (clause R-6).
-        let blocks =
-            (0..layout.block_count()).map(move |index| layout.block(index)).filter(move |block| {
-                let heard = lock(&heard);
-                let skipped = heard.all().contains(&block.range());
-                if skipped {
-                    held.fetch_add(block.len as u64, Ordering::Relaxed);
-                }
-                !skipped
-            });
+        let is_held = |block: &Block| {
+            let is_held = lock(&heard).all().contains(&block.range());
+            if is_held {
+                held.fetch_add(block.len as u64, Ordering::Relaxed);
+            }
+            is_held
+        };
+        let blocks = (0..layout.block_count()).map(|index| layout.block(index));
+        let blocks = WantedBlocks::all(blocks.filter(|block| !is_held(block))).unless(&is_held);
         let guard = (self.integrity, Some(&*self.audit));
-        let sent = send_layout(
-            live,
-            &self.layout,
-            &*self.source,
-            Box::new(blocks),
-            guard,
-            &live.tally,
-            resources,
-        )?;
+        let sent =
+            send_layout(live, &self.layout, &*self.source, blocks, guard, &live.tally, resources)?;
         let tcp: Vec<_> = sent.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
         let lost = sent.lost > 0;
         resources = TransferResources { channels: sent.channels, slots: sent.slots };
@@ -515,7 +509,7 @@ fn send_bytes(
     resources: TransferResources,
 ) -> Result<TransferResources, Error> {
     let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
-    let blocks = Box::new(layout.blocks_without(&ByteRanges::new()));
+    let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
     let sent = send_layout(
         live,
         &layout,
@@ -532,7 +526,7 @@ pub(super) fn send_layout<'a>(
     live: &'a TransferState,
     layout: &Arc<Layout>,
     source: &'a dyn Source,
-    blocks: Box<dyn Iterator<Item = Block> + Send + 'a>,
+    blocks: WantedBlocks<'a>,
     (integrity, audit): (Integrity, Option<&'a Audit>),
     tally: &'a Tally,
     resources: TransferResources,

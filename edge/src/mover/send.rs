@@ -27,14 +27,38 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// Whether the receiver has said that it holds a block.
+type IsHeld<'a> = &'a (dyn Fn(&Block) -> bool + Sync);
+
+/// Which blocks to send.
+pub(crate) struct WantedBlocks<'a> {
+    /// In this order.
+    blocks: Box<dyn Iterator<Item = Block> + Send + 'a>,
+    /// What is not sent after all.
+    is_held: Option<IsHeld<'a>>,
+}
+
+impl<'a> WantedBlocks<'a> {
+    /// All of these.
+    pub(crate) fn all(blocks: impl Iterator<Item = Block> + Send + 'a) -> WantedBlocks<'a> {
+        WantedBlocks { blocks: Box::new(blocks), is_held: None }
+    }
+
+    /// The same, but those that the receiver turns out to have when it is their turn: a staging pool
+    /// is read before it can say so.
+    pub(crate) fn unless(self, is_held: IsHeld<'a>) -> WantedBlocks<'a> {
+        WantedBlocks { is_held: Some(is_held), ..self }
+    }
+}
+
 /// What to send, and how.
 pub(crate) struct SendJob<'a> {
     /// Where the bytes lie.
     pub layout: Arc<Layout>,
     /// Where they come from.
     pub source: &'a dyn Source,
-    /// The blocks to send, in order.
-    pub blocks: Box<dyn Iterator<Item = Block> + Send + 'a>,
+    /// The blocks to send.
+    pub blocks: WantedBlocks<'a>,
     /// Added to every block's offset on the wire (a partial `ESTO`, a restart by offset).
     pub wire_offset: u64,
     /// The open channels.
@@ -89,6 +113,7 @@ struct Shared<'a> {
 struct Parts<'a> {
     layout: Arc<Layout>,
     source: &'a dyn Source,
+    is_held: Option<IsHeld<'a>>,
     wire_offset: u64,
     audit: Option<&'a Audit>,
     integrity: Integrity,
@@ -132,6 +157,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let parts = Parts {
         layout: job.layout,
         source: job.source,
+        is_held: job.blocks.is_held,
         wire_offset: job.wire_offset,
         audit: job.audit,
         integrity: job.integrity,
@@ -141,7 +167,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         cancel: job.cancel.clone(),
     };
     let checks = vec![Check::default(); job.slots.len()];
-    let machine = Sender::new(job.blocks, job.slots.len(), job.marks, count);
+    let machine = Sender::new(job.blocks.blocks, job.slots.len(), job.marks, count);
     let (reads, read_queue) = mpsc::channel();
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
@@ -355,6 +381,12 @@ impl Shared<'_> {
                 },
             };
             match order? {
+                Order::Block { slot, block, .. }
+                    if self.job.is_held.is_some_and(|is_held| is_held(&block)) =>
+                {
+                    let sent = SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) };
+                    self.on_event(sent, Some(slot));
+                }
                 Order::Block { slot, block, check } => {
                     let mut header =
                         Header::data(self.job.wire_offset + block.offset, block.len as u64);

@@ -132,7 +132,7 @@ fn transfer_through(
         let sent = send(SendJob {
             layout: Arc::clone(layout),
             source,
-            blocks: Box::new((0..layout.block_count()).map(|index| layout.block(index))),
+            blocks: WantedBlocks::all((0..layout.block_count()).map(|index| layout.block(index))),
             wire_offset: 0,
             channels,
             slots: pool(4, BLOCK_LEN).expect("memory"),

@@ -9,7 +9,7 @@ use super::stream_mode;
 use super::tree::{self, Phase};
 use crate::mover::{
     Audit, BLOCK_LEN, Cancel, Incoming, Notify, ReceiveJob, SendJob, Tally, Tuning, UNKNOWN_LEN,
-    receive, send,
+    WantedBlocks, receive, send,
 };
 use crate::prober::MODULE;
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, SlowSink, Source, storage_error};
@@ -266,7 +266,7 @@ impl DataPlane {
             send(SendJob {
                 layout: Arc::clone(layout),
                 source,
-                blocks: Box::new(layout.blocks_without(&held)),
+                blocks: WantedBlocks::all(layout.blocks_without(&held)),
                 wire_offset,
                 channels,
                 slots,

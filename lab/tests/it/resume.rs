@@ -45,15 +45,14 @@ fn the_same_command_resumes_what_a_killed_client_left() {
     client.end(Signal::KILL);
     assert!(!root.join("file").exists(), "nothing shows under the final name");
     // The node tells what it holds while blocks are on their way already: unlimited, all of
-    // that has gone before a busy machine hears it.
+    // that has gone before a busy machine hears it. What was read meanwhile, a staging pool, is not
+    // sent.
     let result =
         json_of(farline().args(["--json", "cp", "--limit", "400Mbit/s", text(&file), &url]));
-    assert!(result["resumed_bytes"].as_u64() > Some(10 << 20), "{}", result["resumed_bytes"]);
-    assert!(
-        result["bytes_sent"].as_u64() < Some(200 << 20),
-        "what was held is not sent again: {}",
-        result["bytes_sent"]
-    );
+    let resumed = result["resumed_bytes"].as_u64().expect("a count");
+    assert!(resumed > 20 << 20, "{resumed}");
+    let again = result["bytes_sent"].as_u64().expect("a count") + resumed - (200 << 20);
+    assert!(again < 8 << 20, "what was held is not sent again: {again} of {result}");
     assert_eq!(
         (result["verified"].as_bool(), result["bytes"].as_u64()),
         (Some(true), Some(200 << 20))
