@@ -9,8 +9,8 @@ use super::listing;
 use super::local::Destination;
 use super::selection::{CopyReason, PlannedFile};
 use crate::stores::{join, stat};
-use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode};
 use std::cmp::Ordering;
@@ -33,6 +33,11 @@ pub enum Existing {
 /// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
 /// the other to read, and enough that ten thousand take a few round trips.
 const LOOKED_AT_ONCE: usize = 48 << 10;
+/// From here on half the facts, and so half the bytes, are worth another command.
+const FEW: usize = 100;
+/// The facts by which a file is the same.
+const COMPARED: FactSet =
+    FactSet::NONE.with(Fact::Type).with(Fact::Size).with(Fact::Modify).with(Fact::UnixSlink);
 /// Of one look, next to its path.
 const LOOK_LEN: usize = 7;
 
@@ -159,6 +164,10 @@ pub(super) async fn kept_there(
     }
     let is_leaf = |index: &usize| entries[*index].kind != EntryKind::Directory;
     let mut leaves = (0..entries.len()).filter(is_leaf);
+    let narrows = entries.len() > FEW;
+    if narrows {
+        ask_for(control, COMPARED);
+    }
     let (mut asked, mut asked_bytes) = (VecDeque::new(), 0);
     loop {
         // Many with one write.
@@ -187,8 +196,16 @@ pub(super) async fn kept_there(
             Some(_) => {}
         }
     }
+    if narrows {
+        ask_for(control, FactSet::ALL);
+    }
     note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
     Ok(kept)
+}
+
+/// Has the server tell these facts from now on; one that does not know how tells what it likes.
+fn ask_for(control: &mut Control, facts: FactSet) {
+    control.try_request(Request::Exec(Command::Options(Opts::Facts(facts))));
 }
 
 /// Notes for a dry run that `entry` would be copied to a place of the name `path`.

@@ -377,11 +377,16 @@ fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> R
     } else if let Some(line) = mendable(outcome) {
         text.push_str(&format!("\n{line}"));
     }
-    let listed = if verbose { usize::MAX } else { SKIPPED_LISTED };
+    // That files are unchanged is what a sync hopes for: their number is enough.
+    let listed = match (verbose, by_time) {
+        (true, _) => usize::MAX,
+        (false, true) => 0,
+        (false, false) => SKIPPED_LISTED,
+    };
     for path in outcome.skipped.iter().take(listed) {
         text.push_str(&format!("\nskipped: {path}"));
     }
-    if outcome.skipped.len() > listed {
+    if outcome.skipped.len() > listed && listed > 0 {
         text.push_str(&format!(
             "\nskipped: {} more (-v names them)",
             outcome.skipped.len() - listed

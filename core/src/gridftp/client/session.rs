@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 /// The most commands in flight, and the most bytes: well below what servers queue, so that neither
 /// end waits for the other to read.
 const MAX_IN_FLIGHT: usize = 1_000;
+/// Commands without data, to a node that is known to queue what its kernel holds: there the bytes
+/// are the bound.
+const MAX_COMMANDS_TO_FARLINE: usize = 10_000;
 const MAX_BYTES_IN_FLIGHT: usize = 64 * 1024;
 
 /// The client's end of one control channel. See the [module](crate::gridftp) for a dialogue.
@@ -237,8 +240,11 @@ impl ClientSession {
         if self.in_flight.is_empty() {
             return true;
         }
-        let room =
-            self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
+        let most = match (self.pipelining, step.class(self.pipelining)) {
+            (Pipelining::Transfers, Class::Command) => MAX_COMMANDS_TO_FARLINE,
+            _ => MAX_IN_FLIGHT,
+        };
+        let room = self.in_flight.len() < most && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
         let fits = match (self.pipelining, step.class(self.pipelining)) {
             (Pipelining::None, _) | (_, Class::Alone) | (Pipelining::Commands, Class::Transfer) => {
                 false

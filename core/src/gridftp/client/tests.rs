@@ -169,6 +169,16 @@ fn farline_gets_everything_at_once() {
 }
 
 #[test]
+fn a_farline_node_is_asked_as_much_as_its_kernel_holds() {
+    let mut d = Dialogue::farline();
+    (2..9_002).for_each(|id| _ = d.want(id, Request::Stat(Pathname::new("/x/f"))));
+    let first = d.sent().matches("MLST").count();
+    assert!((5_000..6_000).contains(&first), "64 KiB of 11 bytes each: {first}");
+    (0..9_000).for_each(|_| _ = d.server("250-\r\n Type=file;Size=1; /x/f\r\n250 End.\r\n"));
+    assert_eq!(first + d.sent().matches("MLST").count(), 9_000);
+}
+
+#[test]
 fn plain_ftp_gets_one_command_at_a_time_and_fewer_of_them() {
     let mut d = Dialogue::with("500 Unknown command.\r\n");
     assert_eq!(d.session.pipelining(), Pipelining::None);
