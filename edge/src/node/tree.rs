@@ -15,13 +15,11 @@ use super::transfer::{RunningTransfer, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
     BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource, ResumeState,
-    SlowSource, Source, WalkProblem, join, stat, walk_linked,
+    SlowSource, Source, Walked, join, stat, walk_linked,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{
-    DigestVerdict, Digests, Entry, Layout, manifest_lines, parse_manifest,
-};
+use farline_core::transfer::{DigestVerdict, Digests, Layout, manifest_lines, parse_manifest};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -280,10 +278,7 @@ pub(super) fn retrieve(
 
 /// The entries of the file or directory that the client asks for, what is left out of them, and
 /// which have more than one name.
-fn listed(
-    plane: &DataPlane,
-    run: &RunningTransfer<'_>,
-) -> Result<((Vec<Entry>, Vec<WalkProblem>), LinkedFiles), Error> {
+fn listed(plane: &DataPlane, run: &RunningTransfer<'_>) -> Result<(Walked, LinkedFiles), Error> {
     let root = &plane.shared.root;
     let start = beneath(&run.request.path);
     match Files::new(root, false).stat(&run.request.path)?.kind {

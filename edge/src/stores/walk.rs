@@ -33,7 +33,7 @@ pub fn walk(root: &Root, start: &[u8]) -> Result<Walked, Error> {
 }
 
 /// What was listed, and what of the tree cannot be copied.
-type Walked = (Vec<Entry>, Vec<WalkProblem>);
+pub(crate) type Walked = (Vec<Entry>, Vec<WalkProblem>);
 
 /// The same, with the files that have more than one name, there or elsewhere.
 pub(crate) fn walk_linked(root: &Root, start: &[u8]) -> Result<(Walked, LinkedFiles), Error> {
