@@ -4,20 +4,34 @@
 //! NAME is the error's name of the table of replies, PATH is below the tree and percent-encoded, WORDS
 //! go to the end of the line.
 
-use super::fault;
-use crate::units::{Error, percent};
+use super::{MAX_LINE, fault};
+use crate::units::{Error, in_short, percent};
 
 /// The FEAT line of a server that names what it leaves out.
 pub const FEATURE: &str = "FARLINE OMITTED";
 /// What such a line begins with.
 const PREFIX: &str = "FARLINE omitted=";
+/// Bytes of an encoded path, and of words, that have room in a line. Of longer ones it has the two
+/// ends.
+const MOST_PATH: usize = MAX_LINE - 2 * MOST_WORDS;
+const MOST_WORDS: usize = 1024;
 
 /// The line that says that `path` is left out because of `error`.
 pub fn omission_line(path: &[u8], error: &Error) -> String {
-    let words = error.message.replace(|c: char| c.is_control(), " ");
-    let mut encoded = Vec::new();
-    percent::encode(path, |byte| byte.is_ascii_graphic(), &mut encoded);
-    format!("{PREFIX}{} {} {words}", fault::name_of(error), String::from_utf8_lossy(&encoded))
+    let mut words = error.message.replace(|c: char| c.is_control(), " ");
+    if words.len() > MOST_WORDS {
+        words = in_short(&words);
+    }
+    let encoded = |path: &[u8]| {
+        let mut encoded = Vec::new();
+        percent::encode(path, |byte| byte.is_ascii_graphic(), &mut encoded);
+        encoded
+    };
+    let mut at = encoded(path);
+    if at.len() > MOST_PATH {
+        at = encoded(in_short(&String::from_utf8_lossy(path)).as_bytes());
+    }
+    format!("{PREFIX}{} {} {words}", fault::name_of(error), String::from_utf8_lossy(&at))
 }
 
 /// The path and the reason, as a client tells it, or nothing when `line` is no such line.
@@ -50,6 +64,17 @@ mod tests {
         let fifo = Error::new(Fault::You, ErrorCode::NotAFile, "f is a FIFO, not a file");
         let back = parse_omission(&omission_line(b"f", &fifo)).expect("our own line").1;
         assert_eq!((back.code, back.fault), (ErrorCode::NotAFile, Fault::You));
+    }
+
+    #[test]
+    fn a_path_that_no_line_can_carry_is_named_in_short() {
+        let path = b"\xe4".repeat(4000);
+        let error = Error::new(Fault::You, ErrorCode::NotAFile, "x".repeat(4000));
+        let line = omission_line(&path, &error);
+        assert!(line.len() + "114 \r\n".len() <= MAX_LINE, "{}", line.len());
+        let (path, error) = parse_omission(&line).expect("our own line");
+        assert_eq!(error.code, ErrorCode::NotAFile);
+        assert!(String::from_utf8_lossy(&path).contains("..."), "{path:?}");
     }
 
     #[test]
