@@ -238,6 +238,7 @@ impl<'a> Copy<'a> {
     pub(super) fn take_left_out(&mut self, control: &Control) {
         let left_out = self.newly_named(control);
         self.stats.failures.extend(left_out);
+        self.stats.not_kept += lock(&control.heard()).take_not_kept();
     }
 
     /// What the other end named as left out, or not landed. What is known to have failed already is

@@ -9,8 +9,8 @@ use super::options::Options;
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, LOCAL_DIGESTS, LocalMove, LocalState};
 use crate::stores::{
-    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, ResumeState, Root,
-    Source, StandardOutput, join, stat, storage_error, walk,
+    Diskless, Landing, LinkedFiles, MEMORY_NAME, MemorySource, NotKept, PosixSink, PosixSource,
+    ResumeState, Root, Source, StandardOutput, join, stat, storage_error, walk_linked,
 };
 use farline_core::copy::source_of;
 use farline_core::transfer::journal::Origin as Identity;
@@ -142,6 +142,7 @@ fn known_as(from: &Location) -> Identity {
 /// What a copy within this host reads.
 struct Origin {
     entries: Vec<Entry>,
+    linked: LinkedFiles,
     /// Where the entries lie; nowhere for a memory store.
     at: Option<(Arc<Root>, Vec<u8>)>,
     name: Vec<u8>,
@@ -164,9 +165,11 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     let name = last_name(bytes).to_vec();
     let contents = bytes.ends_with(b"/") || matches!(&name[..], b"." | b"..");
     let real = from.canonicalize().map_err(|error| storage_error("read", bytes, &error))?;
+    let mut linked = LinkedFiles::new();
     let (root, start, entries) = if meta.is_dir() {
         let root = Arc::new(Root::open(&real)?);
-        let (entries, problems) = walk(&root, b"")?;
+        let ((entries, problems), found) = walk_linked(&root, b"")?;
+        linked = found;
         let top = if contents { b"" } else { &name[..] };
         let problems = copy.options.selection.concerned(top, &entries, problems);
         copy.stats
@@ -179,7 +182,14 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
         let entry = stat(&root, &start, b"")?;
         (root, start, vec![entry])
     };
-    Ok(Origin { entries, at: Some((root, start)), name, is_folder: meta.is_dir(), contents })
+    Ok(Origin {
+        entries,
+        linked,
+        at: Some((root, start)),
+        name,
+        is_folder: meta.is_dir(),
+        contents,
+    })
 }
 
 pub(super) async fn run(
@@ -193,6 +203,7 @@ pub(super) async fn run(
         Location::Local(path) => files_at(copy, path)?,
         Location::Diskless(store) => Origin {
             entries: vec![store.entry(b"")?],
+            linked: LinkedFiles::new(),
             at: None,
             name: MEMORY_NAME.to_vec(),
             is_folder: false,
@@ -206,7 +217,7 @@ pub(super) async fn run(
             ));
         }
     };
-    let Origin { entries, at, name, is_folder, contents } = origin;
+    let Origin { entries, linked, at, name, is_folder, contents } = origin;
     if let (Location::Local(from), Location::Local(to)) = (from, to) {
         let target = itself::target_here(to, &name, is_folder || several, is_folder && contents);
         itself::refuse_here(from, to, &target)?;
@@ -225,6 +236,10 @@ pub(super) async fn run(
     copy.stats.verified_how = "not verified: a copy within this host is not read back";
     if layout.entries().is_empty() {
         return Ok(());
+    }
+    if let Some((root, start)) = &at {
+        let place = |index: usize| (&**root, join(start, &layout.entries()[index].path));
+        copy.stats.not_kept += NotKept::of(layout.entries(), &linked, place);
     }
     let source: Box<dyn Source> = match at {
         Some((root, start)) => Box::new(

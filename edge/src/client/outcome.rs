@@ -5,6 +5,7 @@ use super::remote_progress::SaidLimit;
 use super::selection::PlannedFile;
 use crate::channels::Channel;
 use crate::channels::CompletionStats;
+use crate::stores::NotKept;
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{Diagnosis, Limit, Party, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
@@ -83,6 +84,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
+    /// What of the files was not kept, where this host or a Farline node read them.
+    pub not_kept: NotKept,
     /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below
     /// the source.
     pub skipped: Vec<String>,
@@ -228,6 +231,7 @@ pub(super) struct CopyStats {
     /// Bytes of the staging pool at the end.
     pub(super) staging: Option<Bytes>,
     pub(super) notes: Vec<String>,
+    pub(super) not_kept: NotKept,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
     pub(super) planned: Vec<PlannedFile>,
@@ -240,6 +244,7 @@ pub(super) struct Checkpoint {
     bytes: u64,
     files: u64,
     resumed_bytes: u64,
+    not_kept: NotKept,
     failures: usize,
     skipped: usize,
     planned: usize,
@@ -248,16 +253,16 @@ pub(super) struct Checkpoint {
 impl CopyStats {
     /// What it has come to so far.
     pub(super) fn checkpoint(&self) -> Checkpoint {
-        let CopyStats { bytes, files, resumed_bytes, .. } = *self;
+        let CopyStats { bytes, files, resumed_bytes, not_kept, .. } = *self;
         let (failures, skipped, planned) =
             (self.failures.len(), self.skipped.len(), self.planned.len());
-        Checkpoint { bytes, files, resumed_bytes, failures, skipped, planned }
+        Checkpoint { bytes, files, resumed_bytes, not_kept, failures, skipped, planned }
     }
 
     /// Forgets what was counted since: the next attempt finds it again.
     pub(super) fn restore(&mut self, before: Checkpoint) {
         (self.bytes, self.files) = (before.bytes, before.files);
-        self.resumed_bytes = before.resumed_bytes;
+        (self.resumed_bytes, self.not_kept) = (before.resumed_bytes, before.not_kept);
         self.failures.truncate(before.failures);
         self.skipped.truncate(before.skipped);
         self.planned.truncate(before.planned);
@@ -290,7 +295,8 @@ impl CopyStats {
         self.failures.pop_if(|_| is_alone).map(|(_, error)| error)
     }
 
-    pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
+    pub(super) fn outcome(mut self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
+        self.not_kept.in_words().into_iter().for_each(|said| self.note(said));
         let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
         let waits = Waits {
             moving: self.moving,
@@ -356,6 +362,7 @@ impl CopyStats {
             limited_evidence: diagnosis.evidence,
             reasons,
             notes: self.notes,
+            not_kept: self.not_kept,
             failures: self.failures.into_iter().map(failure).collect(),
             skipped: self
                 .skipped

@@ -1,7 +1,7 @@
 //! What a server says on the control connection while a transfer runs: what it holds, what it would
 //! use, what it changed.
 
-use crate::stores::Receipts;
+use crate::stores::{NotKept, Receipts};
 use farline_core::gridftp::omission::parse_omission;
 use farline_core::units::{ByteRanges, Error};
 use std::collections::BTreeMap;
@@ -46,6 +46,8 @@ pub(super) struct RemoteProgress {
     evidence: String,
     /// What it left out of the tree that it sends, by path (O-4).
     left_out: BTreeMap<Vec<u8>, Error>,
+    /// What of those files a copy does not keep (O-6).
+    not_kept: NotKept,
 }
 
 impl RemoteProgress {
@@ -84,6 +86,11 @@ impl RemoteProgress {
         std::mem::take(&mut self.left_out)
     }
 
+    /// What of the files that the server sends is not kept, since the last call.
+    pub(super) fn take_not_kept(&mut self) -> NotKept {
+        std::mem::take(&mut self.not_kept)
+    }
+
     /// Takes in a 114. What no clause names is no concern of ours.
     pub(super) fn remark(&mut self, text: &str) {
         if let Some((path, error)) = parse_omission(text) {
@@ -103,6 +110,13 @@ impl RemoteProgress {
                     value.trim_end_matches(';').parse().unwrap_or(self.wanted_channels)
             }
             "landed" => self.landed = value.trim_end_matches(';').parse().ok().or(self.landed),
+            "unkept" => {
+                let counts = value.trim_end_matches(';').split_once(',');
+                let parsed = counts.and_then(|(linked, attributes)| {
+                    Some(NotKept::new(linked.parse().ok()?, attributes.parse().ok()?))
+                });
+                self.not_kept = parsed.unwrap_or(self.not_kept);
+            }
             "evidence" => self.evidence = plain(value),
             "limited" => {
                 let name = value.trim_end_matches(';').to_owned();

@@ -21,8 +21,8 @@ use crate::mover::{
     send,
 };
 use crate::stores::{
-    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root,
-    SlowSource, Source, join, stat, walk,
+    BytesSource, DirectIo, Diskless, LinkedFiles, MEMORY_NAME, MemorySource, NotKept, Part,
+    PosixSource, Root, SlowSource, Source, join, place_in, stat, walk_linked,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -49,6 +49,8 @@ pub(super) struct SourceSet {
     /// The destination's path: a folder, or the one file.
     pub(super) target: Vec<u8>,
     pub(super) entries: Vec<Entry>,
+    /// Those that have more than one name.
+    linked: LinkedFiles,
     /// Where the entries lie among this host's files; nowhere for a memory store.
     pub(super) parts: Vec<Part>,
     /// What the source is known by when a copy is resumed.
@@ -138,6 +140,7 @@ pub(super) async fn run(
             SourceSet {
                 target: to.path.clone(),
                 entries: vec![entry],
+                linked: LinkedFiles::new(),
                 parts: Vec::new(),
                 source_id: [0; 32],
             }
@@ -172,6 +175,10 @@ pub(super) async fn run(
     if load.entries.is_empty() {
         copy.stats.verified_how = "nothing was copied";
         return Ok(());
+    }
+    if !load.parts.is_empty() {
+        let place = |index: usize| place_in(&load.parts, index, &load.entries[index].path);
+        copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
     }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
@@ -234,14 +241,21 @@ fn load(
     let real: Vec<PathBuf> =
         paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let source_id = source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()));
-    let mut load = SourceSet { target, entries: Vec::new(), parts: Vec::new(), source_id };
+    let mut load = SourceSet {
+        target,
+        entries: Vec::new(),
+        linked: LinkedFiles::new(),
+        parts: Vec::new(),
+        source_id,
+    };
     for path in paths {
         let bytes = path.as_os_str().as_bytes();
         let first = load.entries.len();
         if look_at(path)?.is_dir() {
             let root = Arc::new(Root::open(path)?);
             let name = if names_content(bytes) { b"" } else { last_name(bytes) };
-            let (entries, problems) = walk(&root, b"")?;
+            let ((entries, problems), linked) = walk_linked(&root, b"")?;
+            load.linked.extend(linked.into_iter().map(|(path, inode)| (join(name, &path), inode)));
             let selection = &copy.options.selection;
             let problems = selection.concerned(name, &entries, problems);
             let missing = selection.missing(&entries);

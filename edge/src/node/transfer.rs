@@ -12,7 +12,9 @@ use crate::mover::{
     WantedBlocks, receive, send,
 };
 use crate::prober::MODULE;
-use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, SlowSink, Source, storage_error};
+use crate::stores::{
+    BytesSource, NotKept, PosixSink, PosixSource, Sink, SlowSink, Source, storage_error,
+};
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::{Action, TransferRequest};
@@ -453,6 +455,14 @@ impl RunningTransfer<'_> {
             look,
             work,
         )
+    }
+
+    /// Says what of the files a copy does not keep (O-6).
+    pub(super) fn not_kept(&self, lost: NotKept) {
+        if lost != NotKept::default() {
+            let NotKept { hard_linked, with_attributes, .. } = lost;
+            self.reporter.remark(format!("FARLINE unkept={hard_linked},{with_attributes};"));
+        }
     }
 
     /// Names to the client what is left out of the tree (O-4, O-5): a lot of it by its number.

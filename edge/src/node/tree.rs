@@ -14,14 +14,12 @@ use super::files::{Files, beneath};
 use super::transfer::{RunningTransfer, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
-    BytesSink, Landing, MemorySource, PosixSink, PosixSource, ResumeState, SlowSource, Source,
-    WalkProblem, stat, walk,
+    BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource, ResumeState,
+    SlowSource, Source, Walked, join, stat, walk_linked,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{
-    DigestVerdict, Digests, Entry, Layout, manifest_lines, parse_manifest,
-};
+use farline_core::transfer::{DigestVerdict, Digests, Layout, manifest_lines, parse_manifest};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -219,9 +217,9 @@ pub(super) fn retrieve(
     match phase {
         Phase::Manifest => {
             plane.tree().outgoing = None;
-            let (entries, left_out) = match plane.store_kind() {
+            let ((entries, left_out), linked) = match plane.store_kind() {
                 None => listed(plane, run)?,
-                Some(store) => (vec![store.entry(b"")?], Vec::new()),
+                Some(store) => ((vec![store.entry(b"")?], Vec::new()), LinkedFiles::new()),
             };
             let text = manifest_lines(&entries);
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
@@ -243,6 +241,12 @@ pub(super) fn retrieve(
             let audit = Audit::new(&layout, plane.integrity.digests);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
+                if plane.store_kind().is_none() {
+                    let (root, start) = (&plane.shared.root, beneath(&run.request.path));
+                    let place =
+                        |index: usize| (&**root, join(start, &layout.entries()[index].path));
+                    run.not_kept(NotKept::of(layout.entries(), &linked, place));
+                }
                 let problems = left_out.into_iter().map(|problem| (problem.path, problem.error));
                 run.left_out(&problems.collect::<Vec<_>>());
             }
@@ -272,16 +276,16 @@ pub(super) fn retrieve(
     }
 }
 
-/// The entries of the file or directory that the client asks for, and what is left out of them.
-fn listed(
-    plane: &DataPlane,
-    run: &RunningTransfer<'_>,
-) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
+/// The entries of the file or directory that the client asks for, what is left out of them, and
+/// which have more than one name.
+fn listed(plane: &DataPlane, run: &RunningTransfer<'_>) -> Result<(Walked, LinkedFiles), Error> {
     let root = &plane.shared.root;
     let start = beneath(&run.request.path);
     match Files::new(root, false).stat(&run.request.path)?.kind {
-        ListingKind::Directory => walk(root, start),
-        ListingKind::File | ListingKind::Symlink => Ok((vec![stat(root, start, b"")?], Vec::new())),
+        ListingKind::Directory => walk_linked(root, start),
+        ListingKind::File | ListingKind::Symlink => {
+            Ok(((vec![stat(root, start, b"")?], Vec::new()), LinkedFiles::new()))
+        }
         _ => Err(Error::new(
             Fault::You,
             ErrorCode::Unsupported,

@@ -71,11 +71,7 @@ impl PosixSource {
     }
 
     fn place(&self, entry: usize) -> (&Root, Vec<u8>) {
-        let part =
-            &self.parts[self.parts.partition_point(|part| part.first <= entry).saturating_sub(1)];
-        let path = &self.layout.entries()[entry].path;
-        let rest = &path[part.strip.min(path.len())..];
-        (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))
+        place_in(&self.parts, entry, &self.layout.entries()[entry].path)
     }
 
     fn failed(&self, entry: usize, error: &io::Error) -> Error {
@@ -109,6 +105,13 @@ impl PosixSource {
         }
         Ok(file)
     }
+}
+
+/// The root of the entry of that number and path, and where it lies below it.
+pub(crate) fn place_in<'a>(parts: &'a [Part], entry: usize, path: &[u8]) -> (&'a Root, Vec<u8>) {
+    let part = &parts[parts.partition_point(|part| part.first <= entry).saturating_sub(1)];
+    let rest = &path[part.strip.min(path.len())..];
+    (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))
 }
 
 /// Whether a file is still what was listed. A modification time can be put back, the time of the

@@ -3,6 +3,7 @@
 
 use super::hidden::recognise;
 use super::in_short;
+use super::not_kept::LinkedFiles;
 use super::root::Root;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -27,7 +28,16 @@ pub struct WalkProblem {
 ///
 /// # Errors
 /// When `start` itself cannot be listed.
-pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
+pub fn walk(root: &Root, start: &[u8]) -> Result<Walked, Error> {
+    walk_linked(root, start).map(|(walked, _)| walked)
+}
+
+/// What was listed, and what of the tree cannot be copied.
+pub(crate) type Walked = (Vec<Entry>, Vec<WalkProblem>);
+
+/// The same, with the files that have more than one name, there or elsewhere.
+pub(crate) fn walk_linked(root: &Root, start: &[u8]) -> Result<(Walked, LinkedFiles), Error> {
+    let mut linked = LinkedFiles::new();
     let top = root.stat(start).map_err(|error| root.error("read", start, &error))?;
     let mut entries = vec![entry(Vec::new(), EntryKind::Directory, &top)];
     let mut problems = Vec::new();
@@ -39,11 +49,14 @@ pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>),
                 let mut below = Vec::new();
                 for name in names {
                     let path = join(&folder, &name);
-                    match stat(root, &join(start, &path), &path) {
-                        Ok(entry)
+                    match look(root, &join(start, &path), &path) {
+                        Ok((entry, _))
                             if matches!(entry.kind, EntryKind::File { .. })
                                 && recognise(&name).is_some() => {}
-                        Ok(entry) => {
+                        Ok((entry, stat)) => {
+                            if stat.st_nlink > 1 && matches!(entry.kind, EntryKind::File { .. }) {
+                                linked.insert(path.clone(), (stat.st_dev, stat.st_ino));
+                            }
                             if entry.kind == EntryKind::Directory {
                                 below.push(path);
                             }
@@ -59,7 +72,7 @@ pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>),
             Err(error) => problems.push(WalkProblem { path: folder, error }),
         }
     }
-    Ok((entries, problems))
+    Ok(((entries, problems), linked))
 }
 
 /// `folder/name`, or `name` in the root.
@@ -73,6 +86,10 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The entry of one path, as `path` in the transfer.
 pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
+    look(root, at, path).map(|(entry, _)| entry)
+}
+
+fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
     let failed = |error: std::io::Error| root.error("read", at, &error);
     let stat = root.stat_link(at).map_err(failed)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -90,7 +107,7 @@ pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
             return Err(Error::new(Fault::You, ErrorCode::NotAFile, message));
         }
     };
-    Ok(entry(path.to_vec(), kind, &stat))
+    Ok((entry(path.to_vec(), kind, &stat), stat))
 }
 
 fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error> {

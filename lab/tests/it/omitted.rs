@@ -127,3 +127,47 @@ fn a_third_party_copy_names_what_the_sender_leaves_out() {
     std::fs::set_permissions(from.join("t/closed"), PermissionsExt::from_mode(0o755))
         .expect("open");
 }
+
+#[test]
+fn hard_links_and_attributes_that_are_not_kept_are_counted() {
+    use rustix::fs::{XattrFlags, setxattr};
+    let dir = farline_lab::files::folder();
+    let at = |path: &str| dir.path().join(path);
+    std::fs::create_dir_all(at("root/t/d")).expect("folders");
+    for name in ["a", "b", "c"] {
+        std::fs::write(at("root/t").join(name), name).expect("written");
+    }
+    std::fs::hard_link(at("root/t/a"), at("root/t/d/a2")).expect("linked");
+    std::fs::hard_link(at("root/t/b"), at("outside")).expect("linked");
+    let attribute = setxattr(at("root/t/c"), "user.of", b"x", XattrFlags::empty());
+    if attribute.is_err() {
+        return farline_lab::skip("the file system of the temporary folder has no attributes");
+    }
+    let (_node, url) = farline_lab::node(&at("root"), "write", &[]);
+    let here = |path: &str| at(path).to_str().expect("text").to_owned();
+    for (from, to) in [
+        (here("root/t"), here("local")),
+        (here("root/t"), format!("{url}/up/")),
+        (format!("{url}/t"), here("down/")),
+    ] {
+        let result =
+            farline_lab::json_of(farline_lab::farline().args(["--json", "cp", "-r", &from, &to]));
+        assert_eq!(
+            result["not_kept"],
+            serde_json::json!({"hard_linked": 2, "with_attributes": 1}),
+            "{from} to {to}: {result}"
+        );
+        let said = "not kept: 2 files have hard links between them and were copied as separate \
+                    files; 1 has extended attributes or an ACL that was not copied";
+        assert_eq!(result["notes"].to_string().matches(said).count(), 1, "{result}");
+    }
+    // What loses nothing says nothing.
+    let result = farline_lab::json_of(farline_lab::farline().args([
+        "--json",
+        "cp",
+        "-r",
+        &here("local"),
+        &here("again"),
+    ]));
+    assert!(!result["notes"].to_string().contains("not kept"), "{result}");
+}
