@@ -5,11 +5,8 @@ use std::path::Path;
 
 /// Where something is kept that `list` shows.
 pub(super) fn interrupted(error: Error, list: &str) -> Error {
-    Error {
-        message: "interrupted; what had arrived is kept under a hidden name".to_owned(),
-        ..error
-    }
-    .hint(format!("run the same command again to go on from there; {list} shows what is kept"))
+    Error { message: "interrupted; what had arrived is kept".to_owned(), ..error }
+        .hint(format!("run the same command again to go on from there; {list} shows what is kept"))
 }
 
 /// Where it is kept at `path`, on this host, or in it.

@@ -311,7 +311,8 @@ fn mendable(outcome: &Outcome) -> Option<String> {
     is_yours.then(|| format!("limited by {}", outcome.limited_in_words()))
 }
 
-fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> Result<(), Error> {
+/// What came of it, in one line.
+fn summary(outcome: &Outcome, by_time: bool) -> String {
     let there = match outcome.bytes - outcome.moved_bytes {
         0 => String::new(),
         there => {
@@ -322,19 +323,32 @@ fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> R
             )
         }
     };
-    let mut text = format!(
-        "{} in {} file{}{there}, {:.2} s, {}; {}",
-        Bytes(outcome.bytes),
-        outcome.files,
-        if outcome.files == 1 { "" } else { "s" },
-        outcome.seconds,
-        Rate::from_bps(outcome.rate_bps),
-        if outcome.verified { "verified" } else { outcome.verified_how },
-    );
-    if !outcome.skipped.is_empty() {
-        let why = if by_time { "unchanged by size and time" } else { "there already" };
-        text.push_str(&format!(", {} skipped, {why}", outcome.skipped.len()));
+    let why = if by_time { "unchanged by size and time" } else { "there already" };
+    let skipped = outcome.skipped.len();
+    match outcome.files {
+        0 if skipped > 0 && outcome.failures.is_empty() && outcome.planned.is_empty() => {
+            let (s, are) = if skipped == 1 { ("", "is") } else { ("s", "are") };
+            format!("nothing to copy: {skipped} file{s} {are} {why}; {:.2} s", outcome.seconds)
+        }
+        files => {
+            let mut text = format!(
+                "{} in {files} file{}{there}, {:.2} s, {}; {}",
+                Bytes(outcome.bytes),
+                if files == 1 { "" } else { "s" },
+                outcome.seconds,
+                Rate::from_bps(outcome.rate_bps),
+                if outcome.verified { "verified" } else { outcome.verified_how },
+            );
+            if skipped > 0 {
+                text.push_str(&format!(", {skipped} skipped, {why}"));
+            }
+            text
+        }
     }
+}
+
+fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> Result<(), Error> {
+    let mut text = summary(outcome, by_time);
     match outcome.encrypted {
         Some(true) => text.push_str(", encrypted"),
         Some(false) => text.push_str(", not encrypted"),

@@ -77,7 +77,7 @@ impl ProgressDisplay {
             Face::Bar(bar) => {
                 let columns = columns();
                 let with_bar = columns >= BAR_COLUMNS && sample.bytes_total.is_some();
-                let room = columns.saturating_sub(LEAST_BAR).min(columns * 3 / 4);
+                let room = columns.saturating_sub(LEAST_BAR);
                 let text =
                     describe(&self.label, sample, rate, if with_bar { room } else { columns });
                 if let Some(total) = sample.bytes_total {
