@@ -455,6 +455,8 @@ error_codes! {
     TlsUntrusted "tls-untrusted" Never: Refused;
     /// more data channels than the receiver has room for
     TooManyChannels "too-many-channels" After: There Refused;
+    /// more would be deleted than --max-delete allows
+    TooManyDeletions "too-many-deletions" Never: You;
     /// a congestion control that the host does not have
     UnknownCongestion "unknown-congestion" Never: You;
     /// a URL scheme that Farline does not know

@@ -10,6 +10,7 @@ mod copying;
 mod dial;
 mod download;
 mod existing;
+mod extraneous;
 mod from_stock;
 mod greet;
 mod interrupted;

@@ -35,6 +35,9 @@ pub struct Options {
     pub atomic: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
+    /// How many files and folders that the source does not have are deleted at the destination, at
+    /// most; absent: none. For one folder that is to hold what another holds.
+    pub most_deleted: Option<u64>,
     /// Which files of the sources are copied.
     pub selection: Selection,
     /// Only say what would be copied, and why.

@@ -89,7 +89,11 @@ pub struct Outcome {
     /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below
     /// the source.
     pub skipped: Vec<String>,
-    /// What a dry run would have copied.
+    /// What was deleted at the destination, for the source does not have it.
+    pub deleted: Vec<String>,
+    /// What was to be, and is not.
+    pub not_deleted: Vec<Failure>,
+    /// What a dry run would have copied, or deleted.
     pub planned: Vec<PlannedFile>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<ProgressSample>,
@@ -234,6 +238,8 @@ pub(super) struct CopyStats {
     pub(super) not_kept: NotKept,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
+    pub(super) deleted: Vec<Vec<u8>>,
+    pub(super) not_deleted: Vec<(Vec<u8>, Error)>,
     pub(super) planned: Vec<PlannedFile>,
     pub(super) samples: Vec<ProgressSample>,
 }
@@ -364,8 +370,14 @@ impl CopyStats {
             notes: self.notes,
             not_kept: self.not_kept,
             failures: self.failures.into_iter().map(failure).collect(),
+            not_deleted: self.not_deleted.into_iter().map(failure).collect(),
             skipped: self
                 .skipped
+                .iter()
+                .map(|path| String::from_utf8_lossy(path).into_owned())
+                .collect(),
+            deleted: self
+                .deleted
                 .iter()
                 .map(|path| String::from_utf8_lossy(path).into_owned())
                 .collect(),

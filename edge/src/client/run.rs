@@ -5,7 +5,7 @@ use super::location::Location;
 use super::options::{Options, Progress, StoredProfiles};
 use super::outcome::{Outcome, ProgressSample};
 use super::retry::with_retries;
-use super::{download, local, stream, third_party, upload};
+use super::{download, extraneous, local, stream, third_party, upload};
 use crate::channels::Stack;
 use crate::channels::driver::Offered;
 use crate::plan::prior;
@@ -36,6 +36,9 @@ pub async fn copy(
     {
         let message = "a pipe and a memory store have no files to choose from, nor a dry run";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
+    if options.most_deleted.is_some() {
+        extraneous::require(&copy, sources, destination).await?;
     }
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
@@ -78,6 +81,9 @@ pub async fn copy(
     }
     if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
+    }
+    if let (Some(most), [source]) = (options.most_deleted, sources) {
+        extraneous::delete(&mut copy, source, destination, most).await;
     }
     let special = options.channel.as_ref().map(Stack::channel);
     if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)

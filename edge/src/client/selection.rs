@@ -53,6 +53,11 @@ impl Selection {
         self.filter.is_empty() && self.listed.is_none()
     }
 
+    /// Whether files are listed by name.
+    pub(super) fn names_files(&self) -> bool {
+        self.listed.is_some()
+    }
+
     /// Whether it takes `path` of a source that goes under the name `top`.
     pub(super) fn takes(&self, top: &[u8], path: &[u8], is_folder: bool) -> bool {
         !self.filter.excludes(&join(top, path), is_folder)
@@ -131,6 +136,8 @@ pub enum CopyReason {
     Older,
     /// It is replaced, whatever it is.
     Replaced,
+    /// The source does not have it: it would be deleted.
+    Extraneous,
 }
 
 impl CopyReason {
@@ -143,6 +150,7 @@ impl CopyReason {
             CopyReason::Newer => "newer",
             CopyReason::Older => "older",
             CopyReason::Replaced => "replaced",
+            CopyReason::Extraneous => "delete",
         }
     }
 }

@@ -33,6 +33,11 @@ pub(super) fn hidden(name: &[u8], tail: &str) -> Vec<u8> {
     [b".", kept, tail.as_bytes()].concat()
 }
 
+/// Whether `name` is one that Farline makes for what has not landed.
+pub(crate) fn is_hidden(name: &[u8]) -> bool {
+    recognise(name).is_some()
+}
+
 /// Takes `name` apart; `None` when it is not of the form that Farline makes.
 pub(super) fn recognise(name: &[u8]) -> Option<Hidden> {
     let rest = name.strip_prefix(b".")?;

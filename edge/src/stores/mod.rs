@@ -27,6 +27,7 @@ mod walk;
 
 pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
+pub(crate) use hidden::is_hidden;
 pub use landing::{Landed, PosixSink};
 pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};

@@ -10,6 +10,7 @@ mod check;
 mod cli;
 mod copy;
 mod corpus;
+mod delete;
 mod existing;
 mod guest;
 mod interop;

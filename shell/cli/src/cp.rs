@@ -61,6 +61,7 @@ pub(crate) struct Args {
 pub(crate) struct What {
     pub(crate) recursive: bool,
     pub(crate) existing: Existing,
+    pub(crate) most_deleted: Option<u64>,
 }
 
 /// How it is done.
@@ -189,7 +190,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         (false, true) => Existing::KeepSame,
         (false, false) => Existing::Replace,
     };
-    let what = What { recursive: args.recursive, existing };
+    let what = What { recursive: args.recursive, existing, most_deleted: None };
     carry_out(&sources, &destination, what, args.how, output)
 }
 
@@ -239,6 +240,7 @@ pub(crate) fn carry_out(
         atomic: args.atomic,
         compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
         existing: what.existing,
+        most_deleted: what.most_deleted,
         buffer: args.buffer,
         direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
         channel: args.channel,
@@ -297,7 +299,7 @@ pub(crate) fn carry_out(
         (result, _) => result?,
     };
     report(&outcome, args.verbose, what.existing == Existing::KeepSame, output)?;
-    Ok(match outcome.failures.first() {
+    Ok(match outcome.failures.first().or(outcome.not_deleted.first()) {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
     })
@@ -325,10 +327,17 @@ fn summary(outcome: &Outcome, by_time: bool) -> String {
     };
     let why = if by_time { "unchanged by size and time" } else { "there already" };
     let skipped = outcome.skipped.len();
+    let deleted = match outcome.deleted.len() {
+        0 => String::new(),
+        deleted => format!(", {deleted} deleted"),
+    };
     match outcome.files {
         0 if skipped > 0 && outcome.failures.is_empty() && outcome.planned.is_empty() => {
             let (s, are) = if skipped == 1 { ("", "is") } else { ("s", "are") };
-            format!("nothing to copy: {skipped} file{s} {are} {why}; {:.2} s", outcome.seconds)
+            format!(
+                "nothing to copy: {skipped} file{s} {are} {why}{deleted}; {:.2} s",
+                outcome.seconds
+            )
         }
         files => {
             let mut text = format!(
@@ -342,6 +351,7 @@ fn summary(outcome: &Outcome, by_time: bool) -> String {
             if skipped > 0 {
                 text.push_str(&format!(", {skipped} skipped, {why}"));
             }
+            text.push_str(&deleted);
             text
         }
     }
@@ -406,8 +416,13 @@ fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> R
             outcome.skipped.len() - listed
         ));
     }
-    for failure in &outcome.failures {
-        text.push_str(&format!("\nnot copied: {}: {}", failure.path, failure.error));
+    if verbose {
+        outcome.deleted.iter().for_each(|path| text.push_str(&format!("\ndeleted: {path}")));
+    }
+    let not_copied = outcome.failures.iter().map(|failure| ("not copied", failure));
+    let not_deleted = outcome.not_deleted.iter().map(|failure| ("not deleted", failure));
+    for (what, failure) in not_copied.chain(not_deleted) {
+        text.push_str(&format!("\n{what}: {}: {}", failure.path, failure.error));
         if let Some(hint) = &failure.error.hint {
             text.push_str(&format!("\nhint: {hint}"));
         }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 /// The flag, what its value is, and what it does.
 const FLAGS: [(&str, &str, &str); 6] = [
     ("exclude", "PATTERN", "Leave out what matches, in rsync's language [default: nothing]"),
-    ("include", "PATTERN", "Take what matches, where a later rule excludes it [default: all]"),
+    ("include", "PATTERN", "Take what later rules exclude [default: all]"),
     ("filter", "RULE", "A rule such as '- *.tmp', '+ *.h5' or '. FILE' [default: none]"),
     ("exclude-from", "FILE", "Patterns to exclude, one a line [default: none]"),
     ("include-from", "FILE", "Patterns to include, one a line [default: none]"),

@@ -12,16 +12,22 @@ Examples:
   farline sync run7 dtn2.example.org:/data/run7
   farline sync --dry-run --exclude '*.tmp' farline://dtn2.example.org/run7 run7";
 
-/// Copy what is new or changed in a folder; nothing is deleted
+/// Copy what is new or changed; --delete removes the rest
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The folder whose content is copied: a path, USER@HOST:PATH, farline:// or ftp://
+    /// A folder: its path, USER@HOST:PATH, farline: or ftp: URL
     #[arg(value_name = "SRC")]
     source: OsString,
     /// The folder that is to hold it: the same
     #[arg(value_name = "DST")]
     destination: OsString,
+    /// Delete what the source does not have [default: no]
+    #[arg(long)]
+    delete: bool,
+    /// Delete no more than this [default: all of it]
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u64>,
     #[command(flatten)]
     how: cp::How,
 }
@@ -29,6 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let source = Location::parse(&args.source)?.content();
     let destination = Location::parse(&args.destination)?;
-    let what = cp::What { recursive: true, existing: Existing::KeepSame };
+    let most_deleted = args.delete.then_some(args.max_delete.unwrap_or(u64::MAX));
+    let what = cp::What { recursive: true, existing: Existing::KeepSame, most_deleted };
     cp::carry_out(&[source], &destination, what, args.how, output)
 }

@@ -1,0 +1,271 @@
+//! `--delete`: removes what a destination has and its source does not, once all else has arrived.
+//!
+//! Both are listed anew then. Nothing is deleted where a file failed, where a folder of the source
+//! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links are
+//! deleted, never followed.
+
+use super::control::Control;
+use super::copy::Copy;
+use super::listing::list_tree;
+use super::location::{Location, Remote};
+use super::selection::{CopyReason, PlannedFile, Selection};
+use crate::stores::{Root, is_hidden, join, walk};
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{Command, Pathname};
+use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustix::fs::{AtFlags, unlinkat};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Deletions asked for with one write; replies to them are short.
+const AT_ONCE: usize = 500;
+
+/// Refuses before anything moves what cannot be done.
+///
+/// # Errors
+/// When there is not one folder as source, names are listed, or the destination is a server that may
+/// follow links.
+pub(super) async fn require(
+    copy: &Copy<'_>,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<(), Error> {
+    let refused = |fault, message: &str| Err(Error::new(fault, ErrorCode::Unsupported, message));
+    let is_one_tree = matches!(sources, [Location::Local(_) | Location::Remote(_)]);
+    if !is_one_tree || matches!(destination, Location::Standard | Location::Diskless(_)) {
+        return refused(
+            Fault::You,
+            "--delete is for one folder and another that is to hold the same",
+        );
+    }
+    if copy.options.selection.names_files() {
+        return refused(
+            Fault::You,
+            "--delete with a list of files would delete all that is not in the list",
+        );
+    }
+    if let Location::Remote(to) = destination {
+        let (control, _) = Control::open(to, &copy.options.reach, Vec::new()).await?;
+        if !control.features().tree {
+            let message = format!(
+                "--delete: {}: only a Farline node deletes links without following them",
+                to.server()
+            );
+            return refused(Fault::There, &message);
+        }
+    }
+    Ok(())
+}
+
+/// Deletes at most `most` of what is at `destination` and not at `source`, and notes what was, and
+/// what could not be.
+pub(super) async fn delete(
+    copy: &mut Copy<'_>,
+    source: &Location,
+    destination: &Location,
+    most: u64,
+) {
+    if !copy.stats.failures.is_empty() {
+        return copy.stats.note("nothing was deleted, for not everything was copied".to_owned());
+    }
+    let done = match try_delete(copy, source, destination, most).await {
+        Ok(()) => return,
+        Err(error) => error.while_doing("deleting what the source does not have"),
+    };
+    copy.stats.not_deleted.push((Vec::new(), done));
+}
+
+async fn try_delete(
+    copy: &mut Copy<'_>,
+    source: &Location,
+    destination: &Location,
+    most: u64,
+) -> Result<(), Error> {
+    let ours = list(copy, source).await?;
+    let mut place = Place::of(copy, destination).await?;
+    let there = match &mut place {
+        Place::Here(root) => walk(root, b"")?.0,
+        Place::There(control, path) => list_tree(copy, control, path).await?,
+        Place::Nowhere => return Ok(()),
+    };
+    if !copy.stats.failures.is_empty() {
+        copy.stats.note("nothing was deleted, for not every folder could be listed".to_owned());
+        return Ok(());
+    }
+    let gone = extraneous(&ours, &there, &copy.options.selection);
+    let within = usize::try_from(most).unwrap_or(usize::MAX).min(gone.len());
+    let (now, left) = gone.split_at(within);
+    if copy.options.dry_run {
+        for entry in now {
+            let path = String::from_utf8_lossy(&entry.path).into_owned();
+            let reason = CopyReason::Extraneous;
+            copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
+        }
+    } else {
+        place.delete(copy, now).await;
+    }
+    if !left.is_empty() {
+        let message =
+            format!("{} more would have been deleted; --max-delete allows {most}", left.len());
+        let error = Error::new(Fault::You, ErrorCode::TooManyDeletions, message)
+            .hint("look at what is gone from the source, then allow more");
+        copy.stats.not_deleted.push((left[0].path.clone(), error));
+    }
+    Ok(())
+}
+
+/// What is in a folder; what cannot be listed is among the copy's failures.
+async fn list(copy: &mut Copy<'_>, location: &Location) -> Result<Vec<Entry>, Error> {
+    match Place::of(copy, location).await? {
+        Place::Here(root) => {
+            let (entries, problems) = walk(&root, b"")?;
+            let failed = problems.into_iter().map(|problem| (problem.path, problem.error));
+            copy.stats.failures.extend(failed);
+            Ok(entries)
+        }
+        Place::There(mut control, path) => list_tree(copy, &mut control, &path).await,
+        Place::Nowhere => Err(Error::new(
+            Fault::You,
+            ErrorCode::PathNotFound,
+            format!("{location} is not there any more"),
+        )),
+    }
+}
+
+/// A folder that is listed.
+enum Place {
+    Here(Arc<Root>),
+    There(Box<Control>, Vec<u8>),
+    /// A dry run made none.
+    Nowhere,
+}
+
+impl Place {
+    async fn of(copy: &Copy<'_>, location: &Location) -> Result<Place, Error> {
+        match location {
+            Location::Local(path) if !path.exists() => Ok(Place::Nowhere),
+            Location::Local(path) => Ok(Place::Here(Arc::new(Root::open(path)?))),
+            Location::Remote(remote) => Place::at(copy, remote).await,
+            Location::Standard | Location::Diskless(_) => Ok(Place::Nowhere),
+        }
+    }
+
+    async fn at(copy: &Copy<'_>, remote: &Remote) -> Result<Place, Error> {
+        let look = Request::Stat(Pathname::new(remote.path.clone()));
+        let (mut control, ids) = Control::open(remote, &copy.options.reach, vec![look]).await?;
+        match control.looked(ids[0]).await? {
+            Some(_) => Ok(Place::There(Box::new(control), remote.path.clone())),
+            None => Ok(Place::Nowhere),
+        }
+    }
+
+    async fn delete(&mut self, copy: &mut Copy<'_>, gone: &[&Entry]) {
+        let mut note = |entry: &Entry, deleted: Result<(), Error>| match deleted {
+            Ok(()) => copy.stats.deleted.push(entry.path.clone()),
+            Err(error) => copy.stats.not_deleted.push((entry.path.clone(), error)),
+        };
+        match self {
+            Place::Here(root) => gone.iter().for_each(|entry| note(entry, remove(root, entry))),
+            Place::There(control, top) => {
+                for part in gone.chunks(AT_ONCE) {
+                    let ask = |entry: &&Entry| {
+                        let path =
+                            Pathname::new(join(top.strip_suffix(b"/").unwrap_or(top), &entry.path));
+                        control.request(Request::Exec(match entry.kind {
+                            EntryKind::Directory => Command::RemoveDirectory(path),
+                            _ => Command::Delete(path),
+                        }))
+                    };
+                    let asked: Vec<u64> = part.iter().map(ask).collect();
+                    for (entry, id) in part.iter().zip(asked) {
+                        note(entry, control.done(id).await.map(drop));
+                    }
+                }
+            }
+            Place::Nowhere => {}
+        }
+    }
+}
+
+fn remove(root: &Root, entry: &Entry) -> Result<(), Error> {
+    let flags = match entry.kind {
+        EntryKind::Directory => AtFlags::REMOVEDIR,
+        _ => AtFlags::empty(),
+    };
+    let removed = root
+        .parent(&entry.path)
+        .and_then(|(folder, name)| Ok(unlinkat(&folder, OsStr::from_bytes(&name), flags)?));
+    removed.map_err(|error| root.error("delete", &entry.path, &error))
+}
+
+/// What of `there` is not among `ours` and not excluded, folders after what is in them. A folder with
+/// something in it that stays, stays.
+fn extraneous<'a>(ours: &[Entry], there: &'a [Entry], selection: &Selection) -> Vec<&'a Entry> {
+    let known: BTreeSet<&[u8]> = ours.iter().map(|entry| &entry.path[..]).collect();
+    let stays = |entry: &Entry| {
+        let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        entry.path.is_empty()
+            || known.contains(&entry.path[..])
+            || is_hidden(name)
+            || !selection.takes(b"", &entry.path, entry.kind == EntryKind::Directory)
+    };
+    let mut above_kept: BTreeSet<&[u8]> = BTreeSet::new();
+    for entry in there.iter().filter(|entry| stays(entry)) {
+        let slashes = (0..entry.path.len()).filter(|&at| entry.path[at] == b'/');
+        above_kept.extend(slashes.map(|at| &entry.path[..at]));
+    }
+    let mut gone: Vec<&Entry> = there
+        .iter()
+        .filter(|entry| !stays(entry) && !above_kept.contains(&entry.path[..]))
+        .collect();
+    // A path sorts before what is below it.
+    gone.sort_by(|a, b| b.path.cmp(&a.path));
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farline_core::filter::{FileFilter, FilterForm};
+
+    fn entry(path: &str) -> Entry {
+        let kind = match path.strip_suffix('/') {
+            Some(_) => EntryKind::Directory,
+            None => EntryKind::File { len: 1 },
+        };
+        let path = path.trim_end_matches('/').as_bytes().to_vec();
+        Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0 }
+    }
+
+    fn tree(paths: &[&str]) -> Vec<Entry> {
+        paths.iter().map(|path| entry(path)).collect()
+    }
+
+    fn gone(ours: &[&str], there: &[&str], selection: &Selection) -> Vec<String> {
+        let (ours, there) = (tree(ours), tree(there));
+        let gone = extraneous(&ours, &there, selection);
+        gone.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
+    }
+
+    #[test]
+    fn folders_go_after_what_is_in_them() {
+        let there = ["", "a", "old/", "old/b", "old/c/", "old/c/d", "old-2"];
+        let all = Selection::default();
+        assert_eq!(gone(&["", "a"], &there, &all), ["old/c/d", "old/c", "old/b", "old-2", "old"]);
+        assert!(gone(&there, &there, &all).is_empty());
+    }
+
+    #[test]
+    fn what_is_excluded_or_ours_stays_with_its_folders() {
+        let mut filter = FileFilter::default();
+        filter
+            .add(FilterForm::Exclude, b"*.keep", &mut |_| unreachable!("no file"))
+            .expect("a rule");
+        let selection = Selection::new(filter);
+        let there = ["", "x/", "x/y/", "x/y/a.keep", "x/b", "x/.f.0123456789ab.farline"];
+        assert_eq!(gone(&[""], &there, &selection), ["x/b"]);
+    }
+}

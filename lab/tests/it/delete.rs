@@ -1,0 +1,122 @@
+//! `farline sync --delete`: what goes, what stays, and when nothing is deleted at all.
+
+use farline_lab::files::{folder, text};
+use farline_lab::ordinary::Ordinary;
+use farline_lab::{error_of, farline, json_of, node, succeed};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+fn plant(top: &Path, paths: &[&str]) {
+    for path in paths {
+        let file = top.join(path);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, path).expect("written");
+    }
+}
+
+const OURS: [&str; 4] = ["a", "d/b", "d/e/c", "keep.o"];
+const OLD: [&str; 6] = ["a", "old", "d/old", "gone/x/y", "gone/z", "cache/x.o"];
+
+/// A source, and a destination that has more; a link there leads to what is nobody's business.
+fn stage(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (source, there) = (dir.join("src"), dir.join("root/dst"));
+    plant(&source, &OURS);
+    plant(&there, &OLD);
+    plant(dir, &["outside/precious"]);
+    symlink(dir.join("outside"), there.join("link")).expect("linked");
+    (source, there)
+}
+
+fn deleted(result: &Value) -> BTreeSet<String> {
+    let list = result["deleted"].as_array().expect("a list");
+    list.iter().map(|path| path.as_str().expect("text").to_owned()).collect()
+}
+
+/// What rsync would delete.
+fn by_rsync(args: &[&str], from: &Path, to: &Path) -> BTreeSet<String> {
+    let (from, to) = (format!("{}/", text(from)), format!("{}/", text(to)));
+    let mut command = Command::new("rsync");
+    let said =
+        succeed(command.args(["-rln", "--delete", "--out-format=%n"]).args(args).args([from, to]));
+    let lines = said.lines().filter_map(|line| line.strip_prefix("deleting "));
+    lines.map(|line| line.trim_end_matches('/').to_owned()).collect()
+}
+
+fn sync(args: &[&str], from: &str, to: &str) -> Value {
+    json_of(farline().args(["--json", "sync", "--delete"]).args(args).args([from, to]))
+}
+
+#[test]
+fn what_the_source_lacks_goes_as_rsync_has_it() {
+    for args in [&[][..], &["--exclude", "*.o"], &["--exclude", "/gone/x"]] {
+        for way in ["here", "up", "down"] {
+            let dir = folder();
+            let (source, there) = stage(dir.path());
+            let served = if way == "up" { dir.path().join("root") } else { dir.path().to_owned() };
+            let (_node, url) = node(&served, "write", &[]);
+            let (from, to) = match way {
+                "up" => (text(&source).to_owned(), format!("{url}/dst")),
+                "down" => (format!("{url}/src"), text(&there).to_owned()),
+                _ => (text(&source).to_owned(), text(&there).to_owned()),
+            };
+            let expected = by_rsync(args, &source, &there);
+            assert!(expected.contains("old") && expected.contains("link"), "{expected:?}");
+            let plan = sync(&[args, &["--dry-run"]].concat(), &from, &to);
+            let planned = plan["planned"].as_array().expect("a list").iter();
+            let planned: BTreeSet<String> = planned
+                .filter(|file| file["reason"] == "extraneous")
+                .map(|file| file["path"].as_str().expect("text").to_owned())
+                .collect();
+            assert_eq!(planned, expected, "{way} {args:?}");
+            assert!(there.join("old").exists() && deleted(&plan).is_empty(), "a dry run");
+            assert_eq!(deleted(&sync(args, &from, &to)), expected, "{way} {args:?}");
+            assert!(by_rsync(args, &source, &there).is_empty(), "{way} {args:?}");
+            assert!(dir.path().join("outside/precious").exists(), "links are not followed");
+        }
+    }
+}
+
+#[test]
+fn an_error_of_the_source_deletes_nothing() {
+    let user = Ordinary::new();
+    let (source, there) = stage(user.path());
+    user.own(user.path());
+    succeed(Command::new("chmod").args(["000", text(&source.join("d"))]));
+    let output = user
+        .farline()
+        .args(["--json", "sync", "--delete", text(&source), text(&there)])
+        .output()
+        .expect("runs");
+    assert!(!output.status.success(), "a folder could not be read");
+    assert!(there.join("old").exists() && there.join("d/old").exists());
+    succeed(Command::new("chmod").args(["755", text(&source.join("d"))]));
+}
+
+#[test]
+fn no_more_than_allowed_is_deleted() {
+    let dir = folder();
+    let (source, there) = stage(dir.path());
+    let args = ["--json", "sync", "--delete", "--max-delete", "2", text(&source), text(&there)];
+    let output = farline().args(args).output().expect("runs");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("json");
+    assert_eq!((deleted(&result).len(), output.status.code()), (2, Some(2)), "{result}");
+    let error = &result["not_deleted"][0]["error"];
+    assert_eq!(error["code"], "too-many-deletions");
+    assert!(error["message"].as_str().is_some_and(|said| said.starts_with("7 more")), "{error}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_moves() {
+    let dir = folder();
+    let (source, there) = stage(dir.path());
+    let list = dir.path().join("list");
+    fs::write(&list, "a\n").expect("written");
+    let args = ["sync", "--delete", "--files-from", text(&list), text(&source), text(&there)];
+    let (error, exit) = error_of(&args);
+    assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{error}");
+    assert!(!there.join("d/b").exists());
+}
