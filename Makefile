@@ -7,7 +7,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help test lab demo bench install clean setup-test setup-demo setup-guest release
+.PHONY: help test lab demo bench soak install clean setup-test setup-demo setup-guest release
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -32,6 +32,10 @@ demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile 
 
 bench: setup-test ## Measure the link and the mover on this machine (nothing else should be running)
 	@for bench in link mover; do $(CARGO) xtask bench $$bench; done
+
+soak: setup-test ## Kill a thousand copies at random instants, and print what that cost (10 minutes)
+	@$(CARGO) build --locked --quiet -p farline-cli
+	@FARLINE_SOAK_KILLS=1000 $(CARGO) test --locked --quiet -p farline-lab --test it -- soak:: --nocapture
 
 install: release ## Install the command, its man pages and its completions below PREFIX (default: /usr/local)
 	@lab/install-stripped target/release/farline "$(DESTDIR)$(PREFIX)/bin"

@@ -35,6 +35,7 @@ mod resume;
 mod retry;
 mod silence;
 mod snapshots;
+mod soak;
 mod sparse;
 mod ssh;
 mod stock;

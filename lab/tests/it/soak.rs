@@ -1,0 +1,122 @@
+//! Copies of trees killed at random instants: nothing is lost or wrong, and what comes again stays
+//! within the durable window (`docs/protocol.md`, R-4). `make soak` kills more often.
+
+use farline_core::units::{Bytes, Rng};
+use farline_lab::files::{folder, hidden, random, same, text};
+use farline_lab::{Running, assert_same_tree, farline, json_of, node};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Kills in a usual run.
+const KILLS: u64 = 100;
+/// What a receiver may have written and not journaled: the window, and a block for each slot that
+/// its writers hold.
+const WINDOW: u64 = 66 << 20;
+
+/// Some sixty files from nothing to 6 MiB, in folders: about 60 MiB.
+fn plant_tree(top: &Path, rng: &mut Rng) {
+    for index in 0..60 {
+        let len = match index % 4 {
+            0 => 0,
+            1 => rng.below(5_000),
+            2 => rng.below(1 << 20),
+            _ => rng.below(6 << 20),
+        };
+        let file = top.join(format!("d{}/f{index}", index % 7));
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, random(index, len as usize)).expect("written");
+    }
+}
+
+/// Bytes of data below `top`; files that have their final names are held against those of `source`.
+fn on_disk(top: &Path, source: &Path, landed: &mut u64) -> u64 {
+    let Ok(entries) = fs::read_dir(top) else { return 0 };
+    let mut bytes = 0;
+    for entry in entries {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(meta) = entry.metadata() else { continue };
+        if meta.is_dir() {
+            bytes += on_disk(&entry.path(), &source.join(&name), landed);
+        } else if !name.ends_with(".journal.farline") {
+            bytes += meta.len().min(meta.blocks() * 512);
+            if !name.starts_with('.') {
+                *landed += 1;
+                assert!(same(&entry.path(), &source.join(&name)), "{name} is not what was sent");
+            }
+        }
+    }
+    bytes
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Up,
+    Down,
+    Here,
+}
+
+#[test]
+fn kills_at_random_instants_lose_no_more_than_the_window() {
+    let kills = std::env::var("FARLINE_SOAK_KILLS").ok().and_then(|text| text.parse().ok());
+    let kills: u64 = kills.unwrap_or(KILLS);
+    let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
+    let mut rng = Rng::new(seed);
+    let dir = folder();
+    let (source, root) = (dir.path().join("t"), dir.path().join("root"));
+    plant_tree(&source, &mut rng);
+    fs::create_dir(&root).expect("a folder");
+    let (mut lost, mut resumed, mut landed) = (Vec::new(), 0, 0);
+    for kill in 0..kills {
+        let way = [Way::Up, Way::Down, Way::Here][(kill % 3) as usize];
+        let at = root.join(format!("{kill}"));
+        fs::create_dir(&at).expect("a folder");
+        let (mut server, url) = node(dir.path(), "write", &[]);
+        let (from, to) = match way {
+            Way::Up => (text(&source).to_owned(), format!("{url}/root/{kill}/")),
+            Way::Down => (format!("{url}/t"), format!("{}/", at.display())),
+            Way::Here => (text(&source).to_owned(), format!("{}/", at.display())),
+        };
+        let mut command = farline();
+        command.args(["-q", "cp", "-r", "--limit", "1Gbit/s", &from, &to]);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut client = Running(quiet.spawn().expect("runs"));
+        std::thread::sleep(Duration::from_millis(rng.below(600)));
+        // Who stores: a node that goes with its client, or a client alone.
+        if way == Way::Up {
+            server.end(Signal::KILL);
+        }
+        client.end(Signal::KILL);
+        let (mut whole, to_tree) = (0, at.join("t"));
+        let arrived = on_disk(&to_tree, &source, &mut whole);
+        let again = (way == Way::Up).then(|| node(dir.path(), "write", &[]));
+        let to = again.as_ref().map_or(to, |(_, url)| format!("{url}/root/{kill}/"));
+        let result = json_of(farline().args(["--json", "cp", "-r", &from, &to]));
+        let held = result["bytes"].as_u64().expect("a count")
+            - result["moved_bytes"].as_u64().expect("a count");
+        assert_same_tree(&source, &to_tree);
+        assert!(hidden(&at).is_empty() && hidden(&to_tree).is_empty(), "seed {seed}");
+        let again = arrived.saturating_sub(held);
+        assert!(again <= WINDOW, "seed {seed}, kill {kill}, {way:?}: {} again", Bytes(again));
+        lost.push(again);
+        landed += whole;
+        resumed += held;
+        fs::remove_dir_all(&at).expect("removed");
+    }
+    lost.sort_unstable();
+    let of = |part: u64| Bytes(lost[((lost.len() as u64 - 1) * part / 100) as usize]);
+    println!("{kills} kills of trees of 60 MiB, up, down and here in turn; seed {seed}");
+    println!("  files that had landed by then  {landed}");
+    println!("  bytes that stayed              {}", Bytes(resumed));
+    println!(
+        "  bytes that came again, a kill  median {}, p99 {}, most {}",
+        of(50),
+        of(99),
+        of(100)
+    );
+    assert!(landed > 0 && resumed > 0, "seed {seed}: nothing was there to go on from");
+}
