@@ -169,13 +169,17 @@ impl Diagnosis {
 
     /// What held a transfer back by both ends' word. Who waited for its own host, or moved what it
     /// was asked to, knows best; who waited for the network believes the other end; and of the
-    /// network the sender knows more.
+    /// network the sender knows more. A receiver that is busy itself does not wait for the sender's
+    /// buffers, whatever these look like.
     #[must_use]
     pub fn joined(self, there: Option<Diagnosis>, is_sender: bool) -> Diagnosis {
         let Some(there) = there else { return self };
         let waited = match self.limit {
             Limit::Network | Limit::ReceiverWindow => true,
             Limit::SlowStart | Limit::Loss | Limit::PathRate => is_sender,
+            Limit::SendBuffer => {
+                matches!(there.limit, Limit::Peer | Limit::DiskWrite | Limit::PipeWrite)
+            }
             _ => false,
         };
         let knows = match there.limit {
@@ -208,6 +212,8 @@ mod tests {
             (Limit::Network, false, "rate_limit", Limit::RateLimit),
             (Limit::Network, true, "something_new", Limit::Network),
             (Limit::DiskRead, true, "cpu", Limit::DiskRead),
+            (Limit::SendBuffer, true, "cpu", Limit::Peer),
+            (Limit::SendBuffer, true, "path_rate", Limit::SendBuffer),
             (Limit::DiskWrite, false, "receiver_window", Limit::DiskWrite),
             (Limit::Network, false, "receiver_window", Limit::ReceiverWindow),
         ] {
