@@ -37,9 +37,20 @@ pub(super) struct Place {
     /// The path of the layout below the folder.
     pub(super) prefix: Vec<u8>,
     names: BTreeSet<Vec<u8>>,
+    /// Has taken the names in: there may be ten thousand, and each file needs its tag.
+    tags: blake3::Hasher,
 }
 
 impl Place {
+    fn new(folder: Vec<u8>, prefix: Vec<u8>, names: BTreeSet<Vec<u8>>) -> Place {
+        let mut tags = blake3::Hasher::new_derive_key("farline 2026 partial transfer");
+        for name in &names {
+            tags.update(name).update(b"\0");
+        }
+        tags.update(b"\0");
+        Place { folder, prefix, names, tags }
+    }
+
     /// Where the entries of `layout` lie when they begin at `start`.
     pub(super) fn of(start: &[u8], layout: &Layout) -> Place {
         let whole = layout.entries().iter().any(|entry| entry.path.is_empty());
@@ -47,11 +58,7 @@ impl Place {
             let slash = start.iter().rposition(|&byte| byte == b'/');
             let (folder, name) =
                 slash.map_or((&b""[..], start), |slash| (&start[..slash], &start[slash + 1..]));
-            return Place {
-                folder: folder.to_vec(),
-                prefix: name.to_vec(),
-                names: BTreeSet::from([name.to_vec()]),
-            };
+            return Place::new(folder.to_vec(), name.to_vec(), BTreeSet::from([name.to_vec()]));
         }
         let first =
             |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
@@ -60,23 +67,18 @@ impl Place {
         } else {
             layout.entries().iter().map(|entry| first(&entry.path)).collect()
         };
-        Place { folder: start.to_vec(), prefix: Vec::new(), names }
+        Place::new(start.to_vec(), Vec::new(), names)
     }
 
     /// The place of `names` in a folder that is known otherwise.
     pub(super) fn of_names(names: BTreeSet<Vec<u8>>) -> Place {
-        Place { folder: Vec::new(), prefix: Vec::new(), names }
+        Place::new(Vec::new(), Vec::new(), names)
     }
 
     /// Twelve hexadecimal digits that tell the partial of `path`, below the folder, from those of
     /// other places.
     pub(super) fn tag(&self, path: &[u8]) -> String {
-        let mut hasher = blake3::Hasher::new_derive_key("farline 2026 partial transfer");
-        for name in &self.names {
-            hasher.update(name).update(b"\0");
-        }
-        hasher.update(b"\0").update(path);
-        hasher.finalize().to_hex()[..12].to_owned()
+        self.tags.clone().update(path).finalize().to_hex()[..12].to_owned()
     }
 
     /// The hidden name under which `name`, the last part of `path` below the folder, is written.
