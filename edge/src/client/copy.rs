@@ -11,6 +11,7 @@ use crate::channels::stack::Opener;
 use crate::channels::tcp::{granted_buffer, may_choose};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
+use crate::stores::Landed;
 use crate::sys::lock::lock;
 use crate::sys::route::fq_towards;
 use farline_core::congestion::Algorithm;
@@ -483,6 +484,13 @@ impl<'a> Copy<'a> {
         self.stats.bad_blocks += live.tally.bad_blocks();
         self.stats.bad_headers += live.tally.bad_headers();
         self.base = self.stats.bytes;
+    }
+
+    /// Takes over what became of files on this host.
+    pub(super) fn take_landed(&mut self, landed: Landed) {
+        self.stats.bytes += landed.bytes;
+        self.stats.files += landed.files;
+        self.stats.failures.extend(landed.failures);
     }
 
     /// Counts `entry`, which has landed at `path`.

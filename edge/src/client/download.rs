@@ -7,9 +7,8 @@ use super::copy::{Copy, Watched, known};
 use super::dial::{DataPath, dial};
 use super::existing::{Existing, blocks_of, omitted_here};
 use super::from_stock;
-use super::interrupted::interrupted_into;
 use super::itself;
-use super::local::{destination, has_partial};
+use super::local::{destination, has_partial, kept_of};
 use super::location::{Location, Remote};
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
@@ -79,14 +78,7 @@ pub(super) async fn run(
     } else {
         return Err(from.not_gridftp("curl or lftp can fetch from it"));
     };
-    copied.map_err(|error| match (error.code, to) {
-        (ErrorCode::Interrupted, Location::Local(path))
-            if has_partial(to, from.name(), from.names_content()) =>
-        {
-            interrupted_into(error, path)
-        }
-        _ => error,
-    })
+    copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))
 }
 
 /// Asks the server for the socket buffers that were asked for here; one that does not know how
@@ -177,7 +169,7 @@ async fn from_farline(
     copy.conclude(control, summary);
     copy.stats.streams = resources.channels.len();
     copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
-    take(copy, landed);
+    copy.take_landed(landed);
     copy.stats.count_completions(&resources.channels);
     copy.stats.tcp.extend(resources.tcp);
     copy.settle();
@@ -354,12 +346,6 @@ impl Pass {
         let digests = lock(&digests);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }
-}
-
-pub(super) fn take(copy: &mut Copy<'_>, landed: Landed) {
-    copy.stats.bytes += landed.bytes;
-    copy.stats.files += landed.files;
-    copy.stats.failures.extend(landed.failures);
 }
 
 /// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.

@@ -7,9 +7,9 @@
 use super::control::Control;
 use super::copy::Copy;
 use super::listing::list_tree;
-use super::location::{Location, Remote};
+use super::location::{Location, Remote, trim};
 use super::selection::{CopyReason, PlannedFile, Selection};
-use crate::stores::{Root, is_hidden, join, walk};
+use crate::stores::{Root, Walked, folders_above, is_hidden, join, walk};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
 use farline_core::transfer::{Entry, EntryKind};
@@ -84,13 +84,15 @@ async fn try_delete(
     destination: &Location,
     most: u64,
 ) -> Result<(), Error> {
-    let ours = list(copy, source).await?;
-    let mut place = Place::of(copy, destination).await?;
-    let there = match &mut place {
-        Place::Here(root) => walk(root, b"")?.0,
-        Place::There(control, path) => list_tree(copy, control, path).await?,
-        Place::Nowhere => return Ok(()),
+    let Some((ours, problems)) = Place::of(copy, source).await?.walk(copy).await? else {
+        let message = format!("{source} is not there any more");
+        return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
     };
+    let unread = problems.into_iter().map(|problem| (problem.path, problem.error));
+    copy.stats.failures.extend(unread);
+    let mut place = Place::of(copy, destination).await?;
+    // What cannot be read there is not deleted, and costs the rest nothing.
+    let Some((there, _)) = place.walk(copy).await? else { return Ok(()) };
     if !copy.stats.failures.is_empty() {
         copy.stats.note("nothing was deleted, for not every folder could be listed".to_owned());
         return Ok(());
@@ -115,24 +117,6 @@ async fn try_delete(
         copy.stats.not_deleted.push((left[0].path.clone(), error));
     }
     Ok(())
-}
-
-/// What is in a folder; what cannot be listed is among the copy's failures.
-async fn list(copy: &mut Copy<'_>, location: &Location) -> Result<Vec<Entry>, Error> {
-    match Place::of(copy, location).await? {
-        Place::Here(root) => {
-            let (entries, problems) = walk(&root, b"")?;
-            let failed = problems.into_iter().map(|problem| (problem.path, problem.error));
-            copy.stats.failures.extend(failed);
-            Ok(entries)
-        }
-        Place::There(mut control, path) => list_tree(copy, &mut control, &path).await,
-        Place::Nowhere => Err(Error::new(
-            Fault::You,
-            ErrorCode::PathNotFound,
-            format!("{location} is not there any more"),
-        )),
-    }
 }
 
 /// A folder that is listed.
@@ -162,6 +146,15 @@ impl Place {
         }
     }
 
+    /// What is in it, if it is there.
+    async fn walk(&mut self, copy: &mut Copy<'_>) -> Result<Option<Walked>, Error> {
+        Ok(match self {
+            Place::Here(root) => Some(walk(root, b"")?),
+            Place::There(control, top) => Some((list_tree(copy, control, top).await?, Vec::new())),
+            Place::Nowhere => None,
+        })
+    }
+
     async fn delete(&mut self, copy: &mut Copy<'_>, gone: &[&Entry]) {
         let mut note = |entry: &Entry, deleted: Result<(), Error>| match deleted {
             Ok(()) => copy.stats.deleted.push(entry.path.clone()),
@@ -172,8 +165,7 @@ impl Place {
             Place::There(control, top) => {
                 for part in gone.chunks(AT_ONCE) {
                     let ask = |entry: &&Entry| {
-                        let path =
-                            Pathname::new(join(top.strip_suffix(b"/").unwrap_or(top), &entry.path));
+                        let path = Pathname::new(join(trim(top), &entry.path));
                         control.request(Request::Exec(match entry.kind {
                             EntryKind::Directory => Command::RemoveDirectory(path),
                             _ => Command::Delete(path),
@@ -214,8 +206,7 @@ fn extraneous<'a>(ours: &[Entry], there: &'a [Entry], selection: &Selection) -> 
     };
     let mut above_kept: BTreeSet<&[u8]> = BTreeSet::new();
     for entry in there.iter().filter(|entry| stays(entry)) {
-        let slashes = (0..entry.path.len()).filter(|&at| entry.path[at] == b'/');
-        above_kept.extend(slashes.map(|at| &entry.path[..at]));
+        above_kept.extend(folders_above(&entry.path));
     }
     let mut gone: Vec<&Entry> = there
         .iter()

@@ -6,7 +6,7 @@
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
-use super::download::{TransferResources, listen, receive_layout, take, tell_buffer};
+use super::download::{TransferResources, listen, receive_layout, tell_buffer};
 use super::existing::{omitted_here, without};
 use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
@@ -130,7 +130,7 @@ pub(super) async fn run(
                 receipt.record(&item.path, &FileFacts::of(item), &landed, is_compared);
             }
         } else {
-            take(copy, landed);
+            copy.take_landed(landed);
         }
         copy.settle();
     }

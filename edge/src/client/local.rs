@@ -4,7 +4,7 @@ use super::copy::Copy;
 use super::existing::{omitted_here, without};
 use super::interrupted::interrupted_into;
 use super::itself;
-use super::location::{Location, last_name};
+use super::location::{Location, last_name, source_here};
 use super::options::Options;
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, LOCAL_DIGESTS, LocalMove, LocalState};
@@ -12,12 +12,11 @@ use crate::stores::{
     Diskless, Landing, LinkedFiles, MEMORY_NAME, MemorySource, NotKept, PosixSink, PosixSource,
     ResumeState, Root, Source, StandardOutput, join, stat, storage_error, walk_linked,
 };
-use farline_core::copy::source_of;
 use farline_core::transfer::journal::Origin as Identity;
 use farline_core::transfer::{Entry, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -128,15 +127,23 @@ pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
         || crate::stores::has_journal(parent, last_name(to.as_os_str().as_bytes()))
 }
 
+/// The error of a copy of `name` to `to`: one that was interrupted says what is kept.
+pub(super) fn kept_of(error: Error, to: &Location, name: &[u8], contents: bool) -> Error {
+    match (error.code, to) {
+        (ErrorCode::Interrupted, Location::Local(path)) if has_partial(to, name, contents) => {
+            interrupted_into(error, path)
+        }
+        _ => error,
+    }
+}
+
 /// What a copy from `from`, on this host, is known by when it is resumed.
 fn known_as(from: &Location) -> Identity {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let path = match from {
-        Location::Local(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
-        other => PathBuf::from(other.to_string()),
+    let source = match from {
+        Location::Local(path) => source_here([path.as_path()]),
+        other => source_here([Path::new(&other.to_string())]),
     };
-    let paths = std::iter::once(path.as_os_str().as_bytes());
-    Identity { source: source_of(&host, paths), digests: Some(LOCAL_DIGESTS) }
+    Identity { source, digests: Some(LOCAL_DIGESTS) }
 }
 
 /// What a copy within this host reads.
@@ -264,15 +271,8 @@ pub(super) async fn run(
         let (tally, pace, cancel) = (&live.tally, live.pace.as_deref(), &live.cancel);
         work.run(&LocalState { tally, pace, cancel })
     });
-    let landed = moved.await.map_err(|error| match (error.code, to) {
-        (ErrorCode::Interrupted, Location::Local(path)) if has_partial(to, &name, contents) => {
-            interrupted_into(error, path)
-        }
-        _ => error,
-    })?;
-    copy.stats.bytes += landed.bytes;
-    copy.stats.files += landed.files;
-    copy.stats.failures.extend(landed.failures);
+    let landed = moved.await.map_err(|error| kept_of(error, to, &name, contents))?;
+    copy.take_landed(landed);
     copy.settle();
     Ok(())
 }

@@ -6,7 +6,7 @@ use farline_core::units::{Bytes, Error, ErrorCode, Fault, percent};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,6 +335,14 @@ pub(crate) fn last_name(path: &[u8]) -> &[u8] {
 }
 
 /// `path` without the slash at its end.
+/// What a copy from `paths`, of this host, is known by when it is resumed.
+pub(super) fn source_here<'a>(paths: impl IntoIterator<Item = &'a Path>) -> [u8; 32] {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let real: Vec<PathBuf> = paths.into_iter().map(real).collect();
+    source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()))
+}
+
 pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }

@@ -1,6 +1,6 @@
 //! Which files of its sources a copy takes, and what a dry run says of them.
 
-use crate::stores::{WalkProblem, join};
+use crate::stores::{WalkProblem, folders_above, join};
 use farline_core::filter::FileFilter;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -103,7 +103,6 @@ impl Selection {
 }
 
 fn is_listed(listed: &BTreeSet<Vec<u8>>, path: &[u8], is_folder: bool) -> bool {
-    let above = (0..path.len()).filter(|&at| path[at] == b'/').map(|at| &path[..at]);
     let leads_there = || {
         let within = [path, b"/"].concat();
         path.is_empty()
@@ -111,7 +110,7 @@ fn is_listed(listed: &BTreeSet<Vec<u8>>, path: &[u8], is_folder: bool) -> bool {
     };
     listed.contains(path)
         || listed.contains(&b""[..])
-        || above.into_iter().any(|folder| listed.contains(folder))
+        || folders_above(path).any(|folder| listed.contains(folder))
         || (is_folder && leads_there())
 }
 

@@ -7,7 +7,7 @@ use super::dial::{dial, handles};
 use super::existing::{kept_there, without};
 use super::interrupted::interrupted;
 use super::itself;
-use super::location::{Location, Remote, last_name, trim};
+use super::location::{Location, Remote, last_name, source_here, trim};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::selection::DRY_RUN;
@@ -27,7 +27,7 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart, source_of};
+use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{
@@ -237,10 +237,7 @@ fn load(
     into_folder: bool,
 ) -> Result<SourceSet, Error> {
     let target = to.path.clone();
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let real: Vec<PathBuf> =
-        paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
-    let source_id = source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()));
+    let source_id = source_here(paths.iter().map(PathBuf::as_path));
     let mut load = SourceSet {
         target,
         entries: Vec::new(),

@@ -18,8 +18,12 @@ pub(crate) struct Audit {
 impl Audit {
     /// Nothing read yet.
     pub(crate) fn new(layout: &Layout, digests: Option<DigestAlgorithm>) -> Audit {
-        let digests = Mutex::new(Digests::new(layout, digests));
-        Audit { digests, unreadable: Mutex::new(Vec::new()) }
+        Audit::resumed(Digests::new(layout, digests))
+    }
+
+    /// What `digests` says was read before.
+    pub(crate) fn resumed(digests: Digests) -> Audit {
+        Audit { digests: Mutex::new(digests), unreadable: Mutex::new(Vec::new()) }
     }
 
     /// Notes that `entry` could not be read whole, for the first reason of several.

@@ -9,10 +9,10 @@ use super::{Audit, BLOCK_LEN};
 use crate::stores::{Landed, Landing, ResumeState, Source};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
-use farline_core::transfer::{Block, DigestAlgorithm, Digests, Layout, PieceDigest};
+use farline_core::transfer::{Block, DigestAlgorithm, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Threads that read and write at once; more do not make one host's disks faster.
@@ -37,9 +37,8 @@ pub(crate) struct LocalMove {
     source: Box<dyn Source>,
     sink: Arc<dyn Landing>,
     held: ByteRanges,
+    /// Of what was read, and so of what is in the sink.
     audit: Audit,
-    /// The digests of what is in the sink.
-    written: Mutex<Digests>,
     next: AtomicU64,
 }
 
@@ -51,9 +50,8 @@ impl LocalMove {
         sink: Arc<dyn Landing>,
         held: ResumeState,
     ) -> LocalMove {
-        let (audit, written) = (Audit::new(&layout, Some(ALGORITHM)), Mutex::new(held.digests));
-        let (held, next) = (held.blocks, AtomicU64::new(0));
-        LocalMove { layout, source, sink, held, audit, written, next }
+        let (held, audit) = (held.blocks, Audit::resumed(held.digests));
+        LocalMove { layout, source, sink, held, audit, next: AtomicU64::new(0) }
     }
 
     /// How many threads read and write.
@@ -94,7 +92,7 @@ impl LocalMove {
         }
         let (verdicts, unreadable) = self.audit.finish();
         let landing = Instant::now();
-        let mut landed = self.sink.land(Some((&verdicts, &lock(&self.written))));
+        let mut landed = self.sink.land(Some((&verdicts, &lock(&self.audit.digests))));
         (0..threads).for_each(|_| live.tally.add_network(landing));
         // The reader's own words say more than the verdict does.
         for (index, error) in unreadable {
@@ -150,7 +148,6 @@ impl LocalMove {
             }
             let digest = PieceDigest::of(&self.layout, &piece, bytes, ALGORITHM);
             lock(&self.audit.digests).insert(&digest);
-            lock(&self.written).insert(&digest);
             self.sink.record(&digest);
             let writing = Instant::now();
             let written = self.sink.write(piece.entry, piece.file_offset, bytes);

@@ -47,7 +47,7 @@ pub use slow::SlowSource;
 pub use standard::StandardOutput;
 pub(crate) use tree_receipt::TreeReceipt;
 pub use walk::{WalkProblem, walk};
-pub(crate) use walk::{Walked, is_special, join, stat, walk_linked};
+pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};
 
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{DigestVerdict, Digests, PieceDigest};

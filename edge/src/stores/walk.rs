@@ -84,6 +84,11 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The folders above `path`, the outermost first, without the root.
+pub(crate) fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    (0..path.len()).filter(|&at| path[at] == b'/').map(|at| &path[..at])
+}
+
 /// The entry of one path, as `path` in the transfer.
 pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
     look(root, at, path).map(|(entry, _)| entry)

@@ -67,7 +67,7 @@ fn kills_at_random_instants_lose_no_more_than_the_window() {
     let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
     let mut rng = Rng::new(seed);
     let dir = folder();
-    let (source, root) = (dir.path().join("t"), dir.path().join("root"));
+    let (source, root) = (dir.path().join("t"), dir.path().join("landed"));
     plant_tree(&source, &mut rng);
     fs::create_dir(&root).expect("a folder");
     let (mut lost, mut resumed, mut landed) = (Vec::new(), 0, 0);
@@ -77,7 +77,7 @@ fn kills_at_random_instants_lose_no_more_than_the_window() {
         fs::create_dir(&at).expect("a folder");
         let (mut server, url) = node(dir.path(), "write", &[]);
         let (from, to) = match way {
-            Way::Up => (text(&source).to_owned(), format!("{url}/root/{kill}/")),
+            Way::Up => (text(&source).to_owned(), format!("{url}/landed/{kill}/")),
             Way::Down => (format!("{url}/t"), format!("{}/", at.display())),
             Way::Here => (text(&source).to_owned(), format!("{}/", at.display())),
         };
@@ -94,7 +94,7 @@ fn kills_at_random_instants_lose_no_more_than_the_window() {
         let (mut whole, to_tree) = (0, at.join("t"));
         let arrived = on_disk(&to_tree, &source, &mut whole);
         let again = (way == Way::Up).then(|| node(dir.path(), "write", &[]));
-        let to = again.as_ref().map_or(to, |(_, url)| format!("{url}/root/{kill}/"));
+        let to = again.as_ref().map_or(to, |(_, url)| format!("{url}/landed/{kill}/"));
         let result = json_of(farline().args(["--json", "cp", "-r", &from, &to]));
         let held = result["bytes"].as_u64().expect("a count")
             - result["moved_bytes"].as_u64().expect("a count");

@@ -1,7 +1,7 @@
 //! What a destination refuses of a tree, place by place, while the rest lands.
 
 use super::PosixSink;
-use crate::stores::walk::join;
+use crate::stores::walk::{folders_above, join};
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,8 +48,7 @@ impl PosixSink {
         }
         for (index, entry) in self.layout.entries().iter().enumerate() {
             let path = join(&self.start, &entry.path);
-            let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
-            let reason = slashes.map(|(at, _)| &path[..at]).find_map(|above| folders.get(above));
+            let reason = folders_above(&path).find_map(|above| folders.get(above));
             let is_kept = lock(&self.state).entries.is_kept(index);
             if let Some(error) = reason.filter(|_| !is_kept) {
                 self.refuse_entry(index, error.clone());
