@@ -5,7 +5,7 @@ use crate::netem::Netem;
 use crate::recovery::{WindowSample, evaluate};
 use anyhow::{Context, Result, anyhow, ensure};
 use farline::kernelcc::{CcGuard, CcOrigin, CcRequest, obtain};
-use farline_core::congestion::{Algorithm, Constants};
+use farline_core::congestion::{Algorithm, Constants, ControlName};
 use farline_core::statistics::Summary;
 use farline_core::units::Span;
 use std::ops::ControlFlow;
@@ -113,20 +113,19 @@ pub const FLOWS: (usize, usize) = (5, 30);
 /// # Errors
 /// When this kernel has no such module, or a flow did not what it was to do.
 pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
-    let module = held(&CcRequest::new(algorithm.name()))?;
+    let module = held(&CcRequest::new(algorithm))?;
     ensure!(
         module.source != CcOrigin::Bpf,
         "this kernel has no module of {algorithm}: lab/guest has"
     );
-    let name = Some(format!("{}_linux", &algorithm.name()[..3]));
-    let ours =
-        held(&CcRequest { set: Some(Constants::Linux), name, ..CcRequest::new(algorithm.name()) })?;
+    let name = Some(format!("{}_linux", &algorithm.name()[..3]).parse()?);
+    let ours = held(&CcRequest { set: Some(Constants::Linux), name, ..CcRequest::new(algorithm) })?;
     ensure!(ours.source == CcOrigin::Bpf, "{} is the kernel's", ours.name);
     let path = Netem::new("fl-mod", RTT);
     if measure == Measure::Recovery {
         path.hold(window(algorithm))?;
     }
-    let of = |name: &str| match measure {
+    let of = |name: ControlName| match measure {
         Measure::Recovery => recovery(&path, window(algorithm), name),
         Measure::Goodput => goodput(&path, name),
     };
@@ -135,8 +134,8 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     while pair.module.len() < least
         || (pair.module.len() < most && !pair.apart().is_some_and(|apart| apart.is_settled()))
     {
-        pair.module.push(of(&module.name)?);
-        pair.bpf.push(of(&ours.name)?);
+        pair.module.push(of(module.name)?);
+        pair.bpf.push(of(ours.name)?);
     }
     Ok(pair)
 }
@@ -145,7 +144,7 @@ fn held(wish: &CcRequest) -> Result<CcGuard> {
     obtain(wish).map_err(|error| anyhow!("{error}"))
 }
 
-fn recovery(path: &Netem, window: u32, control: &str) -> Result<f64> {
+fn recovery(path: &Netem, window: u32, control: ControlName) -> Result<f64> {
     // Slow start has sent twice the window when it ends, and the flow stands for several rounds.
     path.lose(8 * window, 1_000_000);
     let window = f64::from(window);
@@ -174,7 +173,7 @@ fn recovery(path: &Netem, window: u32, control: &str) -> Result<f64> {
     recovery.seconds.context("it is back")
 }
 
-fn goodput(path: &Netem, control: &str) -> Result<f64> {
+fn goodput(path: &Netem, control: ControlName) -> Result<f64> {
     path.lose(OF / 2, OF);
     let mut began = None;
     path.flow(control, |sample, received| {

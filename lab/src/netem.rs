@@ -7,6 +7,7 @@
 use crate::succeed;
 use anyhow::{Context, Result, anyhow};
 use farline::kernelcc::{FlowSample, Trace};
+use farline_core::congestion::ControlName;
 use farline_core::units::Span;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -170,7 +171,7 @@ impl Netem {
     /// When there is no such control, or no connection.
     pub(crate) fn flow<T: Send>(
         &self,
-        control: &str,
+        control: ControlName,
         mut look: impl FnMut(&FlowSample, u64) -> ControlFlow<T> + Send,
     ) -> Result<T> {
         let (received, over) = (&AtomicU64::new(0), &AtomicBool::new(false));
@@ -186,7 +187,8 @@ impl Netem {
         };
         self.between(far, move |address| {
             let stream = TcpStream::connect(address)?;
-            set_tcp_congestion(&stream, control).with_context(|| format!("taking {control}"))?;
+            set_tcp_congestion(&stream, control.as_str())
+                .with_context(|| format!("taking {control}"))?;
             stream.set_write_timeout(Some(Duration::from_millis(100)))?;
             // What is not sent at the end is forgotten: the next flow has the path to itself.
             set_socket_linger(&stream, Some(Duration::ZERO))?;

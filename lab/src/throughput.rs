@@ -65,7 +65,9 @@ pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], spell: Window) -> Result
     let mut clients = Vec::new();
     for (index, (subject, streams)) in groups.iter().enumerate() {
         let name = subject.registered();
-        if subject.set.is_some() || !farline::kernelcc::available().contains(&name) {
+        if subject.set.is_some()
+            || !farline::kernelcc::available().iter().any(|have| *have == name.as_str())
+        {
             let mut load = farline();
             held.push(Running(quiet(load.args(["cc", "load"]).args(subject.arguments())).spawn()?));
             until_registered(&name)?;

@@ -3,6 +3,7 @@
 
 use farline_core::congestion::sim::{FlowScenario, Simulation};
 use farline_core::congestion::{Algorithm, Constants, Start};
+use farline_core::plan::Reason;
 use farline_core::transfer::{Advice, ChannelAutotuner, PathSample, TuningLimits};
 use farline_core::units::{Bytes, Rate, Span, Time};
 use farline_core::wan::Direction;
@@ -41,7 +42,7 @@ pub struct Finished {
     /// Segments sent again.
     pub lost: u64,
     /// What was changed, and when.
-    pub changes: Vec<(Span, String)>,
+    pub changes: Vec<(Span, Reason)>,
 }
 
 /// Runs the copy with CUBIC, and with the tuner if it is `tuned`.
@@ -111,14 +112,14 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
                     why
                 }
                 Advice::Congestion { name, why } => {
-                    algorithm = name.parse().expect("a control that is simulated");
+                    algorithm = name.algorithm().expect("a control that is simulated");
                     (0..channels).for_each(|i| simulation.replace(i, algorithm, Constants::Linux));
                     why
                 }
-                Advice::Restore { why } => {
+                Advice::Restore { found, before } => {
                     algorithm = Algorithm::Cubic;
                     (0..channels).for_each(|i| simulation.replace(i, algorithm, Constants::Linux));
-                    why
+                    Reason::Restored { control: algorithm.into(), found, before }
                 }
                 Advice::Measured { why } => why,
             };

@@ -31,6 +31,7 @@ mod cubic;
 pub mod highspeed;
 mod htcp;
 mod loss_based;
+mod name;
 mod reno;
 mod scalable;
 pub mod sim;
@@ -40,6 +41,7 @@ mod vegas;
 pub use algorithm::Algorithm;
 pub use constants::Constants;
 pub use control::{Acked, Allowed, Control, Event, Start};
+pub use name::ControlName;
 
 #[cfg(test)]
 mod scenario;

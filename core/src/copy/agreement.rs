@@ -2,6 +2,7 @@
 //! hold to.
 
 use super::requests::farline_option;
+use crate::congestion::ControlName;
 use crate::gridftp::checked::CHECKED_LEN;
 use crate::gridftp::client::{PeerFeatures, Request};
 use crate::gridftp::mode_e::HEADER_LEN;
@@ -31,8 +32,8 @@ impl Integrity {
 /// The congestion control that the peer's channels are to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderControl {
-    /// As Linux spells it.
-    pub name: String,
+    /// Its name.
+    pub name: ControlName,
     /// Whether the user asked for it. What Farline chose by itself is no promise.
     pub is_asked: bool,
     /// Whether this end knows that there is such a control. What only the peer can know is waited

@@ -4,6 +4,7 @@ use super::agreement::{Agreement, CopyOptions, Integrity};
 use super::blame::Blame;
 use super::passes::Passes;
 use super::requests::{farline_option, further_held, nameable, parallelism, tree_part};
+use crate::congestion::ControlName;
 use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Command, Mode, Pathname};
 use crate::transfer::journal::Origin;
@@ -135,9 +136,9 @@ pub struct CopySummary {
     /// Bytes that the peer, which received, held from an earlier attempt.
     pub resumed: u64,
     /// The congestion control that the peer, which sent, agreed to.
-    pub control: Option<String>,
+    pub control: Option<ControlName>,
     /// What the user asked for and the peer does not do, and why.
-    pub refused: Option<(String, Error)>,
+    pub refused: Option<(ControlName, Error)>,
 }
 
 /// What is waited for.
@@ -293,7 +294,8 @@ impl CopySession {
         // so and uses its own.
         let asked = self.options.control.clone();
         if let Some(control) = &asked {
-            self.control = Some(self.request(farline_option("congestion", &control.name), true));
+            self.control =
+                Some(self.request(farline_option("congestion", control.name.as_str()), true));
         }
         if self.agreement.is_ordered {
             let id = self.request(farline_option("order", "ascending"), false);
@@ -544,8 +546,8 @@ impl CopySession {
         }
     }
 
-    fn asked_control(&self) -> Option<String> {
-        self.options.control.as_ref().map(|control| control.name.clone())
+    fn asked_control(&self) -> Option<ControlName> {
+        self.options.control.as_ref().map(|control| control.name)
     }
 
     fn end(&mut self, result: Result<(), Error>) {

@@ -2,6 +2,7 @@
 //! over many seeds that every copy ends, whole or with the error that is to blame.
 
 use super::*;
+use crate::congestion::{Algorithm, ControlName};
 use crate::gridftp::client::{PeerFeatures, Request, Transfer};
 use crate::gridftp::{Command, Options, Pathname, Reply};
 use crate::transfer::DigestAlgorithm;
@@ -194,8 +195,8 @@ fn a_peer_without_extensions_is_told_nothing() {
 
 #[test]
 fn a_peer_that_sends_is_told_what_was_asked_for() {
-    let name = "farline_cubic".to_owned();
-    let control = SenderControl { name: name.clone(), is_asked: true, is_known: false };
+    let name: ControlName = "farline_cubic".parse().expect("a name");
+    let control = SenderControl { name, is_asked: true, is_known: false };
     let options = CopyOptions {
         in_order: true,
         limit: Some(Rate::from_bps(8_000_000)),
@@ -281,14 +282,15 @@ fn a_silent_peer_is_waited_for_once() {
 #[test]
 fn a_control_that_the_peer_lacks_is_told_if_asked_for() {
     for is_asked in [true, false] {
-        let control = SenderControl { name: "bbr".to_owned(), is_asked, is_known: true };
+        let name = ControlName::from(Algorithm::Bbr);
+        let control = SenderControl { name, is_asked, is_known: true };
         let mut world = World::new(1, receiver(false));
         world.faults = Faults::NONE;
         world.refuses = "congestion";
         let options = CopyOptions { control: Some(control), ..checked() };
         let summary = world.run(options).expect("only the control is refused");
         assert_eq!(summary.control, None);
-        assert_eq!(summary.refused.map(|(name, _)| name), is_asked.then(|| "bbr".to_owned()));
+        assert_eq!(summary.refused.map(|(name, _)| name), is_asked.then_some(name));
     }
 }
 

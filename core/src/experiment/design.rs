@@ -1,16 +1,20 @@
 //! What an experiment supplies: its axes and cells, with their names and seeds.
 
 use super::axis::{GridAxis, check, expand};
+use super::bench::ExperimentRun;
 use super::schedule::seed_of;
 use crate::units::Error;
+use std::borrow::Cow;
 
 /// More cells than this are refused: at ten seconds each they would take longer than a month.
 const MOST_CELLS: usize = 100_000;
 
 /// A grid of something that is measured or modelled.
-pub trait Experiment {
+pub trait Experiment: Clone {
     /// One point of the grid.
     type Cell: Clone + PartialEq;
+    /// What one repetition of a cell gives.
+    type Run: ExperimentRun;
 
     /// The cell in which each axis has its first value; `None` where there is none.
     fn first(&self) -> Option<Self::Cell>;
@@ -51,6 +55,17 @@ pub trait Experiment {
     fn check(&self) -> Result<(), Error> {
         self.check_axes()
     }
+
+    /// The grid as it is for `cell`.
+    fn under(&self, _cell: &Self::Cell) -> Cow<'_, Self> {
+        Cow::Borrowed(self)
+    }
+
+    /// How long a repetition measures at most, in seconds.
+    fn longest_run_s(&self) -> f64;
+
+    /// What `run` found, in a few words.
+    fn found(&self, run: &Self::Run) -> String;
 
     /// The seed of one repetition of `cell`: another order or another grid does not change it.
     fn seed_of(&self, cell: &Self::Cell, repetition: usize) -> u64 {

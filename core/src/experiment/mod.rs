@@ -2,20 +2,25 @@
 //! line tests, MPI and NFS will.
 //!
 //! An [`Experiment`] has [`GridAxis`]es, of which its cells, its [`Outline`] and what is refused are
-//! made. A [`Schedule`] says which cell is next. A [`Document`] holds grid and cells, and is
-//! [`read`] back only whole. A [`PresetFile`] holds the papers' experiments and figures as data.
+//! made. A [`Schedule`] says which cell is next, and a [`Bench`] runs it. A [`Document`] holds grid
+//! and cells, goes on where it stood, and is [`read`] back only whole. A [`PresetFile`] holds the papers' experiments and figures as data.
 
 mod axis;
+mod bench;
 mod design;
 mod document;
+mod environment;
 mod outline;
 mod preset;
 mod schedule;
 mod word;
 
 pub use axis::GridAxis;
+pub use bench::{Bench, CellJob, ExperimentRun};
 pub use design::Experiment;
 pub use document::{Document, read};
+pub use environment::{Environment, Resumption};
+pub(crate) use environment::{EnvironmentFacts, changes, facts};
 pub use outline::Outline;
 pub use preset::{Form, PresetFile};
 pub(crate) use schedule::seed_of;

@@ -54,6 +54,8 @@ pub struct CellRuns {
     /// Repetitions in all since the experiment last went on: what was given up before a break is
     /// tried again, as often as at first.
     pub tried: usize,
+    /// Repetitions before that.
+    pub earlier: usize,
 }
 
 /// How cells are run.
@@ -129,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn runs(valid: usize, tried: usize) -> CellRuns {
-        CellRuns { valid: vec![1.0; valid], tried }
+        CellRuns { valid: vec![1.0; valid], tried, earlier: 0 }
     }
 
     #[test]

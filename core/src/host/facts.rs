@@ -1,5 +1,6 @@
 //! What can be read of a host, and the path that it is to be fit for.
 
+use crate::congestion::ControlName;
 use crate::units::{Bytes, Rate, Span};
 use serde::Serialize;
 
@@ -32,9 +33,9 @@ pub struct HostFacts {
     /// `net.core.default_qdisc`.
     pub default_qdisc: Option<String>,
     /// `net.ipv4.tcp_congestion_control`.
-    pub congestion: Option<String>,
+    pub congestion: Option<ControlName>,
     /// `net.ipv4.tcp_available_congestion_control`.
-    pub congestion_available: Vec<String>,
+    pub congestion_available: Vec<ControlName>,
     /// The network interfaces that are up, without the loopback; only the one towards the other
     /// host when there is one.
     pub interfaces: Vec<Interface>,

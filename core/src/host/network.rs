@@ -1,6 +1,7 @@
 //! TCP and the interfaces, judged for a path.
 
 use super::{Finding, HostFacts, Interface, PathFacts};
+use crate::congestion::{Algorithm, ControlName};
 use crate::plan::ChannelLimits;
 use crate::units::{Bytes, Rate};
 
@@ -158,16 +159,18 @@ fn qdisc(facts: &HostFacts) -> Option<Finding> {
 }
 
 fn congestion(facts: &HostFacts) -> Option<Finding> {
-    let default = facts.congestion.as_deref()?;
-    let available = facts.congestion_available.join(" ");
-    let has = |name: &str| facts.congestion_available.iter().any(|have| have == name);
-    Some(if !matches!(default, "cubic" | "bbr" | "htcp") && !has("cubic") {
+    let default = facts.congestion?;
+    let available: Vec<&str> = facts.congestion_available.iter().map(ControlName::as_str).collect();
+    let available = available.join(" ");
+    let has = |control: Algorithm| facts.congestion_available.contains(&control.into());
+    let bold = [Algorithm::Cubic, Algorithm::Bbr, Algorithm::HTcp].map(ControlName::from);
+    Some(if !bold.contains(&default) && !has(Algorithm::Cubic) {
         Finding::problem(
             "congestion-control",
             format!("the default is {default}, too timid for a long path; available: {available}"),
         )
         .mend("modprobe tcp_cubic && sysctl -w net.ipv4.tcp_congestion_control=cubic")
-    } else if !has("bbr") {
+    } else if !has(Algorithm::Bbr) {
         Finding::advice(
             "congestion-control",
             format!(

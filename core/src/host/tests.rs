@@ -1,6 +1,7 @@
 //! Each finding from the facts that cause it, and silence about what could not be read.
 
 use super::*;
+use crate::congestion::{Algorithm, ControlName};
 use crate::units::{Bytes, Rate, Span};
 
 fn long() -> PathFacts {
@@ -97,8 +98,8 @@ fn a_finding_names_the_command_that_mends_it() {
         sack: Some(false),
         slow_start_after_idle: Some(true),
         default_qdisc: Some("pfifo_fast".to_owned()),
-        congestion: Some("reno".to_owned()),
-        congestion_available: vec!["reno".to_owned()],
+        congestion: Some(Algorithm::Reno.into()),
+        congestion_available: vec![Algorithm::Reno.into()],
         interfaces: vec![interface],
         memlock: Some(Bytes::mib(8)),
         clock: Some(Clock { synchronised: false, error: Span::from_secs(16) }),
@@ -159,8 +160,10 @@ fn a_host_in_order_has_nothing_but_good_findings() {
         slow_start_after_idle: Some(false),
         mtu_probing: Some(1),
         default_qdisc: Some("fq".to_owned()),
-        congestion: Some("cubic".to_owned()),
-        congestion_available: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
+        congestion: Some(Algorithm::Cubic.into()),
+        congestion_available: [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr]
+            .map(ControlName::from)
+            .to_vec(),
         interfaces: vec![Interface {
             name: "eth0".to_owned(),
             mtu: Some(9000),

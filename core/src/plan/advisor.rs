@@ -2,6 +2,7 @@
 //! figures come from.
 
 use super::path::{PathPoint, TCP_HEADERS};
+use super::reason::{IntervalReason, Reason};
 use crate::congestion::Algorithm;
 use crate::statistics::Summary;
 use crate::units::{Bytes, Rate, Span};
@@ -52,7 +53,7 @@ pub struct PlanInput {
 }
 
 /// What to do, and what to expect of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// [`PLAN_SCHEMA`].
     pub schema: String,
@@ -76,8 +77,8 @@ pub struct Plan {
     pub rate_bps: Rate,
     /// Where the figures are from.
     pub source: PlanSource,
-    /// Why, a sentence for each choice.
-    pub reasons: Vec<String>,
+    /// Why, for each choice.
+    pub reasons: Vec<Reason>,
 }
 
 /// The plan of `streams` streams of `congestion` that took `all` seconds, each in a run of its own;
@@ -88,7 +89,7 @@ pub(crate) fn finished(
     (congestion, streams): (Algorithm, u32),
     all: &[f64],
     is_measured: bool,
-    mut reasons: Vec<String>,
+    mut reasons: Vec<Reason>,
 ) -> Plan {
     // No transfer is faster than the wire; what was measured for seconds may be, by what a queue or
     // a pacer had saved up.
@@ -106,31 +107,11 @@ pub(crate) fn finished(
     let at_wire = !is_measured && low < least;
     low = low.max(least);
     let seconds = if at_wire { f64::midpoint(low, high) } else { seconds };
-    let tenth = ASSUMED * 100.0;
-    reasons.push(match (is_measured, foretold) {
-        (true, Some(_)) => format!(
-            "the interval is where Student's t of {} repetitions has 19 of \
-            20 more",
-            all.len()
-        ),
-        (true, None) => {
-            format!(
-                "the interval is {tenth:.0} % to either side, which is assumed: one \
-                repetition says nothing of others"
-            )
-        }
-        (false, _) => {
-            format!(
-                "the interval has at least {tenth:.0} % to either side, the most that the \
-                model was off from packets{}",
-                if at_wire {
-                    ", as far as the wire allows: the estimate is its middle"
-                } else {
-                    ""
-                }
-            )
-        }
-    });
+    reasons.push(Reason::Interval(match (is_measured, foretold) {
+        (true, Some(_)) => IntervalReason::Repetitions(all.len()),
+        (true, None) => IntervalReason::Assumed(ASSUMED),
+        (false, _) => IntervalReason::Model { part: ASSUMED, at_wire },
+    }));
     // A full pipe and a full queue, shared by the streams.
     let held = known.path.rate_bps.bytes_in(known.path.rtt_ns).0 + known.path.queue_bytes.0;
     let window = Bytes((held / u64::from(streams)).max(64 << 10));
@@ -138,9 +119,8 @@ pub(crate) fn finished(
     let staging =
         Bytes(known.path.rate_bps.bytes_in(known.path.rtt_ns).0.clamp(STAGING.0.0, STAGING.1.0))
             .min(size.max(STAGING.0));
-    reasons
-        .push(format!("{window} of window for each stream: its share of what path and queue hold"));
-    reasons.push(format!("{staging} of staging for an rtt of {}", known.path.rtt_ns));
+    reasons.push(Reason::Window(window));
+    reasons.push(Reason::Staging(staging, known.path.rtt_ns));
     Plan {
         schema: PLAN_SCHEMA.to_owned(),
         size_bytes: size,

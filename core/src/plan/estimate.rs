@@ -3,8 +3,9 @@
 
 use super::advisor::{Plan, PlanInput, PlanSource, finished};
 use super::limits::ChannelLimits;
-use super::path::{PathPoint, USUAL_MTU, streams_in_words};
-use crate::congestion::Algorithm;
+use super::path::{PathPoint, USUAL_MTU};
+use super::reason::{ControlReason, Margin, Reason, StreamsReason};
+use crate::congestion::{Algorithm, ControlName};
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 
 /// Streams that are tried.
@@ -29,10 +30,10 @@ pub struct PathEstimate {
     pub rtt: Span,
     /// The largest window this host lets one stream grow to.
     pub window: Bytes,
-    /// Congestion controls this host offers to this process, by Linux's names.
-    pub available: Vec<String>,
+    /// Congestion controls this host offers to this process.
+    pub available: Vec<ControlName>,
     /// The host's default among them.
-    pub default_congestion: String,
+    pub default_congestion: ControlName,
     /// Whether the queueing discipline `fq` paces on the route's device; `None` where nobody knows.
     pub fq: Option<bool>,
 }
@@ -48,26 +49,16 @@ const NEAR: Span = Span::from_millis(1);
 /// moves twice as much. Queues there are too short for CUBIC's losses to matter.
 fn unpaced(
     rtt: Span,
-    current: &str,
-    available: &[String],
+    current: ControlName,
+    available: &[ControlName],
     fq: Option<bool>,
-) -> Option<(&'static str, String)> {
-    // bbr, and what kernels and modules call its later versions.
-    if rtt >= NEAR || !current.starts_with(Algorithm::Bbr.name()) {
+) -> Option<(ControlName, ControlReason)> {
+    if rtt >= NEAR || !current.is_bbr() {
         return None;
     }
-    let [cubic, reno] = [Algorithm::Cubic, Algorithm::Reno].map(Algorithm::name);
-    let taken = [cubic, reno].into_iter().find(|name| available.iter().any(|have| have == name))?;
-    let pacer = match fq {
-        Some(true) => "; fq on this route would pace it",
-        Some(false) => "; without fq on this route the kernel sets a timer for each burst",
-        None => "",
-    };
-    let why = format!(
-        "{taken} rather than this host's {current}: below {NEAR} of rtt pacing costs more than it \
-         wins{pacer}"
-    );
-    Some((taken, why))
+    let unpaced = [Algorithm::Cubic, Algorithm::Reno].map(ControlName::from);
+    let taken = unpaced.into_iter().find(|name| available.contains(name))?;
+    Some((taken, ControlReason::Unpaced { default: current, near: NEAR, fq }))
 }
 
 /// As many streams as `size` is worth.
@@ -76,11 +67,11 @@ pub(super) fn most_streams(size: Option<Bytes>) -> u32 {
 }
 
 /// `streams`, which `why` is the reason for, or as many as `size` is worth where those are fewer.
-pub fn for_size(streams: u32, size: Option<Bytes>, why: String) -> (u32, String) {
+pub fn for_size(streams: u32, size: Option<Bytes>, why: StreamsReason) -> (u32, StreamsReason) {
     let streams = streams.clamp(1, ChannelLimits::TRANSFER);
     match size {
         Some(size) if most_streams(Some(size)) < streams => {
-            (most_streams(Some(size)), format!("there are only {size} to move"))
+            (most_streams(Some(size)), StreamsReason::Size(size))
         }
         _ => (streams, why),
     }
@@ -107,46 +98,40 @@ impl PathEstimate {
     /// loss seen the model has nothing to tell controls apart by; processors have: parallel streams
     /// of CUBIC share a loss, and need no timer for each packet, which BBR's pacing does where the
     /// kernel has no `fq` (emulated `usn-8600`, 1 GiB, four channels: 4.2 s against 6.3 s).
-    pub fn congestion(&self) -> (Option<&'static str>, String) {
-        let (cubic, default) = (Algorithm::Cubic.name(), &self.default_congestion);
-        if let Some((name, why)) = unpaced(self.rtt, default, &self.available, self.fq) {
-            return (Some(name), why);
-        }
-        if self.rtt >= Span::from_millis(5)
-            && default != cubic
-            && self.available.iter().any(|name| name == cubic)
-        {
-            let why = format!(
-                "{cubic} rather than this host's {default}: parallel channels share a loss, \
-                 without a pacing timer for each packet"
-            );
-            return (Some(cubic), why);
-        }
-        (None, format!("{default}, this host's default"))
+    pub fn congestion(&self) -> (Option<ControlName>, Reason) {
+        let default = self.default_congestion;
+        let (taken, why) = unpaced(self.rtt, default, &self.available, self.fq)
+            .or_else(|| self.unshared())
+            .map_or((None, ControlReason::Default), |(name, why)| (Some(name), why));
+        (taken, Reason::Control(taken.unwrap_or(default), why))
+    }
+
+    /// CUBIC on a path on which channels run in parallel, and the host's default is another.
+    fn unshared(&self) -> Option<(ControlName, ControlReason)> {
+        let (cubic, default) = (ControlName::from(Algorithm::Cubic), self.default_congestion);
+        let is_far = self.rtt >= Span::from_millis(5);
+        let takes = is_far && default != cubic && self.available.contains(&cubic);
+        takes.then_some((cubic, ControlReason::SharedLosses(default)))
     }
 
     /// Its control in the model, which has CUBIC for those that it does not know.
     fn modelled(&self) -> Algorithm {
-        self.congestion().0.unwrap_or(&self.default_congestion).parse().unwrap_or(Algorithm::Cubic)
+        let name = self.congestion().0.unwrap_or(self.default_congestion);
+        name.algorithm().unwrap_or(Algorithm::Cubic)
     }
 
     /// With how many streams to begin to move `size`, or what is not known yet, and why.
-    pub fn streams(&self, size: Option<Bytes>) -> (u32, String) {
-        // For these the model's answer would not count.
-        if most_streams(size) == 1 {
-            return for_size(ChannelLimits::TRANSFER, size, String::new());
-        }
-        let (streams, rate, product) =
-            (self.by_path(size), Self::RATE, Self::RATE.bytes_in(self.rtt));
-        let more = format!(
-            "more win less than {:.0} %, by the model of {rate} and an rtt of {}",
-            WORTH * 100.0,
-            self.rtt
-        );
-        let why = if self.window < product {
-            format!("one window is at most {} and the path holds {product}; {more}", self.window)
-        } else {
-            more
+    pub fn streams(&self, size: Option<Bytes>) -> (u32, StreamsReason) {
+        let margin = Margin { part: WORTH, model: Some((Self::RATE, self.rtt)) };
+        let product = Self::RATE.bytes_in(self.rtt);
+        let why = match self.window < product {
+            true => StreamsReason::Window { window: self.window, product, margin: Some(margin) },
+            false => StreamsReason::Margin(margin),
+        };
+        // Where there is too little for more than one the model's word would not count.
+        let streams = match most_streams(size) {
+            1 => ChannelLimits::TRANSFER,
+            _ => self.by_path(size),
         };
         for_size(streams, size, why)
     }
@@ -182,7 +167,7 @@ impl PathEstimate {
         let (streams, why) = self.streams(Some(size));
         let congestion = known.available[0];
         let seconds = known.seconds(congestion, streams, size, 1..5);
-        let reasons = vec![format!("{}: {why}", streams_in_words(streams)), self.congestion().1];
+        let reasons = vec![Reason::Streams(streams, why), self.congestion().1];
         Ok(finished(&known, size, (congestion, streams), &seconds, false, reasons))
     }
 }
@@ -191,9 +176,13 @@ impl PathEstimate {
 mod tests {
     use super::*;
 
+    fn named(name: &str) -> ControlName {
+        name.parse().expect("a name")
+    }
+
     fn path(rtt: Span, window: Bytes) -> PathEstimate {
-        let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
-        PathEstimate { rtt, window, available, default_congestion: "cubic".to_owned(), fq: None }
+        let available = ["reno", "cubic", "bbr"].map(named).to_vec();
+        PathEstimate { rtt, window, available, default_congestion: named("cubic"), fq: None }
     }
 
     const GIB: Bytes = Bytes::mib(1 << 10);
@@ -204,7 +193,7 @@ mod tests {
         for near in [0, 6, 20, 200, 1_000] {
             assert_eq!(streams(near, 6, Some(GIB)).0, 1, "{near} us");
             let paced = PathEstimate {
-                default_congestion: "bbr".to_owned(),
+                default_congestion: named("bbr"),
                 ..path(Span::from_micros(near), Bytes::mib(6))
             };
             assert_eq!(paced.streams(Some(GIB)).0, 1, "{near} us, bbr");
@@ -217,30 +206,33 @@ mod tests {
         let (squeezed, why) = streams(163_000, 4, None);
         assert!(
             squeezed == 16
-                && why.contains("one window is at most 4 MiB and the path holds 194.3 MiB"),
+                && why
+                    .to_string()
+                    .contains("one window is at most 4 MiB and the path holds 194.3 MiB"),
             "{why}"
         );
         assert_eq!(
             streams(163_000, 512, Some(Bytes(1_000))),
-            (1, "there are only 1000 B to move".to_owned())
+            (1, StreamsReason::Size(Bytes(1_000)))
         );
         assert_eq!(
             streams(163_000, 512, Some(Bytes::mib(30))),
-            (8, "there are only 30 MiB to move".to_owned())
+            (8, StreamsReason::Size(Bytes::mib(30)))
         );
     }
 
     #[test]
     fn the_control_is_the_hosts_or_cubic_on_a_long_path() {
         let mut far = path(Span::from_millis(163), Bytes::mib(512));
-        assert_eq!(far.congestion(), (None, "cubic, this host's default".to_owned()));
-        far.default_congestion = "bbr".to_owned();
-        assert_eq!(far.congestion().0, Some("cubic"));
+        let (taken, why) = far.congestion();
+        assert_eq!((taken, why.to_string()), (None, "cubic, this host's default".to_owned()));
+        far.default_congestion = named("bbr");
+        assert_eq!(far.congestion().0, Some(named("cubic")));
         assert_eq!(PathEstimate { rtt: Span::from_millis(1), ..far.clone() }.congestion().0, None);
         // One that the model has not is CUBIC there.
         let other = PathEstimate {
-            default_congestion: "dctcp".to_owned(),
-            available: vec!["dctcp".to_owned()],
+            default_congestion: named("dctcp"),
+            available: vec![named("dctcp")],
             ..far
         };
         assert_eq!((other.congestion().0, other.known().available), (None, vec![Algorithm::Cubic]));
@@ -249,21 +241,23 @@ mod tests {
     #[test]
     fn within_a_host_or_a_rack_the_control_does_not_pace() {
         let near = PathEstimate {
-            default_congestion: "bbr".to_owned(),
+            default_congestion: named("bbr"),
             ..path(Span::from_micros(40), Bytes::mib(6))
         };
         let chosen = |fq, available: &[&str], default: &str| {
-            let available = available.iter().map(|&name| name.to_owned()).collect();
-            let default_congestion = default.to_owned();
-            PathEstimate { fq, available, default_congestion, ..near.clone() }.congestion()
+            let available = available.iter().map(|&name| named(name)).collect();
+            let default_congestion = named(default);
+            let path = PathEstimate { fq, available, default_congestion, ..near.clone() };
+            let (name, why) = path.congestion();
+            (name, why.to_string())
         };
         let (name, why) = chosen(Some(false), &["reno", "cubic", "bbr"], "bbr");
-        assert_eq!(name, Some("cubic"));
+        assert_eq!(name, Some(named("cubic")));
         assert!(why.contains("rather than this host's bbr: below 1.00 ms of rtt"), "{why}");
         assert!(why.contains("without fq"), "{why}");
         assert!(chosen(Some(true), &["cubic", "bbr"], "bbr").1.contains("fq on this route would"));
         assert!(!chosen(None, &["cubic", "bbr"], "bbr").1.contains("fq"));
-        assert_eq!(chosen(None, &["reno", "bbr3"], "bbr3").0, Some("reno"));
+        assert_eq!(chosen(None, &["reno", "bbr3"], "bbr3").0, Some(named("reno")));
         // What does not pace stays, and so does what has no other next to it.
         assert_eq!(chosen(None, &["dctcp", "cubic"], "dctcp").0, None);
         assert_eq!(chosen(None, &["bbr"], "bbr").0, None);

@@ -12,6 +12,7 @@ pub mod limits;
 mod model;
 mod path;
 mod pool;
+mod reason;
 
 pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
 pub(crate) use advisor::{TIE, finished};
@@ -20,5 +21,6 @@ pub use fluid::Disturbance;
 pub use limits::ChannelLimits;
 pub use model::plan;
 pub use path::PathPoint;
-pub(crate) use path::{TCP_HEADERS, USUAL_MTU, streams_in_words};
+pub(crate) use path::{USUAL_MTU, payload_rate, streams_in_words};
 pub use pool::{StagedSource, Stall};
+pub use reason::{ControlReason, IntervalReason, Margin, ModelReason, Reason, StreamsReason};

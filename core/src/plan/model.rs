@@ -5,7 +5,7 @@ use super::advisor::{Plan, PlanInput, TIE, finished};
 use super::estimate::most_streams;
 use super::fluid::{Fluid, FluidScenario};
 use super::limits::{ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault};
-use super::path::streams_in_words;
+use super::reason::{ControlReason, Margin, Reason, StreamsReason};
 use crate::congestion::{Algorithm, Constants};
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 
@@ -220,42 +220,25 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
         return Err(Error::new(Fault::You, ErrorCode::PlanPath, message)
             .hint("in the model no congestion control keeps a window open there"));
     }
-    let mut reasons = vec![match best.streams == most && most < ChannelLimits::MODEL {
-        true => format!("{}: there are only {size} to move", streams_in_words(best.streams)),
+    let why = match best.streams == most && most < ChannelLimits::MODEL {
+        true => StreamsReason::Size(size),
         false => reason_for_streams(known, best.streams),
-    }];
-    let others = known.available.len() - 1;
-    reasons.push(match others {
-        0 => format!("{}, the only congestion control to choose from", best.congestion),
-        _ if known.loss > 0.0 => {
-            format!(
-                "{}: the best of {} controls where {:e} of the packets are lost",
-                best.congestion,
-                others + 1,
-                known.loss
-            )
-        }
-        _ => format!(
-            "{}: the best of {} controls over this path, or as good and more usual",
-            best.congestion,
-            others + 1
-        ),
-    });
+    };
+    let control = match known.available.len() {
+        1 => ControlReason::Only,
+        controls => ControlReason::Best(controls, known.loss),
+    };
+    let reasons =
+        vec![Reason::Streams(best.streams, why), Reason::Control(best.congestion.into(), control)];
     Ok(finished(known, size, (best.congestion, best.streams), &all, false, reasons))
 }
 
-fn reason_for_streams(known: &PlanInput, streams: u32) -> String {
+fn reason_for_streams(known: &PlanInput, streams: u32) -> StreamsReason {
     let product = known.path.rate_bps.bytes_in(known.path.rtt_ns);
-    let count = streams_in_words(streams);
     match known.window {
-        Some(window) if window < product => {
-            format!("{count}: one window is at most {window} and the path holds {product}")
-        }
-        _ if streams == 1 => format!("{count}: more win less than {:.0} %", TIE * 100.0),
-        _ => format!(
-            "{count}: a loss then costs only one of them a part of its window; the path holds \
-             {product}"
-        ),
+        Some(window) if window < product => StreamsReason::Window { window, product, margin: None },
+        _ if streams == 1 => StreamsReason::Margin(Margin { part: TIE, model: None }),
+        _ => StreamsReason::SharedLoss { product },
     }
 }
 
@@ -344,7 +327,12 @@ mod tests {
         )
         .expect("a plan");
         assert!(
-            squeezed.streams >= 10 && squeezed.reasons[0].contains("one window is at most 16 MiB"),
+            squeezed.streams >= 10
+                && matches!(
+                    squeezed.reasons[0],
+                    Reason::Streams(_, StreamsReason::Window { window, .. })
+                        if window == Bytes::mib(16)
+                ),
             "{squeezed:?}"
         );
         let small = plan(&far, Bytes(100_000)).expect("a plan");

@@ -1,6 +1,7 @@
 //! A path as plans and profiles see it: rate, round trip and queue.
 
 use crate::units::{Bytes, Error, Rate, Span};
+use crate::wan::frames::wire_bytes;
 use crate::wan::{Path, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,14 @@ pub(crate) fn streams_in_words(streams: u32) -> String {
 
 /// IP version 4, TCP, and its timestamps (RFC 791, RFC 9293, RFC 7323): 20 + 20 + 12 bytes.
 pub(crate) const TCP_HEADERS: u64 = 52;
+
+/// The largest goodput that frames of `mtu` allow on `rate`: payload of TCP with timestamps over
+/// wire bytes.
+pub(crate) fn payload_rate(rate: Rate, mtu: u32) -> Rate {
+    let mtu = u64::from(mtu);
+    let share = mtu.saturating_sub(TCP_HEADERS) as f64 / wire_bytes(mtu) as f64;
+    Rate::from_bps((rate.as_bps() as f64 * share) as u64)
+}
 
 /// Bytes of IP in a packet where nobody says otherwise.
 pub(crate) const USUAL_MTU: u32 = 1_500;

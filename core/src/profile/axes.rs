@@ -3,14 +3,18 @@
 use super::cell::{Cell, TrafficDirection};
 use super::driver::Driver;
 use super::grid::Grid;
+use super::hypothesis::Hypothesis;
+use super::repetition::Repetition;
 use super::staging::{Order, Staged, Store};
 use crate::experiment::{Experiment, GridAxis, Outline};
 use crate::units::{Bytes, Error, Rate};
+use std::borrow::Cow;
 
 type Axis = GridAxis<Cell>;
 
 impl Experiment for Grid {
     type Cell = Cell;
+    type Run = Repetition;
 
     fn first(&self) -> Option<Cell> {
         let congestion = *self.congestion.first()?;
@@ -109,6 +113,28 @@ impl Experiment for Grid {
             .shown(5),
         ]);
         axes
+    }
+
+    /// A hypothesis may ask for another length.
+    fn under(&self, cell: &Cell) -> Cow<'_, Grid> {
+        let of = |one: &&Hypothesis| Some(&one.name) == cell.hypothesis.as_ref();
+        match self.hypotheses.iter().find(of).and_then(|one| one.seconds) {
+            Some(seconds) => {
+                let warm_up_s = self.warm_up_s.min(seconds / 2.0);
+                Cow::Owned(Grid { seconds, warm_up_s, ..self.clone() })
+            }
+            None => Cow::Borrowed(self),
+        }
+    }
+
+    fn longest_run_s(&self) -> f64 {
+        self.seconds
+    }
+
+    fn found(&self, run: &Repetition) -> String {
+        let full = run.whole.receiver_bps.as_bps() as f64 * f64::from(self.scale);
+        let scaled = if self.scale > 1 { " at the full rate" } else { "" };
+        format!("{}{scaled}", Rate::from_bps(full as u64))
     }
 
     fn cell_name(cell: &Cell) -> String {

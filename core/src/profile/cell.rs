@@ -1,12 +1,11 @@
 //! One point of a grid: a path, and what is sent over it how.
 
-use super::grid::Grid;
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::word;
 pub use crate::plan::PathPoint;
-use crate::plan::streams_in_words;
-use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
+use crate::plan::{USUAL_MTU, payload_rate, streams_in_words};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -68,7 +67,7 @@ pub struct Cell {
     /// kernel's own sizing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<Bytes>,
-    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`] without it.
+    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`](super::Grid::USUAL_MESSAGE) without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_bytes: Option<Bytes>,
     /// Bytes of IP in a full packet.
@@ -96,6 +95,11 @@ impl Cell {
         streams_in_words(self.streams)
     }
 
+    /// What it moves in `seconds`, if its path is the limit.
+    pub fn volume(&self, seconds: f64) -> Bytes {
+        payload_rate(self.path.rate_bps, self.mtu).bytes_in(Span::from_secs_f64(seconds))
+    }
+
     /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what
     /// differs from the usual after it.
     pub fn name(&self) -> String {
@@ -113,7 +117,7 @@ impl Cell {
         if let Some(message) = self.message_bytes {
             name.push_str(&format!(" messages of {message}"));
         }
-        if self.mtu != Grid::USUAL_MTU {
+        if self.mtu != USUAL_MTU {
             name.push_str(&format!(" mtu {}", self.mtu));
         }
         if self.cross_bps > Rate::default() {

@@ -4,10 +4,11 @@ use super::cell::Cell;
 use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
-use super::resumption::Resumption;
-use crate::experiment::{CellRuns, Document, Experiment, Schedule, read};
+use crate::experiment::{
+    CellJob, CellRuns, Document, Environment, Experiment, Resumption, Schedule, changes, read,
+};
 use crate::statistics::{Pooled, Summary, error_of_mean};
-use crate::units::{Error, ErrorCode, Fault, Rate, Span};
+use crate::units::{Error, ErrorCode, Fault, Span};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
@@ -21,22 +22,6 @@ pub enum ProfileKind {
     Measured,
     /// Farline's models, in virtual time.
     Modelled,
-}
-
-/// What ran the repetitions; fields that a model does not have are absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
-    /// The machine's name.
-    pub host: Option<String>,
-    /// The kernel's release.
-    pub kernel: Option<String>,
-    /// Processors.
-    pub cpus: Option<u32>,
-    /// The node at the other end of a real path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Settings that matter, such as `net.ipv4.tcp_rmem`, as the system prints them.
-    pub settings: Vec<(String, String)>,
 }
 
 /// A cell with what was found.
@@ -82,32 +67,13 @@ impl CellResult {
 
     /// What ran of it, as its schedule sees it.
     fn runs(&self) -> CellRuns {
-        CellRuns { valid: self.goodput_bps(), tried: self.repetitions.len() - self.earlier }
+        let (tried, earlier) = (self.repetitions.len() - self.earlier, self.earlier);
+        CellRuns { valid: self.goodput_bps(), tried, earlier }
     }
 }
 
-/// The next thing to measure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// The cell's place in the grid.
-    pub place: usize,
-    /// The cell.
-    pub cell: Cell,
-    /// Which repetition of it.
-    pub index: u32,
-    /// Of its random choices.
-    pub seed: u64,
-}
-
-/// Whatever runs repetitions: a model, or streams over a path.
-pub trait Bench {
-    /// Runs one repetition of `grid`.
-    ///
-    /// # Errors
-    /// When the path or the machine fails; a repetition that ran but must not be believed is not an
-    /// error but [`Repetition::invalid`].
-    fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error>;
-}
+/// The next repetition to run.
+pub type Job = CellJob<Cell>;
 
 /// A profile: the document itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,7 +90,7 @@ pub struct Profile {
     pub environment: Environment,
     /// When and where it went on, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resumptions: Vec<Resumption>,
+    pub resumptions: Vec<Resumption<Environment>>,
     /// What was asked for.
     pub grid: Grid,
     /// [`Grid::hash`] of it.
@@ -148,6 +114,22 @@ impl Document for Profile {
 
     fn cells(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().map(|result| &result.cell)
+    }
+
+    /// Rounds come one after the other, each in its own random order. Cells whose interval is narrow
+    /// are left out.
+    fn schedule(&self) -> Schedule {
+        Schedule { repetitions: self.grid.repetitions, rounds: Some(self.grid.seed) }
+    }
+
+    fn runs(&self) -> Vec<(usize, CellRuns)> {
+        self.cells.iter().map(CellResult::runs).enumerate().collect()
+    }
+
+    fn record(&mut self, job: &Job, repetition: Repetition) {
+        if let Some(result) = self.cells.get_mut(job.place) {
+            result.repetitions.push(repetition);
+        }
     }
 }
 
@@ -215,57 +197,19 @@ impl Profile {
         self
     }
 
-    /// What to do next, at most `count` jobs of different cells, which may run side by side; none
-    /// when all is done.
-    ///
-    /// Rounds come one after the other, each in its own random order, so a profile that was broken
-    /// off and read again goes on where it stood. Cells whose interval is narrow are left out.
-    pub fn next(&self, count: usize) -> Vec<Job> {
-        let job = |place: usize| {
-            let result = &self.cells[place];
-            Job {
-                place,
-                cell: result.cell.clone(),
-                index: result.valid().count() as u32,
-                seed: self.grid.seed_of(&result.cell, result.repetitions.len()),
-            }
-        };
-        self.schedule().next(&self.runs()).into_iter().take(count).map(job).collect()
+    /// [Goes on](Profile::goes_on) on `date` in `environment`, which the document keeps.
+    #[must_use]
+    pub fn goes_on_in(self, environment: Environment, date: impl Into<String>) -> Profile {
+        let mut profile = self.goes_on();
+        let repetitions = profile.cells.iter().map(|result| result.repetitions.len()).sum();
+        profile.resumptions.push(Resumption::new(date.into(), environment, repetitions));
+        profile
     }
 
-    fn schedule(&self) -> Schedule {
-        Schedule { repetitions: self.grid.repetitions, rounds: Some(self.grid.seed) }
-    }
-
-    fn runs(&self) -> Vec<CellRuns> {
-        self.cells.iter().map(CellResult::runs).collect()
-    }
-
-    /// Puts in what `job` gave.
-    pub fn record(&mut self, job: &Job, repetition: Repetition) {
-        if let Some(result) = self.cells.get_mut(job.place) {
-            result.repetitions.push(repetition);
-        }
-    }
-
-    /// Runs what is missing on `bench`; `watch` sees the profile after each repetition and answers
-    /// whether to go on.
-    ///
-    /// # Errors
-    /// The bench's; what ran before stays in the profile.
-    pub fn run(
-        &mut self,
-        bench: &mut dyn Bench,
-        mut watch: impl FnMut(&Profile) -> bool,
-    ) -> Result<(), Error> {
-        while let Some(job) = self.next(1).pop() {
-            let repetition = bench.run(&self.grid.under(&job.cell), &job)?;
-            self.record(&job, repetition);
-            if !watch(self) {
-                break;
-            }
-        }
-        Ok(())
+    /// What was not the same all the time, a sentence for each resumption in which something
+    /// changed.
+    pub fn changes(&self) -> Vec<String> {
+        changes(&self.farline, &self.environment, &self.resumptions, Environment::facts)
     }
 
     /// The cells of the axes, without those that test a hypothesis.
@@ -291,25 +235,6 @@ impl Profile {
         self.cells.iter().filter(move |result| {
             result.cell.hypothesis.is_none() && first.as_ref() == Some(&rest(&result.cell))
         })
-    }
-
-    /// Cells that are finished, and cells in all.
-    pub fn progress(&self) -> (usize, usize) {
-        self.schedule().progress(&self.runs())
-    }
-
-    /// How many repetitions may still come, at most, if all of them are valid.
-    pub fn most_left(&self) -> u32 {
-        self.schedule().most_left(&self.runs())
-    }
-
-    /// The largest goodput that a frame of `mtu` allows on `rate`: payload of TCP with timestamps
-    /// over wire bytes.
-    pub fn payload_rate(rate: Rate, mtu: u32) -> Rate {
-        let mtu = u64::from(mtu);
-        let share = mtu.saturating_sub(crate::plan::TCP_HEADERS) as f64
-            / crate::wan::frames::wire_bytes(mtu) as f64;
-        Rate::from_bps((rate.as_bps() as f64 * share) as u64)
     }
 
     /// How long all repetitions of the grid take at most, when they really run.

@@ -3,17 +3,17 @@
 
 use super::*;
 use crate::congestion::Algorithm;
-use crate::experiment::{Form, Repetitions};
+use crate::experiment::{Bench, Form, Repetitions};
 use crate::profile::cell::PathPoint;
 use crate::profile::repetition::{Goodput, LimitedBy};
-use crate::units::Rng;
+use crate::units::{Rate, Rng};
 
 /// A bench whose throughput is drawn, and of whose repetitions one in seven is invalid.
 struct Drawn {
     spread: f64,
 }
 
-impl Bench for Drawn {
+impl Bench<Grid> for Drawn {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let rate = Rate::from_bps((1e9 * (5.0 + self.spread * Rng::new(job.seed).normal())) as u64);
         let goodput = Goodput { sender_bps: Some(rate), receiver_bps: rate };
@@ -82,7 +82,7 @@ fn invalid_repetitions_are_kept_and_never_averaged() {
 /// A bench of whose repetitions none is valid.
 struct Broken;
 
-impl Bench for Broken {
+impl Bench<Grid> for Broken {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let repetition = Drawn { spread: 0.0 }.run(grid, job)?;
         Ok(Repetition { invalid: Some("never".to_owned()), ..repetition })
@@ -171,8 +171,8 @@ fn a_document_in_which_every_number_stood_is_read_still() {
 #[test]
 fn the_largest_goodput_leaves_headers_and_gaps_out() {
     let rate = Rate::from_bps(9_290_000_000);
-    assert_eq!(Profile::payload_rate(rate, 1_500).as_bps() / 1_000_000, 8_746);
-    assert_eq!(Profile::payload_rate(rate, 9_000).as_bps() / 1_000_000, 9_197);
+    assert_eq!(crate::plan::payload_rate(rate, 1_500).as_bps() / 1_000_000, 8_746);
+    assert_eq!(crate::plan::payload_rate(rate, 9_000).as_bps() / 1_000_000, 9_197);
 }
 
 #[test]
@@ -206,4 +206,34 @@ fn a_cell_given_up_is_tried_again_when_the_profile_resumes() {
             .iter()
             .all(|result| result.valid().count() == 5 && result.repetitions.len() < 32)
     );
+}
+
+#[test]
+fn a_profile_resumed_elsewhere_says_what_changed() {
+    let path = PathPoint::named("usn-1400", None).expect("a path");
+    let grid = Grid::new("custom", vec![path], vec![Algorithm::Cubic]);
+    let of = |kernel: &str, most: &str| Environment {
+        host: Some("a".to_owned()),
+        kernel: Some(kernel.to_owned()),
+        settings: vec![("net.core.rmem_max".to_owned(), most.to_owned())],
+        ..Environment::default()
+    };
+    let profile =
+        Profile::new(grid, ProfileKind::Measured, of("6.1", "4"), "Monday").expect("a grid");
+    let old = serde_json::to_string(&profile).expect("JSON");
+    assert!(!old.contains("resumptions"), "the field is absent in what never went on");
+    let same = Profile::read(&old).expect("a profile").goes_on_in(of("6.1", "4"), "Monday");
+    assert!(
+        same.changes().is_empty() && same.resumptions.len() == 1,
+        "it is recorded, and nothing changed"
+    );
+    let other = same.goes_on_in(of("6.18", "8"), "Tuesday");
+    let said = other.changes();
+    assert_eq!(
+        said,
+        ["from repetition 1 on (Tuesday): kernel 6.18 in place of 6.1, net.core.rmem_max 8 \
+             in place of 4"]
+    );
+    assert!(other.page(&[]).html().contains("kernel 6.18 in place of 6.1"));
+    assert_eq!(Profile::read(&serde_json::to_string(&other).expect("JSON")).as_ref(), Ok(&other));
 }

@@ -43,6 +43,7 @@ pub(super) fn is_tcp_alone(drivers: &[Driver]) -> bool {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
+    use crate::experiment::Document;
     use crate::profile::{
         CellResult, Copies, Environment, Grid, PathPoint, Profile, ProfileKind, Simulator, Values,
         diff,

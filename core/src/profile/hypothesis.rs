@@ -2,10 +2,8 @@
 //! changed.
 
 use super::cell::Cell;
-use super::grid::Grid;
 use crate::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 
 /// A supposed cause, and the runs that test it: what is absent is as in the grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,19 +67,5 @@ impl Hypothesis {
             cell.path.queue_bytes = self.queue_bytes.unwrap_or(cell.path.queue_bytes);
             cell
         })
-    }
-}
-
-impl Grid {
-    /// The grid as it is for `cell`: a hypothesis may ask for another length.
-    pub fn under(&self, cell: &Cell) -> Cow<'_, Grid> {
-        let of = |one: &&Hypothesis| Some(&one.name) == cell.hypothesis.as_ref();
-        match self.hypotheses.iter().find(of).and_then(|one| one.seconds) {
-            Some(seconds) => {
-                let warm_up_s = self.warm_up_s.min(seconds / 2.0);
-                Cow::Owned(Grid { seconds, warm_up_s, ..self.clone() })
-            }
-            None => Cow::Borrowed(self),
-        }
     }
 }

@@ -39,7 +39,6 @@ mod planned;
 mod presets;
 pub mod published;
 mod repetition;
-mod resumption;
 mod rows;
 mod scale;
 mod simulate;
@@ -48,14 +47,16 @@ mod transform;
 mod trial;
 pub mod verbs;
 
-pub use crate::experiment::{Experiment, Form, Repetitions};
+pub use crate::experiment::{
+    Bench, CellJob, Document, Environment, Experiment, Form, Repetitions, Resumption,
+};
 pub use crate::plan::{
     PLAN_SCHEMA, PathEstimate, Plan, PlanInput, PlanSource, fluid, for_size, plan,
 };
 pub use cell::{Cell, PathPoint, TrafficDirection};
 pub use columns::{Columns, Values};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
-pub use document::{Bench, CellResult, Environment, Job, Profile, ProfileKind, SCHEMA};
+pub use document::{CellResult, Job, Profile, ProfileKind, SCHEMA};
 pub use driver::Driver;
 pub use grid::{Disturbance, Grid};
 pub use hypothesis::Hypothesis;
@@ -63,6 +64,5 @@ pub use observe::Observed;
 pub use planned::plan_from;
 pub use presets::{preset, presets};
 pub use repetition::{Exactness, Goodput, LimitedBy, Lost, Repetition};
-pub use resumption::Resumption;
 pub use simulate::{Simulator, repetition};
 pub use staging::{Copies, Order, Staged, Stall, Store};

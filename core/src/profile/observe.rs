@@ -133,7 +133,7 @@ mod tests {
             ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
         };
         let cell: Cell = grid.cells().remove(0);
-        let job = Job { place: 0, cell, index: 0, seed: 1 };
+        let job = Job { place: 0, cell, index: 0, attempt: 0, seed: 1 };
         Observed {
             samples: samples.to_vec(),
             sender_bps: 7.0,

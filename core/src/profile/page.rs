@@ -3,6 +3,7 @@
 
 use super::document::{CellResult, Profile, ProfileKind};
 use crate::congestion::Constants;
+use crate::experiment::Document;
 use crate::report::{Card, HeatMap, Page, Section, Surface};
 use crate::units::Rate;
 

@@ -23,7 +23,13 @@ impl Profile {
         for (place, (result, shown)) in self.cells.iter().zip(&shown.cells).enumerate() {
             let Some(measured) = result.summary() else { continue };
             let cell = &result.cell;
-            let job = Job { place, cell: cell.clone(), index: 0, seed: self.grid.seed_of(cell, 0) };
+            let job = Job {
+                place,
+                cell: cell.clone(),
+                index: 0,
+                attempt: 0,
+                seed: self.grid.seed_of(cell, 0),
+            };
             let predicted =
                 repetition(&self.grid.under(cell), &job).whole.receiver_bps.as_bps() as f64;
             let error = predicted / measured.mean.max(1.0) - 1.0;

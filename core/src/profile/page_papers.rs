@@ -361,6 +361,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{Document, Experiment};
     use crate::profile::{Environment, Form, ProfileKind, Simulator, preset};
 
     #[test]

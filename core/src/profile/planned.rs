@@ -4,7 +4,7 @@
 use super::cell::{Cell, TrafficDirection};
 use super::document::{CellResult, Profile, ProfileKind};
 use super::repetition::Repetition;
-use crate::plan::{Plan, PlanInput, PlanSource, TIE, finished};
+use crate::plan::{Plan, PlanInput, PlanSource, Reason, TIE, finished};
 use crate::statistics::Summary;
 use crate::units::{Bytes, Error, ErrorCode, Fault};
 
@@ -70,32 +70,21 @@ pub fn plan_from(
         source: PlanSource::Profile,
     };
     let is_measured = profile.kind == ProfileKind::Measured;
-    let there = if way == TrafficDirection::Back {
-        format!("back over {path}")
-    } else {
-        format!("over {path}")
-    };
-    let times =
-        if seconds.len() == 1 { "once".to_owned() } else { format!("{} times", seconds.len()) };
-    let scaled = match profile.grid.scale {
-        1 => String::new(),
-        k if profile.grid.stretched => {
-            format!(", scaled {k}: on a path of a {k}th of the rate and {k} times the round trip")
-        }
-        k => format!(", scaled {k}: on a path of a {k}th of the rate, all figures times {k}"),
-    };
     let reasons = vec![
-        format!(
-            "{} with {}: the best of {} cells {there}, or as good with fewer streams",
-            cell.streams_in_words(),
-            cell.congestion,
-            cells.len()
-        ),
-        format!(
-            "{} {times} on {}{scaled}",
-            if is_measured { "measured" } else { "modelled" },
-            if profile.date.is_empty() { "an unknown date" } else { &profile.date }
-        ),
+        Reason::BestCell {
+            streams: cell.streams,
+            control: cell.congestion,
+            cells: cells.len(),
+            path: path.to_owned(),
+            is_back: way == TrafficDirection::Back,
+        },
+        Reason::Profiled {
+            is_measured,
+            times: seconds.len(),
+            date: profile.date.clone(),
+            scale: profile.grid.scale,
+            is_stretched: profile.grid.stretched,
+        },
     ];
     Ok(finished(&known, size, (cell.congestion, cell.streams), &seconds, is_measured, reasons))
 }
@@ -156,6 +145,7 @@ fn seconds(repetition: &Repetition, size: Bytes) -> f64 {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
+    use crate::plan::IntervalReason;
     use crate::profile::{Form, Grid, PathPoint, preset};
     use crate::units::Rate;
 
@@ -217,7 +207,8 @@ mod tests {
             / f64::from(full.streams);
         assert!((window - 1.0).abs() < 1e-3, "{full:?} {scaled:?}");
         assert!(
-            scaled.reasons[1].contains("scaled 6") && !full.reasons[1].contains("scaled"),
+            scaled.reasons[1].to_string().contains("scaled 6")
+                && !full.reasons[1].to_string().contains("scaled"),
             "{scaled:?}"
         );
     }
@@ -247,7 +238,10 @@ mod tests {
                 && rate(None) == rate(Some(TrafficDirection::Out))
         );
         let back = small(1, vec![TrafficDirection::Back]);
-        assert!(plan(&back, None).is_ok_and(|plan| plan.reasons[0].contains("back over usn-1400")));
+        assert!(
+            plan(&back, None)
+                .is_ok_and(|plan| plan.reasons[0].to_string().contains("back over usn-1400"))
+        );
         let error = plan(&back, Some(TrafficDirection::Out)).expect_err("there is none");
         assert!(
             error.code == ErrorCode::PlanProfile && error.message.contains("goes out"),
@@ -279,13 +273,13 @@ mod tests {
         // degrees, and sqrt(1 + 1/3).
         assert!((three.interval_s.1 - three.seconds - 0.498).abs() < 0.002, "{three:?}");
         assert!(
-            three.reasons.iter().any(|why| why.contains("Student's t of 3 repetitions")),
+            three.reasons.contains(&Reason::Interval(IntervalReason::Repetitions(3))),
             "{three:?}"
         );
         let one = steady(&mut profile, &[40]);
         assert!(
             (one.interval_s.1 - 2.2).abs() < 1e-9
-                && one.reasons.iter().any(|why| why.contains("assumed")),
+                && one.reasons.contains(&Reason::Interval(IntervalReason::Assumed(0.1))),
             "{one:?}"
         );
         // Nothing arrives: no rate is made up.

@@ -34,8 +34,9 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Environment;
     use crate::experiment::Experiment;
-    use crate::profile::document::{Environment, Profile, ProfileKind};
+    use crate::profile::document::{Profile, ProfileKind};
 
     #[test]
     fn every_presets_quick_form_takes_at_most_twenty_minutes() {

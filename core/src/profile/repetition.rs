@@ -1,5 +1,6 @@
 //! One measurement of one cell: what both ends saw, its parts, and whether it counts.
 
+use crate::experiment::ExperimentRun;
 use crate::units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -117,6 +118,16 @@ pub struct Repetition {
     /// stream that is free.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams_bps: Vec<Rate>,
+}
+
+impl ExperimentRun for Repetition {
+    fn invalid(&self) -> Option<&str> {
+        self.invalid.as_deref()
+    }
+
+    fn began_at(&mut self, moment: &str) {
+        self.began = Some(moment.to_owned());
+    }
 }
 
 impl Repetition {

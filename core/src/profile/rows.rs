@@ -97,6 +97,7 @@ fn list(rates: &[Rate]) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
+    use crate::experiment::Document;
     use crate::profile::{Environment, Grid, PathPoint, ProfileKind, Simulator};
 
     #[test]

@@ -1,18 +1,19 @@
 //! Repetitions in virtual time: the bench that needs no path.
 
 use super::cell::TrafficDirection;
-use super::document::{Bench, Job};
+use super::document::Job;
 use super::fluid::{Fluid, FluidScenario};
 use super::grid::Grid;
 use super::observe::Observed;
 use super::repetition::{LimitedBy, Lost, Repetition};
+use crate::experiment::Bench;
 use crate::units::{Error, Rng};
 
 /// The fluid model as a bench; it has no state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulator;
 
-impl Bench for Simulator {
+impl Bench<Grid> for Simulator {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         Ok(repetition(grid, job))
     }
@@ -95,9 +96,11 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
+    use crate::experiment::Document;
+    use crate::experiment::Environment;
     use crate::profile::Form;
     use crate::profile::cell::PathPoint;
-    use crate::profile::document::{Environment, Profile, ProfileKind};
+    use crate::profile::document::{Profile, ProfileKind};
     use crate::profile::presets::preset;
     use crate::units::{Bytes, Rate, Span};
 

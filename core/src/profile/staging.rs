@@ -1,7 +1,6 @@
 //! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's
 //! experiment.
 
-use super::cell::Cell;
 use super::driver::{self, Driver};
 use crate::experiment::word;
 use crate::plan::StagedSource;
@@ -189,14 +188,6 @@ impl Copies {
     /// The least pool for `streams` streams.
     pub(super) fn least(streams: u32) -> Bytes {
         Bytes(BLOCK.0 * (u64::from(streams) + 2))
-    }
-}
-
-impl Cell {
-    /// What a cell moves in `seconds`, if its path is the limit.
-    pub fn volume(&self, seconds: f64) -> Bytes {
-        super::Profile::payload_rate(self.path.rate_bps, self.mtu)
-            .bytes_in(Span::from_secs_f64(seconds))
     }
 }
 

@@ -97,9 +97,11 @@ impl Grid {
                 let words = |why: String| {
                     format!("{}: {}", cell.name(), why.split("; ").next().unwrap_or_default())
                 };
-                why =
-                    run(&trial, &Job { place: 0, cell: cell.clone(), index: 0, seed: self.seed })?
-                        .map(words);
+                why = run(
+                    &trial,
+                    &Job { place: 0, cell: cell.clone(), index: 0, attempt: 0, seed: self.seed },
+                )?
+                .map(words);
                 if why.is_some() {
                     break;
                 }

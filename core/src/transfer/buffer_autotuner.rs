@@ -12,6 +12,7 @@
 //! rate times the round-trip time is twice the window; on a path that carries no more, a larger
 //! window changes no rate, and two bandwidth-delay products are where it ends.
 
+use crate::plan::Reason;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
@@ -65,8 +66,8 @@ impl PoolSample {
     }
 }
 
-/// A larger pool, and why, in words for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A larger pool, and why.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Resize {
     /// The pool's new size, or the one that it has.
     pub staging: Bytes,
@@ -74,7 +75,7 @@ pub struct Resize {
     /// the pool grew.
     pub window: Bytes,
     /// Why.
-    pub why: String,
+    pub why: Reason,
 }
 
 /// Watches one end's pool and says when it should grow.
@@ -128,10 +129,7 @@ impl BufferAutotuner {
         }
         self.staging = self.staging.max(Bytes(window + FOR_THE_STORE.0));
         let (staging, window) = (self.staging, Bytes(window));
-        let why = format!(
-            "{window} on its way at once, of {staging}: {} held no more than {product} of the path",
-            sample.window
-        );
+        let why = Reason::Wider { window, staging, before: sample.window, product };
         self.grown.push_back(Resize { staging, window, why });
     }
 
@@ -159,11 +157,7 @@ impl BufferAutotuner {
         }
         self.before = Some(waited);
         self.staging = staging;
-        let why = format!(
-            "{staging} of staging: the store comes in bursts, and channels waited for it for \
-             {:.0} % of their time",
-            waited * 100.0
-        );
+        let why = Reason::Bursts { staging, waited };
         self.grown.push_back(Resize { staging, window: sample.window, why });
     }
 

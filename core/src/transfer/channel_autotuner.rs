@@ -18,7 +18,8 @@
 use super::losses::LossJudge;
 use super::path_sample::PathSample;
 use super::probe::{Measured, Probe};
-use crate::plan::ChannelLimits;
+use crate::congestion::{Algorithm, ControlName};
+use crate::plan::{ChannelLimits, Reason};
 use crate::units::{Bytes, Rate, Span};
 use std::collections::VecDeque;
 
@@ -46,32 +47,34 @@ const DOUBTFUL_WINDOWS: usize = 6;
 const TRIAL_WORTH: f64 = 1.15;
 const TRIAL_WINDOWS: usize = 2;
 
-/// What to change, and why, in words for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What to change, and why.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Advice {
-    /// Nothing: what the first blocks showed, for people.
+    /// Nothing: what the first blocks showed.
     Measured {
         /// What.
-        why: String,
+        why: Reason,
     },
     /// Open this many more channels.
     AddChannels {
         /// How many.
         count: usize,
         /// Why.
-        why: String,
+        why: Reason,
     },
     /// Give all channels this congestion control.
     Congestion {
         /// Its name.
-        name: &'static str,
+        name: ControlName,
         /// Why.
-        why: String,
+        why: Reason,
     },
     /// Give all channels the congestion control back that they had before.
     Restore {
-        /// Why.
-        why: String,
+        /// What the other one brought.
+        found: Rate,
+        /// What it had been before.
+        before: Rate,
     },
 }
 
@@ -188,11 +191,7 @@ impl ChannelAutotuner {
         self.last = rate;
         let channels = end.channels.max(1);
         let held = Bytes(rate.bytes_in(end.rtt).0 / channels as u64);
-        let count = |n| format!("{n} channel{}", if n == 1 { "" } else { "s" });
-        let why = format!(
-            "measured: {rate} over {} in the first {took}, {held} on its way in each",
-            count(channels)
-        );
+        let why = Reason::FirstBlocks { rate, channels, took, held };
         self.advice.push_back(Advice::Measured { why });
         let room = channels.min(MOST_STREAMS.saturating_sub(channels));
         if bound
@@ -202,11 +201,8 @@ impl ChannelAutotuner {
         {
             self.before = Some(rate);
             self.since_change = 0;
-            let why = format!(
-                "{}: {held} on its way is all that one window, at most {}, holds",
-                count(channels + room),
-                self.tuning_limits.window_limit
-            );
+            let window = self.tuning_limits.window_limit;
+            let why = Reason::WindowsFull { channels: channels + room, held, window };
             self.advice.push_back(Advice::AddChannels { count: room, why });
         }
     }
@@ -233,18 +229,13 @@ impl ChannelAutotuner {
             return;
         }
         if self.tuning_limits.bbr && self.lossy >= LOSSY_WINDOWS {
-            let why = format!(
-                "bbr: segments are lost while the round trip is {} at a least of {}, so without \
-                 congestion",
-                end.rtt, end.min_rtt
-            );
+            let why = Reason::LossWithoutQueue { rtt: end.rtt, min_rtt: end.min_rtt };
             return self.take_bbr(why);
         }
         if self.tuning_limits.bbr && self.doubtful.len() >= DOUBTFUL_WINDOWS {
             let before = mean(&self.doubtful);
             self.trial = Some(BbrTrial { before, rates: Vec::new() });
-            let why = "bbr: segments are lost, and no queue is seen for certain; on trial";
-            return self.take_bbr(why.to_owned());
+            return self.take_bbr(Reason::DoubtfulLoss);
         }
         if grew && self.since_change < PATIENCE || !self.tuning_limits.channels || end.channels == 0
         {
@@ -263,19 +254,16 @@ impl ChannelAutotuner {
         }
         self.before = Some(rate);
         self.since_change = 0;
-        let why = format!(
-            "{} channels: the network limits {} to {rate}",
-            end.channels + count,
-            end.channels
-        );
+        let (channels, before) = (end.channels + count, end.channels);
+        let why = Reason::NetworkLimits { channels, before, rate };
         self.advice.push_back(Advice::AddChannels { count, why });
     }
 
     /// Once: what BBR brings is not asked again.
-    fn take_bbr(&mut self, why: String) {
+    fn take_bbr(&mut self, why: Reason) {
         self.tuning_limits.bbr = false;
         self.since_change = 0;
-        self.advice.push_back(Advice::Congestion { name: "bbr", why });
+        self.advice.push_back(Advice::Congestion { name: Algorithm::Bbr.into(), why });
     }
 
     /// Collects the windows that speak for a trial; a queue for certain ends all doubt.
@@ -300,8 +288,7 @@ impl ChannelAutotuner {
         } else if mean(&trial.rates) < trial.before * TRIAL_WORTH {
             let found = Rate::from_bps(mean(&trial.rates) as u64);
             let before = Rate::from_bps(trial.before as u64);
-            let why = format!("the control as before: bbr brought {found} where it was {before}");
-            self.advice.push_back(Advice::Restore { why });
+            self.advice.push_back(Advice::Restore { found, before });
         }
     }
 }
@@ -489,7 +476,7 @@ mod tests {
             else {
                 panic!("seed {seed}: {:?}", run.changes)
             };
-            assert!(why.contains("over 2 channels"), "{why}");
+            assert!(matches!(why, Reason::FirstBlocks { channels: 2, .. }), "{why}");
         }
     }
 

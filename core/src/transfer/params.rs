@@ -2,10 +2,11 @@
 //! what is known before its first byte.
 //!
 //! The rate is not known then: [`ChannelAutotuner`](super::ChannelAutotuner) and [`BufferAutotuner`](super::BufferAutotuner) learn it from
-//! the first blocks and go on from here. Each choice comes with its reason, in words, so that a
-//! user can disagree with it.
+//! the first blocks and go on from here. Each choice comes with its reason, so that a user can
+//! disagree with it.
 
-use crate::plan::{PathEstimate, for_size};
+use crate::congestion::ControlName;
+use crate::plan::{ControlReason, PathEstimate, Reason, StreamsReason, for_size};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -26,8 +27,8 @@ pub struct PathContext {
 pub struct UserOverrides {
     /// Number of channels.
     pub streams: Option<usize>,
-    /// Congestion control, by Linux's name.
-    pub congestion: Option<String>,
+    /// Congestion control.
+    pub congestion: Option<ControlName>,
     /// Bytes of the staging pool.
     pub staging: Option<Bytes>,
     /// What is known of the path from before: where to begin, not what stays.
@@ -39,23 +40,23 @@ pub struct UserOverrides {
 pub struct PriorMeasurement {
     /// Channels.
     pub streams: u32,
-    /// Congestion control, by Linux's name.
-    pub congestion: String,
-    /// Which measurement, in words.
-    pub from: String,
+    /// Congestion control.
+    pub congestion: ControlName,
+    /// When it was made.
+    pub date: String,
 }
 
 /// What was chosen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TransferParams {
     /// Channels of each file or tree.
     pub streams: usize,
     /// Congestion control of this end's sockets; the system's default when absent.
-    pub congestion: Option<String>,
+    pub congestion: Option<ControlName>,
     /// Bytes of the staging pool.
     pub staging: Bytes,
-    /// Why, a sentence for each.
-    pub reasons: Vec<String>,
+    /// Why, for each.
+    pub reasons: Vec<Reason>,
 }
 
 /// Staging to begin with: below this threads wait for each other, and what a store's pauses need is
@@ -66,42 +67,35 @@ impl TransferParams {
     /// Chooses; `block` is the size of one staging slot.
     pub fn new(known: &PathContext, overrides: &UserOverrides, block: Bytes) -> TransferParams {
         let mut reasons = Vec::new();
-        let streams = match overrides.streams {
-            Some(streams) => {
-                reasons.push(format!("{} as asked", count(streams, "channel")));
+        let streams = match (overrides.streams, &overrides.precedent) {
+            (Some(streams), _) => {
+                reasons.push(Reason::ChannelsAsked(streams));
                 streams
             }
-            None => {
-                let (streams, why) = match &overrides.precedent {
+            (None, precedent) => {
+                let (streams, why) = match precedent {
                     Some(advice) => {
-                        for_size(advice.streams.max(1), known.size, format!("by {}", advice.from))
+                        let why = StreamsReason::Profile(advice.date.clone());
+                        for_size(advice.streams.max(1), known.size, why)
                     }
                     None => known.path.streams(known.size),
                 };
-                let streams = streams as usize;
-                reasons.push(format!("{} to begin with: {why}", count(streams, "channel")));
-                streams
+                reasons.push(Reason::Channels(streams as usize, why));
+                streams as usize
             }
         };
-        let congestion = match &overrides.congestion {
-            Some(name) => {
-                reasons.push(format!("{name} as asked"));
-                Some(name.clone())
-            }
-            None => {
-                let has =
-                    |advice: &&PriorMeasurement| known.path.available.contains(&advice.congestion);
-                let (congestion, why) = match overrides.precedent.as_ref().filter(has) {
-                    Some(advice) => (
-                        Some(advice.congestion.as_str()),
-                        format!("{}, by {}", advice.congestion, advice.from),
-                    ),
-                    None => known.path.congestion(),
-                };
-                reasons.push(why);
-                congestion.map(str::to_owned)
-            }
+        let has = |advice: &&PriorMeasurement| known.path.available.contains(&advice.congestion);
+        let (congestion, why) = match (overrides.congestion, &overrides.precedent) {
+            (Some(name), _) => (Some(name), Reason::Control(name, ControlReason::Asked)),
+            (None, precedent) => match precedent.as_ref().filter(has) {
+                Some(PriorMeasurement { congestion, date, .. }) => {
+                    let why = ControlReason::Profile(date.clone());
+                    (Some(*congestion), Reason::Control(*congestion, why))
+                }
+                None => known.path.congestion(),
+            },
         };
+        reasons.push(why);
         let staging = overrides.staging.unwrap_or_else(|| {
             // Half of the pool is on its way: two slots for each queue pair, one on the wire and
             // one behind it. A pair without a slot would move nothing, and with half of them idle
@@ -114,7 +108,7 @@ impl TransferParams {
             let channels =
                 if known.queue_pairs > 0 { overrides.streams.unwrap_or(1) } else { streams };
             let staging = Bytes(whole.max(2 * (channels as u64 + 1) * block.0));
-            reasons.push(format!("{staging} of staging to begin with"));
+            reasons.push(Reason::StagingBegins(staging));
             staging
         });
         TransferParams { streams, congestion, staging, reasons }
@@ -132,24 +126,19 @@ impl TransferParams {
     }
 }
 
-fn count(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::units::Span;
 
+    fn named(name: &str) -> ControlName {
+        name.parse().expect("a name")
+    }
+
     fn known(rtt: Span, window: Bytes) -> PathContext {
-        let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
-        let path = PathEstimate {
-            rtt,
-            window,
-            available,
-            default_congestion: "cubic".to_owned(),
-            fq: None,
-        };
+        let available = ["reno", "cubic", "bbr"].map(named).to_vec();
+        let path =
+            PathEstimate { rtt, window, available, default_congestion: named("cubic"), fq: None };
         PathContext { path, size: None, queue_pairs: 0 }
     }
 
@@ -181,13 +170,17 @@ mod tests {
     #[test]
     fn without_a_wish_it_is_as_the_advisor_says() {
         let mut far = known(Span::from_millis(163), Bytes::mib(4));
-        far.path.default_congestion = "bbr".to_owned();
+        far.path.default_congestion = named("bbr");
         let choice = TransferParams::new(&far, &UserOverrides::default(), Bytes::mib(1));
         assert_eq!(
-            (choice.streams, choice.congestion.as_deref()),
-            (far.path.streams(None).0 as usize, Some("cubic"))
+            (choice.streams, choice.congestion),
+            (far.path.streams(None).0 as usize, Some(named("cubic")))
         );
-        assert!(choice.reasons[0].contains("one window is at most 4 MiB"), "{:?}", choice.reasons);
+        assert!(
+            choice.reasons[0].to_string().contains("one window is at most 4 MiB"),
+            "{:?}",
+            choice.reasons
+        );
     }
 
     #[test]
@@ -195,15 +188,15 @@ mod tests {
         let block = Bytes::mib(1);
         let overrides = UserOverrides {
             streams: Some(3),
-            congestion: Some("reno".to_owned()),
+            congestion: Some(named("reno")),
             staging: Some(Bytes::mib(8)),
             precedent: None,
         };
         let choice =
             TransferParams::new(&known(Span::from_millis(163), Bytes::mib(4)), &overrides, block);
         assert_eq!(
-            (choice.streams, choice.congestion.as_deref(), choice.slots(block)),
-            (3, Some("reno"), 8)
+            (choice.streams, choice.congestion, choice.slots(block)),
+            (3, Some(named("reno")), 8)
         );
         let small =
             PathContext { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
@@ -213,20 +206,21 @@ mod tests {
     #[test]
     fn a_measured_path_begins_with_the_best_or_the_users_word() {
         let block = Bytes::mib(1);
-        let advice = PriorMeasurement {
-            streams: 8,
-            congestion: "bbr".to_owned(),
-            from: "the profile of today".to_owned(),
-        };
+        let advice =
+            PriorMeasurement { streams: 8, congestion: named("bbr"), date: "today".to_owned() };
         let overrides =
             UserOverrides { precedent: Some(advice.clone()), ..UserOverrides::default() };
         let far = known(Span::from_millis(163), Bytes::mib(512));
         let choice = TransferParams::new(&far, &overrides, block);
-        assert_eq!((choice.streams, choice.congestion.as_deref()), (8, Some("bbr")));
-        assert!(choice.reasons[0].contains("the profile of today"), "{:?}", choice.reasons);
+        assert_eq!((choice.streams, choice.congestion), (8, Some(named("bbr"))));
+        assert!(
+            choice.reasons[0].to_string().contains("the profile of today"),
+            "{:?}",
+            choice.reasons
+        );
         // What this host lacks it does not try.
         let lacking = UserOverrides {
-            precedent: Some(PriorMeasurement { congestion: "htcp".to_owned(), ..advice }),
+            precedent: Some(PriorMeasurement { congestion: named("htcp"), ..advice }),
             ..overrides.clone()
         };
         assert_eq!(TransferParams::new(&far, &lacking, block).congestion, None);

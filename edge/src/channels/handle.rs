@@ -1,6 +1,7 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
 use crate::sys::tcp::{TcpInfo, congestion_of, pace, tcp_info};
+use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Rate, Span};
 use socket2::Socket;
 use std::fmt;
@@ -40,7 +41,7 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     }
 
     /// The congestion control in force, where it has one.
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         None
     }
 
@@ -48,7 +49,7 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When there is none of that name, or none can be set.
-    fn set_congestion(&self, _name: &str) -> io::Result<()> {
+    fn set_congestion(&self, _name: ControlName) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -104,21 +105,21 @@ impl Handle {
     }
 
     /// The connection's congestion control, where it has one.
-    pub(crate) fn congestion(&self) -> Option<String> {
+    pub(crate) fn congestion(&self) -> Option<ControlName> {
         self.0.congestion()
     }
 
     /// Whether its congestion control goes by a model of the path, and so fills it without a queue
     /// or losses that would tell.
     pub(crate) fn is_model_based(&self) -> bool {
-        self.congestion().is_some_and(|name| name.starts_with("bbr"))
+        self.congestion().is_some_and(|name| name.is_bbr())
     }
 
     /// Sets the congestion control of the connection.
     ///
     /// # Errors
     /// When this host does not have it, or the connection takes none.
-    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+    pub fn set_congestion(&self, name: ControlName) -> io::Result<()> {
         self.0.set_congestion(name)
     }
 
@@ -189,12 +190,12 @@ impl ConnectionControl for OfSocket {
         tcp_info(&self.0).ok()
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         congestion_of(&self.0)
     }
 
-    fn set_congestion(&self, name: &str) -> io::Result<()> {
-        self.0.set_tcp_congestion(name.as_bytes())
+    fn set_congestion(&self, name: ControlName) -> io::Result<()> {
+        self.0.set_tcp_congestion(name.as_str().as_bytes())
     }
 
     fn set_buffer(&self, len: Bytes) -> io::Result<()> {

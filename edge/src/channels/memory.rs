@@ -13,6 +13,7 @@ use super::ordered::ByteStream;
 use super::stack::unreachable;
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use farline_core::units::{Error, Span};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -200,7 +201,7 @@ impl ByteStream for MemoryStream {
         Ok(Handle::new(self.0.clone()))
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         None
     }
 

@@ -46,6 +46,7 @@ pub use tcp::TcpOptions;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 pub use farline_core::rdma::completion_poller::CompletionStats;
@@ -123,7 +124,7 @@ pub trait Channel: Send {
     fn tcp_info(&self) -> Option<TcpInfo>;
 
     /// The congestion control in force, where it is a TCP connection.
-    fn congestion(&self) -> Option<String>;
+    fn congestion(&self) -> Option<ControlName>;
 
     /// How completions of its device were noticed, where it has one.
     fn noticed(&self) -> Option<CompletionStats> {

@@ -3,6 +3,7 @@
 use super::{Arrival, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader, ZEROS};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::transfer::Block;
@@ -27,7 +28,7 @@ pub trait ByteStream: Read + Write + Send {
     fn handle(&self) -> io::Result<Handle>;
 
     /// The congestion control in force, where it is a TCP connection.
-    fn congestion(&self) -> Option<String>;
+    fn congestion(&self) -> Option<ControlName>;
 
     /// Says that at least `len` bytes are to come, so that the kernel need not wake the reader
     /// before they are there.
@@ -49,7 +50,7 @@ impl ByteStream for Box<dyn ByteStream> {
         (**self).handle()
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         (**self).congestion()
     }
 
@@ -318,7 +319,7 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
         self.stream.tcp_info()
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         self.stream.congestion()
     }
 

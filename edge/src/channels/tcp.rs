@@ -11,6 +11,7 @@ use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::stack::unreachable;
 use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, tcp_info, wake_at};
+use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
@@ -22,7 +23,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
     /// Congestion control by Linux's name; the system's default when absent.
-    pub congestion: Option<String>,
+    pub congestion: Option<ControlName>,
     /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better
     /// where `tcp_rmem` allows it.
     pub buffer: Option<Bytes>,
@@ -178,8 +179,8 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says where it may not, or where there is none of that name.
-pub fn may_choose(name: &str) -> io::Result<()> {
-    check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None })
+pub fn may_choose(name: ControlName) -> io::Result<()> {
+    check(&TcpOptions { congestion: Some(name), buffer: None })
 }
 
 /// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when
@@ -195,7 +196,7 @@ pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
 fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(name) = &options.congestion {
-        socket.set_tcp_congestion(name.as_bytes())?;
+        socket.set_tcp_congestion(name.as_str().as_bytes())?;
     }
     if let Some(Bytes(len)) = options.buffer {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -214,7 +215,7 @@ impl ByteStream for TcpStream {
         Handle::of(self)
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         congestion_of(&SockRef::from(self))
     }
 

@@ -6,6 +6,7 @@ use super::driver::{Capabilities, Carries, Driver, Layer, Offered, Role, TlsPeer
 use super::key::{Key, PROOF_LEN};
 use super::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -408,7 +409,7 @@ impl<S: ByteStream, E: Engine> ByteStream for TlsStream<S, E> {
         self.below.handle()
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         self.below.congestion()
     }
 

@@ -14,9 +14,10 @@ use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::stores::Landed;
 use crate::sys::lock::lock;
 use crate::sys::route::fq_towards;
-use farline_core::congestion::Algorithm;
+use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
+use farline_core::plan::Reason;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{
     DigestAlgorithm, Entry, EntryKind, Limit, PathContext, RecentWaits, TransferParams,
@@ -33,19 +34,14 @@ use tokio::time::MissedTickBehavior;
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
 /// receives, and of which nothing else is known.
 pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
-    let sysctl = |name: &str| {
-        std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default()
-    };
-    let offered = sysctl("tcp_available_congestion_control");
     PathEstimate {
         rtt,
         window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
-        available: offered
-            .split_whitespace()
-            .filter(|name| may_choose(name).is_ok())
-            .map(str::to_owned)
+        available: kernelcc::available()
+            .into_iter()
+            .filter(|&name| may_choose(name).is_ok())
             .collect(),
-        default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
+        default_congestion: kernelcc::default_control().unwrap_or(Algorithm::Reno.into()),
         // What the other host's device does only that host knows.
         fq: peer.filter(|_| sending).and_then(fq_towards),
     }
@@ -55,11 +51,11 @@ pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimat
 ///
 /// # Errors
 /// [`Fault::You`] when neither does.
-pub(super) fn known(name: &str) -> Result<(), Error> {
-    if kernelcc::available().iter().any(|have| have == name) {
+pub(super) fn known(name: ControlName) -> Result<(), Error> {
+    if kernelcc::available().contains(&name) {
         return Ok(());
     }
-    name.parse::<Algorithm>().map(drop)
+    name.as_str().parse::<Algorithm>().map(drop)
 }
 
 /// What came of work, and what the server said meanwhile: after that it is not listened to.
@@ -129,17 +125,17 @@ impl<'a> Copy<'a> {
     /// Makes the congestion control that was asked for available to this host's channels, or notes
     /// why they use another.
     pub(super) fn obtain_congestion(&mut self) -> Result<(), Error> {
-        let Some(name) = self.overrides.congestion.clone() else { return Ok(()) };
-        let obtained = kernelcc::obtain(&CcRequest::new(name.clone()));
+        let Some(name) = self.overrides.congestion else { return Ok(()) };
+        let obtained = kernelcc::obtain(&CcRequest::new(name));
         match obtained {
             Err(error) if error.fault == Fault::You => return Err(error),
             Err(error) => {
                 self.overrides.congestion = None;
                 self.stats.note(format!("without {name}: {error}"));
             }
-            Ok(held) if may_choose(&held.name).is_ok() => {
+            Ok(held) if may_choose(held.name).is_ok() => {
                 // While somebody else's transfer has the plain name, ours is another.
-                self.overrides.congestion = Some(held.name.clone());
+                self.overrides.congestion = Some(held.name);
                 self.held = Some(held);
             }
             Ok(_) => {
@@ -153,8 +149,8 @@ impl<'a> Copy<'a> {
     }
 
     /// The congestion control that was asked for, to be told to the end that sends.
-    pub(super) fn asked_congestion(&self) -> Option<&str> {
-        self.options.overrides.congestion.as_deref()
+    pub(super) fn asked_congestion(&self) -> Option<ControlName> {
+        self.options.overrides.congestion
     }
 
     /// Notes that a sender which is no Farline node is not told of the congestion control that was
@@ -164,8 +160,8 @@ impl<'a> Copy<'a> {
     /// [`Fault::You`] for a name that neither Farline nor this host's kernel knows: nobody else
     /// will say so.
     pub(super) fn congestion_untold(&mut self, sender: &Remote) -> Result<(), Error> {
-        let Some(name) = self.asked_congestion().map(str::to_owned) else { return Ok(()) };
-        known(&name)?;
+        let Some(name) = self.asked_congestion() else { return Ok(()) };
+        known(name)?;
         self.stats.note(format!(
             "without {name}: {sender} sends, and is no Farline node that could be told"
         ));
@@ -189,7 +185,7 @@ impl<'a> Copy<'a> {
         };
         let mut choice = TransferParams::new(&known, &self.overrides, Bytes(BLOCK_LEN as u64));
         if let Some(wanted) = self.options.buffer {
-            choice.reasons.push(format!("socket buffers of {wanted} as asked"));
+            choice.reasons.push(Reason::Buffers(wanted));
             if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
                 let why = "net.core.wmem_max or net.core.rmem_max allows no more";
                 self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
@@ -204,13 +200,17 @@ impl<'a> Copy<'a> {
     }
 
     /// Options of this end's data connections.
-    pub(super) fn tcp_options(&self, congestion: Option<String>) -> TcpOptions {
+    pub(super) fn tcp_options(&self, congestion: Option<ControlName>) -> TcpOptions {
         TcpOptions { congestion, buffer: self.options.buffer }
     }
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of
     /// which open by `opener`.
-    pub(super) fn tuning(&self, congestion: Option<&str>, opener: Option<Opener>) -> LiveTuning {
+    pub(super) fn tuning(
+        &self,
+        congestion: Option<ControlName>,
+        opener: Option<Opener>,
+    ) -> LiveTuning {
         let paced = self.live.pace.is_some();
         let congestion =
             congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
@@ -221,9 +221,13 @@ impl<'a> Copy<'a> {
     /// Takes over what the other end said while it moved data (D-3).
     pub(super) fn take_remarks(&mut self, control: &Control) {
         let (changed, limited) = lock(&control.heard()).take_remarks();
-        changed
-            .into_iter()
-            .for_each(|why| self.live.changed(format!("at {}: {why}", control.server())));
+        for (said, is_measurement) in changed {
+            self.live.changed(Reason::Remote {
+                server: control.server().to_owned(),
+                said,
+                is_measurement,
+            });
+        }
         self.stats.limited_there = limited.or(self.stats.limited_there.take());
     }
 

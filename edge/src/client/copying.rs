@@ -8,6 +8,7 @@ use super::{
     CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, RetryListener,
     RetryNotice, StoredProfiles, Verify,
 };
+use farline_core::congestion::ControlName;
 use farline_core::copy::RETRY_FOR;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::ffi::OsStr;
@@ -108,8 +109,8 @@ impl CopyRequest {
         self
     }
 
-    /// Uses this congestion control, by Linux's name.
-    pub fn congestion(mut self, name: impl Into<String>) -> CopyRequest {
+    /// Uses this congestion control.
+    pub fn congestion(mut self, name: impl Into<ControlName>) -> CopyRequest {
         self.options.overrides.congestion = Some(name.into());
         self
     }

@@ -27,6 +27,7 @@ use farline_core::copy::{
 };
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Mode, Pathname};
+use farline_core::plan::Reason;
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
     DigestVerdict, Digests, EntryKind, Layout, TransferParams, parse_manifest,
@@ -124,9 +125,9 @@ fn session(
     to: &Location,
     choice: &TransferParams,
 ) -> CopySession {
-    let congestion = choice.congestion.clone().map(|name| SenderControl {
+    let congestion = choice.congestion.map(|name| SenderControl {
         is_asked: copy.asked_congestion().is_some(),
-        is_known: known(&name).is_ok(),
+        is_known: known(name).is_ok(),
         name,
     });
     let options =
@@ -389,7 +390,7 @@ pub(super) fn receive_layout(
     held: &Mutex<ByteRanges>,
     tally: &Tally,
 ) -> Result<(TransferResources, bool), Error> {
-    let tell = |why: String| live.changed(why);
+    let tell = |why: Reason| live.changed(why);
     let slow =
         live.trial.slows_sink().then(|| SlowSink::new(sink, live.trial.write, live.trial.sync));
     let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);

@@ -7,6 +7,8 @@ use crate::channels::Channel;
 use crate::channels::CompletionStats;
 use crate::stores::NotKept;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
+use farline_core::plan::Reason;
 use farline_core::transfer::{Diagnosis, Limit, Party, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
@@ -58,7 +60,7 @@ pub struct Outcome {
     /// Whether data was encrypted on its way, by TLS or ssh; `null` when nothing left this host.
     pub encrypted: Option<bool>,
     /// Congestion control of the sending end's channels, where this end knows it.
-    pub congestion: Option<String>,
+    pub congestion: Option<ControlName>,
     /// Staging pool of this end, as it was at the end.
     pub staging_bytes: u64,
     /// The least round-trip time of the control channel.
@@ -79,7 +81,7 @@ pub struct Outcome {
     /// What was measured that says so, for people.
     pub limited_evidence: String,
     /// Why these channels, this congestion control, this staging.
-    pub reasons: Vec<String>,
+    pub reasons: Vec<Reason>,
     /// What was asked for and is not as asked, and why.
     pub notes: Vec<String>,
     /// What did not arrive, and why.
@@ -214,7 +216,7 @@ pub(super) struct CopyStats {
     /// Whether it was found that it cannot be: a later pass tries no more.
     pub(super) gave_up_channel: bool,
     pub(super) encrypted: Option<bool>,
-    pub(super) congestion: Option<String>,
+    pub(super) congestion: Option<ControlName>,
     pub(super) rtt: Span,
     pub(super) first_byte: Option<Span>,
     pub(super) first_data: Option<Span>,

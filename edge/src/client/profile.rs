@@ -10,6 +10,7 @@ use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
     fill, is_duplex, joined,
 };
+use farline_core::congestion::ControlName;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Mode, Module, Pathname};
@@ -61,7 +62,7 @@ fn allowed(control: &Control) -> Result<Rate, Error> {
 }
 
 /// Whether the kernel lets this process choose a congestion control.
-fn check_choice(name: &str) -> Result<(), Error> {
+fn check_choice(name: ControlName) -> Result<(), Error> {
     may_choose(name).map_err(|error| {
         let message = format!("this kernel does not let an ordinary user choose {name}: {error}");
         Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
@@ -130,7 +131,7 @@ impl NodeBench {
             streams: cell.streams,
             seconds: grid.samples() as f64 * grid.sample_s,
             sample_s: grid.sample_s,
-            congestion: self.controls.name(cell.congestion),
+            congestion: Some(self.controls.name(cell.congestion)),
             window: cell.window_bytes,
             buffer: cell.buffer_bytes,
             message: cell.message_bytes,
@@ -221,7 +222,7 @@ impl LocalStats {
     /// Opens the connections that `request` asks for and fills or empties them.
     fn run(address: SocketAddr, preamble: &[u8], request: &Measure) -> Result<LocalStats, Error> {
         let began = Instant::now();
-        let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
+        let options = TcpOptions { congestion: request.congestion, buffer: None };
         let connect = || -> std::io::Result<Vec<TcpStream>> {
             let one = || {
                 let mut stream = connect_stream(address, None, &options, CONNECT_TIMEOUT)?;
@@ -271,7 +272,7 @@ impl LocalStats {
     }
 }
 
-impl Bench for NodeBench {
+impl Bench<Grid> for NodeBench {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let late = || {
             Error::new(
@@ -317,6 +318,6 @@ impl ProbeBench for NodeBench {
             return ours("losses");
         }
         self.controls = Controls::obtain(grid)?;
-        grid.congestion.iter().try_for_each(|&control| check_choice(&self.controls.name(control)))
+        grid.congestion.iter().try_for_each(|&control| check_choice(self.controls.name(control)))
     }
 }

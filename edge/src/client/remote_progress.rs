@@ -12,6 +12,9 @@ const MOST_REMARKS: usize = 100;
 /// Things that are left out of a tree, as many as are kept.
 const MOST_OMISSIONS: usize = 20_000;
 
+/// How the text of a change begins that is a measurement and changes nothing (D-3).
+const MEASURED: &str = "measured: ";
+
 /// What limited a server, by its own word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SaidLimit {
@@ -39,8 +42,8 @@ pub(super) struct RemoteProgress {
     landed: Option<u64>,
     /// How many data connections it would use (D-2).
     wanted_channels: usize,
-    /// What it changed, in words, and what limited it (D-3).
-    changed: Vec<String>,
+    /// What it changed, in words, or only measured, and what limited it (D-3).
+    changed: Vec<(String, bool)>,
     limited: Option<SaidLimit>,
     /// What it measured that says so.
     evidence: String,
@@ -76,8 +79,9 @@ impl RemoteProgress {
         self.wanted_channels
     }
 
-    /// What the server changed since the last call, in words, and what limited it.
-    pub(super) fn take_remarks(&mut self) -> (Vec<String>, Option<SaidLimit>) {
+    /// What the server changed since the last call, in words, or only measured, and what limited
+    /// it.
+    pub(super) fn take_remarks(&mut self) -> (Vec<(String, bool)>, Option<SaidLimit>) {
         (std::mem::take(&mut self.changed), self.limited.take())
     }
 
@@ -125,7 +129,7 @@ impl RemoteProgress {
             }
             // A server has no reason to say more, and may not fill our memory.
             "changed" if self.changed.len() < MOST_REMARKS => {
-                self.changed.push(plain(value));
+                self.changed.push((plain(value), value.starts_with(MEASURED)));
             }
             _ => {}
         }

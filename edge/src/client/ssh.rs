@@ -9,6 +9,7 @@ use crate::channels::Handle;
 use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs::DirBuilder;
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
@@ -281,7 +282,7 @@ impl ByteStream for SshStream {
         Handle::of(&self.stream)
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         None
     }
 

@@ -129,14 +129,14 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
 /// Tells the sender which congestion control its data connections are to have, or notes why they
 /// have another.
 async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(), Error> {
-    let Some(name) = copy.asked_congestion().map(str::to_owned) else { return Ok(()) };
+    let Some(name) = copy.asked_congestion() else { return Ok(()) };
     if !ends.sender.features().is_farline {
         return copy.congestion_untold(ends.from);
     }
-    let id = ends.sender.try_request(farline_option("congestion", &name));
+    let id = ends.sender.try_request(farline_option("congestion", name.as_str()));
     match ends.sender.done(id).await {
         Ok(_) => copy.stats.congestion = Some(name),
-        Err(error) if known(&name).is_err() => return Err(at(ends.from, error)),
+        Err(error) if known(name).is_err() => return Err(at(ends.from, error)),
         Err(error) => copy.stats.note(format!("without {name}: {}", at(ends.from, error))),
     }
     Ok(())

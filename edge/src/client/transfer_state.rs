@@ -5,6 +5,7 @@ use crate::channels::Handle;
 use crate::channels::stack::Opener;
 use crate::mover::{Cancel, Notify, Pace, Tally};
 use crate::sys::lock::lock;
+use farline_core::plan::Reason;
 use farline_core::transfer::TuningLimits;
 use farline_core::units::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,8 +29,8 @@ pub(super) struct TransferState {
     pub(super) tuning: OnceLock<LiveTuning>,
     /// Whether the staging pool may grow.
     is_elastic: bool,
-    /// What was measured and changed, in words.
-    pub(super) changes: Mutex<Vec<String>>,
+    /// What was measured and changed.
+    pub(super) changes: Mutex<Vec<Reason>>,
     pub(super) total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// Counts the files that have their final names.
     files: OnceLock<CountFiles>,
@@ -56,7 +57,7 @@ impl TransferState {
     }
 
     /// Notes what was measured or changed.
-    pub(super) fn changed(&self, why: String) {
+    pub(super) fn changed(&self, why: Reason) {
         lock(&self.changes).push(why);
     }
 

@@ -27,9 +27,11 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
+use farline_core::plan::Reason;
 use farline_core::transfer::{
     Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, Watermarks, manifest_lines,
 };
@@ -492,11 +494,11 @@ pub(super) async fn open_rig(
     control: &mut Control,
     address: SocketAddr,
     choice: &TransferParams,
-) -> Result<(TransferResources, Option<String>), Error> {
-    let options = copy.tcp_options(choice.congestion.clone());
+) -> Result<(TransferResources, Option<ControlName>), Error> {
+    let options = copy.tcp_options(choice.congestion);
     let dialled = dial(copy, control, address, choice, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    let tuning = copy.tuning(congestion.as_deref(), dialled.opener);
+    let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);
     Ok((TransferResources { channels: dialled.channels, slots: staging(choice)? }, congestion))
@@ -558,7 +560,7 @@ pub(super) fn send_layout<'a>(
         };
         open().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
     };
-    let tell = |why: String| live.changed(why);
+    let tell = |why: Reason| live.changed(why);
     // This end opens them itself.
     let tuning = tuning.map(|tuning| Tuning {
         tuning_limits: tuning.tuning_limits,

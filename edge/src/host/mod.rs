@@ -31,9 +31,9 @@ pub fn facts(local: Option<IpAddr>) -> HostFacts {
         slow_start_after_idle: number("ipv4/tcp_slow_start_after_idle").map(|on: u64| on != 0),
         mtu_probing: number("ipv4/tcp_mtu_probing"),
         default_qdisc: sysctl("core/default_qdisc"),
-        congestion: sysctl("ipv4/tcp_congestion_control"),
+        congestion: sysctl("ipv4/tcp_congestion_control").and_then(|name| name.parse().ok()),
         congestion_available: sysctl("ipv4/tcp_available_congestion_control")
-            .map(|names| names.split_whitespace().map(str::to_owned).collect())
+            .map(|names| names.split_whitespace().filter_map(|name| name.parse().ok()).collect())
             .unwrap_or_default(),
         interfaces: interfaces::read(local),
         memlock: memlock.current.map(Bytes),

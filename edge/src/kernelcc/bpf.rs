@@ -5,7 +5,7 @@ use super::claims::{pin_paths, taken};
 use super::record::{self, Record};
 use super::request::CcRequest;
 use super::{host, object, privilege};
-use farline_core::congestion::{Algorithm, Constants};
+use farline_core::congestion::{Algorithm, Constants, ControlName};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
@@ -90,7 +90,7 @@ impl Registration {
 /// Notes who holds `name`. Where a link ends with its process the kernel knows that better; where
 /// none does, what has no record is not told from what a killed process left.
 fn note(
-    name: &str,
+    name: ControlName,
     object: &Object,
     wish: &CcRequest,
     is_link: bool,
@@ -123,7 +123,7 @@ fn note(
 pub(super) fn register(
     algorithm: Algorithm,
     set: Constants,
-    name: &str,
+    name: ControlName,
     wish: &CcRequest,
     kernel: Kernel,
 ) -> Result<Registration, Error> {
@@ -159,7 +159,7 @@ fn prepare(
     open: &mut OpenObject,
     algorithm: Algorithm,
     set: Constants,
-    name: &str,
+    name: ControlName,
     sample_every: Span,
     link: bool,
 ) -> Result<(), libbpf_rs::Error> {
@@ -182,7 +182,12 @@ fn prepare(
 }
 
 /// Makes link and trace outlive this process in the BPF file system.
-fn pin(link: &mut Link, object: &mut Object, name: &str, is_link: bool) -> Result<(), Error> {
+fn pin(
+    link: &mut Link,
+    object: &mut Object,
+    name: ControlName,
+    is_link: bool,
+) -> Result<(), Error> {
     let (link_path, events_path) = pin_paths(name);
     let here = |what: &str, error: &dyn std::fmt::Display| {
         Error::new(
@@ -238,7 +243,7 @@ fn listen() {
     set_print(Some((PrintLevel::Warn, note)));
 }
 
-fn explain(name: &str, doing: &str, error: &libbpf_rs::Error) -> Error {
+fn explain(name: ControlName, doing: &str, error: &libbpf_rs::Error) -> Error {
     let said = SAID
         .lock()
         .map(|said| said.trim().lines().last().unwrap_or_default().to_owned())
@@ -260,7 +265,7 @@ fn explain(name: &str, doing: &str, error: &libbpf_rs::Error) -> Error {
 
 /// A control of Farline's among the kernel's BPF maps.
 pub(super) struct Registered {
-    pub(super) name: String,
+    pub(super) name: ControlName,
     handle: MapHandle,
     /// Without a link: nobody's process ends it.
     pub(super) legacy: bool,
@@ -287,7 +292,7 @@ pub(super) fn registered() -> Vec<Registered> {
     ours.filter_map(|info| {
         let handle = MapHandle::from_map_id(info.id).ok()?;
         let value = handle.lookup(&0u32.to_ne_bytes(), MapFlags::empty()).ok()??;
-        let name = available.iter().find(|name| holds(&value, name))?.clone();
+        let name = available.iter().copied().find(|&name| holds(&value, name))?;
         Some(Registered { name, handle, legacy: info.map_flags & F_LINK == 0 })
     })
     .collect()
@@ -295,9 +300,9 @@ pub(super) fn registered() -> Vec<Registered> {
 
 /// Whether the kernel's copy of the operations bears `name`: 16 bytes, filled with zeros, behind
 /// pointers.
-fn holds(operations: &[u8], name: &str) -> bool {
+fn holds(operations: &[u8], name: ControlName) -> bool {
     let mut field = [0; 16];
-    field[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
+    field[..name.as_str().len()].copy_from_slice(name.as_str().as_bytes());
     operations.chunks_exact(8).collect::<Vec<_>>().windows(2).any(|pair| pair.concat() == field)
 }
 
@@ -356,9 +361,9 @@ mod tests {
     fn a_name_is_found_whole_and_not_as_a_part() {
         let mut operations = vec![0u8; 256];
         operations[88..92].copy_from_slice(b"htcp");
-        assert!(holds(&operations, "htcp"));
-        assert!(!holds(&operations, "htc"));
+        assert!(holds(&operations, Algorithm::HTcp.into()));
+        assert!(!holds(&operations, "htc".parse().expect("a name")));
         operations[92] = b'2';
-        assert!(!holds(&operations, "htcp"));
+        assert!(!holds(&operations, Algorithm::HTcp.into()));
     }
 }

@@ -2,24 +2,25 @@
 
 use super::host;
 use super::record::{self, Claim, Entry};
+use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::Path;
 
 /// Where the link and the trace of a pinned control stand.
-pub(super) fn pin_paths(name: &str) -> (String, String) {
+pub(super) fn pin_paths(name: ControlName) -> (String, String) {
     // The BPF file system takes no dots, and registered names have no dashes.
-    let name = name.replace('.', "-");
+    let name = name.as_str().replace('.', "-");
     (format!("/sys/fs/bpf/farline/{name}"), format!("/sys/fs/bpf/farline/{name}-events"))
 }
 
 /// Whether a control outlives its process under this name.
-pub(super) fn is_pinned(name: &str) -> bool {
+pub(super) fn is_pinned(name: ControlName) -> bool {
     let (link, events) = pin_paths(name);
     Path::new(&link).exists() || Path::new(&events).exists()
 }
 
 /// Somebody has the name already.
-pub(super) fn taken(name: &str) -> Error {
+pub(super) fn taken(name: ControlName) -> Error {
     let by = match record::claim(&record::holders(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => {
             format!("by Farline's process {process}")

@@ -2,6 +2,7 @@
 //! control and TCP_INFO.
 
 use crate::sys::netlink::{Scope, attributes, request, u32_of};
+use farline_core::congestion::ControlName;
 use rustix::io;
 use rustix::net::AddressFamily;
 use rustix::net::netlink;
@@ -11,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) cookie: u64,
-    pub(super) control: String,
+    pub(super) control: ControlName,
     pub(super) local_port: u16,
     pub(super) remote: SocketAddr,
     /// `struct tcp_info`, as long as this kernel's is.
@@ -86,19 +87,17 @@ fn flow(message: &[u8]) -> Option<Flow> {
         Ipv6Addr::from(<[u8; 16]>::try_from(&id[20..36]).ok()?).to_canonical()
     };
     let cookie = u64::from(u32_of(&id[40..44])) | (u64::from(u32_of(&id[44..48])) << 32);
-    let (mut control, mut info) = (String::new(), Vec::new());
+    let (mut control, mut info) = (None, Vec::new());
     for (kind, value) in attributes(message.get(MESSAGE..)?) {
         match kind {
             ATTRIBUTE_INFO => info = value.to_vec(),
-            ATTRIBUTE_CONG => {
-                control = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
-            }
+            ATTRIBUTE_CONG => control = ControlName::from_kernel(value),
             _ => {}
         }
     }
     Some(Flow {
         cookie,
-        control,
+        control: control?,
         local_port: port(0),
         remote: SocketAddr::new(address, port(2)),
         info,

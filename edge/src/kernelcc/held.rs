@@ -4,6 +4,7 @@
 use super::bpf::Events;
 use super::host;
 use super::request::CcRequest;
+use farline_core::congestion::ControlName;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use std::thread::JoinHandle;
 #[derive(Debug)]
 pub(super) struct Loaded {
     /// As registered.
-    pub(super) name: String,
+    pub(super) name: ControlName,
     kind: Kind,
     /// Whether it was given back.
     over: AtomicBool,
@@ -34,7 +35,7 @@ struct Thread {
 
 impl Loaded {
     pub(super) fn program(
-        name: String,
+        name: ControlName,
         events: Option<Events>,
         stop: mpsc::Sender<()>,
         thread: JoinHandle<()>,
@@ -43,8 +44,8 @@ impl Loaded {
         Loaded { name, kind: Kind::Program { events, held }, over: AtomicBool::new(false) }
     }
 
-    pub(super) fn module(name: &str) -> Loaded {
-        Loaded { name: name.to_owned(), kind: Kind::Module, over: AtomicBool::new(false) }
+    pub(super) fn module(name: ControlName) -> Loaded {
+        Loaded { name, kind: Kind::Module, over: AtomicBool::new(false) }
     }
 
     pub(super) fn is_module(&self) -> bool {
@@ -73,7 +74,7 @@ impl Loaded {
                     let _ = thread.join();
                 }
             }
-            Kind::Module => host::remove_module(&self.name),
+            Kind::Module => host::remove_module(self.name),
         }
     }
 }
@@ -95,7 +96,7 @@ impl super::CcGuard {
 
 /// What one wish had loaded.
 struct Entry {
-    control: String,
+    control: ControlName,
     /// Whether any control of that name served.
     plain: bool,
     loaded: Weak<Loaded>,
@@ -114,7 +115,7 @@ pub(super) fn table() -> Table<'static> {
 
 impl Table<'_> {
     /// What was loaded of `control` for whoever wants any of that name.
-    pub(super) fn shared(&self, control: &str) -> Option<Arc<Loaded>> {
+    pub(super) fn shared(&self, control: ControlName) -> Option<Arc<Loaded>> {
         let ours = self.0.iter().filter(|entry| entry.plain && entry.control == control);
         ours.filter_map(|entry| entry.loaded.upgrade())
             .find(|loaded| !loaded.over.load(Ordering::Relaxed))
@@ -124,7 +125,7 @@ impl Table<'_> {
     pub(super) fn keep(&mut self, wish: &CcRequest, loaded: Loaded) -> Arc<Loaded> {
         let loaded = Arc::new(loaded);
         let entry = Entry {
-            control: wish.control.clone(),
+            control: wish.control,
             plain: wish.is_plain(),
             loaded: Arc::downgrade(&loaded),
         };

@@ -3,7 +3,7 @@
 use super::claims::{is_pinned, pin_paths};
 use super::record::{self, Claim, Entry, Record};
 use super::{bpf, diag, host, is_brought};
-use farline_core::congestion::Algorithm;
+use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::fs;
@@ -33,7 +33,7 @@ pub enum Origin {
 #[derive(Clone, Debug, Serialize)]
 pub struct Listed {
     /// The name to give a socket.
-    pub name: String,
+    pub name: ControlName,
     /// Who registered it.
     pub origin: Origin,
     /// Whether new sockets of this network namespace get it.
@@ -54,39 +54,35 @@ pub fn list() -> Vec<Listed> {
         (host::available(), host::allowed(), host::default_control());
     let flows = diag::flows().ok();
     // Of a process that could make no record there is what it registered.
-    let ours: Vec<String> =
+    let ours: Vec<ControlName> =
         bpf::registered().into_iter().map(|registered| registered.name).collect();
-    let origin = |name: &str| match record::claim(&record::holders(), name) {
+    let origin = |name: ControlName| match record::claim(&record::holders(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => Origin::Process(process),
         Claim::Living(_) => Origin::Held,
         _ if is_pinned(name) => Origin::Pinned,
-        _ if ours.iter().any(|ours| ours == name) => Origin::Held,
+        _ if ours.contains(&name) => Origin::Held,
         _ if host::is_module(name) => Origin::Module,
         Claim::Unknown if !is_kernels_alone(name) => Origin::Unknown,
         _ => Origin::Kernel,
     };
-    let listed = |name: &String, origin| Listed {
-        default: *name == default,
-        allowed: allowed.contains(name),
-        flows: flows
-            .as_ref()
-            .map(|flows| flows.iter().filter(|flow| flow.control == *name).count()),
-        name: name.clone(),
+    let listed = |name: ControlName, origin| Listed {
+        default: Some(name) == default,
+        allowed: allowed.contains(&name),
+        flows: flows.as_ref().map(|flows| flows.iter().filter(|flow| flow.control == name).count()),
+        name,
         origin,
     };
-    let mut all: Vec<Listed> = available.iter().map(|name| listed(name, origin(name))).collect();
+    let mut all: Vec<Listed> = available.iter().map(|&name| listed(name, origin(name))).collect();
     let brought = Algorithm::ALL.into_iter().filter(|&one| bpf::IS_BUILT_IN && is_brought(one));
-    let brought = brought
-        .map(|algorithm| algorithm.name().to_owned())
-        .filter(|name| !available.contains(name));
-    all.extend(brought.map(|name| listed(&name, Origin::Brought)));
+    let brought = brought.map(ControlName::from).filter(|name| !available.contains(name));
+    all.extend(brought.map(|name| listed(name, Origin::Brought)));
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
 /// Whether `name` is a control of which Farline brings none: nobody registers it but the kernel.
-fn is_kernels_alone(name: &str) -> bool {
-    name.parse().is_ok_and(|algorithm| !is_brought(algorithm))
+fn is_kernels_alone(name: ControlName) -> bool {
+    name.algorithm().is_some_and(|algorithm| !is_brought(algorithm))
 }
 
 /// Takes back what killed processes left: their records, and before 6.4, without links, what they
@@ -94,23 +90,23 @@ fn is_kernels_alone(name: &str) -> bool {
 /// somebody's whom this process does not see.
 pub(super) fn clean_up() {
     let names = record::names(&record::holders());
-    let left: Vec<&String> = names
-        .iter()
-        .filter(|name| record::claim(&record::holders(), name) == Claim::Left)
+    let left: Vec<ControlName> = names
+        .into_iter()
+        .filter(|&name| record::claim(&record::holders(), name) == Claim::Left)
         .collect();
     if left.is_empty() {
         return;
     }
     let mut registered = bpf::registered();
-    registered.retain(|one| one.legacy && !is_pinned(&one.name));
+    registered.retain(|one| one.legacy && !is_pinned(one.name));
     for name in left {
         // While we have it nobody else registers by this name; somebody else may be doing the same.
         let Some(record) = Record::left(&record::holders(), name) else { continue };
-        let gone = match registered.iter().find(|one| one.name == *name) {
+        let gone = match registered.iter().find(|one| one.name == name) {
             Some(one) => one.unregister().is_ok(),
             None => false,
         };
-        if !gone && host::available().contains(name) {
+        if !gone && host::available().contains(&name) {
             // Not ours to remove. Of what is the kernel's or a module's by now the record tells
             // nothing either.
             record.keep();
@@ -124,11 +120,11 @@ pub(super) fn clean_up() {
 /// # Errors
 /// [`Fault::You`] for a control that is not Farline's, that a living process holds, or that is the
 /// default of this network namespace: there new sockets would go on getting it.
-pub fn unload(name: &str) -> Result<usize, Error> {
+pub fn unload(name: ControlName) -> Result<usize, Error> {
     clean_up();
     let wrong =
         |code, message: String, hint: String| Err(Error::new(Fault::You, code, message).hint(hint));
-    if !host::available().iter().any(|have| have == name) {
+    if !host::available().contains(&name) {
         return wrong(
             ErrorCode::UnknownCongestion,
             format!("no congestion control called `{name}` is registered"),
@@ -167,7 +163,7 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             hint,
         );
     }
-    if host::default_control() == name {
+    if host::default_control() == Some(name) {
         return wrong(
             ErrorCode::CongestionDefault,
             format!(
@@ -211,7 +207,7 @@ mod tests {
         let all = list();
         let of = |name: &str| {
             all.iter()
-                .find(|listed| listed.name == name)
+                .find(|listed| listed.name.as_str() == name)
                 .unwrap_or_else(|| panic!("{name}: {all:?}"))
         };
         assert_eq!(of("reno").origin, Origin::Kernel);
@@ -220,11 +216,11 @@ mod tests {
         }
         assert_eq!(all.iter().filter(|listed| listed.default).count(), 1);
         assert_eq!(
-            unload("reno").expect_err("it is the kernel's").code,
+            unload(Algorithm::Reno.into()).expect_err("it is the kernel's").code,
             ErrorCode::CongestionForeign
         );
         assert_eq!(
-            unload("no_such").expect_err("there is none").code,
+            unload("no_such".parse().expect("a name")).expect_err("there is none").code,
             ErrorCode::UnknownCongestion
         );
     }

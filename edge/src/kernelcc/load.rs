@@ -7,7 +7,7 @@ use super::list::clean_up;
 use super::record::{self, Claim};
 use super::request::CcRequest;
 use super::{host, is_brought};
-use farline_core::congestion::{Algorithm, Constants};
+use farline_core::congestion::{Algorithm, Constants, ControlName};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,7 @@ pub enum CcOrigin {
 pub struct CcGuard {
     /// The name to give a socket (`TCP_CONGESTION`): for what is held for this process's own flows
     /// not always the control's.
-    pub name: String,
+    pub name: ControlName,
     /// Where it comes from.
     pub source: CcOrigin,
     /// The constants it runs with, where Farline chose them.
@@ -42,8 +42,8 @@ pub struct CcGuard {
 }
 
 impl CcGuard {
-    fn native(name: &str, source: CcOrigin) -> CcGuard {
-        CcGuard { name: name.to_owned(), source, set: None, loaded: None }
+    fn native(name: ControlName, source: CcOrigin) -> CcGuard {
+        CcGuard { name, source, set: None, loaded: None }
     }
 
     pub(super) fn loaded(&self) -> Option<&Loaded> {
@@ -63,21 +63,21 @@ impl CcGuard {
 /// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
 /// one without links where no record can be made of what is held.
 pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
-    let algorithm = wish.control.parse::<Algorithm>().map_err(|error| {
+    let algorithm = wish.control.as_str().parse::<Algorithm>().map_err(|error| {
         error.hint(format!(
             "this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas",
-            host::available().join(", ")
+            listed(&host::available())
         ))
     });
-    let name = wish.name.as_deref().unwrap_or(&wish.control);
-    match &wish.name {
-        Some(name) => host::check_name(name)?,
+    let name = wish.name.unwrap_or(wish.control);
+    match (ControlName::to_register(name.as_str()), wish.name) {
+        (Ok(_), _) => {}
+        (Err(error), Some(_)) => return Err(error),
         // Nobody asked to register by it: it is no control, and no bad name.
-        None if host::check_name(name).is_err() => return Err(unknown(algorithm, name)),
-        None => {}
+        (Err(_), None) => return Err(unknown(algorithm, name)),
     }
     clean_up();
-    let is_there = host::available().iter().any(|have| have == name);
+    let is_there = host::available().contains(&name);
     let claim = record::claim(&record::holders(), name);
     let living = matches!(claim, Claim::Living(_));
     // What this process loads, its transfers share.
@@ -86,10 +86,10 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
         let offered = matches!(claim, Claim::Living(ref entry) if entry.offered);
         if living && !offered && algorithm.is_ok() {
             // Somebody's own, which goes with a transfer that is not ours.
-            return match table.shared(&wish.control) {
+            return match table.shared(wish.control) {
                 Some(loaded) => Ok(of(loaded, Constants::default())),
                 None if wish.offered => Err(taken(name)),
-                None => load(wish, algorithm?, &private_name(&wish.control), &mut table),
+                None => load(wish, algorithm?, private_name(wish.control)?, &mut table),
             };
         }
         let ours = living || is_pinned(name);
@@ -105,7 +105,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     }
     if !is_there && wish.name.is_none() && wish.set != Some(Constants::Paper) {
         // A name of its own that this process or another registered while the plain one was taken.
-        if let Some(loaded) = table.shared(&wish.control).filter(|_| wish.is_plain()) {
+        if let Some(loaded) = table.shared(wish.control).filter(|_| wish.is_plain()) {
             return Ok(of(loaded, Constants::default()));
         }
         if host::probe_module(name) {
@@ -120,7 +120,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     load(wish, algorithm, name, &mut table)
 }
 
-fn unknown(algorithm: Result<Algorithm, Error>, name: &str) -> Error {
+fn unknown(algorithm: Result<Algorithm, Error>, name: ControlName) -> Error {
     let missing = || {
         Error::new(
             Fault::You,
@@ -132,16 +132,16 @@ fn unknown(algorithm: Result<Algorithm, Error>, name: &str) -> Error {
 }
 
 /// A name that nobody asks for: of the control, the process, and how many it had before.
-fn private_name(control: &str) -> String {
+fn private_name(control: ControlName) -> Result<ControlName, Error> {
     static SO_FAR: AtomicU32 = AtomicU32::new(0);
     let number = SO_FAR.fetch_add(1, Ordering::Relaxed) % 1_000;
-    format!("{control:.4}_{:x}_{number}", std::process::id())
+    ControlName::to_register(&format!("{control:.4}_{:x}_{number}", std::process::id()))
 }
 
 fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
     let source = if loaded.is_module() { CcOrigin::Module } else { CcOrigin::Bpf };
     CcGuard {
-        name: loaded.name.clone(),
+        name: loaded.name,
         source,
         set: (source == CcOrigin::Bpf).then_some(set),
         loaded: Some(loaded),
@@ -152,7 +152,7 @@ fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
 fn load(
     wish: &CcRequest,
     algorithm: Algorithm,
-    name: &str,
+    name: ControlName,
     table: &mut Table<'_>,
 ) -> Result<CcGuard, Error> {
     if !is_brought(algorithm) {
@@ -160,7 +160,7 @@ fn load(
     }
     let kernel = bpf::kernel()?;
     let set = wish.set.unwrap_or_default();
-    let loaded = hold(algorithm, set, name.to_owned(), wish.clone(), kernel)?;
+    let loaded = hold(algorithm, set, name, wish.clone(), kernel)?;
     if wish.pin {
         // It lasts without what loaded it.
         drop(loaded);
@@ -169,10 +169,15 @@ fn load(
     Ok(of(table.keep(wish, loaded), set))
 }
 
+/// Names next to each other.
+fn listed(names: &[ControlName]) -> String {
+    names.iter().map(ControlName::as_str).collect::<Vec<_>>().join(", ")
+}
+
 /// Farline brings no second one of what kernels have.
 fn native_alone(algorithm: Algorithm) -> Error {
     let available = host::available();
-    if available.iter().any(|have| have == algorithm.name()) {
+    if available.contains(&algorithm.into()) {
         let message = format!(
             "{algorithm} is this kernel's own: it has no other set of constants, and no other \
              name to be registered by"
@@ -187,21 +192,20 @@ fn native_alone(algorithm: Algorithm) -> Error {
          not offer it"
     );
     Error::new(Fault::Here, ErrorCode::CongestionNative, message)
-        .hint(format!("what this host has: {}", available.join(", ")))
+        .hint(format!("what this host has: {}", listed(&available)))
 }
 
 /// Registers on a thread of its own, which keeps what must be kept until it is told to end.
 fn hold(
     algorithm: Algorithm,
     set: Constants,
-    name: String,
+    name: ControlName,
     wish: CcRequest,
     kernel: Kernel,
 ) -> Result<Loaded, Error> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
-    let registered_name = name.clone();
-    let work = move || match bpf::register(algorithm, set, &name, &wish, kernel) {
+    let work = move || match bpf::register(algorithm, set, name, &wish, kernel) {
         Err(error) => drop(tell.send(Err(error))),
         Ok(registered) => {
             if tell.send(Ok(registered.events())).is_ok() {
@@ -217,5 +221,5 @@ fn hold(
     let events = told.recv().unwrap_or_else(|_| {
         Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "the thread that loads BPF panicked"))
     })?;
-    Ok(Loaded::program(registered_name, events, stop, thread))
+    Ok(Loaded::program(name, events, stop, thread))
 }

@@ -1,7 +1,7 @@
 //! What stands in for controls in BPF where this build has none: nothing is loaded, nothing found.
 
 use super::request::CcRequest;
-use farline_core::congestion::{Algorithm, Constants};
+use farline_core::congestion::{Algorithm, Constants, ControlName};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::convert::Infallible;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Registration {
 pub(super) fn register(
     _: Algorithm,
     _: Constants,
-    _: &str,
+    _: ControlName,
     _: &CcRequest,
     kernel: Kernel,
 ) -> Result<Registration, Error> {
@@ -44,7 +44,7 @@ pub(super) fn register(
 
 /// A control of Farline's that is registered: there is none.
 pub(super) struct Registered {
-    pub(super) name: String,
+    pub(super) name: ControlName,
     pub(super) legacy: bool,
     never: Infallible,
 }
@@ -94,15 +94,16 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use crate::kernelcc::{CcOrigin, CcRequest, obtain};
+    use farline_core::congestion::{Algorithm, ControlName};
     use farline_core::units::ErrorCode;
 
     #[test]
     fn what_the_kernel_has_serves_and_the_rest_is_not_built() {
-        let reno = obtain(&CcRequest::new("reno")).expect("every kernel has it");
+        let reno = obtain(&CcRequest::new(Algorithm::Reno)).expect("every kernel has it");
         assert_eq!(reno.source, CcOrigin::Native);
         // By a name that no kernel has: another Farline may have registered a plain one.
-        let name = Some("fl_unbuilt".to_owned());
-        let asked = CcRequest { name, ..CcRequest::new("scalable") };
+        let name = ControlName::to_register("fl_unbuilt").ok();
+        let asked = CcRequest { name, ..CcRequest::new(Algorithm::Scalable) };
         assert_eq!(obtain(&asked).expect_err("no BPF").code, ErrorCode::CongestionNotBuilt);
     }
 }

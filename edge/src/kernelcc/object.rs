@@ -3,8 +3,7 @@
 //! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks
 //! that they match.
 
-use super::host::LONGEST_NAME;
-use farline_core::congestion::{Algorithm, Constants};
+use farline_core::congestion::{Algorithm, Constants, ControlName};
 use farline_core::units::Span;
 
 /// libbpf wants ELF at eight bytes' alignment.
@@ -35,7 +34,12 @@ pub(super) const CONFIG: &str = ".rodata.config";
 
 /// Writes `struct config`: which constants, how often a flow is sampled (zero: never), and the
 /// registered name.
-pub(super) fn write_config(config: &mut [u8], set: Constants, sample_every: Span, name: &str) {
+pub(super) fn write_config(
+    config: &mut [u8],
+    set: Constants,
+    sample_every: Span,
+    name: ControlName,
+) {
     let every = u32::try_from(sample_every.as_nanos() / 1_000).unwrap_or(u32::MAX);
     config[..4].copy_from_slice(&u32::from(set == Constants::Paper).to_ne_bytes());
     config[4..8].copy_from_slice(&every.to_ne_bytes());
@@ -46,13 +50,14 @@ pub(super) fn write_config(config: &mut [u8], set: Constants, sample_every: Span
 const NAME_AT: usize = 7 * 8;
 
 /// Writes the registered name into the operations.
-pub(super) fn write_operations(operations: &mut [u8], name: &str) {
-    write_name(&mut operations[NAME_AT..NAME_AT + LONGEST_NAME + 1], name);
+pub(super) fn write_operations(operations: &mut [u8], name: ControlName) {
+    write_name(&mut operations[NAME_AT..NAME_AT + ControlName::LONGEST + 1], name);
 }
 
-fn write_name(place: &mut [u8], name: &str) {
+fn write_name(place: &mut [u8], name: ControlName) {
     place.fill(0);
-    place[..name.len()].copy_from_slice(name.as_bytes());
+    let name = name.as_str().as_bytes();
+    place[..name.len()].copy_from_slice(name);
 }
 
 /// The names of the operations' variables in `bpf/*.c`, by which Farline knows its own in a list of

@@ -2,6 +2,7 @@
 //! process left is told from what is in use.
 
 use crate::run_dir;
+use farline_core::congestion::ControlName;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -62,13 +63,13 @@ impl Record {
     /// cannot be written.
     pub(super) fn new(
         folder: &Path,
-        name: &str,
+        name: ControlName,
         ring: Option<u32>,
         offered: bool,
     ) -> io::Result<Record> {
         // Everybody's `cc ls` says who holds what.
         run_dir::make_shared(folder)?;
-        let path = folder.join(name);
+        let path = folder.join(name.as_str());
         let mut file =
             lock(&path, File::options().create(true).truncate(false).read(true).write(true))?;
         // Another user's is not ours to change; it is as good.
@@ -83,8 +84,8 @@ impl Record {
     /// Takes over the record of `name` that a process which is gone left, to remove what else it
     /// left; the record goes when this is dropped. `None` while the process lives, without a
     /// record, and where it is not ours to remove.
-    pub(super) fn left(folder: &Path, name: &str) -> Option<Record> {
-        let path = folder.join(name);
+    pub(super) fn left(folder: &Path, name: ControlName) -> Option<Record> {
+        let path = folder.join(name.as_str());
         let file = lock(&path, File::options().read(true).write(true)).ok()?;
         Some(Record { path, _locked: file })
     }
@@ -127,8 +128,8 @@ fn is_same(there: &fs::Metadata, file: &File) -> bool {
 }
 
 /// What is known in `folder` of who claims `name`.
-pub(super) fn claim(folder: &Path, name: &str) -> Claim {
-    let mut file = match File::open(folder.join(name)) {
+pub(super) fn claim(folder: &Path, name: ControlName) -> Claim {
+    let mut file = match File::open(folder.join(name.as_str())) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Claim::Nobody,
         Err(_) => return Claim::Unknown,
@@ -148,42 +149,44 @@ pub(super) fn claim(folder: &Path, name: &str) -> Claim {
 }
 
 /// The names in `folder` of which there is a record.
-pub(super) fn names(folder: &Path) -> Vec<String> {
+pub(super) fn names(folder: &Path) -> Vec<ControlName> {
     let items = fs::read_dir(folder).into_iter().flatten().flatten();
-    items.filter_map(|item| item.file_name().into_string().ok()).collect()
+    items.filter_map(|item| item.file_name().to_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::congestion::Algorithm;
 
     #[test]
     fn a_claim_lives_with_its_record_and_any_reader_sees_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path().join("cc");
         let folder = folder.as_path();
-        assert_eq!(claim(folder, "htcp"), Claim::Nobody);
-        let record = Record::new(folder, "htcp", Some(7), true).expect("the folder is ours");
+        let htcp = ControlName::from(Algorithm::HTcp);
+        assert_eq!(claim(folder, htcp), Claim::Nobody);
+        let record = Record::new(folder, htcp, Some(7), true).expect("the folder is ours");
         let ours = Claim::Living(Entry {
             process: Some(std::process::id()),
             ring: Some(7),
             offered: true,
         });
-        assert_eq!(claim(folder, "htcp"), ours);
+        assert_eq!(claim(folder, htcp), ours);
         assert_eq!(
-            Record::new(folder, "htcp", None, false).expect_err("it is claimed").kind(),
+            Record::new(folder, htcp, None, false).expect_err("it is claimed").kind(),
             ErrorKind::WouldBlock
         );
-        assert!(Record::left(folder, "htcp").is_none(), "a living process's is not to be removed");
+        assert!(Record::left(folder, htcp).is_none(), "a living process's is not to be removed");
         let mode = fs::metadata(folder.join("htcp")).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "everybody may ask");
         // As after a kill: the file stays, and nobody has it locked.
         record.keep();
-        assert_eq!((claim(folder, "htcp"), names(folder)), (Claim::Left, vec!["htcp".to_owned()]));
-        drop(Record::left(folder, "htcp").expect("nobody has it"));
-        assert_eq!((claim(folder, "htcp"), names(folder).len()), (Claim::Nobody, 0));
+        assert_eq!((claim(folder, htcp), names(folder)), (Claim::Left, vec![htcp]));
+        drop(Record::left(folder, htcp).expect("nobody has it"));
+        assert_eq!((claim(folder, htcp), names(folder).len()), (Claim::Nobody, 0));
         // A folder that is none is no claim, and of what may not be looked at nothing is known.
-        assert!(Record::new(&folder.join("none\0"), "htcp", None, false).is_err());
-        assert_eq!(claim(&folder.join("none\0"), "htcp"), Claim::Unknown);
+        assert!(Record::new(&folder.join("none\0"), htcp, None, false).is_err());
+        assert_eq!(claim(&folder.join("none\0"), htcp), Claim::Unknown);
     }
 }

@@ -1,17 +1,17 @@
 //! A control that somebody wants, and how.
 
-use farline_core::congestion::Constants;
+use farline_core::congestion::{Constants, ControlName};
 use farline_core::units::Span;
 
 /// A control that somebody wants.
 #[derive(Clone, Debug)]
 pub struct CcRequest {
     /// The algorithm, or a name of the kernel's own that Farline knows nothing of.
-    pub control: String,
+    pub control: ControlName,
     /// Which constants. Without a wish what the kernel has serves, and BPF runs with Linux's.
     pub set: Option<Constants>,
     /// The name to register a BPF control by; the algorithm's when absent.
-    pub name: Option<String>,
+    pub name: Option<ControlName>,
     /// How often the trace has a line for each flow; zero for no trace.
     pub sample_every: Span,
     /// Whether the control outlives this process.
@@ -26,7 +26,7 @@ pub struct CcRequest {
 impl CcRequest {
     /// `control` as this host has it, else from Farline with Linux's constants, for as long as it
     /// is held.
-    pub fn new(control: impl Into<String>) -> CcRequest {
+    pub fn new(control: impl Into<ControlName>) -> CcRequest {
         let sample_every = Span::from_millis(10);
         CcRequest {
             control: control.into(),

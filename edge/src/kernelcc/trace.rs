@@ -6,6 +6,7 @@ use super::claims::pin_paths;
 use super::diag;
 use super::load::CcGuard;
 use super::record::{self, Claim, Entry, Record};
+use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -34,7 +35,7 @@ pub struct FlowSample {
     /// The same number for the same flow.
     pub flow: u64,
     /// The control's registered name.
-    pub control: String,
+    pub control: ControlName,
     /// The flow's local port.
     pub local_port: u16,
     /// The flow's other end.
@@ -88,12 +89,10 @@ fn parse(event: &[u8]) -> Option<FlowSample> {
     } else {
         Ipv6Addr::from(<[u8; 16]>::try_from(&event[48..64]).ok()?).to_canonical()
     };
-    let name = &event[64..80];
-    let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
     Some(FlowSample {
         time_us: u64_at(0),
         flow: u64_at(8),
-        control: String::from_utf8_lossy(name).into_owned(),
+        control: ControlName::from_kernel(&event[64..80])?,
         local_port: u16::from_ne_bytes([event[36], event[37]]),
         remote: SocketAddr::new(address, u16::from_be_bytes([event[38], event[39]])),
         cwnd: u32_at(16),
@@ -109,7 +108,7 @@ fn parse(event: &[u8]) -> Option<FlowSample> {
 
 /// What has come of a ring buffer and was not taken yet.
 struct Arrived {
-    name: String,
+    name: ControlName,
     /// No two samples of a flow without a change of state are closer than these microseconds.
     every_us: u64,
     ready: VecDeque<FlowSample>,
@@ -119,8 +118,8 @@ struct Arrived {
 }
 
 impl Arrived {
-    fn new(name: &str, every: Span) -> Arrived {
-        let (name, every_us) = (name.to_owned(), every.as_nanos() / 1_000);
+    fn new(name: ControlName, every: Span) -> Arrived {
+        let every_us = every.as_nanos() / 1_000;
         Arrived { name, every_us, ready: VecDeque::new(), flows: HashMap::new() }
     }
 
@@ -146,7 +145,7 @@ impl Arrived {
 
 /// The samples of all flows of one control.
 pub struct Trace {
-    name: String,
+    name: ControlName,
     from: From,
     /// Of a ring buffer there is one reader: each takes what the other then lacks.
     _reader: Option<Record>,
@@ -175,8 +174,8 @@ impl Trace {
     /// it.
     pub fn of(held: &CcGuard, every: Span) -> Result<Trace, Error> {
         match held.events() {
-            Some(events) => Trace::ring(&held.name, events, every),
-            None => Trace::of_name(&held.name, every),
+            Some(events) => Trace::ring(held.name, events, every),
+            None => Trace::of_name(held.name, every),
         }
     }
 
@@ -185,7 +184,7 @@ impl Trace {
     ///
     /// # Errors
     /// As [`Trace::of`].
-    pub fn of_name(name: &str, every: Span) -> Result<Trace, Error> {
+    pub fn of_name(name: ControlName, every: Span) -> Result<Trace, Error> {
         let pinned = pin_paths(name).1;
         let ring = if Path::new(&pinned).exists() {
             Events::pinned(&pinned)
@@ -204,16 +203,16 @@ impl Trace {
 
     /// The trace of a control, whosever it is, from TCP_INFO every `every`: of the flows in this
     /// thread's network namespace.
-    pub fn by_tcp_info(name: &str, every: Span) -> Trace {
+    pub fn by_tcp_info(name: ControlName, every: Span) -> Trace {
         let from = From::TcpInfo {
             every: LEAST.max(every.into()),
             next: Instant::now(),
             ready: VecDeque::new(),
         };
-        Trace { name: name.to_owned(), from, _reader: None }
+        Trace { name, from, _reader: None }
     }
 
-    fn ring(name: &str, events: &Events, every: Span) -> Result<Trace, Error> {
+    fn ring(name: ControlName, events: &Events, every: Span) -> Result<Trace, Error> {
         let reader = match Record::new(&record::readers(), name, None, false) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(traced(name));
@@ -235,7 +234,7 @@ impl Trace {
             Error::new(Fault::Here, ErrorCode::CongestionTrace, message)
         })?;
         *arrived.borrow_mut() = Arrived::new(name, every);
-        Ok(Trace { name: name.to_owned(), from: From::Ring(ring, arrived), _reader: reader })
+        Ok(Trace { name, from: From::Ring(ring, arrived), _reader: reader })
     }
 
     /// Who tells the samples.
@@ -265,7 +264,7 @@ impl Trace {
                     }
                     std::thread::sleep(next.saturating_duration_since(now));
                     *next = (*next + *every).max(Instant::now());
-                    ready.extend(asked(&self.name));
+                    ready.extend(asked(self.name));
                 }
                 ready.pop_front()
             }
@@ -273,7 +272,7 @@ impl Trace {
     }
 }
 
-fn traced(name: &str) -> Error {
+fn traced(name: ControlName) -> Error {
     let by = match record::claim(&record::readers(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => format!("process {process}"),
         _ => "another process".to_owned(),
@@ -287,7 +286,7 @@ fn traced(name: &str) -> Error {
 }
 
 /// The flows of `name` as TCP_INFO has them.
-fn asked(name: &str) -> Vec<FlowSample> {
+fn asked(name: ControlName) -> Vec<FlowSample> {
     let flows = diag::flows().unwrap_or_default();
     let now = clock_gettime(ClockId::Monotonic);
     let time_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
@@ -295,7 +294,7 @@ fn asked(name: &str) -> Vec<FlowSample> {
     let sample = |flow: &diag::Flow| FlowSample {
         time_us,
         flow: flow.cookie,
-        control: name.to_owned(),
+        control: name,
         local_port: flow.local_port,
         remote: flow.remote,
         cwnd: flow.window(),
@@ -313,6 +312,7 @@ fn asked(name: &str) -> Vec<FlowSample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::congestion::Algorithm;
 
     /// `struct event` of `bpf/flow.h`, of the flow at `address`.
     fn event(time_us: u64, address: u64, port: u16, changed: bool) -> Vec<u8> {
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn flows_get_numbers_no_addresses_and_lines_as_asked() {
-        let mut arrived = Arrived::new("htcp", Span::from_millis(500));
+        let mut arrived = Arrived::new(Algorithm::HTcp.into(), Span::from_millis(500));
         let address = 0xffff_8881_0123_4567;
         // Every tenth of a second for two seconds, and a loss in between; then another connection
         // in the same place.
@@ -344,7 +344,7 @@ mod tests {
             found,
             [(1, 0), (1, 500), (1, 1_000), (1, 1_500), (1, 1_950), (2, 2_000), (3, 2_000)]
         );
-        let mut others = Arrived::new("htcp_2", Span::ZERO);
+        let mut others = Arrived::new("htcp_2".parse().expect("a name"), Span::ZERO);
         others.take(parse(&event(0, address, 1, false)).expect("an event"));
         assert!(others.ready.is_empty(), "another control's");
     }

@@ -7,6 +7,7 @@ use crate::channels::handle::ConnectionControl;
 use crate::channels::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::Check;
 use farline_core::gridftp::mode_e::Header;
 use farline_core::units::Span;
@@ -84,7 +85,7 @@ impl Channel for Silent {
         None
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         None
     }
 

@@ -6,6 +6,8 @@ use super::tally::Tally;
 use crate::channels::tcp::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
 use crate::sys::pool::{Slot, more};
+use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::plan::Reason;
 use farline_core::transfer::{BufferAutotuner, PathSample, PoolSample, TuningLimits};
 use farline_core::units::{Bytes, Span, Time};
 use std::time::{Duration, Instant};
@@ -13,8 +15,8 @@ use std::time::{Duration, Instant};
 /// How often the channels are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Takes what was measured or changed, in words.
-pub(crate) type Notify<'a> = &'a (dyn Fn(String) + Sync);
+/// Takes what was measured or changed.
+pub(crate) type Notify<'a> = &'a (dyn Fn(Reason) + Sync);
 
 /// What came of asking for one more data channel.
 pub(crate) enum OpenOutcome {
@@ -40,12 +42,13 @@ pub(crate) struct Tuning<'a> {
 
 /// What the tuner may change on this host: `channels`, and the control `congestion`, if one is
 /// named, for BBR.
-pub(crate) fn tuning_limits(channels: bool, congestion: Option<&str>) -> TuningLimits {
-    let bbr = TcpOptions { congestion: Some("bbr".to_owned()), buffer: None };
+pub(crate) fn tuning_limits(channels: bool, congestion: Option<ControlName>) -> TuningLimits {
+    let bbr = ControlName::from(Algorithm::Bbr);
+    let options = TcpOptions { congestion: Some(bbr), buffer: None };
     TuningLimits {
         window_limit: window_limit("tcp_wmem"),
         channels,
-        bbr: congestion.is_some_and(|name| name != "bbr") && check(&bbr).is_ok(),
+        bbr: congestion.is_some_and(|name| name != bbr) && check(&options).is_ok(),
     }
 }
 

@@ -7,6 +7,8 @@ use super::transfer::RunningTransfer;
 use crate::channels::Channel;
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
+use farline_core::plan::Reason;
 use farline_core::transfer::{TuningLimits, Waits};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ impl Adapt {
         // A rate that was asked for is shared out among the channels that there are.
         let paced = plane.pace().is_some();
         let congestion = channels.first().and_then(|channel| channel.congestion());
-        let congestion = congestion.as_deref().filter(|_| self.congestion && !paced);
+        let congestion = congestion.filter(|_| self.congestion && !paced);
         tuning_limits(self.channels && plane.door.is_some() && !paced, congestion)
     }
 }
@@ -63,7 +65,7 @@ impl Adapt {
 #[derive(Clone, Copy)]
 pub(super) struct IncomingChannels<'a> {
     door: Option<&'a DataListener>,
-    congestion: Option<&'a str>,
+    congestion: Option<ControlName>,
     buffer: Option<Bytes>,
 }
 
@@ -71,7 +73,7 @@ impl<'a> IncomingChannels<'a> {
     pub(super) fn of(plane: &'a DataPlane, run: &RunningTransfer<'_>) -> IncomingChannels<'a> {
         IncomingChannels {
             door: plane.door.as_ref(),
-            congestion: plane.options.congestion.as_deref(),
+            congestion: plane.options.congestion,
             buffer: run.request.buffer_size,
         }
     }
@@ -104,7 +106,7 @@ impl<'a> IncomingChannels<'a> {
 
 impl RunningTransfer<'_> {
     /// Tells the client in words what was measured or changed, if it wants to hear.
-    pub(super) fn changed(&self, wanted: bool, why: &str) {
+    pub(super) fn changed(&self, wanted: bool, why: &Reason) {
         if wanted {
             self.reporter.remark(format!("FARLINE changed={why}"));
         }

@@ -15,7 +15,7 @@ use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
-use farline_core::congestion::Algorithm;
+use farline_core::congestion::ControlName;
 use farline_core::copy::MOST_HELD_RANGES;
 use farline_core::gridftp::{Family, Timestamp};
 use farline_core::transfer::DigestAlgorithm;
@@ -282,14 +282,10 @@ impl DataPlane {
                 let cannot = |error: Error| {
                     error.while_doing(format!("this node cannot use congestion control `{value}`"))
                 };
-                let mut name = value.to_owned();
-                let held = match value.parse::<Algorithm>() {
-                    Ok(_) => Some(kernelcc::obtain(&CcRequest::new(value)).map_err(cannot)?),
-                    Err(_) => None,
-                };
-                if let Some(held) = &held {
-                    name.clone_from(&held.name);
-                }
+                let asked: ControlName = value.parse().map_err(cannot)?;
+                let obtain = |_| kernelcc::obtain(&CcRequest::new(asked)).map_err(cannot);
+                let held = asked.algorithm().map(obtain).transpose()?;
+                let name = held.as_ref().map_or(asked, |held| held.name);
                 let options = TcpOptions { congestion: Some(name), ..self.options.clone() };
                 check(&options).map_err(|error| {
                     let why = match error.kind() {

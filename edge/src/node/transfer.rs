@@ -19,6 +19,7 @@ use crate::sys::lock::lock;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
+use farline_core::plan::Reason;
 use farline_core::transfer::{Digests, Layout, Watermarks};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, Span};
 use std::sync::{Arc, Mutex};
@@ -256,7 +257,7 @@ impl DataPlane {
         }
         let incoming = IncomingChannels::of(self, run);
         let adapts = run.is_data() && self.adapt.told;
-        let tell = |why: String| run.changed(adapts, &why);
+        let tell = |why: Reason| run.changed(adapts, &why);
         let (ask, further) = (|count| run.ask_for(count), || incoming.further());
         let tuning_limits = self.adapt.tuning_limits(self, &channels);
         let tuning =
@@ -332,7 +333,7 @@ impl DataPlane {
         let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
-        let tell = |why: String| run.changed(adapts, &why);
+        let tell = |why: Reason| run.changed(adapts, &why);
         let growth =
             (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
         let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, Some(rate), None));

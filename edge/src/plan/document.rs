@@ -2,7 +2,7 @@
 //! to a full disk.
 
 use crate::stores::state_folder;
-use farline_core::profile::{Profile, ProfileKind};
+use farline_core::profile::{Document, Profile, ProfileKind};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
@@ -43,13 +43,16 @@ pub fn read(file: &Path) -> Result<Profile, Error> {
     Profile::read(&json).map_err(|error| error.while_doing(file.display()))
 }
 
-/// A profile as its document's bytes.
+/// A document's bytes.
 ///
 /// # Errors
 /// [`Fault::Bug`] when it cannot be written down.
-pub fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(profile)
-        .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileDocument, error.to_string()))
+pub fn text<D: Document>(document: &D) -> Result<Vec<u8>, Error> {
+    let json = match D::IS_INDENTED {
+        true => serde_json::to_vec_pretty(document),
+        false => serde_json::to_vec(document),
+    };
+    json.map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileDocument, error.to_string()))
 }
 
 /// Writes next to `file` and then renames, so that a full disk or an interruption leaves the file

@@ -3,7 +3,8 @@
 use super::environment;
 use farline_core::congestion::Algorithm;
 use farline_core::profile::{
-    Bench, Grid, Job, PathPoint, Profile, ProfileKind, Repetition, Repetitions, TrafficDirection,
+    Bench, Document, Grid, Job, PathPoint, Profile, ProfileKind, Repetition, Repetitions,
+    TrafficDirection,
 };
 use farline_core::units::{Error, Rate, Span};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ const TRIED_S: f64 = 2.5;
 const AROUND: f64 = 8.0;
 
 /// A bench over a real path that a probe can be made with.
-pub trait ProbeBench: Bench {
+pub trait ProbeBench: Bench<Grid> {
     /// Makes ready for the cells of `grid`.
     ///
     /// # Errors
@@ -122,7 +123,7 @@ mod tests {
         fails: fn(&Job) -> bool,
     }
 
-    impl Bench for Scripted {
+    impl Bench<Grid> for Scripted {
         fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
             if (self.fails)(job) {
                 return Err(Error::new(Fault::Between, ErrorCode::ProfileConnect, "scripted"));

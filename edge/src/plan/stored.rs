@@ -89,7 +89,7 @@ pub fn prior(server: &str, way: TrafficDirection) -> Option<PriorMeasurement> {
     let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
     Some(PriorMeasurement {
         streams: plan.streams,
-        congestion: plan.congestion.name().to_owned(),
-        from: format!("the profile of {}", profile.date),
+        congestion: plan.congestion.into(),
+        date: profile.date,
     })
 }

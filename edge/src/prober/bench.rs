@@ -88,7 +88,7 @@ impl LinkBench {
             Some(space) => space,
             none => none.insert(ScratchDir::new()?),
         };
-        let seen = space.copy(link, self.program.as_deref(), grid, &job.cell, &congestion)?;
+        let seen = space.copy(link, self.program.as_deref(), grid, &job.cell, congestion)?;
         // Of drivers the question is what they cost.
         let asked = grid.copies.as_ref().is_some_and(Copies::asks_for_drivers);
         let by_processor = seen.observed.limited_by == LimitedBy::Cpu && !asked;
@@ -112,7 +112,7 @@ impl LinkBench {
             streams: cell.streams,
             seconds: grid.samples() as f64 * grid.sample_s,
             sample_s: grid.sample_s,
-            congestion: self.held.name(cell.congestion),
+            congestion: Some(self.held.name(cell.congestion)),
             window: cell.window_bytes,
             buffer: cell.buffer_bytes,
             message: cell.message_bytes,
@@ -150,7 +150,7 @@ impl LinkBench {
     }
 }
 
-impl Bench for LinkBench {
+impl Bench<Grid> for LinkBench {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let link = up(&self.settings(grid, &job.cell, job.seed))?;
         let measured = match job.cell.staged {

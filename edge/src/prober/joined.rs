@@ -3,7 +3,7 @@
 
 use super::{BUSY, ProbeReceived, ProbeSent};
 use crate::kernelcc::{self, CcGuard, CcRequest};
-use farline_core::congestion::{Algorithm, Constants};
+use farline_core::congestion::{Algorithm, Constants, ControlName};
 use farline_core::profile::{Grid, Job, LimitedBy, Observed, Repetition};
 use farline_core::units::Error;
 
@@ -21,12 +21,13 @@ impl Controls {
     /// As [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here.
     pub(crate) fn obtain(grid: &Grid) -> Result<Controls, Error> {
         let obtain = |&control: &Algorithm| {
-            let mut wish = CcRequest::new(control.name());
+            let mut wish = CcRequest::new(control);
             if grid.set_of(control) == Constants::Paper {
                 // Under a name of its own: the plain one may be that of Linux's module, or of
                 // another profile's.
+                let name = format!("{:.8}_{:x}", control.name(), std::process::id());
                 wish.set = Some(Constants::Paper);
-                wish.name = Some(format!("{:.8}_{:x}", control.name(), std::process::id()));
+                wish.name = Some(ControlName::to_register(&name)?);
             }
             Ok((control, kernelcc::obtain(&wish)?))
         };
@@ -34,9 +35,9 @@ impl Controls {
     }
 
     /// The name that a socket takes for `control`.
-    pub(crate) fn name(&self, control: Algorithm) -> String {
+    pub(crate) fn name(&self, control: Algorithm) -> ControlName {
         let held = self.0.iter().find(|(held, _)| *held == control);
-        held.map_or_else(|| control.name().to_owned(), |(_, held)| held.name.clone())
+        held.map_or_else(|| control.into(), |(_, held)| held.name)
     }
 }
 
@@ -56,10 +57,11 @@ pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(ProbeSent, ProbeReceived
     let (mut cpu, mut rtt) = ((0.0, 0.0), None);
     let mut whole: Option<Observed> = None;
     for (sent, received) in ways {
-        for (end, work) in [("sender", sent.work), ("receiver", received.work)] {
-            // Of messages the question is what they cost.
-            let asked = end == "sender" && job.cell.message_bytes.is_some();
-            if work.busiest > BUSY && !asked {
+        // Of messages the question is what they cost the sender.
+        let is_asked = job.cell.message_bytes.is_some();
+        let ends = [("sender", sent.work, is_asked), ("receiver", received.work, false)];
+        for (end, work, is_asked) in ends {
+            if work.busiest > BUSY && !is_asked {
                 let busy = work.busiest * 100.0;
                 doubts.push(format!(
                     "a thread of the {end} was busy {busy:.0} % of the time: the processor was \

@@ -28,6 +28,7 @@ pub use send::{Limits, ProbeSent, fill, send};
 pub use verbs::{VerbsBench, VerbsEnd};
 pub(crate) use wire::{MODULE, Report, ceiling, feature, is_duplex};
 
+use farline_core::congestion::ControlName;
 use farline_core::profile::TrafficDirection;
 use farline_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
@@ -42,8 +43,8 @@ pub struct ProbeRequest {
     pub seconds: f64,
     /// How far apart its samples are.
     pub sample_s: f64,
-    /// Congestion control of the sender, by the name that a socket takes.
-    pub congestion: String,
+    /// Congestion control of the sender; the host's default when absent.
+    pub congestion: Option<ControlName>,
     /// The most that one stream may have on its way; the kernel's own sizing when absent.
     pub window: Option<Bytes>,
     /// What the sender may hold of one stream that is not acknowledged; the kernel's own sizing

@@ -2,6 +2,7 @@
 
 use super::{ProbeRequest, VerbsEnd, receive, send};
 use crate::reexec::{self, say};
+use farline_core::congestion::ControlName;
 use farline_core::profile::Stall;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ pub(crate) struct TrialCopy {
     pub(crate) target: String,
     /// Of the node's certificate, as sha256=HEX.
     pub(crate) fingerprint: Option<String>,
-    pub(crate) congestion: String,
+    pub(crate) congestion: ControlName,
     pub(crate) streams: u32,
     pub(crate) staging: Bytes,
     pub(crate) window: Option<Bytes>,

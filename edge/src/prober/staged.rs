@@ -4,6 +4,7 @@
 use super::ends::{failed, parse};
 use super::role::{Trial, TrialCopy, TrialNode};
 use crate::link::{Link, Side};
+use farline_core::congestion::ControlName;
 use farline_core::profile::{Cell, Driver, Grid, LimitedBy, Observed, Order, Store};
 use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
@@ -99,7 +100,7 @@ impl ScratchDir {
         program: Option<&Path>,
         grid: &Grid,
         cell: &Cell,
-        congestion: &str,
+        congestion: ControlName,
     ) -> Result<Observation, Error> {
         let (Some(staged), Some(copies)) = (cell.staged, &grid.copies) else {
             return Err(Error::new(Fault::Bug, ErrorCode::ProfileStaged, "a cell without a store"));
@@ -124,7 +125,7 @@ impl ScratchDir {
             source,
             target,
             fingerprint: node.fingerprint.clone(),
-            congestion: congestion.to_owned(),
+            congestion,
             streams: cell.streams,
             staging: staged.staging_bytes,
             window: cell.window_bytes,

@@ -1,5 +1,6 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
+use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -301,10 +302,8 @@ pub(crate) fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
 }
 
 /// The congestion control of a TCP socket.
-pub(crate) fn congestion_of(socket: &socket2::Socket) -> Option<String> {
-    let name = socket.tcp_congestion().ok()?;
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    String::from_utf8(name[..end].to_vec()).ok()
+pub(crate) fn congestion_of(socket: &socket2::Socket) -> Option<ControlName> {
+    ControlName::from_kernel(&socket.tcp_congestion().ok()?)
 }
 
 /// Processor time of this process and the most memory that it ever had resident, in bytes.

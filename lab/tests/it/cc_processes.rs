@@ -189,7 +189,7 @@ fn a_name_another_process_holds_is_not_the_kernels() {
     let deadline = Instant::now() + Duration::from_secs(30);
     let own = loop {
         if let Some(own) =
-            available().into_iter().find(|name| name.starts_with(&format!("{copied:.4}_")))
+            available().into_iter().find(|name| name.as_str().starts_with(&format!("{copied:.4}_")))
         {
             break own;
         }
@@ -210,14 +210,14 @@ fn a_name_another_process_holds_is_not_the_kernels() {
         "{first}"
     );
     until(copied, false);
-    assert!(is_there(&own), "the end of the first took it from the second");
+    assert!(is_there(own.as_str()), "the end of the first took it from the second");
     let second = outcome(&mut second);
     assert_eq!(
         (second["congestion"].as_str(), second["notes"].as_array().map(Vec::len)),
-        (Some(&*own), Some(0)),
+        (Some(own.as_str()), Some(0)),
         "{second}"
     );
-    until(&own, false);
+    until(own.as_str(), false);
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_signalled_profile_leaves_no_control_without_links() {
     // Nobody loads it at the guest's start.
     succeed(Command::new("modprobe").arg("tun"));
     let default = default_control();
-    let own = || available().into_iter().find(|name| name.starts_with("scalable_"));
+    let own = || available().into_iter().find(|name| name.as_str().starts_with("scalable_"));
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let mut command = farline();
         command.args([

@@ -207,7 +207,7 @@ pub(crate) fn carry_out(
     }
     let overrides = UserOverrides {
         streams: args.streams.map(usize::from),
-        congestion: args.congestion,
+        congestion: args.congestion.map(|name| name.parse()).transpose()?,
         staging: args.staging,
         precedent: None,
     };
@@ -388,7 +388,7 @@ fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> R
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
         for reason in &outcome.reasons {
             // What was measured says so itself.
-            let label = if reason.contains("measured: ") { "" } else { "chosen: " };
+            let label = if reason.is_choice() { "chosen: " } else { "" };
             text.push_str(&format!("\n{label}{reason}"));
         }
         text.push_str(&format!(

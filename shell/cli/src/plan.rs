@@ -6,7 +6,8 @@ use crate::profile::{USUAL_RATE, plan_text, probe, read, store};
 use farline::client::{ConnectOptions, Remote, unmeasured};
 use farline::kernelcc::available;
 use farline::plan::stored;
-use farline_core::congestion::Algorithm;
+use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::plan::{ModelReason, Reason};
 use farline_core::profile::{
     Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
 };
@@ -188,7 +189,7 @@ fn is_node(what: &str) -> bool {
 fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
     let remote = remote(&args.what)?;
     if let Some(flag) = args.model.first() {
-        return by_model(&remote, args, &format!("as {flag} is told to it"));
+        return by_model(&remote, args, ModelReason::Flag(flag));
     }
     let way = args.direction.unwrap_or_default();
     let from = |profile: &Profile| plan_from(profile, None, Some(way), args.size);
@@ -202,31 +203,25 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
                 store(&profile, &args.what, output)?;
                 return Ok(Plan { source: PlanSource::Probe, ..plan });
             }
-            Err(error) => format!("as the probe found nothing to go by: {}", error.message),
+            Err(error) => ModelReason::EmptyProbe(error),
         },
         Err(error) if error.code == ErrorCode::ProfileNotAllowed => {
-            format!("as {} allows no probe", remote.server())
+            ModelReason::NotAllowed(remote.server())
         }
-        Err(error) if error.code == ErrorCode::ProfileRunning => {
-            format!("as {} is being measured by another client", remote.server())
-        }
+        Err(error) if error.code == ErrorCode::ProfileRunning => ModelReason::Busy(remote.server()),
         Err(error) => return Err(error),
     };
-    by_model(&remote, args, &why)
+    by_model(&remote, args, why)
 }
 
 /// The plan for a node of which nothing was measured, and `why` it is the model's. What flags tell,
 /// the model chooses by; without any it is as `farline cp` begins.
-fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
+fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Error> {
     let model = &args.model;
     let rtt = model
         .rtt
         .map_or_else(|| hello(remote, &ConnectOptions::default()).map(|node| node.rtt), Ok)?;
     let begins = unmeasured(rtt, None, args.direction != Some(TrafficDirection::Back));
-    let rate = model.rate.map_or_else(
-        || format!("{USUAL_RATE} assumed (--rate)"),
-        |rate| format!("{rate} as asked"),
-    );
     let mut found = if model.first().is_none() {
         begins.plan(args.size)?
     } else {
@@ -234,17 +229,16 @@ fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
             name: remote.server(),
             ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt)
         };
-        let offered = available().iter().filter_map(|name| name.parse().ok()).collect();
+        let offered = available().iter().filter_map(ControlName::algorithm).collect();
         plan(&model.known(path, Some(begins.window), offered), args.size)?
     };
-    let cp = if model.first().is_none() {
-        "begins so"
-    } else {
-        "is told none of this, and begins by the rtt"
-    };
-    found.reasons.push(format!(
-        "by the model, {why}: {rate}, rtt {rtt}; `farline cp` {cp}, and goes on by what it sees"
-    ));
+    found.reasons.push(Reason::Unmeasured {
+        why,
+        rate: model.rate,
+        assumed: USUAL_RATE,
+        rtt,
+        copy_begins_so: model.first().is_none(),
+    });
     Ok(found)
 }
 

@@ -1,15 +1,16 @@
 //! The axes of a profile of RDMA, from which its cells, its refusals and its outline follow.
 
-use super::document::VerbsProfile;
+use super::document::{VerbsProfile, VerbsRun};
 use super::grid::{QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
 use super::signal::Signal;
-use crate::experiment::{Experiment, GridAxis, Outline};
+use crate::experiment::{Document, Experiment, GridAxis, Outline};
 use crate::units::{Bytes, Rate};
 
 type Axis = GridAxis<VerbsCell>;
 
 impl Experiment for VerbsGrid {
     type Cell = VerbsCell;
+    type Run = VerbsRun;
 
     fn first(&self) -> Option<VerbsCell> {
         Some(VerbsCell {
@@ -60,6 +61,15 @@ impl Experiment for VerbsGrid {
             })
             .short(sizes),
         ]
+    }
+
+    fn longest_run_s(&self) -> f64 {
+        self.measured.as_ref().map_or(0.0, |measured| measured.most_s)
+    }
+
+    fn found(&self, run: &VerbsRun) -> String {
+        run.round_trip_ns
+            .map_or_else(|| run.throughput_bps.to_string(), |round_trip| round_trip.to_string())
     }
 
     fn cell_name(cell: &VerbsCell) -> String {

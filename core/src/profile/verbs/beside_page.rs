@@ -241,7 +241,7 @@ mod tests {
         rdma.most_s = 3.0;
         let tcp = crate::profile::Profile::modelled(tcp);
         let mut rdma = VerbsProfile::new(rdma, "today");
-        rdma.run();
+        rdma.model();
         let beside = TcpRdmaComparison::new(tcp, rdma);
         let verdicts = beside.verdicts();
         assert_eq!(verdicts.len(), 4);

@@ -1,7 +1,7 @@
 //! Between what a profile of RDMA was measured: two devices, and what the wire between them is made
 //! to do.
 
-use super::grid::{VerbsCell, VerbsGrid};
+use crate::experiment::{EnvironmentFacts, facts};
 use crate::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,20 @@ pub struct MeasurementHosts {
     pub cpus: Option<u32>,
 }
 
+impl MeasurementHosts {
+    /// What may change while it stays the same profile.
+    pub(super) fn facts(&self) -> EnvironmentFacts {
+        let device = |device: &Device| Some(format!("{} at {}", device.name, device.address));
+        facts([
+            ("near device", device(&self.near)),
+            ("far device", device(&self.far)),
+            ("host", self.host.clone()),
+            ("kernel", self.kernel.clone()),
+            ("processors", self.cpus.map(|cpus| cpus.to_string())),
+        ])
+    }
+}
+
 /// What the wire is made to do for a run: by a queue and a rate before the distance, which other
 /// traffic shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,16 +58,4 @@ pub struct Bottleneck {
     pub cross_bps: Rate,
     /// The most that the sender offers, as the host that it stands for.
     pub host_bps: Option<Rate>,
-}
-
-/// The long haul of `cell` with rates and queues divided by `by`; the round-trip time stays, so a
-/// queue holds as long as before.
-pub(super) fn bottleneck(grid: &VerbsGrid, cell: &VerbsCell, by: u64) -> Bottleneck {
-    let divided = |rate: Rate| Rate::from_bps(rate.as_bps() / by.max(1));
-    Bottleneck {
-        rate_bps: divided(cell.path.rate_bps),
-        queue_bytes: Bytes(cell.queue_bytes.unwrap_or(cell.path.queue_bytes).0 / by.max(1)),
-        cross_bps: divided(cell.cross_bps),
-        host_bps: grid.host_bps.map(divided),
-    }
 }

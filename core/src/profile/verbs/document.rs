@@ -2,11 +2,14 @@
 //! the measured ones each by themselves.
 
 use super::between::MeasurementHosts;
-use super::grid::{Model, VerbsCell, VerbsGrid, VerbsMetric};
+use super::grid::{Measured, Model, VerbsCell, VerbsGrid, VerbsMetric};
 use super::model::{MOST_PACKETS, MOST_READS, Messages, VerbsPath};
 use super::reliable::{VerbsScenario, simulate};
 use super::signal::Signal;
-use crate::experiment::{Document, Experiment, read};
+use crate::experiment::{
+    CellJob, CellRuns, Document, Experiment, ExperimentRun, Repetitions, Resumption, Schedule,
+    changes, read,
+};
 use crate::profile::document::ProfileKind;
 use crate::statistics::Summary;
 use crate::units::{Bytes, Error, Rate, Rng, Span};
@@ -57,6 +60,12 @@ pub struct VerbsRun {
     pub invalid: Option<String>,
 }
 
+impl ExperimentRun for VerbsRun {
+    fn invalid(&self) -> Option<&str> {
+        self.invalid.as_deref()
+    }
+}
+
 /// A cell with its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerbsCellResult {
@@ -67,6 +76,9 @@ pub struct VerbsCellResult {
     /// Between two devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<VerbsRun>,
+    /// How many of them ran before the profile [went on](VerbsProfile::goes_on_in).
+    #[serde(skip)]
+    earlier: usize,
 }
 
 impl VerbsCellResult {
@@ -75,6 +87,16 @@ impl VerbsCellResult {
         match kind {
             ProfileKind::Modelled => &self.modelled,
             ProfileKind::Measured => &self.measured,
+        }
+    }
+
+    /// What was measured of it, as its schedule sees it.
+    fn ran(&self) -> CellRuns {
+        let valid = self.measured.iter().filter(|run| run.invalid.is_none());
+        CellRuns {
+            valid: valid.map(|run| run.throughput_bps.as_bps() as f64).collect(),
+            tried: self.measured.len() - self.earlier,
+            earlier: self.earlier,
         }
     }
 
@@ -103,9 +125,12 @@ pub struct VerbsProfile {
     pub date: String,
     /// What was asked for.
     pub grid: VerbsGrid,
-    /// Where the measured runs were made.
+    /// Where the measured runs were made, from the first on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<MeasurementHosts>,
+    /// When and where it went on, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumptions: Vec<Resumption<MeasurementHosts>>,
     /// Every cell, in the order of the grid's axes.
     pub cells: Vec<VerbsCellResult>,
 }
@@ -113,6 +138,7 @@ pub struct VerbsProfile {
 impl Document for VerbsProfile {
     type Grid = VerbsGrid;
     const SCHEMA: &'static str = SCHEMA;
+    const IS_INDENTED: bool = true;
     const WHAT: &'static str = "profile of RDMA";
 
     fn schema(&self) -> &str {
@@ -126,18 +152,39 @@ impl Document for VerbsProfile {
     fn cells(&self) -> impl Iterator<Item = &VerbsCell> {
         self.cells.iter().map(|result| &result.cell)
     }
+
+    fn schedule(&self) -> Schedule {
+        let none = Schedule { repetitions: Repetitions::exactly(1), rounds: None };
+        self.grid.measured.as_ref().map_or(none, Measured::schedule)
+    }
+
+    /// Of the cells that are measured, in the order of the axes: that of the paths, so that the wire
+    /// is changed seldom.
+    fn runs(&self) -> Vec<(usize, CellRuns)> {
+        let measured = |(_, result): &(usize, &VerbsCellResult)| self.grid.measures(&result.cell);
+        let all = self.cells.iter().enumerate().filter(measured);
+        all.map(|(place, result)| (place, result.ran())).collect()
+    }
+
+    fn record(&mut self, job: &CellJob<VerbsCell>, run: VerbsRun) {
+        if let Some(result) = self.cells.get_mut(job.place) {
+            result.measured.push(run);
+        }
+    }
 }
 
 impl VerbsProfile {
     /// The profile of `grid` before its first run.
     pub fn new(grid: VerbsGrid, date: impl Into<String>) -> VerbsProfile {
-        let empty = |cell| VerbsCellResult { cell, modelled: Vec::new(), measured: Vec::new() };
+        let empty =
+            |cell| VerbsCellResult { cell, modelled: Vec::new(), measured: Vec::new(), earlier: 0 };
         VerbsProfile {
             schema: SCHEMA.to_owned(),
             farline: env!("CARGO_PKG_VERSION").to_owned(),
             date: date.into(),
             cells: grid.cells().into_iter().map(empty).collect(),
             between: None,
+            resumptions: Vec::new(),
             grid,
         }
     }
@@ -150,8 +197,29 @@ impl VerbsProfile {
         read(json)
     }
 
+    /// The same profile, which goes on being measured on `date` between `hosts`, and keeps that:
+    /// what was given up is tried again, as often as at first.
+    #[must_use]
+    pub fn goes_on_in(mut self, hosts: MeasurementHosts, date: impl Into<String>) -> VerbsProfile {
+        self.cells.iter_mut().for_each(|result| result.earlier = result.measured.len());
+        let runs = self.cells.iter().map(|result| result.measured.len()).sum();
+        // Of what was modelled until now the first measured run is still to come.
+        self.between.get_or_insert_with(|| hosts.clone());
+        self.resumptions.push(Resumption::new(date.into(), hosts, runs));
+        self
+    }
+
+    /// What was not the same in all measured runs, a sentence for each resumption in which
+    /// something changed.
+    pub fn changes(&self) -> Vec<String> {
+        let began = self.between.as_ref();
+        began.map_or_else(Vec::new, |began| {
+            changes(&self.farline, began, &self.resumptions, MeasurementHosts::facts)
+        })
+    }
+
     /// Runs the model, one cell after the other.
-    pub fn run(&mut self) {
+    pub fn model(&mut self) {
         for result in &mut self.cells {
             result.modelled = modelled(&self.grid, &result.cell);
         }

@@ -15,7 +15,7 @@ fn grid(name: &str) -> VerbsGrid {
 
 fn run(grid: VerbsGrid) -> VerbsProfile {
     let mut profile = VerbsProfile::new(grid, "today");
-    profile.run();
+    profile.model();
     profile
 }
 

@@ -2,12 +2,15 @@
 //! size, queue pairs, credits, other traffic.
 
 pub use super::kinds::{QpService, Setup, VerbsMetric};
-use super::measured::Measured;
 use super::signal::Signal;
-use crate::experiment::Form;
+use crate::experiment::{Form, Repetitions, Schedule};
 use crate::profile::cell::PathPoint;
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
+
+/// Messages that a run of the largest ones has at least: with one alone nothing is ever on its way
+/// behind another.
+const LEAST_MESSAGES: u64 = 4;
 
 /// Which model makes a grid's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +80,37 @@ impl VerbsCell {
             name.push_str(&format!(" queue {queue}"));
         }
         name
+    }
+}
+
+/// How much of a grid is measured, and how large a run is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Message sizes; of others there is the model alone.
+    pub sizes_bytes: Vec<Bytes>,
+    /// The most messages of a run...
+    pub messages: u64,
+    /// ...and the most payload: of large messages there are fewer.
+    pub most_bytes: Bytes,
+    /// What is not acknowledged after so long counts no more.
+    pub most_s: f64,
+    /// How often each cell is measured.
+    pub repetitions: u32,
+    /// By what SC08's rates, queues and message sizes are divided, so that software carries them,
+    /// and what was measured multiplied again; `None` where the devices' own rates are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divided_by: Option<u64>,
+}
+
+impl Measured {
+    /// Messages of a run of this size.
+    pub(super) fn messages_of(&self, size: Bytes) -> u64 {
+        (self.most_bytes.0 / size.0.max(1)).max(LEAST_MESSAGES).min(self.messages.max(1))
+    }
+
+    /// One cell after the other, so that the wire is changed seldom.
+    pub(super) fn schedule(&self) -> Schedule {
+        Schedule { repetitions: Repetitions::exactly(self.repetitions.max(1)), rounds: None }
     }
 }
 
@@ -163,5 +197,20 @@ impl VerbsGrid {
             seed: 1,
             measured: None,
         }
+    }
+
+    /// Whether runs of `cell` are measured: sizes as said, and of ports and credits the devices'
+    /// own, which stand for the first of the axes. A device in software hands a message over in one
+    /// burst, which a queue must hold: a port's own pace would not fill it.
+    pub(super) fn measures(&self, cell: &VerbsCell) -> bool {
+        self.measured.as_ref().is_some_and(|measured| {
+            measured.sizes_bytes.contains(&cell.size_bytes)
+                && self.signals.first() == Some(&cell.signal)
+                && self.credits_bytes.first() == Some(&cell.credits_bytes)
+                && match measured.divided_by {
+                    Some(_) => cell.size_bytes <= cell.queue_bytes.unwrap_or(cell.path.queue_bytes),
+                    None => cell.cross_bps == Rate::default() && cell.queue_bytes.is_none(),
+                }
+        })
     }
 }

@@ -1,67 +1,16 @@
-//! What of a grid is measured between two devices, what one run of it does, and what both ends'
-//! reports make of it.
+//! What one measured run of a grid does between two devices, and what both ends' reports make of it.
 
-use super::between::{Bottleneck, bottleneck};
-use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
+use super::between::Bottleneck;
+use super::document::VerbsRun;
 use super::grid::{QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
-use crate::experiment::{CellRuns, Experiment, Repetitions, Schedule};
+use crate::experiment::CellJob;
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
-
-/// Messages that a run of the largest ones has at least: with one alone nothing is ever on its way
-/// behind another.
-const LEAST_MESSAGES: u64 = 4;
-
-/// How much of a grid is measured, and how large a run is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Message sizes; of others there is the model alone.
-    pub sizes_bytes: Vec<Bytes>,
-    /// The most messages of a run...
-    pub messages: u64,
-    /// ...and the most payload: of large messages there are fewer.
-    pub most_bytes: Bytes,
-    /// What is not acknowledged after so long counts no more.
-    pub most_s: f64,
-    /// How often each cell is measured.
-    pub repetitions: u32,
-    /// By what SC08's rates, queues and message sizes are divided, so that software carries them,
-    /// and what was measured multiplied again; `None` where the devices' own rates are asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub divided_by: Option<u64>,
-}
-
-impl Measured {
-    /// Whether a run of `cell` is measured: sizes as said, and of ports and credits the devices'
-    /// own, which stand for the first of the axes. A device in software hands a message over in one
-    /// burst, which a queue must hold: a port's own pace would not fill it.
-    fn takes(&self, grid: &VerbsGrid, cell: &VerbsCell) -> bool {
-        self.sizes_bytes.contains(&cell.size_bytes)
-            && grid.signals.first() == Some(&cell.signal)
-            && grid.credits_bytes.first() == Some(&cell.credits_bytes)
-            && match self.divided_by {
-                Some(_) => cell.size_bytes <= cell.queue_bytes.unwrap_or(cell.path.queue_bytes),
-                None => cell.cross_bps == Rate::default() && cell.queue_bytes.is_none(),
-            }
-    }
-
-    /// Messages of a run of this size.
-    fn messages_of(&self, size: Bytes) -> u64 {
-        (self.most_bytes.0 / size.0.max(1)).max(LEAST_MESSAGES).min(self.messages.max(1))
-    }
-
-    /// One cell after the other, so that the wire is changed seldom.
-    fn schedule(&self) -> Schedule {
-        Schedule { repetitions: Repetitions::exactly(self.repetitions.max(1)), rounds: None }
-    }
-}
 
 /// One run that is to be measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerbsJob {
-    /// Which cell of the profile it is of.
-    pub place: usize,
-    /// Which of its repetitions.
+    /// Which of its cell's repetitions.
     pub index: u32,
     /// Of its bytes and sequence numbers.
     pub seed: u64,
@@ -135,6 +84,32 @@ impl End {
 }
 
 impl VerbsJob {
+    /// What the ends and the wire are to do for `job` of `grid`; `None` where nothing is measured.
+    pub fn of(grid: &VerbsGrid, job: &CellJob<VerbsCell>) -> Option<VerbsJob> {
+        let (measured, cell) = (grid.measured.as_ref()?, &job.cell);
+        let by = measured.divided_by.unwrap_or(1).max(1);
+        let messages = measured.messages_of(Bytes(cell.size_bytes.0 / by));
+        Some(VerbsJob {
+            index: job.attempt,
+            seed: job.seed,
+            transport: cell.transport,
+            way: cell.way,
+            setup: cell.setup,
+            size_bytes: Bytes((cell.size_bytes.0 / by).max(1)),
+            queue_pairs: u8::try_from(cell.queue_pairs).unwrap_or(u8::MAX).max(1),
+            depth: grid.depth.min(messages),
+            // A round trip is one message after the other: as many as the others have on their way.
+            messages: match cell.way {
+                VerbsMetric::RoundTrip => messages.min(grid.depth),
+                _ => messages,
+            },
+            rtt_ns: cell.path.rtt_ns,
+            most_s: measured.most_s,
+            bottleneck: measured.divided_by.map(|_| bottleneck(grid, cell, by)),
+            divided_by: by,
+        })
+    }
+
     /// The run that `near` and `far` saw, invalid where it proves nothing.
     pub fn run(&self, near: &End, far: &End) -> VerbsRun {
         let size = self.size_bytes;
@@ -220,68 +195,20 @@ impl VerbsJob {
     }
 }
 
-fn sum(a: Rate, b: Rate) -> Rate {
-    Rate::from_bps(a.as_bps() + b.as_bps())
+/// The long haul of `cell` with rates and queues divided by `by`; the round-trip time stays, so a
+/// queue holds as long as before.
+fn bottleneck(grid: &VerbsGrid, cell: &VerbsCell, by: u64) -> Bottleneck {
+    let divided = |rate: Rate| Rate::from_bps(rate.as_bps() / by.max(1));
+    Bottleneck {
+        rate_bps: divided(cell.path.rate_bps),
+        queue_bytes: Bytes(cell.queue_bytes.unwrap_or(cell.path.queue_bytes).0 / by.max(1)),
+        cross_bps: divided(cell.cross_bps),
+        host_bps: grid.host_bps.map(divided),
+    }
 }
 
-impl VerbsProfile {
-    /// The next run that is missing, in the order of the cells: that of the paths, so that the wire
-    /// is changed seldom.
-    pub fn next_measured(&self) -> Option<VerbsJob> {
-        let measured = self.grid.measured.as_ref()?;
-        let (places, runs) = self.taken(measured);
-        let place = *places.get(*measured.schedule().next(&runs).first()?)?;
-        let (cell, ran) = (&self.cells[place].cell, self.cells[place].measured.len());
-        let by = measured.divided_by.unwrap_or(1).max(1);
-        let messages = measured.messages_of(Bytes(cell.size_bytes.0 / by));
-        Some(VerbsJob {
-            place,
-            index: u32::try_from(ran).unwrap_or(u32::MAX),
-            seed: self.grid.seed_of(cell, ran),
-            transport: cell.transport,
-            way: cell.way,
-            setup: cell.setup,
-            size_bytes: Bytes((cell.size_bytes.0 / by).max(1)),
-            queue_pairs: u8::try_from(cell.queue_pairs).unwrap_or(u8::MAX).max(1),
-            depth: self.grid.depth.min(messages),
-            // A round trip is one message after the other: as many as the others have on their way.
-            messages: if cell.way == VerbsMetric::RoundTrip {
-                messages.min(self.grid.depth)
-            } else {
-                messages
-            },
-            rtt_ns: cell.path.rtt_ns,
-            most_s: measured.most_s,
-            bottleneck: measured.divided_by.map(|_| bottleneck(&self.grid, cell, by)),
-            divided_by: by,
-        })
-    }
-
-    /// Puts the run of `job` into its cell.
-    pub fn record(&mut self, job: &VerbsJob, run: VerbsRun) {
-        if let Some(result) = self.cells.get_mut(job.place) {
-            result.measured.push(run);
-        }
-    }
-
-    /// Cells whose runs are all there, and all cells that are measured.
-    pub fn progress(&self) -> (usize, usize) {
-        let Some(measured) = &self.grid.measured else { return (0, 0) };
-        measured.schedule().progress(&self.taken(measured).1)
-    }
-
-    /// The places of the cells that are measured, and what ran of each.
-    fn taken(&self, measured: &Measured) -> (Vec<usize>, Vec<CellRuns>) {
-        let taken =
-            |(_, result): &(usize, &VerbsCellResult)| measured.takes(&self.grid, &result.cell);
-        let runs = |result: &VerbsCellResult| {
-            let valid = result.measured.iter().filter(|run| run.invalid.is_none());
-            let valid = valid.map(|run| run.throughput_bps.as_bps() as f64).collect();
-            CellRuns { valid, tried: result.measured.len() }
-        };
-        let all = self.cells.iter().enumerate().filter(taken);
-        all.map(|(place, result)| (place, runs(result))).unzip()
-    }
+fn sum(a: Rate, b: Rate) -> Rate {
+    Rate::from_bps(a.as_bps() + b.as_bps())
 }
 
 #[cfg(test)]

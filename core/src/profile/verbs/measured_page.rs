@@ -58,7 +58,13 @@ impl VerbsProfile {
                 );
             }
         }
-        Some(Section::new("Where it was measured").cards(cards).text(scaled))
+        let section = Section::new("Where it was measured").cards(cards).text(scaled);
+        let changes = self.changes();
+        Some(match changes.is_empty() {
+            true => section,
+            false => section
+                .warning(format!("Not all of it ran in the same place: {}.", changes.join("; "))),
+        })
     }
 
     /// Every measured cell with its devices' packets; `None` where nothing was measured.

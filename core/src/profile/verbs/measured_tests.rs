@@ -1,8 +1,10 @@
 //! What is measured, and what reports of both ends make of it.
 
+use super::super::between::{Device, MeasurementHosts};
+use super::super::document::VerbsProfile;
 use super::super::presets::{measured, preset, presets};
 use super::*;
-use crate::experiment::Form;
+use crate::experiment::{Document, Form};
 use crate::profile::document::ProfileKind;
 
 fn profile(name: &str) -> VerbsProfile {
@@ -16,7 +18,13 @@ fn first(transport: QpService, way: VerbsMetric) -> VerbsJob {
     let mut profile = profile("icpp08-verbs");
     profile.grid.measured.as_mut().expect("measured").sizes_bytes = vec![Bytes(2_048)];
     (profile.grid.transports, profile.grid.ways) = (vec![transport], vec![way]);
-    VerbsProfile::new(profile.grid, "today").next_measured().expect("a run")
+    let profile = VerbsProfile::new(profile.grid, "today");
+    told(&profile, &profile.next(1)[0])
+}
+
+/// What the ends are told of `job`.
+fn told(profile: &VerbsProfile, job: &CellJob<VerbsCell>) -> VerbsJob {
+    VerbsJob::of(&profile.grid, job).expect("it is measured")
 }
 
 /// Ends that saw a thousand messages of 2 KiB in a millisecond, each a packet.
@@ -40,12 +48,10 @@ fn every_preset_measures_cells_until_each_has_its_runs() {
         let (_, cells) = profile.progress();
         assert!(cells > 0 && cells < 200, "{name}: {cells} cells");
         let mut ran = 0;
-        while let Some(job) = profile.next_measured() {
-            assert!(
-                job.messages >= LEAST_MESSAGES.min(job.depth) && job.depth <= 100,
-                "{name}: {job:?}"
-            );
-            assert!(job.messages * job.size_bytes.0 <= 32 << 20, "{name}: {job:?}");
+        while let Some(job) = profile.next(1).pop() {
+            let told = told(&profile, &job);
+            assert!(told.messages >= 4.min(told.depth) && told.depth <= 100, "{name}: {told:?}");
+            assert!(told.messages * told.size_bytes.0 <= 32 << 20, "{name}: {told:?}");
             profile.record(
                 &job,
                 VerbsRun {
@@ -66,9 +72,9 @@ fn every_preset_measures_cells_until_each_has_its_runs() {
 #[test]
 fn a_cell_whose_runs_prove_nothing_is_given_up() {
     let mut profile = profile("sc08-ib-stability");
-    let place = profile.next_measured().expect("a run").place;
+    let place = profile.next(1)[0].place;
     let mut ran = 0;
-    while let Some(job) = profile.next_measured().filter(|job| job.place == place) {
+    while let Some(job) = profile.next(1).pop().filter(|job| job.place == place) {
         profile
             .record(&job, VerbsRun { invalid: Some("a doubt".to_owned()), ..VerbsRun::default() });
         ran += 1;
@@ -126,10 +132,10 @@ fn a_run_is_in_doubt_on_low_counts_bad_memory_or_a_break() {
 fn under_cross_traffic_sizes_are_divided_and_results_scaled() {
     let mut profile = profile("sc08-ib-cross-traffic");
     let mut jobs = Vec::new();
-    while let Some(job) = profile.next_measured() {
-        let (near, far) = ends();
-        profile.record(&job, job.run(&near, &far));
-        jobs.push(job);
+    while let Some(job) = profile.next(1).pop() {
+        let ((near, far), told) = (ends(), told(&profile, &job));
+        profile.record(&job, told.run(&near, &far));
+        jobs.push(told);
     }
     let most = jobs
         .iter()
@@ -146,4 +152,36 @@ fn under_cross_traffic_sizes_are_divided_and_results_scaled() {
     let (near, far) = ends();
     let plain = VerbsJob { divided_by: 1, ..job.clone() }.run(&near, &far).throughput_bps;
     assert_eq!(job.run(&near, &far).throughput_bps, Rate::from_bps(plain.as_bps() * 400));
+}
+
+#[test]
+fn a_profile_that_goes_on_keeps_when_and_between_what() {
+    let device = |name: &str| Device {
+        name: name.to_owned(),
+        address: "10.9.1.1".to_owned(),
+        software: true,
+    };
+    let hosts = |far: &str| MeasurementHosts {
+        near: device("rxe_a"),
+        far: device(far),
+        host: Some("a".to_owned()),
+        kernel: None,
+        cpus: Some(2),
+    };
+    let mut profile = profile("sc08-ib-stability");
+    profile.between = Some(hosts("rxe_b"));
+    let old = serde_json::to_string(&profile).expect("JSON");
+    assert!(!old.contains("resumptions"), "the field is absent in what never went on");
+    let job = profile.next(1).pop().expect("a run");
+    profile.record(&job, VerbsRun::default());
+    let same = profile.goes_on_in(hosts("rxe_b"), "Tuesday");
+    assert_eq!((same.changes().len(), same.resumptions[0].repetitions), (0, 1));
+    let other = same.goes_on_in(hosts("mlx5_0"), "Wednesday");
+    let said = "from repetition 2 on (Wednesday): far device mlx5_0 at 10.9.1.1 in place of rxe_b at \
+                10.9.1.1";
+    assert_eq!(other.changes(), [said]);
+    assert_eq!(other.between, Some(hosts("rxe_b")), "the first runs stay where they were made");
+    assert!(other.page(&[]).html().contains(said));
+    let read = VerbsProfile::read(&serde_json::to_string(&other).expect("JSON")).expect("it");
+    assert_eq!((read.resumptions.len(), read.next(1)), (2, other.next(1)));
 }

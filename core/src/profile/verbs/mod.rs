@@ -31,8 +31,8 @@ pub use beside::{
 };
 pub use between::{Bottleneck, Device, MeasurementHosts};
 pub use document::{SCHEMA, VerbsCellResult, VerbsProfile, VerbsRun, modelled};
-pub use grid::{Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
-pub use measured::{End, Measured, VerbsJob};
+pub use grid::{Measured, Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
+pub use measured::{End, VerbsJob};
 pub use model::{MOST_PACKETS, Messages, RELIABLE_HEADERS, VerbsPath};
 pub use presets::{measured, preset, presets};
 pub use reliable::{Outcome, VerbsScenario, simulate};

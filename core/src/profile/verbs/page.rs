@@ -222,7 +222,7 @@ mod tests {
                 (if grid.model == Model::Packets { 20 } else { 1_000 }, 0.5);
             let mut profile = VerbsProfile::new(grid, "today");
             assert!(!profile.page(&[]).html().contains("NaN"), "{name}, before it has run");
-            profile.run();
+            profile.model();
             let html = profile.page(&["farline profile --simulate".to_owned()]).html();
             assert!(html.contains("Nothing here was measured") && html.contains(words), "{name}");
             assert!(
@@ -246,7 +246,7 @@ mod tests {
             .expect("its paths are known")
             .expect("a preset");
         let mut profile = VerbsProfile::new(grid, "today");
-        profile.run();
+        profile.model();
         for result in &mut profile.cells {
             result.measured = result.modelled.clone();
         }

@@ -1,8 +1,7 @@
 //! The papers' experiments over verbs as grids, each in a quick form and a full one: what
 //! `presets/rdma.toml` has.
 
-use super::grid::{Model, VerbsGrid};
-use super::measured::Measured;
+use super::grid::{Measured, Model, VerbsGrid};
 use crate::experiment::{Form, PresetFile};
 use crate::units::{Bytes, Error};
 use serde::Deserialize;

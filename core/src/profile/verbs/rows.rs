@@ -77,7 +77,7 @@ mod tests {
             .expect("its paths are known")
             .expect("a preset");
         let mut profile = VerbsProfile::new(grid, "");
-        profile.run();
+        profile.model();
         let table = profile.columns();
         let text = table.csv();
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();

@@ -5,6 +5,7 @@ use crate::channels::driver::{Offered, Peer};
 use crate::channels::offers::{Need, Tunnelled};
 use crate::channels::ordered::ByteStream;
 use crate::channels::{is_damage, is_final};
+use farline_core::congestion::Algorithm;
 use farline_core::gridftp::checked::{CHECKED_LEN, ZEROS, encode};
 use farline_core::gridftp::mode_e::HEADER_LEN;
 use farline_core::units::{ErrorCode, Rate};
@@ -346,7 +347,7 @@ fn denied(bench: &Bench) {
     let Ends { near, port: _port, .. } = bench.open();
     let handle = near.handle().expect("a handle");
     let kernels = can.kernel_congestion;
-    assert_eq!(handle.set_congestion("reno").is_ok(), kernels, "set a control");
+    assert_eq!(handle.set_congestion(Algorithm::Reno.into()).is_ok(), kernels, "set a control");
     assert_eq!(near.congestion().is_some(), kernels, "name its control");
     assert_eq!(near.tcp_info().is_some(), kernels, "TCP's figures");
     assert_eq!(handle.pace(Rate::from_bps(1 << 40)), kernels, "paced by the kernel");

@@ -6,6 +6,7 @@ use super::super::ordered::ByteStream;
 use super::*;
 use crate::channels::rdma::guest_tests::wire;
 use crate::sys::tcp::TcpInfo;
+use farline_core::congestion::ControlName;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
@@ -82,7 +83,7 @@ impl ByteStream for UnixStream {
         Handle::of(self)
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         None
     }
 

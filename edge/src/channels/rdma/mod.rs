@@ -34,6 +34,7 @@ use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use crate::sys::verbs::{Access, Completion, RdmaConnection, Shape};
+use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::{self, Check};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::rdma::completion_poller::{CompletionPoller, CompletionStats};
@@ -246,7 +247,7 @@ impl Channel for RdmaChannel {
         None
     }
 
-    fn congestion(&self) -> Option<String> {
+    fn congestion(&self) -> Option<ControlName> {
         None
     }
 

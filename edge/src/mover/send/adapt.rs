@@ -4,7 +4,9 @@ use super::super::tune::{LOOK_EVERY, OpenOutcome, PathSampler, Pool, Room, Tunin
 use super::Shared;
 use crate::channels::{Channel, Handle};
 use crate::sys::lock::lock;
+use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::Check;
+use farline_core::plan::Reason;
 use farline_core::transfer::{Advice, ChannelAutotuner, ChannelId, PathMonitor, Watermarks};
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
@@ -46,14 +48,14 @@ impl Shared<'_> {
                         before = watched.first().and_then(Handle::congestion);
                         // A control that this process may not use changes nothing.
                         if give(&watched, name) {
-                            congestion = Some(name.to_owned());
+                            congestion = Some(name);
                             (tuning.tell)(why);
                         }
                     }
-                    Advice::Restore { why } => {
-                        if let Some(name) = before.take().filter(|name| give(&watched, name)) {
-                            (tuning.tell)(format!("{name}: {why}"));
-                            congestion = Some(name);
+                    Advice::Restore { found, before: rate } => {
+                        if let Some(control) = before.take().filter(|&name| give(&watched, name)) {
+                            (tuning.tell)(Reason::Restored { control, found, before: rate });
+                            congestion = Some(control);
                         }
                     }
                     Advice::AddChannels { count, why } => {
@@ -64,7 +66,7 @@ impl Shared<'_> {
                 }
             }
             while watched.len() < wanted {
-                match self.join(scope, tuning, congestion.as_deref(), &mut watched) {
+                match self.join(scope, tuning, congestion, &mut watched) {
                     Joined::Runs(thread) => threads.push(thread),
                     Joined::NotYet => break,
                     Joined::NoMore => wanted = watched.len(),
@@ -97,7 +99,7 @@ impl Shared<'_> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         tuning: &Tuning<'_>,
-        congestion: Option<&str>,
+        congestion: Option<ControlName>,
         watched: &mut Vec<Handle>,
     ) -> Joined<'scope> {
         if !lock(&self.state).machine.promise() {
@@ -144,7 +146,7 @@ impl Shared<'_> {
 }
 
 /// Gives all channels a congestion control; whether any took it.
-fn give(channels: &[Handle], name: &str) -> bool {
+fn give(channels: &[Handle], name: ControlName) -> bool {
     channels.iter().filter(|handle| handle.set_congestion(name).is_ok()).count() > 0
 }
 

@@ -9,8 +9,10 @@ use crate::prober::ends::{failed, parse, reply};
 use crate::prober::role::Role;
 use crate::reexec;
 use crate::run_dir::name_here;
-use farline_core::profile::Environment;
-use farline_core::profile::verbs::{End, MeasurementHosts, VerbsJob, VerbsRun};
+use farline_core::profile::verbs::{
+    End, MeasurementHosts, VerbsCell, VerbsGrid, VerbsJob, VerbsRun,
+};
+use farline_core::profile::{Bench, CellJob, Environment};
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
@@ -73,21 +75,23 @@ impl VerbsBench {
         let (near, far) = &self.addresses;
         Cross::between(*near, *far, rate, len).map_err(|error| failed("the other traffic", &error))
     }
+}
 
-    /// Measures one run. A run for which no connection comes about is an invalid one.
-    ///
-    /// # Errors
-    /// When the wire cannot be had, or an end is gone.
-    pub fn run(&mut self, job: &VerbsJob) -> Result<VerbsRun, Error> {
-        self.wire.set(job)?;
+impl Bench<VerbsGrid> for VerbsBench {
+    /// A run for which no connection comes about is an invalid one.
+    fn run(&mut self, grid: &VerbsGrid, job: &CellJob<VerbsCell>) -> Result<VerbsRun, Error> {
+        let job = VerbsJob::of(grid, job).ok_or_else(|| {
+            Error::new(Fault::Bug, ErrorCode::ProfileEnd, "a grid of which nothing is measured")
+        })?;
+        self.wire.set(&job)?;
         let cross =
             job.bottleneck.map(|bottleneck| (bottleneck.cross_bps, packet_of(job.size_bytes)));
         let other = cross
             .filter(|(rate, _)| rate.as_bps() > 0)
             .map(|(rate, len)| self.other(rate, len))
             .transpose()?;
-        self.far.ask(job)?;
-        self.near.ask(job)?;
+        self.far.ask(&job)?;
+        self.near.ask(&job)?;
         let (near, far) = (self.near.answer(), self.far.answer());
         drop(other);
         match (near?, far?) {

@@ -6,7 +6,7 @@ use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use clap::Subcommand;
 use farline::kernelcc::{self, CcGuard, CcOrigin, CcRequest, SampleSource, Trace};
-use farline_core::congestion::Constants;
+use farline_core::congestion::{Constants, ControlName};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -88,14 +88,18 @@ struct How {
 }
 
 impl How {
-    fn wish(self, control: String) -> CcRequest {
-        CcRequest {
+    fn wish(self, control: &str) -> Result<CcRequest, Error> {
+        Ok(CcRequest {
             set: self.set,
-            name: self.name,
+            name: self.registered()?,
             without_link: self.without_link,
             offered: true,
-            ..CcRequest::new(control)
-        }
+            ..CcRequest::new(control.parse::<ControlName>()?)
+        })
+    }
+
+    fn registered(&self) -> Result<Option<ControlName>, Error> {
+        self.name.as_deref().map(ControlName::to_register).transpose()
     }
 }
 
@@ -103,14 +107,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
         Action::Ls => show::list(&kernelcc::list(), output)?,
         Action::Unload { name } => {
-            let flows = kernelcc::unload(&name)?;
-            show::unloaded(&name, flows, output)?;
+            let name = name.parse()?;
+            let flows = kernelcc::unload(name)?;
+            show::unloaded(name, flows, output)?;
         }
         Action::Load { name, how, pin, command } => {
             // Before a control is registered: on kernels without `struct_ops` links a signal that
             // ended this process at once would leave it behind.
             let (runtime, mut signals) = interrupt::listening()?;
-            let held = kernelcc::obtain(&CcRequest { pin, ..how.wish(name) })?;
+            let held = kernelcc::obtain(&CcRequest { pin, ..how.wish(&name)? })?;
             held.keep_module();
             show::loaded(&held, pin, output)?;
             // What was there before, and what is pinned, stays without us.
@@ -155,17 +160,17 @@ fn trace(
         )
         .hint("for example --every 10ms"));
     }
-    let registered = how.name.clone().unwrap_or_else(|| name.to_owned());
+    let registered = how.registered()?.map_or_else(|| name.parse(), Ok)?;
     let (runtime, signals) = interrupt::listening()?;
     let is_there = kernelcc::available().contains(&registered);
     let held: Option<CcGuard> = if is_there && how.set.is_none() {
         None
     } else {
-        Some(kernelcc::obtain(&CcRequest { sample_every: every, ..how.wish(name.to_owned()) })?)
+        Some(kernelcc::obtain(&CcRequest { sample_every: every, ..how.wish(name)? })?)
     };
     let mut trace = match &held {
         Some(held) => Trace::of(held, every)?,
-        None => Trace::of_name(&registered, every)?,
+        None => Trace::of_name(registered, every)?,
     };
     let said = match trace.told() {
         SampleSource::Control => "what the control itself tells",

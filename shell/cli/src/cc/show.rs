@@ -4,13 +4,14 @@ use crate::output::Output;
 use farline::kernelcc::{
     CcGuard, CcOrigin, FlowSample, Listed, Origin, available, default_control,
 };
+use farline_core::congestion::ControlName;
 use farline_core::units::Error;
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct ListDocument<'a> {
     schema: &'static str,
-    default: String,
+    default: Option<ControlName>,
     controls: &'a [Listed],
 }
 
@@ -46,17 +47,17 @@ pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
 }
 
 #[derive(Serialize)]
-struct LoadDocument<'a> {
+struct LoadDocument {
     schema: &'static str,
-    name: &'a str,
+    name: ControlName,
     source: CcOrigin,
     set: Option<String>,
     pinned: bool,
-    available: Vec<String>,
+    available: Vec<ControlName>,
 }
 
 pub(super) fn loaded(held: &CcGuard, pin: bool, output: &Output) -> Result<(), Error> {
-    let name = &held.name;
+    let name = held.name;
     // There is nothing to pin of what was there before.
     let pinned = pin && held.source == CcOrigin::Bpf;
     let set = held.set.map(|set| set.to_string());
@@ -90,13 +91,13 @@ pub(super) fn loaded(held: &CcGuard, pin: bool, output: &Output) -> Result<(), E
 }
 
 #[derive(Serialize)]
-struct UnloadDocument<'a> {
+struct UnloadDocument {
     schema: &'static str,
-    name: &'a str,
+    name: ControlName,
     flows: usize,
 }
 
-pub(super) fn unloaded(name: &str, flows: usize, output: &Output) -> Result<(), Error> {
+pub(super) fn unloaded(name: ControlName, flows: usize, output: &Output) -> Result<(), Error> {
     let text = match flows {
         0 => format!("{name}: unloaded"),
         1 => format!("{name}: unloaded; one flow here still uses it and keeps it to its end"),

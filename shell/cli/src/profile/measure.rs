@@ -1,12 +1,13 @@
 //! Profiles that are measured, over emulated links or a real path.
 
-use super::print::{duration, rate};
+use super::print::duration;
 use super::ticker::Ticker;
 use crate::output::Output;
 use farline::plan::document::{DocumentReservation, text};
 use farline::prober::LinkBench;
 use farline::run_dir::name_here;
-use farline_core::profile::{Bench, Grid, Job, Profile, Repetition};
+use farline_core::experiment::ExperimentRun;
+use farline_core::profile::{Bench, Document, Experiment, Grid, Job};
 use farline_core::units::Error;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -45,27 +46,30 @@ pub(super) fn links(grid: &Grid) -> Result<LinkBench, Error> {
     LinkBench::new(name_here(LINK), None, grid)
 }
 
-/// Runs what is missing of `profile`; after each repetition every one of `documents` holds it.
-pub(super) fn run(
-    profile: &mut Profile,
-    documents: &[&PathBuf],
-    bench: &mut dyn Bench,
+/// Runs what is missing of `document`; after each repetition every one of `files` holds it, from
+/// which `again` goes on.
+pub(super) fn run<D: Document>(
+    document: &mut D,
+    files: &[&PathBuf],
+    again: &str,
+    bench: &mut dyn Bench<D::Grid>,
     output: &Output,
 ) -> Result<(), Error> {
     let began = Instant::now();
     let mut ran = 0u32;
-    while let Some(job) = profile.next(1).pop() {
-        let len = text(profile)?.len() as u64;
-        let places: Vec<DocumentReservation> = documents
+    while let Some(job) = document.next(1).pop() {
+        let len = text(document)?.len() as u64;
+        let places: Vec<DocumentReservation> = files
             .iter()
             .map(|file| DocumentReservation::reserve(file, len))
             .collect::<Result<_, _>>()?;
         let start = super::moment();
+        let name = D::Grid::cell_name(&job.cell);
         let ran_in = {
-            let grid = profile.grid.under(&job.cell);
+            let grid = document.grid().under(&job.cell);
             let (name, seconds, (done, cells)) =
-                (job.cell.name(), grid.seconds, profile.progress());
-            let left = left(profile, began.elapsed().as_secs_f64(), ran);
+                (name.clone(), grid.longest_run_s(), document.progress());
+            let left = left(document, began.elapsed().as_secs_f64(), ran);
             let words = move |so_far: f64| {
                 let left = duration((left - so_far).max(0.0));
                 format!(
@@ -75,51 +79,36 @@ pub(super) fn run(
             let _ticker = Ticker::start(output, words);
             bench.run(&grid, &job)
         };
-        let mut repetition = ran_in.map_err(|error| resumable(error, documents))?;
-        repetition.began = Some(start);
+        let mut one = ran_in.map_err(|error| resumable(error, files, again))?;
+        one.began_at(&start);
         ran += 1;
-        profile.record(&job, repetition);
-        let document = text(profile)?;
-        places.into_iter().try_for_each(|place| place.write(&document))?;
-        if let Some(one) = profile.cells.get(job.place).and_then(|result| result.repetitions.last())
-            && !output.quiet()
-        {
-            say(profile, &job, one, left(profile, began.elapsed().as_secs_f64(), ran));
+        let found = document.grid().found(&one);
+        // The first cause; the document has all.
+        let first = |why: &str| why.split("; ").next().map(|why| format!(", INVALID: {why}"));
+        let invalid = one.invalid().and_then(first).unwrap_or_default();
+        document.record(&job, one);
+        let bytes = text(document)?;
+        places.into_iter().try_for_each(|place| place.write(&bytes))?;
+        if !output.quiet() {
+            let (done, cells) = document.progress();
+            let left = duration(left(document, began.elapsed().as_secs_f64(), ran));
+            eprintln!("[{done}/{cells}] {name}: {found}{invalid}; at most {left} left");
         }
     }
     Ok(())
 }
 
 /// How long it still takes at most, in seconds, after `ran` repetitions in `elapsed` seconds.
-fn left(profile: &Profile, elapsed: f64, ran: u32) -> f64 {
+fn left(document: &impl Document, elapsed: f64, ran: u32) -> f64 {
     let each = if ran == 0 { 0.0 } else { elapsed / f64::from(ran) };
-    f64::from(profile.most_left()) * each.max(profile.grid.seconds + AROUND_S)
+    f64::from(document.most_left()) * each.max(document.grid().longest_run_s() + AROUND_S)
 }
 
-/// One line for each repetition: where the profile stands, what was found, how long it still takes
-/// at most.
-fn say(profile: &Profile, job: &Job, one: &Repetition, left: f64) {
-    let (done, cells) = profile.progress();
-    let left = duration(left);
-    // The first cause; the document has all.
-    let first = |why: &String| why.split("; ").next().map(|why| format!(", INVALID: {why}"));
-    let invalid = one.invalid.as_ref().and_then(first).unwrap_or_default();
-    let full = one.whole.receiver_bps.as_bps() as f64 * f64::from(profile.grid.scale);
-    let scaled = if profile.grid.scale > 1 { " at the full rate" } else { "" };
-    eprintln!(
-        "[{done}/{cells}] {}: {}{scaled}{invalid}; at most {left} left",
-        job.cell.name(),
-        rate(full)
-    );
-}
-
-fn resumable(error: Error, documents: &[&PathBuf]) -> Error {
-    match documents.first() {
+fn resumable(error: Error, files: &[&PathBuf], again: &str) -> Error {
+    match files.first() {
         Some(file) => {
-            let so_far = format!(
-                "what ran is in the file; go on with `farline profile --resume {}`",
-                file.display()
-            );
+            let so_far =
+                format!("what ran is in the file; go on with `{again} {}`", file.display());
             let hint =
                 error.hint.as_ref().map_or(so_far.clone(), |hint| format!("{hint}; {so_far}"));
             error.hint(hint)

@@ -20,7 +20,8 @@ use farline::plan::{ProbeBench, environment};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{self as of_verbs, BESIDE};
 use farline_core::profile::{
-    Environment, Experiment, Form, Grid, Profile, ProfileKind, preset, presets, repetition,
+    Document, Environment, Experiment, Form, Grid, Profile, ProfileKind, preset, presets,
+    repetition,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::{Path, PathBuf};
@@ -179,18 +180,21 @@ fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> 
     Ok(profile)
 }
 
+/// The command that goes on with a profile's file.
+const RESUME: &str = "farline profile --resume";
+
 /// Measures what is missing of `profile`, over emulated links or to its node, for which it is
 /// stored.
 fn measured(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
     match profile.environment.node.clone() {
         None => {
             let mut bench = measure::links(&profile.grid)?;
-            measure::run(profile, documents, &mut bench, output)
+            measure::run(profile, documents, RESUME, &mut bench, output)
         }
         Some(there) => {
             let (mut bench, ..) = node::open(&there)?;
             bench.prepare(&profile.grid)?;
-            measure::run(profile, documents, &mut bench, output)?;
+            measure::run(profile, documents, RESUME, &mut bench, output)?;
             node::store(profile, &there, output)
         }
     }

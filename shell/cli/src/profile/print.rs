@@ -1,6 +1,6 @@
 //! A profile on a terminal.
 
-use farline_core::profile::{CellResult, PathPoint, Profile, ProfileKind};
+use farline_core::profile::{CellResult, Document, PathPoint, Profile, ProfileKind};
 use farline_core::report::wrapped;
 use farline_core::statistics::{Summary, decrease_per_mile};
 use farline_core::units::{Bytes, Rate};
@@ -269,7 +269,8 @@ mod tests {
     use super::{duration, size_as_given};
     use farline_core::congestion::Algorithm;
     use farline_core::profile::{
-        Environment, Form, Grid, PathPoint, Profile, ProfileKind, Repetitions, Simulator, preset,
+        Document, Environment, Form, Grid, PathPoint, Profile, ProfileKind, Repetitions, Simulator,
+        preset,
     };
     use farline_core::units::Bytes;
 

@@ -2,7 +2,7 @@
 //! measured between two devices.
 
 use super::export::{is_document, write_made};
-use super::{Args, SAVE_EVERY, now, side_by_side, simulate};
+use super::{Args, measure, now, side_by_side, simulate};
 use crate::output::Output;
 use farline::plan::document::write;
 use farline::plan::environment;
@@ -20,7 +20,9 @@ use serde::Serialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+
+/// The command that goes on with the measurement in a profile's file.
+const RESUME: &str = "farline profile --channel rdma --resume";
 
 /// Of a profile of more cells only the page, the table and the document have all.
 const CELLS: usize = 60;
@@ -187,12 +189,14 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
     };
     match asked {
         Asked::Measured(mut profile, ends) => {
-            measure(
-                &mut profile,
-                &mut VerbsBench::open(ends, None, environment())?,
-                &files,
-                output,
-            )?;
+            let mut bench = VerbsBench::open(ends, None, environment())?;
+            let hosts = bench.between().clone();
+            match args.resume {
+                Some(_) => *profile = profile.goes_on_in(hosts, now()),
+                None => profile.between = Some(hosts),
+            }
+            let documents: Vec<&PathBuf> = files.iter().filter(|file| is_document(file)).collect();
+            measure::run(&mut *profile, &documents, RESUME, &mut bench, output)?;
             if !args.messages.without_model() {
                 model(&mut profile);
             }
@@ -215,38 +219,6 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Measures what is missing; the documents among `files` hold what there is now and then.
-fn measure(
-    profile: &mut VerbsProfile,
-    bench: &mut VerbsBench,
-    files: &[PathBuf],
-    output: &Output,
-) -> Result<(), Error> {
-    profile.between = Some(bench.between().clone());
-    let documents: Vec<PathBuf> = files.iter().filter(|file| is_document(file)).cloned().collect();
-    let mut saved = Instant::now();
-    while let Some(job) = profile.next_measured() {
-        let run = bench.run(&job)?;
-        if !output.quiet() {
-            let (done, cells) = profile.progress();
-            let name =
-                profile.cells.get(job.place).map(|result| result.cell.name()).unwrap_or_default();
-            let found = run
-                .round_trip_ns
-                .map_or_else(|| run.throughput_bps.to_string(), |span| span.to_string());
-            let doubt =
-                run.invalid.as_ref().map_or_else(String::new, |why| format!(", INVALID: {why}"));
-            eprintln!("[{done}/{cells}] {name}: {found}{doubt}");
-        }
-        profile.record(&job, run);
-        if saved.elapsed() > SAVE_EVERY {
-            write_all(&documents, profile, Columns::default, |_| Page::new(""))?;
-            saved = Instant::now();
-        }
-    }
-    Ok(())
 }
 
 /// Writes each of `files` as its name wants it: a page, a table or the document.

@@ -1,0 +1,493 @@
+//! Why a plan or a transfer is as it is: each choice, measurement and change with its figures, put
+//! into words here and nowhere else.
+
+use super::path::streams_in_words;
+use crate::congestion::{Algorithm, ControlName};
+use crate::units::{Bytes, Error, Rate, Span};
+use serde::{Serialize, Serializer};
+use std::fmt::{self, Display, Formatter};
+
+/// Why something is as it is. Documents have it in words, which are no part of their schema.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// So many streams of a plan.
+    Streams(u32, StreamsReason),
+    /// So many channels as the user asked for.
+    ChannelsAsked(usize),
+    /// So many channels to begin with.
+    Channels(usize, StreamsReason),
+    /// A congestion control.
+    Control(ControlName, ControlReason),
+    /// How wide the interval of the expected time is.
+    Interval(IntervalReason),
+    /// What one stream must be allowed to have on its way.
+    Window(Bytes),
+    /// A staging pool for a path so long.
+    Staging(Bytes, Span),
+    /// A staging pool to begin with.
+    StagingBegins(Bytes),
+    /// Socket buffers that the user asked for.
+    Buffers(Bytes),
+    /// The best cell of a profile.
+    BestCell {
+        /// Its streams.
+        streams: u32,
+        /// Its control.
+        control: Algorithm,
+        /// Among how many.
+        cells: usize,
+        /// The path's name.
+        path: String,
+        /// Whether data goes back over it.
+        is_back: bool,
+    },
+    /// Where that cell's figures are from.
+    Profiled {
+        /// Whether a path was measured, and not modelled.
+        is_measured: bool,
+        /// Repetitions.
+        times: usize,
+        /// The profile's date, empty where it is not known.
+        date: String,
+        /// By what it was divided.
+        scale: u32,
+        /// Whether round trips were multiplied by that, too.
+        is_stretched: bool,
+    },
+    /// A plan for a node of which nothing was measured.
+    Unmeasured {
+        /// Why not.
+        why: ModelReason,
+        /// The rate that was asked for; else one is assumed.
+        rate: Option<Rate>,
+        /// The rate that is assumed.
+        assumed: Rate,
+        /// The round trip.
+        rtt: Span,
+        /// Whether a copy begins by the same.
+        copy_begins_so: bool,
+    },
+    /// What a transfer's first blocks showed.
+    FirstBlocks {
+        /// How fast they went.
+        rate: Rate,
+        /// Over how many channels.
+        channels: usize,
+        /// In what time.
+        took: Span,
+        /// What each channel had on its way.
+        held: Bytes,
+    },
+    /// More channels, as windows are full.
+    WindowsFull {
+        /// Channels in all.
+        channels: usize,
+        /// What each has on its way.
+        held: Bytes,
+        /// The largest window.
+        window: Bytes,
+    },
+    /// More channels, as the network limits those that there are.
+    NetworkLimits {
+        /// Channels in all.
+        channels: usize,
+        /// Those that there are.
+        before: usize,
+        /// What they are limited to.
+        rate: Rate,
+    },
+    /// BBR, as segments are lost without a queue.
+    LossWithoutQueue {
+        /// The round trip while they are.
+        rtt: Span,
+        /// The least one.
+        min_rtt: Span,
+    },
+    /// BBR on trial, as it is not certain that a queue overflows.
+    DoubtfulLoss,
+    /// The control as before a trial of BBR.
+    Restored {
+        /// Which.
+        control: ControlName,
+        /// What BBR brought.
+        found: Rate,
+        /// What it was before.
+        before: Rate,
+    },
+    /// More on its way at once.
+    Wider {
+        /// So much.
+        window: Bytes,
+        /// Of a pool of so much.
+        staging: Bytes,
+        /// So much before.
+        before: Bytes,
+        /// What that held of the path.
+        product: Bytes,
+    },
+    /// A larger pool, as the store comes in bursts.
+    Bursts {
+        /// Its size.
+        staging: Bytes,
+        /// The part of their time that channels waited for the store.
+        waited: f64,
+    },
+    /// What the other end measured or changed, in its words.
+    Remote {
+        /// Who it is.
+        server: String,
+        /// What it says.
+        said: String,
+        /// Whether it measured that, and changed nothing.
+        is_measurement: bool,
+    },
+}
+
+/// Why so many streams, and not more or fewer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StreamsReason {
+    /// There are only so many bytes to move.
+    Size(Bytes),
+    /// One window is smaller than what the path holds.
+    Window {
+        /// The largest window.
+        window: Bytes,
+        /// What the path holds.
+        product: Bytes,
+        /// What more streams would win, where that was simulated.
+        margin: Option<Margin>,
+    },
+    /// More would win too little.
+    Margin(Margin),
+    /// A loss costs only one of several.
+    SharedLoss {
+        /// What the path holds.
+        product: Bytes,
+    },
+    /// What the profile of this date found best.
+    Profile(String),
+}
+
+/// What more streams would win at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Margin {
+    /// The part of the time.
+    pub part: f64,
+    /// The rate and round trip of the model that says so, where they are not the path's.
+    pub model: Option<(Rate, Span)>,
+}
+
+/// Why a congestion control.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ControlReason {
+    /// The user asked for it.
+    Asked,
+    /// There is no other.
+    Only,
+    /// It is the best of so many on a path that loses this part of the packets.
+    Best(usize, f64),
+    /// It is the host's default.
+    Default,
+    /// The host's default paces, for nothing within a rack.
+    Unpaced {
+        /// The default.
+        default: ControlName,
+        /// Below which round trip.
+        near: Span,
+        /// Whether the queueing discipline `fq` paces on the route; `None` where nobody knows.
+        fq: Option<bool>,
+    },
+    /// Parallel channels share a loss; this is the default that needs a timer for each packet.
+    SharedLosses(ControlName),
+    /// What the profile of this date found best.
+    Profile(String),
+}
+
+/// Why an interval is as wide as it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum IntervalReason {
+    /// Of so many repetitions.
+    Repetitions(usize),
+    /// One repetition says nothing of others: this part of the time is assumed.
+    Assumed(f64),
+    /// The model was off by this part at most.
+    Model {
+        /// The part.
+        part: f64,
+        /// Whether the wire ends the interval on its one side.
+        at_wire: bool,
+    },
+}
+
+/// Why nothing was measured of the path to a node.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ModelReason {
+    /// This flag is told to the model.
+    Flag(&'static str),
+    /// A probe found nothing to go by.
+    EmptyProbe(Error),
+    /// This server allows no probe.
+    NotAllowed(String),
+    /// This server is being measured by another client.
+    Busy(String),
+}
+
+impl Reason {
+    /// Whether it says why something was chosen or changed, and not only what was measured.
+    pub fn is_choice(&self) -> bool {
+        match self {
+            Reason::FirstBlocks { .. } => false,
+            Reason::Remote { is_measurement, .. } => !is_measurement,
+            _ => true,
+        }
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Streams(streams, why) => write!(f, "{}: {why}", streams_in_words(*streams)),
+            Reason::ChannelsAsked(channels) => write!(f, "{} as asked", in_words(*channels)),
+            Reason::Channels(channels, why) => {
+                write!(f, "{} to begin with: {why}", in_words(*channels))
+            }
+            Reason::Control(name, why) => why.write(name, f),
+            Reason::Interval(why) => why.fmt(f),
+            Reason::Window(window) => write!(
+                f,
+                "{window} of window for each stream: its share of what path and queue hold"
+            ),
+            Reason::Staging(staging, rtt) => write!(f, "{staging} of staging for an rtt of {rtt}"),
+            Reason::StagingBegins(staging) => write!(f, "{staging} of staging to begin with"),
+            Reason::Buffers(wanted) => write!(f, "socket buffers of {wanted} as asked"),
+            Reason::BestCell { streams, control, cells, path, is_back } => write!(
+                f,
+                "{} with {control}: the best of {cells} cells {}over {path}, or as good with \
+                 fewer streams",
+                streams_in_words(*streams),
+                if *is_back { "back " } else { "" }
+            ),
+            Reason::Profiled { is_measured, times, date, scale, is_stretched } => {
+                f.write_str(if *is_measured { "measured " } else { "modelled " })?;
+                match times {
+                    1 => f.write_str("once")?,
+                    times => write!(f, "{times} times")?,
+                }
+                write!(f, " on {}", if date.is_empty() { "an unknown date" } else { date })?;
+                match scale {
+                    1 => Ok(()),
+                    k if *is_stretched => write!(
+                        f,
+                        ", scaled {k}: on a path of a {k}th of the rate and {k} times the round trip"
+                    ),
+                    k => write!(
+                        f,
+                        ", scaled {k}: on a path of a {k}th of the rate, all figures times {k}"
+                    ),
+                }
+            }
+            Reason::Unmeasured { why, rate, assumed, rtt, copy_begins_so } => {
+                write!(f, "by the model, {why}: ")?;
+                match rate {
+                    Some(rate) => write!(f, "{rate} as asked")?,
+                    None => write!(f, "{assumed} assumed (--rate)")?,
+                }
+                let begins = match copy_begins_so {
+                    true => "begins so",
+                    false => "is told none of this, and begins by the rtt",
+                };
+                write!(f, ", rtt {rtt}; `farline cp` {begins}, and goes on by what it sees")
+            }
+            Reason::FirstBlocks { rate, channels, took, held } => write!(
+                f,
+                "measured: {rate} over {} in the first {took}, {held} on its way in each",
+                in_words(*channels)
+            ),
+            Reason::WindowsFull { channels, held, window } => write!(
+                f,
+                "{}: {held} on its way is all that one window, at most {window}, holds",
+                in_words(*channels)
+            ),
+            Reason::NetworkLimits { channels, before, rate } => {
+                write!(f, "{channels} channels: the network limits {before} to {rate}")
+            }
+            Reason::LossWithoutQueue { rtt, min_rtt } => write!(
+                f,
+                "bbr: segments are lost while the round trip is {rtt} at a least of {min_rtt}, so \
+                 without congestion"
+            ),
+            Reason::DoubtfulLoss => {
+                f.write_str("bbr: segments are lost, and no queue is seen for certain; on trial")
+            }
+            Reason::Restored { control, found, before } => write!(
+                f,
+                "{control}: the control as before: bbr brought {found} where it was {before}"
+            ),
+            Reason::Wider { window, staging, before, product } => write!(
+                f,
+                "{window} on its way at once, of {staging}: {before} held no more than {product} \
+                 of the path"
+            ),
+            Reason::Bursts { staging, waited } => write!(
+                f,
+                "{staging} of staging: the store comes in bursts, and channels waited for it for \
+                 {:.0} % of their time",
+                waited * 100.0
+            ),
+            Reason::Remote { server, said, .. } => write!(f, "at {server}: {said}"),
+        }
+    }
+}
+
+impl Display for StreamsReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            StreamsReason::Size(size) => write!(f, "there are only {size} to move"),
+            StreamsReason::Window { window, product, margin } => {
+                write!(f, "one window is at most {window} and the path holds {product}")?;
+                margin.map_or(Ok(()), |margin| write!(f, "; {margin}"))
+            }
+            StreamsReason::Margin(margin) => margin.fmt(f),
+            StreamsReason::SharedLoss { product } => write!(
+                f,
+                "a loss then costs only one of them a part of its window; the path holds {product}"
+            ),
+            StreamsReason::Profile(date) => write!(f, "by the profile of {date}"),
+        }
+    }
+}
+
+impl Display for Margin {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "more win less than {:.0} %", self.part * 100.0)?;
+        match self.model {
+            Some((rate, rtt)) => write!(f, ", by the model of {rate} and an rtt of {rtt}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ControlReason {
+    fn write(&self, name: &ControlName, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlReason::Asked => write!(f, "{name} as asked"),
+            ControlReason::Only => write!(f, "{name}, the only congestion control to choose from"),
+            ControlReason::Best(controls, loss) if *loss > 0.0 => write!(
+                f,
+                "{name}: the best of {controls} controls where {loss:e} of the packets are lost"
+            ),
+            ControlReason::Best(controls, _) => write!(
+                f,
+                "{name}: the best of {controls} controls over this path, or as good and more usual"
+            ),
+            ControlReason::Default => write!(f, "{name}, this host's default"),
+            ControlReason::Unpaced { default, near, fq } => write!(
+                f,
+                "{name} rather than this host's {default}: below {near} of rtt pacing costs more \
+                 than it wins{}",
+                match fq {
+                    Some(true) => "; fq on this route would pace it",
+                    Some(false) =>
+                        "; without fq on this route the kernel sets a timer for each burst",
+                    None => "",
+                }
+            ),
+            ControlReason::SharedLosses(default) => write!(
+                f,
+                "{name} rather than this host's {default}: parallel channels share a loss, \
+                 without a pacing timer for each packet"
+            ),
+            ControlReason::Profile(date) => write!(f, "{name}, by the profile of {date}"),
+        }
+    }
+}
+
+impl Display for IntervalReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            IntervalReason::Repetitions(count) => write!(
+                f,
+                "the interval is where Student's t of {count} repetitions has 19 of 20 more"
+            ),
+            IntervalReason::Assumed(part) => write!(
+                f,
+                "the interval is {:.0} % to either side, which is assumed: one repetition says \
+                 nothing of others",
+                part * 100.0
+            ),
+            IntervalReason::Model { part, at_wire } => write!(
+                f,
+                "the interval has at least {:.0} % to either side, the most that the model was off \
+                 from packets{}",
+                part * 100.0,
+                match at_wire {
+                    true => ", as far as the wire allows: the estimate is its middle",
+                    false => "",
+                }
+            ),
+        }
+    }
+}
+
+impl Display for ModelReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelReason::Flag(flag) => write!(f, "as {flag} is told to it"),
+            ModelReason::EmptyProbe(error) => {
+                write!(f, "as the probe found nothing to go by: {}", error.message)
+            }
+            ModelReason::NotAllowed(server) => write!(f, "as {server} allows no probe"),
+            ModelReason::Busy(server) => {
+                write!(f, "as {server} is being measured by another client")
+            }
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn in_words(channels: usize) -> String {
+    format!("{channels} channel{}", if channels == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_no_choice_at_either_end() {
+        let rate = Rate::from_bps(1_000_000_000);
+        let (held, took) = (Bytes::mib(1), Span::from_millis(10));
+        let first = Reason::FirstBlocks { rate, channels: 1, took, held };
+        let text = first.to_string();
+        assert!(!first.is_choice());
+        assert_eq!(
+            text,
+            "measured: 1.00 Gbit/s over 1 channel in the first 10.0 ms, 1 MiB on its way in each"
+        );
+        let remote = |is_measurement| Reason::Remote {
+            server: "there:2811".to_owned(),
+            said: text.clone(),
+            is_measurement,
+        };
+        assert!(!remote(true).is_choice() && remote(false).is_choice());
+        assert_eq!(remote(true).to_string(), format!("at there:2811: {text}"));
+    }
+
+    #[test]
+    fn a_document_has_a_reason_in_words() {
+        let name = ControlName::from(Algorithm::Cubic);
+        let reason = Reason::Control(name, ControlReason::Best(3, 1e-5));
+        let words = "cubic: the best of 3 controls where 1e-5 of the packets are lost";
+        assert_eq!(serde_json::to_value(&reason).expect("JSON"), words);
+    }
+}
