@@ -4,8 +4,8 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use crate::channels::driver::Peer;
-use crate::channels::driver::{Carries, Dialer, Offered, Session, Slots, TlsPeer, Tunnel};
+use crate::channels::driver::{Carries, Dialer, Offered, Peer, Session, Slots, Tunnel};
+use crate::channels::layer::TlsPeer;
 use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
 use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};

@@ -10,7 +10,8 @@ use crate::channels::Channel;
 use crate::channels::TcpOptions;
 use crate::channels::driver::{Carries, Driver, Listen, Slots};
 use crate::channels::key::Key;
-use crate::channels::tcp::{TcpChannel, check, connect};
+use crate::channels::layer::Layer;
+use crate::channels::socket::{TcpChannel, check, connect};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
@@ -255,8 +256,8 @@ impl DataPlane {
     }
 
     /// What stands over data connections with a key, if they are encrypted.
-    fn layer(&self) -> Option<(Arc<Driver>, Arc<ServerConfig>)> {
-        let layer = Arc::clone(self.shared.drivers.encrypting_layer()?);
+    fn layer(&self) -> Option<(Arc<dyn Layer>, Arc<ServerConfig>)> {
+        let layer = Arc::clone(self.shared.drivers.encrypting_layer()?.layer()?);
         self.tls().map(|config| (layer, config))
     }
 

@@ -11,8 +11,6 @@ const KNOWN: &[&str] = &[
     "core/profile/verbs: between document grid measured",
     "core/profile: cell grid hypothesis staging",
     "core/profile: document resumption",
-    "edge/channels/rdma: connect exchange",
-    "edge/channels: arrivals driver stack tcp",
     "edge/client: copy dial existing listing local options outcome transfer_state",
     "edge/client: download from_stock",
     "edge/client: stream to_stock upload",
