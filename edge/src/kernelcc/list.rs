@@ -76,7 +76,7 @@ pub fn list() -> Vec<Listed> {
     let brought = Algorithm::ALL.into_iter().filter(|&one| bpf::IS_BUILT_IN && is_brought(one));
     let brought = brought.map(ControlName::from).filter(|name| !available.contains(name));
     all.extend(brought.map(|name| listed(name, Origin::Brought)));
-    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all.sort_by_key(|listed| listed.name);
     all
 }
 
