@@ -4,8 +4,8 @@
 use super::Handle;
 use super::arrivals::TcpPort;
 use super::driver::{
-    Capabilities, Carries, Dialer, Driver, Listen, Listener, Offered, Opened, Role, Session,
-    Transport,
+    Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
+    Session, Transport,
 };
 use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
@@ -45,7 +45,7 @@ pub fn driver() -> Driver {
             carries: Carries::OrderedBytes,
             encrypted: false,
             same_fabric: false,
-            kernel_congestion: true,
+            congestion: CongestionBy::Kernel,
             needs_key: false,
             grows: true,
             max_block: None,
