@@ -8,9 +8,10 @@ mod drivers;
 
 use super::arrivals::Arrivals;
 use super::driver::{
-    Carries, Dialer, Listen, Listener, Role, Session, Slots, Taker, TlsPeer, Transport, Tunnel,
+    Carries, Dialer, Listen, Listener, Role, Session, Slots, Taker, Transport, Tunnel,
 };
 use super::key::Key;
+use super::layer::TlsPeer;
 use super::registry::Registry;
 use super::stack::{Opener, Stack};
 use super::trust::{Identity, pinned};
@@ -129,6 +130,7 @@ impl Bench {
         let by_itself = self.stack.is_encrypted() && self.site.tunnel.is_none();
         let layer = self.stack.layers.first();
         let layer = layer.or(self.site.registry.encrypting_layer().filter(|_| by_itself));
+        let layer = layer.and_then(|driver| driver.layer());
         let layer = layer.map(|layer| (Arc::clone(layer), Arc::clone(&self.identity.config)));
         let deliver = Box::new(move |channel| deliver.send(channel).is_ok());
         let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver));

@@ -8,7 +8,7 @@ use super::tasks::Tasks;
 use super::{GREETING_LEN, not_private};
 use crate::channels::driver::{Dialer, Opened, Session};
 use crate::channels::key::{Key, PREAMBLE_LEN};
-use crate::channels::stack::unreachable;
+use crate::channels::socket::unreachable;
 use farline_core::congestion::Algorithm;
 use farline_core::units::{Error, ErrorCode, Fault};
 use quinn::Connection;

@@ -10,7 +10,7 @@ use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
-use crate::channels::tcp::no_port;
+use crate::channels::socket::no_port;
 use farline_core::congestion::Algorithm;
 use farline_core::units::Error;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
