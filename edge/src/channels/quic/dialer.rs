@@ -23,14 +23,17 @@ use tokio::sync::Mutex;
 /// fingerprint.
 const NAME: &str = "farline";
 
+/// A connection with what is measured of it.
+type Measured = (Connection, Arc<Meter>);
+
 /// Opens the channels of one session.
 pub(super) struct QuicDialer {
     key: Key,
     trust: Arc<rustls::ClientConfig>,
     control: Algorithm,
     tasks: Arc<Tasks>,
-    /// The connections, each with what is measured of it.
-    connections: Vec<Mutex<Option<(Connection, Arc<Meter>)>>>,
+    /// The connections; none where none was needed yet.
+    connections: Vec<Mutex<Option<Measured>>>,
     /// Channels that were opened.
     opened: AtomicUsize,
 }
@@ -61,7 +64,7 @@ impl QuicDialer {
     }
 
     /// A connection to `address`, of those that there may be.
-    async fn connection(&self, address: SocketAddr) -> io::Result<(Connection, Arc<Meter>)> {
+    async fn connection(&self, address: SocketAddr) -> io::Result<Measured> {
         let turn = self.opened.fetch_add(1, Ordering::Relaxed) % self.connections.len();
         let mut place = self.connections[turn].lock().await;
         if let Some((connection, meter)) = &*place
