@@ -150,8 +150,10 @@ impl Registry {
     pub fn usage(&self) -> String {
         let mut text =
             self.listening().map(|driver| syntax(driver)).collect::<Vec<_>>().join(" or ");
-        for option in self.drivers.iter().flat_map(|driver| driver.options) {
-            let _ = write!(text, "; {option}: {}", option.help);
+        for driver in &self.drivers {
+            for option in driver.options {
+                let _ = write!(text, "; {}{option}: {}", driver.name, option.help);
+            }
         }
         text
     }
