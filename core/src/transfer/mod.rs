@@ -18,6 +18,8 @@ mod channel_autotuner;
 mod digest;
 mod durable;
 mod durable_window;
+#[cfg(test)]
+mod files;
 pub mod journal;
 mod layout;
 mod limit;
@@ -29,10 +31,14 @@ mod path_sample;
 mod probe;
 mod receiver;
 mod rounds;
+#[cfg(test)]
+mod scenario;
 mod sender;
 #[cfg(test)]
 mod simulation;
 mod staging;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};

@@ -5,46 +5,15 @@
 //! that the disk does not hold, and the copy ends equal to its source, whatever happened on the
 //! way.
 
-use super::journal::{Origin, Recovered, Replay};
+use super::files::Files;
 use super::*;
 use crate::units::{ByteRanges, Rng};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-const BLOCK: usize = 1024;
-
-/// A disk that forgets what was not synced.
-struct Disk {
-    volatile: Vec<Vec<u8>>,
-    durable: Vec<Vec<u8>>,
-    journal: Vec<u8>,
-    journal_durable: usize,
-}
-
-impl Disk {
-    /// A power cut: of what was not synced each sector is old or new, and the journal's tail is
-    /// torn and may be rubbish.
-    fn power_cut(&mut self, rng: &mut Rng) {
-        for (volatile, durable) in self.volatile.iter_mut().zip(&mut self.durable) {
-            for (new, old) in volatile.chunks_mut(512).zip(durable.chunks_mut(512)) {
-                if rng.below(2) == 0 { new.copy_from_slice(old) } else { old.copy_from_slice(new) }
-            }
-        }
-        let pending = (self.journal.len() - self.journal_durable) as u64;
-        self.journal.truncate(self.journal_durable + rng.below(pending + 1) as usize);
-        if rng.below(3) == 0 {
-            self.journal.extend((0..rng.below(60)).map(|_| rng.next_u64() as u8));
-        }
-        self.journal_durable = self.journal.len();
-    }
-}
-
 struct World {
     rng: Rng,
-    layout: Arc<Layout>,
-    source: Vec<Vec<u8>>,
-    disk: Disk,
-    origin: Origin,
+    files: Files,
     bad_blocks: u32,
     lost_channels: u32,
     joined: u32,
@@ -73,35 +42,14 @@ impl World {
             rng.below(most)
         };
         let lens: Vec<u64> = (0..1 + seed % 4).map(|_| len()).collect();
-        let entry = |(i, &len): (usize, &u64)| Entry {
-            path: format!("f{i}").into_bytes(),
-            kind: EntryKind::File { len },
-            mode: 0o644,
-            modified_ns: i as i64,
-            changed_ns: 1,
-        };
-        let layout = Arc::new(Layout::new(lens.iter().enumerate().map(entry).collect(), BLOCK));
-        let source: Vec<Vec<u8>> =
-            lens.iter().map(|&len| (0..len).map(|_| rng.next_u64() as u8).collect()).collect();
-        let empty: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
-        let disk = Disk {
-            volatile: empty.clone(),
-            durable: empty,
-            journal: Vec::new(),
-            journal_durable: 0,
-        };
         let digests = match seed % 4 {
             0 => None,
             1 => Some(DigestAlgorithm::Crc64Nvme),
             _ => Some(DigestAlgorithm::Blake3),
         };
-        let origin = Origin { source: [seed as u8; 32], digests };
         World {
+            files: Files::new(&lens, digests, &mut rng),
             rng,
-            layout,
-            source,
-            disk,
-            origin,
             bad_blocks: 0,
             lost_channels: 0,
             joined: 0,
@@ -110,61 +58,24 @@ impl World {
         }
     }
 
-    fn recover(&mut self) -> Recovered {
-        let layout = Arc::clone(&self.layout);
-        let mut replay = Replay::new(&layout, b"", self.origin);
-        replay.all(&self.disk.journal);
-        let recovered = replay.finish();
-        for (&entry, held) in &recovered.held {
-            for range in held.iter() {
-                let (from, to) = (range.start as usize, range.end as usize);
-                assert!(
-                    self.disk.volatile[entry][from..to] == self.source[entry][from..to],
-                    "the journal claims {from}-{to} of file {entry}, which the disk does not hold"
-                );
-            }
-        }
-        self.disk.journal.truncate(recovered.valid_len as usize);
-        self.disk.journal_durable = self.disk.journal.len();
-        recovered
-    }
-
     /// One run of the command, from recovery to landing or a crash.
     fn run(&mut self, hazard: u64) -> Ending {
-        let layout = Arc::clone(&self.layout);
-        let recovered = self.recover();
-        let mut held = recovered.blocks(&layout);
+        let recovered = self.files.recover();
+        let mut held = recovered.blocks(&self.files.layout);
         self.resumed += held.total();
+        let mut account = self.files.account(&recovered, held.clone());
         let mut digests = recovered.digests;
-        let begun = recovered.valid_len > 0;
-        let mut account =
-            Durability::new(Arc::clone(&layout), Vec::new(), self.origin, held.clone(), begun);
         for pass in 0.. {
             assert!(pass < 200, "no end of passes");
             match self.pass(&mut held, &mut digests, &mut account, hazard) {
                 Ending::Over => {}
                 crash => return crash,
             }
-            if held.total() == layout.payload() {
+            if held.total() == self.files.layout.payload() {
                 break;
             }
         }
-        for (entry, source) in self.source.iter().enumerate() {
-            assert!(self.disk.volatile[entry] == *source, "file {entry} differs from its source");
-            if let Some(algorithm) = self.origin.digests {
-                let expected = match algorithm {
-                    DigestAlgorithm::Blake3 => blake3::hash(source).as_bytes().to_vec(),
-                    DigestAlgorithm::Crc64Nvme => {
-                        crc_fast::crc64_nvme(source).to_be_bytes().to_vec()
-                    }
-                };
-                assert_eq!(
-                    digests.digest(entry).map(|digest| digest[..algorithm.digest_len()].to_vec()),
-                    Some(expected),
-                    "file {entry}"
-                );
-            }
-        }
+        self.files.assert_landed(&digests);
         Ending::Over
     }
 
@@ -174,14 +85,14 @@ impl World {
             if self.rng.below(hazard) == 0 {
                 return Some(Ending::PowerCut);
             }
-            self.disk.durable[entry].clone_from(&self.disk.volatile[entry]);
+            self.files.disk.sync(entry);
         }
         let (records, _) = account.commit(batch);
-        self.disk.journal.extend(records);
+        self.files.disk.journal.extend(records);
         if self.rng.below(hazard) == 0 {
             return Some(Ending::PowerCut);
         }
-        self.disk.journal_durable = self.disk.journal.len();
+        self.files.disk.journal_durable = self.files.disk.journal.len();
         None
     }
 
@@ -192,7 +103,7 @@ impl World {
         account: &mut Durability,
         hazard: u64,
     ) -> Ending {
-        let layout = Arc::clone(&self.layout);
+        let layout = Arc::clone(&self.files.layout);
         let (channels, mut slots) =
             (1 + self.rng.below(4) as usize, 6 + self.rng.below(4) as usize);
         let depth = 1 + self.rng.below(3) as usize;
@@ -304,18 +215,7 @@ impl World {
                         ReceiverInput::Bad { channel, slot }
                     }
                     Some(Some(Message::Block { block, .. })) => {
-                        for piece in layout.pieces(block.offset, block.len) {
-                            let Some(algorithm) = self.origin.digests else { break };
-                            let from = piece.file_offset as usize;
-                            let digest = PieceDigest::of(
-                                &layout,
-                                &piece,
-                                &self.source[piece.entry][from..from + piece.len],
-                                algorithm,
-                            );
-                            digests.insert(&digest);
-                            account.record(&digest);
-                        }
+                        self.files.arrived(block, digests, account);
                         ReceiverInput::Arrived { channel, slot, block }
                     }
                     Some(Some(Message::End { channels })) => {
@@ -344,12 +244,7 @@ impl World {
             } else {
                 let (slot, block) =
                     written.swap_remove(choice - to_sender.len() - to_receiver.len());
-                for piece in layout.pieces(block.offset, block.len) {
-                    let range = piece.file_offset as usize..piece.file_offset as usize + piece.len;
-                    self.disk.volatile[piece.entry][range.clone()]
-                        .copy_from_slice(&self.source[piece.entry][range.clone()]);
-                    account.wrote(piece.entry, range.start as u64..range.end as u64);
-                }
+                self.files.write(block, account);
                 receiver.handle(ReceiverInput::Written(slot));
             }
         }
@@ -381,7 +276,7 @@ fn resumes_after_any_crash_and_ends_equal_to_its_source() {
                 Ending::Killed => {}
                 Ending::PowerCut => {
                     let mut rng = world.rng.fork(attempt);
-                    world.disk.power_cut(&mut rng);
+                    world.files.disk.power_cut(&mut rng);
                 }
             }
             world.crashes += 1;
