@@ -3,7 +3,7 @@
 
 use super::journal::{Origin, Recovered, Replay};
 use super::*;
-use crate::units::Rng;
+use crate::units::{ByteRanges, Rng};
 use std::sync::Arc;
 
 /// The length of a block.
