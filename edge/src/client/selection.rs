@@ -135,6 +135,8 @@ pub enum CopyReason {
     Older,
     /// It is replaced, whatever it is.
     Replaced,
+    /// It has other bytes, and the same size.
+    ContentDiffers,
     /// The source does not have it: it would be deleted.
     Extraneous,
 }
@@ -149,6 +151,7 @@ impl CopyReason {
             CopyReason::Newer => "newer",
             CopyReason::Older => "older",
             CopyReason::Replaced => "replaced",
+            CopyReason::ContentDiffers => "content differs",
             CopyReason::Extraneous => "delete",
         }
     }

@@ -1,6 +1,7 @@
 //! Copies what comes in on standard input: to a file of this host, or with STOR to a node, which
 //! need not know its length.
 
+use super::backup;
 use super::control::Control;
 use super::copy::Copy;
 use super::dial::handles;
@@ -59,7 +60,9 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     let sink: Box<dyn Landing> = match destination(to, b"", false, false, false)? {
         // Its mode and time are nobody's to keep.
         Destination::Files { root, start } => Box::new(
-            PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()),
+            PosixSink::new(Arc::clone(&root), start, layout, false)
+                .keeping(backup::place_here(copy.options, &root)?)
+                .directly(copy.options.direct_io.clone()),
         ),
         other => other.sink(&layout, copy.options)?,
     };

@@ -1,6 +1,8 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+use super::backup;
+use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
 use super::dial::{dial, handles};
@@ -166,7 +168,14 @@ pub(super) async fn run(
             join(trim(&target), &entry.path)
         })
     };
-    let kept = kept_there(copy, &mut control, &load.entries, at).await?;
+    let content = (!load.parts.is_empty()).then(|| {
+        let place = |index: usize| {
+            let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
+            (Arc::clone(root), path)
+        };
+        ContentAt::Here(Box::new(place))
+    });
+    let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
     load.leave_out(&kept);
     if copy.options.dry_run {
         copy.stats.verified_how = DRY_RUN;
@@ -177,9 +186,14 @@ pub(super) async fn run(
         return Ok(());
     }
     if !load.parts.is_empty() {
-        let place = |index: usize| place_in(&load.parts, index, &load.entries[index].path);
+        let place = |index: usize| {
+            let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
+            (&**root, path)
+        };
         copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
     }
+    let folder = if into_folder { &load.target[..] } else { folder_of(&load.target) };
+    backup::arrange(copy.options, &mut control, to, folder).await?;
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
@@ -197,6 +211,15 @@ pub(super) async fn run(
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
         Err(to.not_gridftp(PLAIN_FTP_STORES))
+    }
+}
+
+/// The folder that something at `path` of a server lies in.
+pub(super) fn folder_of(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(0) => b"/",
+        Some(slash) => &path[..slash],
+        None => b"",
     }
 }
 
