@@ -99,6 +99,15 @@ pub(super) async fn arrange(
     Ok(())
 }
 
+/// The folder that something at `path` of a server lies in.
+pub(super) fn folder_of(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(0) => b"/",
+        Some(slash) => &path[..slash],
+        None => b"",
+    }
+}
+
 /// The option's value (`docs/protocol.md`, R-13).
 fn told(suffix: &[u8], folder: Option<&[u8]>) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !b";:=".contains(&byte);

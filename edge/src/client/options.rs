@@ -2,10 +2,10 @@
 
 use super::backup::Backup;
 use super::connect_options::ConnectOptions;
-use super::existing::Existing;
 use super::selection::Selection;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
+use farline_core::copy::Existing;
 use farline_core::profile::Stall;
 use farline_core::transfer::{Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};

@@ -1,8 +1,8 @@
 //! `CKSM` and `SCKS`: what a node's files sum up to.
 
-use super::data::wall_clock;
 use super::files::beneath;
 use super::reporter::Reporter;
+use super::time_of_day::time_of_day;
 use crate::mover::Cancel;
 use crate::stores::{ChecksumAlgorithm, Root, storage_error};
 use farline_core::gridftp::Pathname;
@@ -73,7 +73,7 @@ pub(super) fn compute(
     }
     let say = || {
         let bytes = done.load(Ordering::Relaxed);
-        reporter.say(Answer::Processed { timestamp: wall_clock(), bytes });
+        reporter.say(Answer::Processed { timestamp: time_of_day(), bytes });
     };
     reporter.repeat(wanted.markers.into(), say, work)
 }

@@ -9,9 +9,10 @@
 //! `docs/protocol.md`.
 
 use super::data::DataPlane;
-use super::diskless::{self, Share};
+use super::diskless;
 use super::files::{Files, beneath};
-use super::transfer::{RunningTransfer, blocks_missing};
+use super::running::{RunningTransfer, TreePhase};
+use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
     BackupPlace, BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource,
@@ -20,7 +21,7 @@ use crate::stores::{
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
-    DigestVerdict, Digests, Entry, EntryKind, Layout, manifest_lines, parse_manifest,
+    DigestVerdict, Entry, EntryKind, Layout, manifest_lines, parse_manifest,
 };
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,83 +44,32 @@ pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 /// The FEAT line of trees of which each file lands when it is whole.
 pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
 
-/// Which of the three transfers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Manifest,
-    Data,
-    Digests,
-}
-
-impl Phase {
-    pub(super) fn parse(parms: &str) -> Result<Phase, Error> {
-        match parms {
-            "manifest" => Ok(Phase::Manifest),
-            "data" => Ok(Phase::Data),
-            "digests" => Ok(Phase::Digests),
-            other => Err(Error::new(
-                Fault::You,
-                ErrorCode::Unsupported,
-                format!("{TREE_MODULE} knows no part `{other}`"),
-            )),
-        }
-    }
-}
-
-/// A tree between its transfers.
-#[derive(Default)]
-pub(super) struct TreeState {
-    incoming: Option<Incoming>,
-    outgoing: Option<Outgoing>,
-}
-
-#[derive(Debug)]
-struct Incoming {
-    layout: Arc<Layout>,
-    sink: Box<dyn Landing>,
-    digests: Mutex<Digests>,
-    /// What is in the sink.
-    held: ByteRanges,
-    /// What a memory store takes of the node's allowance.
-    _share: Option<Share>,
-}
-
-struct Outgoing {
-    layout: Arc<Layout>,
-    source: Box<dyn Source>,
-    audit: Audit,
-    /// Whether the last data went without losing a channel, as far as this end knows.
-    whole: bool,
-}
-
-impl Outgoing {
-    /// `entries` of what the client retrieves, laid out and to be read.
-    fn of(plane: &DataPlane, entries: Vec<Entry>, run: &RunningTransfer<'_>) -> Outgoing {
-        let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-        let source: Box<dyn Source> = match plane.store_kind() {
-            None => {
-                let (root, start) = (&plane.shared.root, beneath(&run.request.path).to_vec());
-                let files = PosixSource::new(Arc::clone(root), start, Arc::clone(&layout));
-                match plane.shared.config.trial_read {
-                    None => Box::new(files),
-                    rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
-                }
+/// `entries` of what the client retrieves, laid out and to be read.
+fn laid_out(plane: &DataPlane, entries: Vec<Entry>, run: &RunningTransfer<'_>) -> OutgoingTree {
+    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    let source: Box<dyn Source> = match plane.store_kind() {
+        None => {
+            let (root, start) = (&plane.shared.root, beneath(&run.request.path).to_vec());
+            let files = PosixSource::new(Arc::clone(root), start, Arc::clone(&layout));
+            match plane.shared.config.trial_read {
+                None => Box::new(files),
+                rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
             }
-            Some(_) => Box::new(MemorySource::new()),
-        };
-        let audit = Audit::new(&layout, plane.integrity.digests);
-        Outgoing { layout, source, audit, whole: true }
-    }
+        }
+        Some(_) => Box::new(MemorySource::new()),
+    };
+    let audit = Audit::new(&layout, plane.integrity.digests);
+    OutgoingTree { layout, source, audit, whole: true }
 }
 
 /// Receives one of the three.
 pub(super) fn store(
     plane: &mut DataPlane,
-    phase: Phase,
+    phase: TreePhase,
     run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
     match phase {
-        Phase::Manifest => {
+        TreePhase::Manifest => {
             plane.tree().incoming = None;
             let text = receive_list(plane, MANIFEST_LIMIT, run)?;
             let len = text.len() as u64;
@@ -154,10 +104,11 @@ pub(super) fn store(
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let (digests, held) = (Mutex::new(held.digests), held.blocks);
-            plane.tree().incoming = Some(Incoming { layout, sink, digests, held, _share: share });
+            plane.tree().incoming =
+                Some(IncomingTree { layout, sink, digests, held, _share: share });
             Ok(len)
         }
-        Phase::Data => {
+        TreePhase::Data => {
             let mut incoming =
                 plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
             let before = incoming.held.total();
@@ -186,17 +137,17 @@ pub(super) fn store(
             if came < payload {
                 run.reporter.ranges(&incoming.held);
                 plane.tree().incoming = Some(incoming);
-                return Err(blocks_missing(message, &run.tally));
+                return Err(run.blocks_missing(message));
             }
             plane.tree().incoming = Some(incoming);
             Ok(came - before)
         }
-        Phase::Digests => {
+        TreePhase::Digests => {
             let incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("data"))?;
             if incoming.held.total() < incoming.layout.payload() {
                 // Pipelined behind data that must come again.
                 plane.tree().incoming = Some(incoming);
-                return Err(blocks_missing("the data is not whole yet".to_owned(), &run.tally));
+                return Err(run.blocks_missing("the data is not whole yet".to_owned()));
             }
             let limit = incoming.layout.entries().len() * DigestVerdict::WIRE_LEN;
             let list = match receive_list(plane, limit, run) {
@@ -239,11 +190,11 @@ pub(super) fn store(
 /// Sends one of the three.
 pub(super) fn retrieve(
     plane: &mut DataPlane,
-    phase: Phase,
+    phase: TreePhase,
     run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
     match phase {
-        Phase::Manifest => {
+        TreePhase::Manifest => {
             plane.tree().outgoing = None;
             let ((mut entries, left_out), linked) = match plane.store_kind() {
                 None => listed(plane, run)?,
@@ -251,7 +202,7 @@ pub(super) fn retrieve(
             };
             entries.retain(|entry| !plane.left.contains(&entry.path));
             let text = manifest_lines(&entries);
-            let outgoing = Outgoing::of(plane, entries, run);
+            let outgoing = laid_out(plane, entries, run);
             let layout = Arc::clone(&outgoing.layout);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
@@ -269,7 +220,7 @@ pub(super) fn retrieve(
             plane.tree().outgoing = Some(outgoing);
             Ok(len)
         }
-        Phase::Data => {
+        TreePhase::Data => {
             let mut outgoing =
                 plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
             // T-10: what the client has found to be there already since it read the list.
@@ -277,7 +228,7 @@ pub(super) fn retrieve(
             if outgoing.layout.entries().iter().any(is_left) {
                 let mut entries = outgoing.layout.entries().to_vec();
                 entries.retain(|entry| !is_left(entry));
-                outgoing = Outgoing::of(plane, entries, run);
+                outgoing = laid_out(plane, entries, run);
             }
             let sent =
                 plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
@@ -285,10 +236,10 @@ pub(super) fn retrieve(
             plane.tree().outgoing = Some(outgoing);
             sent
         }
-        Phase::Digests => {
+        TreePhase::Digests => {
             let outgoing = plane.tree().outgoing.as_ref().ok_or_else(|| out_of_order("data"))?;
             if !outgoing.whole {
-                return Err(blocks_missing("the data did not go whole".to_owned(), &run.tally));
+                return Err(run.blocks_missing("the data did not go whole".to_owned()));
             }
             let (verdicts, _) = outgoing.audit.finish();
             let list = verdicts.into_iter().flat_map(DigestVerdict::encode).collect();
@@ -346,7 +297,7 @@ fn receive_list(
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let came = plane.receive_into(&layout, &sink, None, ByteRanges::new(), run)?;
     match came.holes {
-        true => Err(blocks_missing("a list did not arrive whole".to_owned(), &run.tally)),
+        true => Err(run.blocks_missing("a list did not arrive whole".to_owned())),
         false => Ok(sink.into_bytes()),
     }
 }
