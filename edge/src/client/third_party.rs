@@ -6,6 +6,7 @@ use super::by_content::ContentAt;
 use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
+use super::existing::{kept_there, without};
 use super::itself;
 use super::listing::{entry, list_tree};
 use super::location::{Remote, trim};
@@ -17,8 +18,8 @@ use super::transfer_state::TransferState;
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
-    Agreement, Existing, IdleTimeout, Passes, farline_option, further_held, nameable,
-    of_two_servers, parallelism, source_of, tree_part,
+    Agreement, IdleTimeout, Passes, farline_option, further_held, leave, nameable, of_two_servers,
+    parallelism, source_of, tree_part,
 };
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
@@ -91,7 +92,8 @@ pub(super) async fn run(
         let common = checksum::common(&[&ends.sender, &ends.receiver]);
         checksum::require(copy.options, common, &format!("{from} and {to}"))?;
     }
-    let folder = if is_folder && from.path.ends_with(b"/") { &target } else { backup::folder_of(&target) };
+    let folder =
+        if is_folder && from.path.ends_with(b"/") { &target } else { backup::folder_of(&target) };
     backup::arrange(copy.options, &mut ends.receiver, to, folder)
         .await
         .map_err(|error| at(to, error))?;
