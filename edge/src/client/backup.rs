@@ -1,16 +1,8 @@
-//! `--backup`: where a copy keeps what it replaces and deletes, told to who stores.
+//! `--backup`: how what a copy replaces and deletes is kept.
 
-use super::control::Control;
-use super::location::{Location, Remote, trim};
-use super::options::Options;
-use crate::stores::{BackupPlace, Root, folders_above, join, storage_error};
-use farline_core::copy::farline_option;
-use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Pathname};
+use super::location::trim;
+use crate::stores::{folders_above, join};
 use farline_core::units::{Error, ErrorCode, Fault, percent};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 /// How what a copy replaces or deletes is kept (`--backup`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,112 +45,32 @@ impl Backup {
     }
 
     /// The folder that it all goes to at a server, where what is copied goes into `destination`.
-    fn folder_there(&self, destination: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn folder_there(&self, destination: &[u8]) -> Option<Vec<u8>> {
         let folder = self.folder.as_ref()?;
         let is_absolute = folder.starts_with(b"/");
         Some(if is_absolute { folder.clone() } else { join(trim(destination), folder) })
     }
-}
 
-/// The place of backups of a copy into `root`, a folder of this host.
-pub(super) fn place_here(
-    options: &Options,
-    root: &Arc<Root>,
-) -> Result<Option<BackupPlace>, Error> {
-    let Some(Backup { suffix, folder }) = &options.backup else { return Ok(None) };
-    let Some(folder) = folder else { return Ok(Some(BackupPlace::beside(suffix.clone()))) };
-    let path = root.path().join(OsStr::from_bytes(folder));
-    std::fs::create_dir_all(&path)
-        .map_err(|error| storage_error("create directory", path.as_os_str().as_bytes(), &error))?;
-    let kept = (Arc::new(Root::open(&path)?), Vec::new());
-    BackupPlace::in_folder(suffix.clone(), kept, Vec::new(), root).map(Some)
-}
-
-/// Has `control`'s node keep what it replaces of `destination`, a folder there, before anything
-/// moves.
-///
-/// # Errors
-/// When it is no Farline node, or one that cannot.
-pub(super) async fn arrange(
-    options: &Options,
-    control: &mut Control,
-    to: &Remote,
-    destination: &[u8],
-) -> Result<(), Error> {
-    let Some(backup) = &options.backup else { return Ok(()) };
-    if !control.features().backup {
-        let message = format!(
-            "--backup: {to}: only a Farline node of this version keeps what it replaces without a \
-            moment in which neither is there"
-        );
-        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message));
+    /// What is appended to names.
+    pub(super) fn suffix(&self) -> &[u8] {
+        &self.suffix
     }
-    let folder = backup.folder_there(destination);
-    let id = control.request(farline_option("backup", &told(&backup.suffix, folder.as_deref())));
-    control.done(id).await.map_err(|error| error.while_doing("--backup"))?;
-    Ok(())
-}
 
-/// The folder that something at `path` of a server lies in.
-pub(super) fn folder_of(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|&byte| byte == b'/') {
-        Some(0) => b"/",
-        Some(slash) => &path[..slash],
-        None => b"",
+    /// The folder that it all goes to, as it was given.
+    pub(super) fn folder(&self) -> Option<&[u8]> {
+        self.folder.as_deref()
     }
-}
 
-/// The option's value (`docs/protocol.md`, R-13).
-fn told(suffix: &[u8], folder: Option<&[u8]>) -> String {
-    let plain = |byte: u8| byte.is_ascii_graphic() && !b";:=".contains(&byte);
-    let mut value = Vec::new();
-    percent::encode(suffix, plain, &mut value);
-    value.push(b':');
-    percent::encode(folder.unwrap_or_default(), plain, &mut value);
-    String::from_utf8_lossy(&value).into_owned()
-}
-
-/// Refuses what no destination keeps backups of.
-///
-/// # Errors
-/// When the destination is a pipe or a store without files.
-pub(super) fn require(options: &Options, destination: &Location) -> Result<(), Error> {
-    let has_files = match destination {
-        Location::Local(_) => true,
-        Location::Remote(remote) => remote.store.is_none(),
-        Location::Standard | Location::Diskless(_) => false,
-    };
-    if has_files || options.backup.is_none() {
-        return Ok(());
+    /// As a node is told, for a copy into `destination` there (`docs/protocol.md`, R-13).
+    pub(super) fn told(&self, destination: &[u8]) -> String {
+        let plain = |byte: u8| byte.is_ascii_graphic() && !b";:=".contains(&byte);
+        let folder = self.folder_there(destination).unwrap_or_default();
+        let mut value = Vec::new();
+        percent::encode(&self.suffix, plain, &mut value);
+        value.push(b':');
+        percent::encode(&folder, plain, &mut value);
+        String::from_utf8_lossy(&value).into_owned()
     }
-    let message = format!("--backup: {destination} has no files to keep");
-    Err(Error::new(Fault::You, ErrorCode::Unsupported, message))
-}
-
-/// Moves the file at `path` below `top` of a node to where its backups are.
-pub(super) async fn take_away_there(
-    backup: &Backup,
-    control: &mut Control,
-    top: &[u8],
-    path: &[u8],
-) -> Result<(), Error> {
-    let from = join(trim(top), path);
-    let to = match backup.folder_there(top) {
-        None => [&from[..], &backup.suffix].concat(),
-        Some(folder) => {
-            let kept = join(&folder, &[path, &backup.suffix].concat());
-            for above in folders_above(&kept).filter(|above| !above.is_empty()) {
-                let make = Command::MakeDirectory(Pathname::new(above));
-                let id = control.try_request(Request::Exec(make));
-                // It is there, most often; what else is wrong the rename says.
-                let _ = control.done(id).await;
-            }
-            kept
-        }
-    };
-    let rename = Request::Rename { from: Pathname::new(from), to: Pathname::new(to) };
-    let id = control.try_request(rename);
-    control.done(id).await.map(drop)
 }
 
 #[cfg(test)]
@@ -181,6 +93,7 @@ mod tests {
         let absolute = new("", Some("/dst/old")).expect("a folder");
         assert!(absolute.owns(b"/dst", b"old/x") && !absolute.owns(b"/other", b"old/x"));
         assert_eq!(apart.folder_there(b"/dst/"), Some(b"/dst/old/".to_vec()));
-        assert_eq!(told(b";~", Some(b"/a b")), "%3B~:/a%20b");
+        let odd = new(";~", Some("/a b")).expect("a folder");
+        assert_eq!(odd.told(b"/dst"), "%3B~:/a%20b");
     }
 }

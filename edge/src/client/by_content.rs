@@ -127,7 +127,7 @@ async fn same_there(
     let mut asked = Asked::new(candidates);
     let mut same = BTreeSet::new();
     loop {
-        asked.ask(|index| path(index), |path| checksum::ask(control, algorithm, path));
+        asked.ask(&path, |path| checksum::ask(control, algorithm, path));
         let Some((index, len, id)) = asked.next() else { return Ok(same) };
         let (root, at) = place(index);
         let summed = copy.supervise(Some(&mut *control), move |live| {
@@ -177,8 +177,8 @@ async fn same_elsewhere(
     let (mut of_a, mut of_b) = (Asked::new(candidates.clone()), Asked::new(candidates));
     let mut same = BTreeSet::new();
     loop {
-        of_a.ask(|index| a_path(index), |path| checksum::ask(a, algorithm, path));
-        of_b.ask(|index| b_path(index), |path| checksum::ask(b, algorithm, path));
+        of_a.ask(&a_path, |path| checksum::ask(a, algorithm, path));
+        of_b.ask(&b_path, |path| checksum::ask(b, algorithm, path));
         let (Some((index, _, at_a)), Some((_, _, at_b))) = (of_a.next(), of_b.next()) else {
             return Ok(same);
         };

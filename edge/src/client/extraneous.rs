@@ -4,9 +4,10 @@
 //! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links are
 //! deleted, never followed.
 
-use super::backup::{self, Backup};
+use super::backup::Backup;
 use super::control::Control;
 use super::copy::Copy;
+use super::keep_replaced;
 use super::listing::list_tree;
 use super::location::{Location, Remote, trim};
 use super::selection::{PlannedFile, Selection};
@@ -178,7 +179,7 @@ impl Place {
         };
         match self {
             Place::Here(root) => {
-                let kept = match backup::place_here(copy.options, root) {
+                let kept = match keep_replaced::place_here(copy.options.backup.as_ref(), root) {
                     Ok(kept) => kept,
                     Err(error) => return copy.stats.not_deleted.push((Vec::new(), error)),
                 };
@@ -194,7 +195,7 @@ impl Place {
                 for entry in gone {
                     let done = match &copy.options.backup {
                         Some(backup) if entry.kind != EntryKind::Directory => {
-                            backup::take_away_there(backup, control, top, &entry.path).await
+                            keep_replaced::take_away_there(backup, control, top, &entry.path).await
                         }
                         _ => {
                             let path = Pathname::new(join(trim(top), &entry.path));

@@ -20,6 +20,7 @@ mod glob;
 mod greet;
 mod interrupted;
 mod itself;
+mod keep_replaced;
 mod landed_before;
 mod listing;
 mod local;

@@ -1,11 +1,11 @@
 //! Copies what comes in on standard input: to a file of this host, or with STOR to a node, which
 //! need not know its length.
 
-use super::backup;
 use super::control::Control;
 use super::copy::Copy;
 use super::destination::{Destination, destination};
 use super::dial::handles;
+use super::keep_replaced;
 use super::location::{Location, Remote};
 use super::sending::{PLAIN_FTP_STORES, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, Stage, StreamJob, UNKNOWN_LEN, send_stream};
@@ -61,7 +61,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
         // Its mode and time are nobody's to keep.
         Destination::Files { root, start } => Box::new(
             PosixSink::new(Arc::clone(&root), start, layout, false)
-                .keeping(backup::place_here(copy.options, &root)?)
+                .keeping(keep_replaced::place_here(copy.options.backup.as_ref(), &root)?)
                 .directly(copy.options.direct_io.clone()),
         ),
         other => other.sink(&layout, copy.options)?,

@@ -1,13 +1,13 @@
 //! Copies from one server to another: two control connections here, the data straight between them
 //! (`docs/protocol.md`, Y-1).
 
-use super::backup;
 use super::by_content::ContentAt;
 use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
 use super::existing::{kept_there, without};
 use super::itself;
+use super::keep_replaced;
 use super::listing::{entry, list_tree};
 use super::location::{Remote, trim};
 use super::options::Verify;
@@ -92,9 +92,12 @@ pub(super) async fn run(
         let common = checksum::common(&[&ends.sender, &ends.receiver]);
         checksum::require(copy.options, common, &format!("{from} and {to}"))?;
     }
-    let folder =
-        if is_folder && from.path.ends_with(b"/") { &target } else { backup::folder_of(&target) };
-    backup::arrange(copy.options, &mut ends.receiver, to, folder)
+    let folder = if is_folder && from.path.ends_with(b"/") {
+        &target
+    } else {
+        keep_replaced::folder_of(&target)
+    };
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
         .await
         .map_err(|error| at(to, error))?;
     if is_tree && !left.is_empty() {

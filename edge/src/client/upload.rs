@@ -1,7 +1,6 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
-use super::backup;
 use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
@@ -9,6 +8,7 @@ use super::dial::handles;
 use super::existing::kept_there;
 use super::interrupted::interrupted;
 use super::itself;
+use super::keep_replaced;
 use super::location::{Location, Remote, last_name, trim};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
@@ -140,8 +140,9 @@ pub(super) async fn run(
         };
         copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
     }
-    let folder = if into_folder { &load.target[..] } else { backup::folder_of(&load.target) };
-    backup::arrange(copy.options, &mut control, to, folder).await?;
+    let folder =
+        if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {

@@ -72,7 +72,9 @@ fn wildcards_mean_what_the_server_lists() {
         assert_eq!(fs::read_to_string(to("itself").join("z[1].h5")).expect("landed"), "itself");
         // Folders, by their names and by their content.
         let mut trees = cp();
-        let tree = copied(trees.arg("-r"), &[&format!("{base}/run?")], &to("trees"));
+        // In a URL of Farline's own a `?` begins a query.
+        let one = if base.starts_with("farline") { "%3F" } else { "?" };
+        let tree = copied(trees.arg("-r"), &[&format!("{base}/run{one}")], &to("trees"));
         assert_eq!(
             (names(&to("trees")), &tree["files"]),
             (vec!["run1".into(), "run2".into()], &11.into())
