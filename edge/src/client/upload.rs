@@ -6,11 +6,12 @@ use super::copy::{Copy, Watched};
 use super::dial::{dial, handles};
 use super::existing::{kept_there, without};
 use super::interrupted::interrupted;
-use super::itself;
+use super::itself::LooksThere;
 use super::location::{Location, Remote, last_name, source_here, trim};
+use super::meanwhile::Meanwhile;
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
-use super::selection::DRY_RUN;
+use super::selection::{DRY_RUN, Selection};
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
@@ -18,7 +19,7 @@ use super::tree::{TreeEnd, execute};
 use crate::channels::Channel;
 use crate::mover::{
     Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
-    send,
+    list_layout, send,
 };
 use crate::stores::{
     BytesSource, DirectIo, Diskless, LinkedFiles, MEMORY_NAME, MemorySource, NotKept, Part,
@@ -66,6 +67,11 @@ impl SourceSet {
         self.entries = without(std::mem::take(&mut self.entries), kept);
     }
 
+    /// What a copy of it does not keep.
+    fn not_kept(&self) -> NotKept {
+        not_kept(&self.entries, &self.linked, &self.parts)
+    }
+
     pub(super) fn source(
         parts: Vec<Part>,
         layout: &Arc<Layout>,
@@ -79,6 +85,16 @@ impl SourceSet {
         }
     }
 }
+
+/// What a copy of `entries` does not keep.
+fn not_kept(entries: &[Entry], linked: &LinkedFiles, parts: &[Part]) -> NotKept {
+    // A memory store has none of it.
+    let entries = if parts.is_empty() { &[] } else { entries };
+    NotKept::of(entries, linked, |index| place_in(parts, index, &entries[index].path))
+}
+
+/// What did not come along, and why.
+type Failures = Vec<(Vec<u8>, Error)>;
 
 /// Channels and slots between the transfers of one copy.
 #[derive(Default)]
@@ -124,6 +140,15 @@ pub(super) async fn run(
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
     let alone = memory.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
     let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
+    // What takes no answer of the node's is listed while it is connected to.
+    let loading = match alone {
+        true => None,
+        false => {
+            let (selection, paths) = (copy.options.selection.clone(), paths.clone());
+            let target = to.path.clone();
+            Some(Meanwhile::begin(move || load(&selection, &paths, target, true))?)
+        }
+    };
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
     let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
@@ -134,19 +159,22 @@ pub(super) async fn run(
         }
         None => true,
     };
-    let load = match memory {
-        Some(store) => {
+    let (mut load, problems) = match (memory, loading) {
+        (Some(store), _) => {
             let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            SourceSet {
+            let alone = SourceSet {
                 target: to.path.clone(),
                 entries: vec![entry],
                 linked: LinkedFiles::new(),
                 parts: Vec::new(),
                 source_id: [0; 32],
-            }
+            };
+            (alone, Vec::new())
         }
-        None => load(copy, &paths, to, into_folder)?,
+        (None, Some(loading)) => loading.done().await??,
+        (None, None) => load(&copy.options.selection, &paths, to.path.clone(), into_folder)?,
     };
+    copy.stats.failures.extend(problems);
     let named: Vec<(PathBuf, Vec<u8>)> = paths
         .into_iter()
         .map(|path| {
@@ -156,8 +184,7 @@ pub(super) async fn run(
             (path.clone(), name.to_vec())
         })
         .collect();
-    itself::refuse_there(&mut control, &named, &load.target, to).await?;
-    let mut load = load;
+    let mut looks = LooksThere::begin(&mut control, named, &load.target);
     let target = load.target.clone();
     let at = |entry: &Entry| {
         Pathname::new(if entry.path.is_empty() {
@@ -168,22 +195,16 @@ pub(super) async fn run(
     };
     let kept = kept_there(copy, &mut control, &load.entries, at).await?;
     load.leave_out(&kept);
-    if copy.options.dry_run {
-        copy.stats.verified_how = DRY_RUN;
+    if copy.options.dry_run || load.entries.is_empty() {
+        looks.refuse(&mut control, to).await?;
+        copy.stats.verified_how =
+            if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
         return Ok(());
-    }
-    if load.entries.is_empty() {
-        copy.stats.verified_how = "nothing was copied";
-        return Ok(());
-    }
-    if !load.parts.is_empty() {
-        let place = |index: usize| place_in(&load.parts, index, &load.entries[index].path);
-        copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
     }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
-        let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
+        let copied = to_farline(copy, &mut control, (to, ahead[0]), (load, looks), &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
@@ -194,6 +215,8 @@ pub(super) async fn run(
             _ => error,
         })
     } else if control.features().is_gridftp {
+        looks.refuse(&mut control, to).await?;
+        copy.stats.not_kept += load.not_kept();
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
         Err(to.not_gridftp(PLAIN_FTP_STORES))
@@ -230,13 +253,15 @@ fn names_content(path: &[u8]) -> bool {
 ///
 /// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content
 /// alone.
+///
+/// What could not be read, or is not there, is named next to it.
 fn load(
-    copy: &mut Copy<'_>,
+    selection: &Selection,
     paths: &[PathBuf],
-    to: &Remote,
+    target: Vec<u8>,
     into_folder: bool,
-) -> Result<SourceSet, Error> {
-    let target = to.path.clone();
+) -> Result<(SourceSet, Failures), Error> {
+    let mut failures = Failures::new();
     let source_id = source_here(paths.iter().map(PathBuf::as_path));
     let mut load = SourceSet {
         target,
@@ -253,13 +278,12 @@ fn load(
             let name = if names_content(bytes) { b"" } else { last_name(bytes) };
             let ((entries, problems), linked) = walk_linked(&root, b"")?;
             load.linked.extend(linked.into_iter().map(|(path, inode)| (join(name, &path), inode)));
-            let selection = &copy.options.selection;
             let problems = selection.concerned(name, &entries, problems);
             let missing = selection.missing(&entries);
             let omitted = selection.left_out(name, &entries);
             let entries = without(entries, &omitted);
-            copy.stats.failures.extend(missing);
-            copy.stats.failures.extend(
+            failures.extend(missing);
+            failures.extend(
                 problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
             );
             load.entries.extend(
@@ -275,7 +299,7 @@ fn load(
                 .unwrap_or(Path::new("."));
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
-            if !copy.options.selection.takes(name, b"", false) {
+            if !selection.takes(name, b"", false) {
                 continue;
             }
             let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;
@@ -300,7 +324,7 @@ fn load(
             load.parts.push(Part { first, root, start: name.to_vec(), strip });
         }
     }
-    Ok(load)
+    Ok((load, failures))
 }
 
 /// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks
@@ -308,8 +332,8 @@ fn load(
 async fn to_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    passive: u64,
-    load: SourceSet,
+    (to, passive): (&Remote, u64),
+    (load, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
     let role = CopyRole::Sender { source: load.source_id };
@@ -318,6 +342,9 @@ async fn to_farline(
     let integrity = session.agreement().integrity;
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
+    let (entries, linked, parts) = (Arc::clone(&layout), load.linked, load.parts.clone());
+    // Two system calls a file, which need not be waited for.
+    let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, &parts))?;
     let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
@@ -327,6 +354,8 @@ async fn to_farline(
     let mut upload = Upload {
         choice,
         integrity,
+        to,
+        looks,
         address: control.passive(passive).await?,
         manifest,
         layout,
@@ -336,6 +365,7 @@ async fn to_farline(
         resources: TransferResources::default(),
     };
     let summary = execute(copy, control, session, &mut upload).await?;
+    copy.stats.not_kept += counting.done().await?;
     upload.count(copy, &summary);
     copy.take_unlanded(control, upload.layout.entries());
     copy.conclude(control, summary);
@@ -347,6 +377,10 @@ async fn to_farline(
 struct Upload<'a> {
     choice: &'a TransferParams,
     integrity: Integrity,
+    /// The destination, for people.
+    to: &'a Remote,
+    /// Whether that is the source itself.
+    looks: LooksThere,
     /// Where the node listens.
     address: SocketAddr,
     manifest: Vec<u8>,
@@ -382,6 +416,8 @@ impl TreeEnd for Upload<'_> {
         // Channels and slots of the pass before are given back first.
         self.resources = TransferResources::default();
         let (resources, congestion) = open_rig(copy, control, self.address, self.choice).await?;
+        // The answers came with the channels' round trip, and nothing has moved.
+        self.looks.refuse(control, self.to).await?;
         copy.stats.congestion = congestion;
         self.resources = resources;
         let count = self.resources.channels.len();
@@ -519,7 +555,7 @@ fn send_bytes(
     integrity: Integrity,
     resources: TransferResources,
 ) -> Result<TransferResources, Error> {
-    let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
+    let layout = list_layout(bytes.0.len(), resources.channels.len());
     let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
     let sent = send_layout(
         live,

@@ -16,6 +16,7 @@ mod profile;
 mod reporter;
 mod session;
 mod stream_mode;
+mod ticker;
 mod transfer;
 mod tree;
 mod wire;
@@ -61,6 +62,8 @@ struct Shared {
     memory_used: AtomicU64,
     /// Whether a client measures the path to here now.
     measured: AtomicBool,
+    /// What is said and looked at while transfers run.
+    ticker: ticker::Ticker,
     /// The channel drivers that this host can use.
     drivers: Registry,
 }
@@ -74,6 +77,7 @@ impl Shared {
             doors: Arc::default(),
             memory_used: AtomicU64::new(0),
             measured: AtomicBool::new(false),
+            ticker: ticker::Ticker::default(),
             root: Arc::new(root),
             config,
             identity,

@@ -9,7 +9,7 @@ use super::stream_mode;
 use super::tree::{self, Phase};
 use crate::mover::{
     Audit, BLOCK_LEN, Cancel, Incoming, Notify, ReceiveJob, SendJob, Tally, Tuning, UNKNOWN_LEN,
-    WantedBlocks, receive, send,
+    WantedBlocks, list_layout, receive, receive_inline, send,
 };
 use crate::prober::MODULE;
 use crate::stores::{
@@ -35,7 +35,7 @@ impl DataPlane {
         &mut self,
         request: &TransferRequest,
         cancel: &Cancel,
-        reporter: &Reporter<'_>,
+        reporter: &Reporter,
     ) -> Result<u64, Error> {
         let result = self.dispatch(request, cancel, reporter);
         if result.is_err() {
@@ -52,9 +52,9 @@ impl DataPlane {
         &mut self,
         request: &TransferRequest,
         cancel: &Cancel,
-        reporter: &Reporter<'_>,
+        reporter: &Reporter,
     ) -> Result<u64, Error> {
-        let run = RunningTransfer { request, cancel, reporter, tally: Tally::default() };
+        let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
         if self.private && self.door.is_none() && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(
@@ -115,7 +115,8 @@ impl DataPlane {
         bytes: Vec<u8>,
         run: &RunningTransfer<'_>,
     ) -> Result<u64, Error> {
-        let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
+        let channels = run.request.parallelism as usize;
+        let layout = list_layout(bytes.len(), if self.door.is_some() { channels } else { 1 });
         self.send_from(&layout, &BytesSource(bytes), 0, None, run)
     }
 
@@ -339,31 +340,36 @@ impl DataPlane {
         let slow = slow.as_ref().filter(|_| run.is_data());
         let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
         let watch = Watch::new();
-        let work = |held| {
-            receive(ReceiveJob {
-                layout: Arc::clone(layout),
-                sink,
-                wire_offset: 0,
-                channels,
-                acceptor,
-                slots,
-                writers: threads(),
-                digests,
-                tally: &run.tally,
-                held,
-                integrity,
-                growth,
-                pace: None,
-                cancel: run.cancel.clone(),
-            })
-        };
         let held = &Mutex::new(held);
-        let idle_timeout = self.shared.config.idle_timeout;
-        let work = || run.while_it_moves(idle_timeout, || work(held));
-        let work = || run.reporter.watch_landed(sink, work);
-        let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
-            run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
-        })?;
+        let mut job = ReceiveJob {
+            layout: Arc::clone(layout),
+            sink,
+            wire_offset: 0,
+            channels,
+            acceptor,
+            slots,
+            writers: threads(),
+            digests,
+            tally: &run.tally,
+            held,
+            integrity,
+            growth,
+            pace: None,
+            cancel: run.cancel.clone(),
+        };
+        let short = if run.request.module.is_none() { receive_inline(&mut job)? } else { None };
+        let received = match short {
+            Some(received) => received,
+            None => {
+                let idle_timeout = self.shared.config.idle_timeout;
+                let work = || run.while_it_moves(idle_timeout, || receive(job));
+                let work = || run.reporter.watch_landed(sink, work);
+                let every = run.request.ranges_every.into();
+                run.reporter.watch_durable(every, sink, || {
+                    run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
+                })?
+            }
+        };
         if adapts {
             watch.tell(run, &run.tally, &received.tcp, false);
         }
@@ -423,8 +429,8 @@ pub(super) struct Received {
 pub(super) struct RunningTransfer<'a> {
     pub(super) request: &'a TransferRequest,
     pub(super) cancel: &'a Cancel,
-    pub(super) reporter: &'a Reporter<'a>,
-    pub(super) tally: Tally,
+    pub(super) reporter: &'a Reporter,
+    pub(super) tally: Arc<Tally>,
 }
 
 impl RunningTransfer<'_> {
@@ -441,20 +447,19 @@ impl RunningTransfer<'_> {
     fn while_it_moves<T>(&self, idle_timeout: Option<Duration>, work: impl FnOnce() -> T) -> T {
         let Some(idle_timeout) = idle_timeout else { return work() };
         let last = Mutex::new((0, Instant::now()));
-        let look = || {
-            let (moved, mut last) = (self.tally.on_wire() + self.tally.bytes(), lock(&last));
-            if moved != last.0 || self.tally.is_storing() {
+        let (tally, cancel) = (Arc::clone(&self.tally), self.cancel.clone());
+        let look = move || {
+            let (moved, mut last) = (tally.on_wire() + tally.bytes(), lock(&last));
+            if moved != last.0 || tally.is_storing() {
                 *last = (moved, Instant::now());
             } else if last.1.elapsed() >= idle_timeout {
                 let message = format!("no data has moved for {}", Span::from(idle_timeout));
-                self.cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
+                cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
             }
         };
-        self.reporter.repeat(
-            (idle_timeout / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)),
-            look,
-            work,
-        )
+        let every = (idle_timeout / 8).clamp(Duration::from_millis(50), Duration::from_secs(1));
+        let _ticking = self.reporter.every(every, look);
+        work()
     }
 
     /// Says what of the files a copy does not keep (O-6).
