@@ -21,11 +21,13 @@ pub mod arrivals;
 pub mod driver;
 pub mod handle;
 pub mod key;
+pub mod layer;
 pub mod offers;
 pub mod options;
 pub mod ordered;
 pub mod rdma;
 pub mod registry;
+pub mod socket;
 pub mod ssh;
 pub mod stack;
 pub mod tcp;
@@ -33,17 +35,17 @@ pub mod tls;
 pub mod trust;
 
 mod breaker;
-mod read_ahead;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod memory;
+mod read_ahead;
 
 pub(crate) use breaker::Breaker;
 pub use handle::Handle;
 pub use registry::Registry;
+pub use socket::TcpOptions;
 pub use stack::Stack;
-pub use tcp::TcpOptions;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;

@@ -77,10 +77,7 @@ fn reset(channel: &dyn Channel) {
 }
 
 /// Receives until the transfer is over (`true`), or threads should take over.
-fn receive_all(
-    job: &mut ReceiveJob<'_>,
-    channels: &mut Vec<InlineChannel>,
-) -> Result<bool, Error> {
+fn receive_all(job: &mut ReceiveJob<'_>, channels: &mut Vec<InlineChannel>) -> Result<bool, Error> {
     let began = Instant::now();
     let mut received = 0;
     loop {
@@ -244,12 +241,13 @@ fn send_all(job: &mut SendJob<'_>) -> Result<(), Error> {
 /// Puts a block into the store, unless it came before.
 fn store(job: &ReceiveJob<'_>, slot: &Slot, block: Block) -> Result<(), Error> {
     let out_of_range = |message| Error::new(Fault::There, ErrorCode::BlockOutOfRange, message);
-    let offset = block.offset.checked_sub(job.wire_offset).ok_or_else(|| {
-        out_of_range("the sender named bytes before the part that was asked for")
-    })?;
-    let end = offset.checked_add(block.len as u64).ok_or_else(|| {
-        out_of_range("the sender named bytes beyond the end of any file")
-    })?;
+    let offset = block
+        .offset
+        .checked_sub(job.wire_offset)
+        .ok_or_else(|| out_of_range("the sender named bytes before the part that was asked for"))?;
+    let end = offset
+        .checked_add(block.len as u64)
+        .ok_or_else(|| out_of_range("the sender named bytes beyond the end of any file"))?;
     if lock(job.held).contains(&(offset..end)) {
         return Ok(());
     }
@@ -272,7 +270,7 @@ mod tests {
     use super::super::tests::acceptor;
     use super::super::{Acceptor, Cancel, Integrity, Tally, WantedBlocks, receive};
     use super::*;
-    use crate::channels::tcp::{TcpOptions, connect};
+    use crate::channels::socket::{TcpOptions, connect};
     use crate::stores::{BytesSink, BytesSource};
     use crate::sys::pool::pool;
     use farline_core::transfer::{Layout, Watermarks};

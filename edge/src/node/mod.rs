@@ -12,13 +12,17 @@ mod data;
 mod diskless;
 mod door;
 mod files;
+mod moving;
 mod profile;
 mod reporter;
+mod running;
 mod session;
 mod stream_mode;
 mod ticker;
+mod time_of_day;
 mod transfer;
 mod tree;
+mod tree_state;
 mod wire;
 
 pub use builder::NodeBuilder;
@@ -63,7 +67,7 @@ struct Shared {
     /// Whether a client measures the path to here now.
     measured: AtomicBool,
     /// What is said and looked at while transfers run.
-    ticker: ticker::Ticker,
+    ticker: Arc<ticker::Ticker>,
     /// The channel drivers that this host can use.
     drivers: Registry,
 }
@@ -77,7 +81,7 @@ impl Shared {
             doors: Arc::default(),
             memory_used: AtomicU64::new(0),
             measured: AtomicBool::new(false),
-            ticker: ticker::Ticker::default(),
+            ticker: Arc::default(),
             root: Arc::new(root),
             config,
             identity,

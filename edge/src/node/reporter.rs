@@ -1,8 +1,7 @@
 //! What a running transfer tells its session: that it began, how much has moved, what is durable.
 
-use super::Shared;
-use super::data::wall_clock;
-use super::ticker::Ticking;
+use super::ticker::{Ticker, Ticking};
+use super::time_of_day::time_of_day;
 use crate::mover::Tally;
 use crate::stores::Sink;
 use farline_core::gridftp::Perf;
@@ -21,12 +20,12 @@ type Tell = Arc<dyn Fn(Answer) + Send + Sync>;
 /// Tells the session how a transfer goes.
 pub(super) struct Reporter {
     tell: Tell,
-    shared: Arc<Shared>,
+    ticker: Arc<Ticker>,
 }
 
 impl Reporter {
-    pub(super) fn new(tell: Tell, shared: Arc<Shared>) -> Reporter {
-        Reporter { tell, shared }
+    pub(super) fn new(tell: Tell, ticker: Arc<Ticker>) -> Reporter {
+        Reporter { tell, ticker }
     }
 
     /// The file is open and data may move.
@@ -113,21 +112,12 @@ impl Reporter {
     }
 
     /// Has `act` done every `every` until what this returns goes.
-    pub(super) fn every(
-        &self,
-        every: Duration,
-        act: impl Fn() + Send + Sync + 'static,
-    ) -> Ticking {
-        self.shared.ticker.every(every, act)
+    pub(super) fn every(&self, every: Duration, act: impl Fn() + Send + Sync + 'static) -> Ticking {
+        self.ticker.every(every, act)
     }
 
     /// Runs `work` while doing `mark` every `every`, on a thread of its own: it may wait for a store.
-    fn repeat<T>(
-        &self,
-        every: Duration,
-        mark: impl Fn() + Sync,
-        work: impl FnOnce() -> T,
-    ) -> T {
+    fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
         let over = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -154,7 +144,7 @@ impl Reporter {
 
 fn mark(tell: &Tell, tally: &Tally) {
     tell(Answer::Perf(Perf {
-        timestamp: wall_clock(),
+        timestamp: time_of_day(),
         stripe: 0,
         bytes: tally.bytes(),
         stripes: 1,

@@ -210,7 +210,7 @@ impl Job {
         let answer = match ask {
             Ask::Transfer(request) => {
                 let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-                let reporter = Reporter::new(tell.clone(), Arc::clone(&self.shared));
+                let reporter = Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
                 data.transfer(&request, &self.cancel, &reporter)
                     .map(|bytes| Answer::Finished { bytes })
             }

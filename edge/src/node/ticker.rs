@@ -48,11 +48,7 @@ pub(super) struct Ticking {
 
 impl Ticker {
     /// Has `act` done every `every`, until what this returns goes.
-    pub(super) fn every(
-        &self,
-        every: Duration,
-        act: impl Fn() + Send + Sync + 'static,
-    ) -> Ticking {
+    pub(super) fn every(&self, every: Duration, act: impl Fn() + Send + Sync + 'static) -> Ticking {
         let mut state = lock(&self.0.state);
         if !state.has_thread {
             let shared = Arc::clone(&self.0);

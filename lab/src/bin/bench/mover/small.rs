@@ -31,13 +31,7 @@ impl Bench<'_> {
     }
 
     /// `asked` is how many times as fast as rsync and the Globus server this is to be.
-    fn small_over(
-        &self,
-        ends: &Ends,
-        path: &str,
-        source: &Path,
-        asked: (f64, f64),
-    ) -> Result<()> {
+    fn small_over(&self, ends: &Ends, path: &str, source: &Path, asked: (f64, f64)) -> Result<()> {
         heading(&format!("10,000 files of 1 KiB in memory, {path}"));
         let (nodes, _globus) = (self.nodes(ends, &[])?, globus(ends)?);
         let _rsync = self.rsync(ends)?;
@@ -70,10 +64,9 @@ impl Bench<'_> {
             }));
         }
         let results: Results<f64> = in_turns(self.runs, sides)?;
-        for (theirs, asked, ours) in [
-            (RSYNC, asked.0, &by_cp as &dyn Fn(&str) -> String),
-            (GLOBUS, asked.1, &by_globus),
-        ] {
+        for (theirs, asked, ours) in
+            [(RSYNC, asked.0, &by_cp as &dyn Fn(&str) -> String), (GLOBUS, asked.1, &by_globus)]
+        {
             let base = results.middle(theirs)?;
             row(theirs, &format!("{base:.2} s"), "");
             for (name, _) in &nodes {
