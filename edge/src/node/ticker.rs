@@ -132,8 +132,12 @@ mod tests {
         let ticker = Ticker::default();
         let (tell, told) = mpsc::channel();
         let (slow, fast) = (tell.clone(), tell);
-        let late = ticker.every(Duration::from_secs(3600), move || drop(slow.send("late")));
-        let often = ticker.every(Duration::from_millis(1), move || drop(fast.send("often")));
+        let late = ticker.every(Duration::from_secs(3600), move || {
+            let _ = slow.send("late");
+        });
+        let often = ticker.every(Duration::from_millis(1), move || {
+            let _ = fast.send("often");
+        });
         for _ in 0..3 {
             assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok("often"));
         }
@@ -165,7 +169,9 @@ mod tests {
     fn the_thread_ends_with_the_node() {
         let ticker = Ticker::default();
         let (tell, told) = mpsc::channel::<()>();
-        let ticking = ticker.every(Duration::from_secs(3600), move || drop(tell.send(())));
+        let ticking = ticker.every(Duration::from_secs(3600), move || {
+            let _ = tell.send(());
+        });
         let shared = Arc::downgrade(&ticker.0);
         drop(ticker);
         while shared.strong_count() > 0 {

@@ -6,7 +6,7 @@ use super::reporter::Reporter;
 use super::running::{RunningTransfer, TreePhase};
 use super::time_of_day::time_of_day;
 use super::{profile, tree};
-use crate::mover::{BLOCK_LEN, Cancel, Tally, UNKNOWN_LEN};
+use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
 use crate::prober::MODULE;
 use crate::stores::{PosixSink, PosixSource, storage_error};
 use farline_core::gridftp::server::{Action, TransferRequest};
