@@ -50,7 +50,7 @@ const LIST_BLOCK_LEN: usize = 64 << 10;
 /// How a list of `len` bytes is cut to be sent over so many channels: each carries a part of it, for
 /// over a long path the window of one takes round trips to grow to a list of thousands of files.
 pub(crate) fn list_layout(len: usize, channels: usize) -> Arc<Layout> {
-    let part = len.div_ceil(channels.max(1)).next_multiple_of(4 << 10);
+    let part = len.div_ceil(channels.max(1)).next_power_of_two();
     Arc::new(Layout::of_file(len as u64, part.clamp(LIST_BLOCK_LEN, BLOCK_LEN)))
 }
 

@@ -13,7 +13,7 @@ use crate::sys::lock::lock;
 use farline_core::gridftp::Mode;
 use farline_core::transfer::{Digests, Layout, Watermarks};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Channels that one transfer may use.
@@ -232,5 +232,7 @@ impl DataPlane {
 
 /// Threads for a store: two keep a disk busy while one waits; more than processors help nobody.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4))
+    // To find out takes a dozen system calls, which a small file does not need otherwise.
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4)))
 }
