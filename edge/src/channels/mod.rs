@@ -41,6 +41,7 @@ mod breaker;
 mod conformance;
 #[cfg(test)]
 mod memory;
+mod read_ahead;
 
 pub(crate) use breaker::Breaker;
 pub use handle::Handle;
@@ -58,6 +59,7 @@ use farline_core::transfer::Block;
 use farline_core::units::{Error, ErrorCode};
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// One data connection of a transfer.
@@ -123,6 +125,23 @@ pub trait Channel: Send {
     fn unused(&mut self) -> Option<Slot> {
         None
     }
+
+    /// Whether [`Self::receive`] would return without waiting for the peer; `None` where nobody can
+    /// tell, or the arrival is longer than is looked for here.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    fn has_arrival(&mut self) -> io::Result<Option<bool>> {
+        Ok(None)
+    }
+
+    /// Where to wait until [`Self::has_arrival`] may say something else.
+    fn waits_at(&mut self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Has [`Self::receive`] bring the end-of-data mark that it brought last once more.
+    fn put_back_end(&mut self, _channels: Option<u64>) {}
 
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo>;

@@ -1,5 +1,6 @@
 //! MODE E over ordered bytes, of whatever stream: header and payload in one call each way.
 
+use super::read_ahead::{CAPACITY, ReadAhead};
 use super::{Arrival, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -9,6 +10,7 @@ use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::transfer::Block;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// Bytes of a payload that are worth waking a thread for: a quarter of a block, so that the wakes
@@ -34,6 +36,11 @@ pub trait ByteStream: Read + Write + Send {
     /// before they are there.
     fn expect(&mut self, _len: usize) {}
 
+    /// The socket, where its bytes are those of the stream, so that one can wait at it for them.
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Says that nothing more will be sent.
     ///
     /// # Errors
@@ -58,6 +65,10 @@ impl ByteStream for Box<dyn ByteStream> {
         (**self).expect(len);
     }
 
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        (**self).socket()
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         (**self).finish()
     }
@@ -74,6 +85,8 @@ pub struct OrderedChannel<S> {
     /// Bytes of the next header that came with the payload before it.
     header: [u8; CHECKED_LEN],
     header_filled: usize,
+    /// What [`Channel::has_arrival`] took; it comes before what the stream still has.
+    ahead: ReadAhead,
     /// What the stream was last told to expect.
     expected: usize,
     /// What is still to come of the block being received: offset, bytes, and whether data ends with
@@ -95,6 +108,7 @@ impl<S: ByteStream> OrderedChannel<S> {
             checked: false,
             header: [0; CHECKED_LEN],
             header_filled: 0,
+            ahead: ReadAhead::default(),
             expected: 1,
             rest: None,
             channels: None,
@@ -130,8 +144,12 @@ impl<S: ByteStream> OrderedChannel<S> {
     fn read_header(&mut self) -> io::Result<(Header, Option<Check>)> {
         let len = self.header_len();
         while self.header_filled < len {
-            self.expect(1);
-            let read = retry(|| self.stream.read(&mut self.header[self.header_filled..len]))?;
+            let filled = self.header_filled;
+            let mut read = self.ahead.take(&mut self.header[filled..len]);
+            if read == 0 {
+                self.expect(1);
+                read = retry(|| self.stream.read(&mut self.header[filled..len]))?;
+            }
             if read == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
@@ -155,7 +173,7 @@ impl<S: ByteStream> OrderedChannel<S> {
     /// Fills `into`. When a header follows (`block_ends`) it takes along whatever of it is there,
     /// so that a block costs one system call.
     fn read_payload(&mut self, into: &mut [u8], block_ends: bool) -> io::Result<()> {
-        let mut filled = 0;
+        let mut filled = self.ahead.take(into);
         let ahead = if block_ends { self.header_len() } else { 0 };
         while filled < into.len() {
             self.expect(into.len() - filled);
@@ -173,6 +191,31 @@ impl<S: ByteStream> OrderedChannel<S> {
             self.header_filled = read.saturating_sub(left);
         }
         Ok(())
+    }
+
+    /// Whether the next arrival is whole in what is here; `None` where it does not fit there.
+    fn is_whole_ahead(&self) -> Option<bool> {
+        let (kept, ahead) = (&self.header[..self.header_filled], self.ahead.bytes());
+        let here = kept.len() + ahead.len();
+        let mut at = 0;
+        while at + HEADER_LEN <= here {
+            let mut header = [0; HEADER_LEN];
+            let bytes = kept.iter().chain(ahead).skip(at);
+            header.iter_mut().zip(bytes).for_each(|(into, byte)| *into = *byte);
+            at += HEADER_LEN;
+            // What is no header is said at once.
+            let Ok(header) = Header::decode(&header) else { return Some(true) };
+            let is_eof = header.flags.contains(Flags::EOF);
+            if header.count > 0 && !is_eof {
+                let end = usize::try_from(header.count).ok()?.checked_add(at)?;
+                return (end <= CAPACITY).then_some(end <= here);
+            }
+            if header.flags.contains(Flags::EOD) {
+                return Some(true);
+            }
+        }
+        // Headers that mean nothing may come without end.
+        (at + HEADER_LEN <= CAPACITY).then_some(false)
     }
 
     fn write_block(&mut self, header: &[u8], payload: &[u8]) -> io::Result<()> {
@@ -294,6 +337,39 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
 
     fn offer(&mut self, slot: Slot) {
         self.offered = Some(slot);
+    }
+
+    fn has_arrival(&mut self) -> io::Result<Option<bool>> {
+        match self.rest {
+            // An end-of-data mark, and nothing in front of it.
+            Some((_, 0, _)) => return Ok(Some(true)),
+            Some(_) => return Ok(None),
+            None if self.checked => return Ok(None),
+            None => {}
+        }
+        loop {
+            match self.is_whole_ahead() {
+                Some(false) => {}
+                known => return Ok(known),
+            }
+            let Some(socket) = self.stream.socket() else { return Ok(None) };
+            match self.ahead.fill(socket)? {
+                None => return Ok(Some(false)),
+                // The connection is over, which receiving says at once.
+                Some(0) => return Ok(Some(true)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn waits_at(&mut self) -> Option<BorrowedFd<'_>> {
+        // Else the socket would not be readable before so much is there.
+        self.expect(1);
+        self.stream.socket()
+    }
+
+    fn put_back_end(&mut self, channels: Option<u64>) {
+        (self.rest, self.channels) = (Some((0, 0, true)), channels);
     }
 
     fn receive(&mut self) -> io::Result<Option<Arrival>> {

@@ -8,6 +8,7 @@ use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Socket options of a TCP channel, set before it connects or listens.
@@ -166,6 +167,10 @@ impl ByteStream for TcpStream {
         // Half: a read may take less than it waits for and wait again, and the kernel counts anew
         // then. What is left must be enough. Only a wish: without it the reader wakes more often.
         let _ = wake_at(self, (len / 2).max(1));
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -30,10 +30,14 @@ impl Identity {
         Some(Identity { unique, is_folder: meta.is_dir() })
     }
 
-    /// Of what is at each of these paths of a node.
-    async fn there(control: &mut Control, paths: Vec<Vec<u8>>) -> Vec<Option<Identity>> {
+    /// Asks a node what is at each of these paths.
+    fn ask(control: &mut Control, paths: Vec<Vec<u8>>) -> Vec<u64> {
         let look = |path: Vec<u8>| control.request(Request::Stat(Pathname::new(path)));
-        let looks: Vec<u64> = paths.into_iter().map(look).collect();
+        paths.into_iter().map(look).collect()
+    }
+
+    /// What the node says to that.
+    async fn told(control: &mut Control, looks: Vec<u64>) -> Vec<Option<Identity>> {
         let mut found = Vec::new();
         for look in looks {
             // What may not be looked at says so when it is copied.
@@ -44,6 +48,12 @@ impl Identity {
             }));
         }
         found
+    }
+
+    /// Both.
+    async fn there(control: &mut Control, paths: Vec<Vec<u8>>) -> Vec<Option<Identity>> {
+        let looks = Identity::ask(control, paths);
+        Identity::told(control, looks).await
     }
 
     /// Refuses to copy it from `from` to `to`, where these things are: the target first, then the
@@ -106,25 +116,42 @@ fn above_there(target: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Refuses to store `sources`, of this host, at a node that is of this host too, below `target`.
-///
-/// # Errors
-/// When one of them is what it would replace, or lies around it.
-pub(super) async fn refuse_there(
-    control: &mut Control,
-    sources: &[(PathBuf, Vec<u8>)],
-    target: &[u8],
-    to: &dyn Display,
-) -> Result<(), Error> {
-    if !control.is_of_this_host() {
-        return Ok(());
+/// Questions to a node that is of this host too, whose answers come while the copy's beginning goes
+/// on.
+pub(super) struct LooksThere(Vec<(PathBuf, Identity, Vec<u64>)>);
+
+impl LooksThere {
+    /// Asks what is where `sources`, of this host, would go below `target`; nothing of a node of
+    /// another host.
+    pub(super) fn begin(
+        control: &mut Control,
+        sources: Vec<(PathBuf, Vec<u8>)>,
+        target: &[u8],
+    ) -> LooksThere {
+        let is_here = control.is_of_this_host();
+        let look = |(path, name): (PathBuf, Vec<u8>)| {
+            let source = Identity::here(&path)?;
+            let looks = Identity::ask(control, above_there(&join(trim(target), &name)));
+            Some((path, source, looks))
+        };
+        LooksThere(sources.into_iter().filter(|_| is_here).filter_map(look).collect())
     }
-    for (path, name) in sources {
-        let Some(source) = Identity::here(path) else { continue };
-        let targets = Identity::there(control, above_there(&join(trim(target), name))).await;
-        source.refuse(&path.display(), to, &targets)?;
+
+    /// Refuses to store at `to` what is itself what it would replace, or lies around it.
+    ///
+    /// # Errors
+    /// When something is.
+    pub(super) async fn refuse(
+        &mut self,
+        control: &mut Control,
+        to: &dyn Display,
+    ) -> Result<(), Error> {
+        for (path, source, looks) in self.0.drain(..) {
+            let targets = Identity::told(control, looks).await;
+            source.refuse(&path.display(), to, &targets)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Refuses to fetch what is at `from` of a node that is of this host too to `to`.

@@ -25,6 +25,7 @@ mod landed_before;
 mod listing;
 mod local;
 mod location;
+mod meanwhile;
 mod options;
 mod outcome;
 mod profile;

@@ -6,7 +6,7 @@ use super::dial::dial;
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use crate::mover::{
-    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
+    Audit, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks, list_layout,
     send,
 };
 use crate::stores::{BytesSource, Source};
@@ -44,7 +44,7 @@ pub(super) fn send_bytes(
     integrity: Integrity,
     resources: TransferResources,
 ) -> Result<TransferResources, Error> {
-    let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
+    let layout = list_layout(bytes.0.len(), resources.channels.len());
     let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
     let sent = send_layout(
         live,

@@ -1,12 +1,12 @@
 //! What of this host is copied elsewhere: entries by their names at the destination, and where they
 //! lie here.
 
-use super::copy::Copy;
 use super::existing::without;
-use super::location::{Location, Remote, last_name, source_here};
+use super::location::{Location, last_name, source_here};
+use super::selection::Selection;
 use crate::stores::{
-    DirectIo, Diskless, LinkedFiles, MemorySource, Part, PosixSource, Root, Source, join, stat,
-    walk_linked,
+    DirectIo, Diskless, LinkedFiles, MemorySource, NotKept, Part, PosixSource, Root, Source, join,
+    place_in, stat, walk_linked,
 };
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What did not come along, and why.
+pub(super) type Failures = Vec<(Vec<u8>, Error)>;
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
 pub(super) struct SourceSet {
@@ -37,6 +40,11 @@ impl SourceSet {
         self.entries = without(std::mem::take(&mut self.entries), kept);
     }
 
+    /// What a copy of it does not keep.
+    pub(super) fn not_kept(&self) -> NotKept {
+        not_kept(&self.entries, &self.linked, &self.parts)
+    }
+
     pub(super) fn source(
         parts: Vec<Part>,
         layout: &Arc<Layout>,
@@ -49,6 +57,13 @@ impl SourceSet {
             }
         }
     }
+}
+
+/// What a copy of `entries` does not keep.
+pub(super) fn not_kept(entries: &[Entry], linked: &LinkedFiles, parts: &[Part]) -> NotKept {
+    // A memory store has none of it.
+    let entries = if parts.is_empty() { &[] } else { entries };
+    NotKept::of(entries, linked, |index| place_in(parts, index, &entries[index].path))
 }
 
 /// The store without a disk that is the source, if one is.
@@ -85,13 +100,15 @@ pub(super) fn names_content(path: &[u8]) -> bool {
 ///
 /// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content
 /// alone.
+///
+/// What could not be read, or is not there, is named next to it.
 pub(super) fn load(
-    copy: &mut Copy<'_>,
+    selection: &Selection,
     paths: &[PathBuf],
-    to: &Remote,
+    target: Vec<u8>,
     into_folder: bool,
-) -> Result<SourceSet, Error> {
-    let target = to.path.clone();
+) -> Result<(SourceSet, Failures), Error> {
+    let mut failures = Failures::new();
     let source_id = source_here(paths.iter().map(PathBuf::as_path));
     let mut load = SourceSet {
         target,
@@ -108,13 +125,12 @@ pub(super) fn load(
             let name = if names_content(bytes) { b"" } else { last_name(bytes) };
             let ((entries, problems), linked) = walk_linked(&root, b"")?;
             load.linked.extend(linked.into_iter().map(|(path, inode)| (join(name, &path), inode)));
-            let selection = &copy.options.selection;
             let problems = selection.concerned(name, &entries, problems);
             let missing = selection.missing(&entries);
             let omitted = selection.left_out(name, &entries);
             let entries = without(entries, &omitted);
-            copy.stats.failures.extend(missing);
-            copy.stats.failures.extend(
+            failures.extend(missing);
+            failures.extend(
                 problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
             );
             load.entries.extend(
@@ -130,7 +146,7 @@ pub(super) fn load(
                 .unwrap_or(Path::new("."));
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
-            if !copy.options.selection.takes(name, b"", false) {
+            if !selection.takes(name, b"", false) {
                 continue;
             }
             let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;
@@ -155,5 +171,5 @@ pub(super) fn load(
             load.parts.push(Part { first, root, start: name.to_vec(), strip });
         }
     }
-    Ok(load)
+    Ok((load, failures))
 }

@@ -7,23 +7,22 @@ use super::copy::{Copy, Watched};
 use super::dial::handles;
 use super::existing::kept_there;
 use super::interrupted::interrupted;
-use super::itself;
+use super::itself::LooksThere;
 use super::keep_replaced;
 use super::location::{Location, Remote, last_name, trim};
+use super::meanwhile::Meanwhile;
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use super::sending::{PLAIN_FTP_STORES, open_rig, send_bytes, send_layout};
-use super::source_set::{SourceSet, load, look_at, memory_among, names_content};
+use super::source_set::{SourceSet, load, look_at, memory_among, names_content, not_kept};
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{
-    BytesSource, LinkedFiles, MEMORY_NAME, NotKept, SlowSource, Source, join, place_in,
-};
+use crate::stores::{BytesSource, LinkedFiles, MEMORY_NAME, SlowSource, Source, join};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
@@ -74,6 +73,15 @@ pub(super) async fn run(
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
     let alone = memory.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
     let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
+    // What takes no answer of the node's is listed while it is connected to.
+    let loading = match alone {
+        true => None,
+        false => {
+            let (selection, paths) = (copy.options.selection.clone(), paths.clone());
+            let target = to.path.clone();
+            Some(Meanwhile::begin(move || load(&selection, &paths, target, true))?)
+        }
+    };
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
     let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
@@ -84,19 +92,22 @@ pub(super) async fn run(
         }
         None => true,
     };
-    let load = match memory {
-        Some(store) => {
+    let (mut load, problems) = match (memory, loading) {
+        (Some(store), _) => {
             let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            SourceSet {
+            let alone = SourceSet {
                 target: to.path.clone(),
                 entries: vec![entry],
                 linked: LinkedFiles::new(),
                 parts: Vec::new(),
                 source_id: [0; 32],
-            }
+            };
+            (alone, Vec::new())
         }
-        None => load(copy, &paths, to, into_folder)?,
+        (None, Some(loading)) => loading.done().await??,
+        (None, None) => load(&copy.options.selection, &paths, to.path.clone(), into_folder)?,
     };
+    copy.stats.failures.extend(problems);
     let named: Vec<(PathBuf, Vec<u8>)> = paths
         .into_iter()
         .map(|path| {
@@ -106,8 +117,7 @@ pub(super) async fn run(
             (path.clone(), name.to_vec())
         })
         .collect();
-    itself::refuse_there(&mut control, &named, &load.target, to).await?;
-    let mut load = load;
+    let mut looks = LooksThere::begin(&mut control, named, &load.target);
     let target = load.target.clone();
     let at = |entry: &Entry| {
         Pathname::new(if entry.path.is_empty() {
@@ -125,20 +135,10 @@ pub(super) async fn run(
     });
     let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
     load.leave_out(&kept);
-    if copy.options.dry_run {
-        copy.stats.verified_how = DRY_RUN;
+    if copy.options.dry_run || load.entries.is_empty() {
+        looks.refuse(&mut control, to).await?;
+        copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
         return Ok(());
-    }
-    if load.entries.is_empty() {
-        copy.stats.verified_how = "nothing was copied";
-        return Ok(());
-    }
-    if !load.parts.is_empty() {
-        let place = |index: usize| {
-            let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
-            (&**root, path)
-        };
-        copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
     }
     let folder =
         if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };
@@ -146,7 +146,8 @@ pub(super) async fn run(
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
-        let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
+        let load = (load, looks);
+        let copied = to_farline(copy, &mut control, (to, ahead[0]), load, &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
@@ -157,6 +158,8 @@ pub(super) async fn run(
             _ => error,
         })
     } else if control.features().is_gridftp {
+        looks.refuse(&mut control, to).await?;
+        copy.stats.not_kept += load.not_kept();
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
         Err(to.not_gridftp(PLAIN_FTP_STORES))
@@ -168,8 +171,8 @@ pub(super) async fn run(
 async fn to_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    passive: u64,
-    load: SourceSet,
+    (to, passive): (&Remote, u64),
+    (load, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
     let role = CopyRole::Sender { source: load.source_id };
@@ -178,6 +181,9 @@ async fn to_farline(
     let integrity = session.agreement().integrity;
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
+    let (entries, linked, parts) = (Arc::clone(&layout), load.linked, load.parts.clone());
+    // A system call for each file, which need not be waited for.
+    let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, &parts))?;
     let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
@@ -187,6 +193,8 @@ async fn to_farline(
     let mut upload = Upload {
         choice,
         integrity,
+        to,
+        looks,
         address: control.passive(passive).await?,
         manifest,
         layout,
@@ -196,6 +204,7 @@ async fn to_farline(
         resources: TransferResources::default(),
     };
     let summary = execute(copy, control, session, &mut upload).await?;
+    copy.stats.not_kept += counting.done().await?;
     upload.count(copy, &summary);
     copy.take_unlanded(control, upload.layout.entries());
     copy.conclude(control, summary);
@@ -207,6 +216,10 @@ async fn to_farline(
 struct Upload<'a> {
     choice: &'a TransferParams,
     integrity: Integrity,
+    /// The destination, for people.
+    to: &'a Remote,
+    /// Whether that is the source itself.
+    looks: LooksThere,
     /// Where the node listens.
     address: SocketAddr,
     manifest: Vec<u8>,
@@ -242,6 +255,8 @@ impl TreeEnd for Upload<'_> {
         // Channels and slots of the pass before are given back first.
         self.resources = TransferResources::default();
         let (resources, congestion) = open_rig(copy, control, self.address, self.choice).await?;
+        // The answers came with the channels' round trip, and nothing has moved.
+        self.looks.refuse(control, self.to).await?;
         copy.stats.congestion = congestion;
         self.resources = resources;
         let count = self.resources.channels.len();

@@ -6,7 +6,7 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Where channels come in while a transfer runs.
@@ -16,6 +16,12 @@ pub(crate) trait Incoming: Sync {
     /// # Errors
     /// When this host cannot accept: no file descriptor left.
     fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error>;
+
+    /// Where to wait until [`Self::accept`] may bring a channel at once; nothing where only it can
+    /// tell.
+    fn waits_at(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Makes a waiting [`Self::accept`] return.
     fn wake(&self);
@@ -110,6 +116,10 @@ impl Incoming for Acceptor {
         // A connection that died before we looked is no reason to end the transfer.
         let channel = self.accept_stream(timeout)?.and_then(|stream| TcpChannel::new(stream).ok());
         Ok(channel.map(|channel| Box::new(channel) as Box<dyn Channel>))
+    }
+
+    fn waits_at(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.listener.as_fd())
     }
 
     fn wake(&self) {

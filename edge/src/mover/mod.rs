@@ -5,11 +5,13 @@
 //! channel empties them. Receiving: one thread a channel fills slots, writer threads empty them
 //! into a [`Sink`](crate::stores::Sink). In between, a machine behind a mutex decides; its answers
 //! go to the threads' queues. A block is a mebibyte, so a 10 Gbit/s transfer takes the mutex some
-//! thousand times a second.
+//! thousand times a second. What a stock client stores of a few kilobytes is received by the thread that
+//! asks ([`receive_inline`]).
 
 mod acceptor;
 mod audit;
 mod broken;
+mod inline;
 mod journal;
 mod local;
 mod pace;
@@ -23,6 +25,7 @@ mod tune;
 pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use audit::Audit;
 pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
+pub(crate) use inline::receive_inline;
 pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
 pub(crate) use pace::Pace;
 pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
@@ -32,12 +35,25 @@ pub(crate) use stream::{BlockReader, StreamJob, send_stream};
 pub(crate) use tally::{Stage, Tally};
 pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
+use farline_core::transfer::Layout;
+use std::sync::Arc;
+
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it
 /// filled its link.
 pub(crate) const BLOCK_LEN: usize = 1 << 20;
 
 /// The longest manifest that either end takes: some million entries.
 pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
+/// The shortest block of a list: a new connection sends less than this in its first round trip.
+const LIST_BLOCK_LEN: usize = 64 << 10;
+
+/// How a list of `len` bytes is cut to be sent over so many channels: each carries a part of it, for
+/// over a long path the window of one takes round trips to grow to a list of thousands of files.
+pub(crate) fn list_layout(len: usize, channels: usize) -> Arc<Layout> {
+    let part = len.div_ceil(channels.max(1)).next_power_of_two();
+    Arc::new(Layout::of_file(len as u64, part.clamp(LIST_BLOCK_LEN, BLOCK_LEN)))
+}
+
 /// A file whose length nobody said: longer than any file system holds.
 pub(crate) const UNKNOWN_LEN: u64 = 1 << 62;
 

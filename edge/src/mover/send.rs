@@ -5,6 +5,7 @@ mod adapt;
 use super::Integrity;
 use super::audit::Audit;
 use super::broken::{broken, no_thread};
+use super::inline::{is_short, send_inline};
 use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
@@ -48,6 +49,16 @@ impl<'a> WantedBlocks<'a> {
     /// is read before it can say so.
     pub(crate) fn unless(self, is_held: IsHeld<'a>) -> WantedBlocks<'a> {
         WantedBlocks { is_held: Some(is_held), ..self }
+    }
+}
+
+impl Iterator for WantedBlocks<'_> {
+    type Item = Block;
+
+    /// The next that the receiver is not known to have.
+    fn next(&mut self) -> Option<Block> {
+        let is_held = self.is_held;
+        self.blocks.find(|block| !is_held.is_some_and(|is_held| is_held(block)))
     }
 }
 
@@ -146,6 +157,9 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
             ErrorCode::NoChannel,
             "a transfer needs a channel and a slot",
         ));
+    }
+    if is_short(&job) {
+        return send_inline(job);
     }
     let (mut watched, mut wakers) = (Vec::new(), Vec::new());
     for channel in &mut job.channels {

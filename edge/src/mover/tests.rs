@@ -14,6 +14,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+#[test]
+fn a_list_is_cut_so_that_each_channel_carries_some() {
+    for (len, channels, blocks) in
+        [(0, 4, 0), (10, 4, 1), (1_030_000, 10, 8), (1_030_000, 1, 1), (40 << 20, 16, 40)]
+    {
+        let layout = list_layout(len, channels);
+        assert_eq!((layout.payload(), layout.block_count()), (len as u64, blocks), "{channels}");
+        assert!(layout.block_len() <= BLOCK_LEN, "a slot holds no more");
+    }
+}
+
 const CHECKED: Integrity =
     Integrity { checks: true, digests: Some(DigestAlgorithm::Crc64Nvme), short_zeros: false };
 

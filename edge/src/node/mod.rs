@@ -19,6 +19,7 @@ mod reporter;
 mod running;
 mod session;
 mod stream_mode;
+mod ticker;
 mod time_of_day;
 mod transfer;
 mod tree;
@@ -66,6 +67,8 @@ struct Shared {
     memory_used: AtomicU64,
     /// Whether a client measures the path to here now.
     measured: AtomicBool,
+    /// What is said and looked at while transfers run.
+    ticker: Arc<ticker::Ticker>,
     /// The channel drivers that this host can use.
     drivers: Registry,
 }
@@ -79,6 +82,7 @@ impl Shared {
             doors: Arc::default(),
             memory_used: AtomicU64::new(0),
             measured: AtomicBool::new(false),
+            ticker: Arc::default(),
             root: Arc::new(root),
             config,
             identity,

@@ -5,7 +5,8 @@ use super::data::{CONNECT_TIMEOUT, DataPlane};
 use super::running::RunningTransfer;
 use super::stream_mode;
 use crate::mover::{
-    Audit, BLOCK_LEN, Incoming, Notify, ReceiveJob, SendJob, Tuning, WantedBlocks, receive, send,
+    Audit, Incoming, Notify, ReceiveJob, SendJob, Tuning, WantedBlocks, list_layout, receive,
+    receive_inline, send,
 };
 use crate::stores::{BytesSource, Sink, SlowSink, Source};
 use crate::sys::lock::lock;
@@ -13,7 +14,7 @@ use farline_core::gridftp::Mode;
 use farline_core::plan::Reason;
 use farline_core::transfer::{Digests, Layout, Watermarks};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Channels that one transfer may use.
@@ -34,7 +35,8 @@ impl DataPlane {
         bytes: Vec<u8>,
         run: &RunningTransfer<'_>,
     ) -> Result<u64, Error> {
-        let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
+        let channels = run.request.parallelism as usize;
+        let layout = list_layout(bytes.len(), if self.door.is_some() { channels } else { 1 });
         self.send_from(&layout, &BytesSource(bytes), 0, None, run)
     }
 
@@ -161,31 +163,36 @@ impl DataPlane {
         let slow = slow.as_ref().filter(|_| run.is_data());
         let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
         let watch = Watch::new();
-        let work = |held| {
-            receive(ReceiveJob {
-                layout: Arc::clone(layout),
-                sink,
-                wire_offset: 0,
-                channels,
-                acceptor,
-                slots,
-                writers: threads(),
-                digests,
-                tally: &run.tally,
-                held,
-                integrity,
-                growth,
-                pace: None,
-                cancel: run.cancel.clone(),
-            })
-        };
         let held = &Mutex::new(held);
-        let idle_timeout = self.shared.config.idle_timeout;
-        let work = || run.while_it_moves(idle_timeout, || work(held));
-        let work = || run.reporter.watch_landed(sink, work);
-        let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
-            run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
-        })?;
+        let mut job = ReceiveJob {
+            layout: Arc::clone(layout),
+            sink,
+            wire_offset: 0,
+            channels,
+            acceptor,
+            slots,
+            writers: threads(),
+            digests,
+            tally: &run.tally,
+            held,
+            integrity,
+            growth,
+            pace: None,
+            cancel: run.cancel.clone(),
+        };
+        let short = if run.request.module.is_none() { receive_inline(&mut job)? } else { None };
+        let received = match short {
+            Some(received) => received,
+            None => {
+                let idle_timeout = self.shared.config.idle_timeout;
+                let work = || run.while_it_moves(idle_timeout, || receive(job));
+                let work = || run.reporter.watch_landed(sink, work);
+                let every = run.request.ranges_every.into();
+                run.reporter.watch_durable(every, sink, || {
+                    run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
+                })?
+            }
+        };
         if adapts {
             watch.tell(run, &run.tally, &received.tcp, false);
         }
@@ -226,5 +233,7 @@ impl DataPlane {
 
 /// Threads for a store: two keep a disk busy while one waits; more than processors help nobody.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4))
+    // To find out takes a dozen system calls, which a small file does not need otherwise.
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4)))
 }

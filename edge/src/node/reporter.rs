@@ -1,5 +1,6 @@
 //! What a running transfer tells its session: that it began, how much has moved, what is durable.
 
+use super::ticker::{Ticker, Ticking};
 use super::time_of_day::time_of_day;
 use crate::mover::Tally;
 use crate::stores::Sink;
@@ -7,20 +8,24 @@ use farline_core::gridftp::Perf;
 use farline_core::gridftp::server::Answer;
 use farline_core::units::ByteRanges;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Between two words on how many files have landed: for people who watch.
 const LANDED_EVERY: Duration = Duration::from_secs(1);
 
+/// Where a transfer's answers go.
+type Tell = Arc<dyn Fn(Answer) + Send + Sync>;
+
 /// Tells the session how a transfer goes.
-pub(super) struct Reporter<'a> {
-    tell: &'a (dyn Fn(Answer) + Sync),
+pub(super) struct Reporter {
+    tell: Tell,
+    ticker: Arc<Ticker>,
 }
 
-impl<'a> Reporter<'a> {
-    pub(super) fn new(tell: &'a (dyn Fn(Answer) + Sync)) -> Reporter<'a> {
-        Reporter { tell }
+impl Reporter {
+    pub(super) fn new(tell: Tell, ticker: Arc<Ticker>) -> Reporter {
+        Reporter { tell, ticker }
     }
 
     /// The file is open and data may move.
@@ -76,37 +81,43 @@ impl<'a> Reporter<'a> {
 
     /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end,
     /// as GCT does.
-    pub(super) fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
+    pub(super) fn watch<T>(
+        &self,
+        every: Duration,
+        tally: &Arc<Tally>,
+        work: impl FnOnce() -> T,
+    ) -> T {
         if every.is_zero() {
             return work();
         }
-        self.mark(tally);
-        let result = self.repeat(every, || self.mark(tally), work);
-        self.mark(tally);
+        mark(&self.tell, tally);
+        let result = self.alive(every, tally, work);
+        mark(&self.tell, tally);
         result
     }
 
-    /// Runs `work` that moves nothing while saying every `every` how many bytes have moved before.
-    pub(super) fn alive<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
-        if every.is_zero() { work() } else { self.repeat(every, || self.mark(tally), work) }
-    }
-
-    fn mark(&self, tally: &Tally) {
-        (self.tell)(Answer::Perf(Perf {
-            timestamp: time_of_day(),
-            stripe: 0,
-            bytes: tally.bytes(),
-            stripes: 1,
-        }));
-    }
-
-    /// Runs `work` while doing `mark` every `every`.
-    pub(super) fn repeat<T>(
+    /// Runs `work` while saying every `every`, and not before, how many bytes have moved.
+    pub(super) fn alive<T>(
         &self,
         every: Duration,
-        mark: impl Fn() + Sync,
+        tally: &Arc<Tally>,
         work: impl FnOnce() -> T,
     ) -> T {
+        if every.is_zero() {
+            return work();
+        }
+        let (tell, tally) = (Arc::clone(&self.tell), Arc::clone(tally));
+        let _ticking = self.every(every, move || mark(&tell, &tally));
+        work()
+    }
+
+    /// Has `act` done every `every` until what this returns goes.
+    pub(super) fn every(&self, every: Duration, act: impl Fn() + Send + Sync + 'static) -> Ticking {
+        self.ticker.every(every, act)
+    }
+
+    /// Runs `work` while doing `mark` every `every`, on a thread of its own: it may wait for a store.
+    fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
         let over = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -129,4 +140,13 @@ impl<'a> Reporter<'a> {
             result
         })
     }
+}
+
+fn mark(tell: &Tell, tally: &Tally) {
+    tell(Answer::Perf(Perf {
+        timestamp: time_of_day(),
+        stripe: 0,
+        bytes: tally.bytes(),
+        stripes: 1,
+    }));
 }

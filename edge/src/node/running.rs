@@ -8,7 +8,7 @@ use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::TransferRequest;
 use farline_core::plan::Reason;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What is left out of a tree is named as far as this, so that the control channel keeps moving.
@@ -41,8 +41,8 @@ impl TreePhase {
 pub(super) struct RunningTransfer<'a> {
     pub(super) request: &'a TransferRequest,
     pub(super) cancel: &'a Cancel,
-    pub(super) reporter: &'a Reporter<'a>,
-    pub(super) tally: Tally,
+    pub(super) reporter: &'a Reporter,
+    pub(super) tally: Arc<Tally>,
 }
 
 impl RunningTransfer<'_> {
@@ -63,20 +63,19 @@ impl RunningTransfer<'_> {
     ) -> T {
         let Some(idle_timeout) = idle_timeout else { return work() };
         let last = Mutex::new((0, Instant::now()));
-        let look = || {
-            let (moved, mut last) = (self.tally.on_wire() + self.tally.bytes(), lock(&last));
-            if moved != last.0 || self.tally.is_storing() {
+        let (tally, cancel) = (Arc::clone(&self.tally), self.cancel.clone());
+        let look = move || {
+            let (moved, mut last) = (tally.on_wire() + tally.bytes(), lock(&last));
+            if moved != last.0 || tally.is_storing() {
                 *last = (moved, Instant::now());
             } else if last.1.elapsed() >= idle_timeout {
                 let message = format!("no data has moved for {}", Span::from(idle_timeout));
-                self.cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
+                cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
             }
         };
-        self.reporter.repeat(
-            (idle_timeout / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)),
-            look,
-            work,
-        )
+        let every = (idle_timeout / 8).clamp(Duration::from_millis(50), Duration::from_secs(1));
+        let _ticking = self.reporter.every(every, look);
+        work()
     }
 
     /// Says what of the files a copy does not keep (O-6).

@@ -209,11 +209,12 @@ struct Job {
 impl Job {
     fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<(u64, Answer)>) {
         // The session may be gone by then, and nobody waits.
-        let tell = move |answer: Answer| drop(answers.send((id, answer)));
+        let tell = Arc::new(move |answer: Answer| drop(answers.send((id, answer))));
         let answer = match ask {
             Ask::Transfer(request) => {
                 let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-                data.transfer(&request, &self.cancel, &Reporter::new(&tell))
+                let reporter = Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
+                data.transfer(&request, &self.cancel, &reporter)
                     .map(|bytes| Answer::Finished { bytes })
             }
             // It needs no data connection, and whoever clears those away need not wait for it.

@@ -6,7 +6,6 @@ use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::trust::secured;
-use crate::mover::BLOCK_LEN;
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
@@ -32,7 +31,8 @@ pub(super) fn send(
 ) -> Result<u64, Error> {
     run.reporter.started(false);
     let (mut stream, _) = open(plane, run)?;
-    let mut buffer = vec![0; BLOCK_LEN];
+    let mut slots = plane.slots(1)?;
+    let buffer = &mut *slots[0];
     let mut sent = 0;
     for index in 0..layout.block_count() {
         let block = layout.block(index);
@@ -59,6 +59,7 @@ pub(super) fn send(
         sent += (bytes.len() - skip) as u64;
     }
     stream.finish().map_err(|error| broken(run, &error))?;
+    plane.slots = slots;
     Ok(sent)
 }
 
@@ -76,10 +77,11 @@ pub(super) fn receive(
 ) -> Result<u64, Error> {
     run.reporter.started(false);
     let (mut stream, rtt) = open(plane, run)?;
-    let mut buffer = vec![0; BLOCK_LEN];
+    let mut slots = plane.slots(1)?;
+    let buffer = &mut *slots[0];
     let mut at = 0;
     loop {
-        let read = match stream.read(&mut buffer) {
+        let read = match stream.read(buffer) {
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -89,6 +91,7 @@ pub(super) fn receive(
         run.tally.add_bytes(read);
         at += read as u64;
     }
+    plane.slots = slots;
     let idle_timeout = match run.request.size {
         Some(size) if size == at => Duration::ZERO,
         _ => SECOND_THOUGHTS + rtt * 2,

@@ -7,7 +7,7 @@ use super::reporter::Reporter;
 use super::running::{RunningTransfer, TreePhase};
 use super::time_of_day::time_of_day;
 use super::{profile, tree};
-use crate::mover::{BLOCK_LEN, Cancel, Tally, UNKNOWN_LEN};
+use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
 use crate::prober::MODULE;
 use crate::stores::{PosixSink, PosixSource, storage_error};
 use farline_core::gridftp::server::{Action, TransferRequest};
@@ -22,7 +22,7 @@ impl DataPlane {
         &mut self,
         request: &TransferRequest,
         cancel: &Cancel,
-        reporter: &Reporter<'_>,
+        reporter: &Reporter,
     ) -> Result<u64, Error> {
         let result = self.dispatch(request, cancel, reporter);
         if result.is_err() {
@@ -39,9 +39,9 @@ impl DataPlane {
         &mut self,
         request: &TransferRequest,
         cancel: &Cancel,
-        reporter: &Reporter<'_>,
+        reporter: &Reporter,
     ) -> Result<u64, Error> {
-        let run = RunningTransfer { request, cancel, reporter, tally: Tally::default() };
+        let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
         if self.private && self.door.is_none() && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(

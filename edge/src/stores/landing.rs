@@ -441,8 +441,8 @@ impl Sink for PosixSink {
         written.map_err(|error| self.root.error("write", &self.path(item), &error))?;
         // The disk begins while the network still brings: else the whole file waits for the fsync
         // at its end.
-        // A small one comes with others, which are synced together.
-        if item.len() >= SPARSE_FROM {
+        // A small one comes with others, which are synced together, or is over before it has begun.
+        if item.len() >= SPARSE_FROM && at + bytes.len() as u64 >= SPARSE_FROM {
             start_writeback(&file.file, at, bytes.len());
         }
         // Only when every thread's write is done: a later one would change the time again. Before

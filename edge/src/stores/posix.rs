@@ -24,7 +24,7 @@ pub struct PosixSource {
 }
 
 /// Where a run of a layout's entries lies.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Part {
     /// The first of the entries; the run goes on to the next part's first.
     pub first: usize,

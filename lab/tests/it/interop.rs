@@ -97,6 +97,32 @@ fn globus_url_copy_copies_trees_and_parts_names_what_lacks() {
 }
 
 #[test]
+fn globus_url_copy_pipelines_files_around_every_length() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::create_dir_all(&source).expect("a folder");
+    // What comes with its headers in one read, what does not, what threads take over, and nothing.
+    let lengths =
+        [0, 1, 1 << 10, (64 << 10) - 34, 64 << 10, (64 << 10) + 1, 300 << 10, 1 << 20, 3 << 20];
+    for (index, len) in lengths.iter().cycle().take(60).enumerate() {
+        std::fs::write(source.join(format!("f{index}")), random(index as u64, *len))
+            .expect("written");
+    }
+    let (_node, url) = node(&root, "write", &[]);
+    for (name, channels) in [("one", "1"), ("four", "4")] {
+        let back = dir.path().join(name);
+        let pipelined = ["-r", "-cd", "-fast", "-pp", "-cc", "4", "-p", channels];
+        let (here, there) = (format!("file://{}/", source.display()), format!("{url}/{name}/"));
+        succeed(guc().args(pipelined).args([&here, &there]));
+        succeed(Command::new("diff").arg("-r").arg(&source).arg(root.join(name)));
+        succeed(guc().args(pipelined).args([&there, &format!("file://{}/", back.display())]));
+        succeed(Command::new("diff").arg("-r").arg(&source).arg(&back));
+    }
+    assert!(farline_lab::files::hidden(&root.join("one")).is_empty());
+}
+
+#[test]
 fn farline_puts_to_and_gets_from_a_real_globus_server() {
     let dir = tempfile::tempdir().expect("a folder");
     let (file, source, there) =

@@ -217,7 +217,12 @@ impl Node {
     /// # Errors
     /// When it fails.
     pub(crate) fn copy(&self, ends: &Ends, arguments: &[&str]) -> Result<Value> {
-        json(ends.a(&self.binary).args(["--json", "cp"]).args(arguments))
+        json(self.client(ends).args(["--json", "cp"]).args(arguments))
+    }
+
+    /// The same binary at the first end.
+    pub(crate) fn client(&self, ends: &Ends) -> Command {
+        ends.a(&self.binary)
     }
 
     /// A path of it as a URL.

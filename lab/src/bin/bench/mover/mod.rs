@@ -1,7 +1,8 @@
-//! The mover against iperf3 and globus-url-copy, and against another Farline.
+//! The mover against iperf3, globus-url-copy and rsync, and against another Farline.
 
 mod files;
 mod memory;
+mod small;
 mod staging;
 mod traces;
 
@@ -21,7 +22,10 @@ pub(crate) struct Options {
     /// Another farline, such as the version before, whose figures stand next to this one's
     #[arg(long, value_name = "FARLINE")]
     against: Option<PathBuf>,
-    /// What to measure [default: all]
+    /// Files of `many`
+    #[arg(long, default_value_t = 1_000_000)]
+    files: usize,
+    /// What to measure [default: all but `many`]
     rows: Vec<Row>,
 }
 
@@ -29,8 +33,12 @@ pub(crate) struct Options {
 enum Row {
     /// Memory to null over loopback, one channel, by what is checked
     Memory,
-    /// 1 GiB file to file over usn-1400
+    /// 1 GiB file to file over usn-1400, then `small`
     Files,
+    /// 10,000 files of 1 KiB at 0 and 50 ms
+    Small,
+    /// A million files of 1 KiB, for the memory that they take: 10 GB of it for the files
+    Many,
     /// The same over usn-8600, and 8 GiB memory to memory
     Far,
     /// The files of ADTS, figure 10
@@ -56,7 +64,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for row in rows {
         match row {
             Row::Memory => bench.memory()?,
-            Row::Files => bench.files("usn-1400", 1.2)?,
+            Row::Files => {
+                bench.files("usn-1400", 1.2)?;
+                bench.small()?;
+            }
+            Row::Small => bench.small()?,
+            Row::Many => bench.many(options.files)?,
             Row::Far => {
                 bench.files("usn-8600", 2.0)?;
                 bench.far()?;
