@@ -43,6 +43,7 @@ mod stores;
 mod sync;
 mod third_party;
 mod tls;
+mod told;
 mod tuner;
 mod tuning;
 mod verbs;
