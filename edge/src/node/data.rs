@@ -147,10 +147,10 @@ impl DataPlane {
             })?),
         };
         let (slots, sockets) = (self.slot_terms(), self.options.clone());
-        let ports = self.shared.config.data_ports;
+        let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
         let door = self.door_for(&driver)?;
         let arrivals = Arc::clone(door.arrivals());
-        door.listen(&driver, Listen { ip, ports, sockets, slots, arrivals })
+        door.listen(&driver, Listen { ip, ports, sockets, slots, client, arrivals })
     }
 
     /// Takes a channel of the driver `name` that the client offers; returns what to tell it (V-9,
