@@ -113,11 +113,11 @@ fn foretold(runs: &Runs<'_>, is_queue_known: bool, least: f64) -> (f64, (f64, f6
             }
             let seconds = seconds.max(least);
             low = low.min(seconds * (1.0 - ASSUMED)).max(least);
-            high = high.max(seconds * (1.0 + ASSUMED));
             // Where the model fills the wire a copy can only be slower.
             let at_wire = seconds * (1.0 - ASSUMED) < least;
             let seconds =
                 if at_wire { seconds.max(least * (1.0 + ASSUMED / 2.0)) } else { seconds };
+            high = high.max(seconds * (1.0 + ASSUMED));
             let queue = if is_queue_known {
                 ""
             } else {
