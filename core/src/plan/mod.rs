@@ -15,7 +15,7 @@ mod pool;
 mod reason;
 
 pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
-pub(crate) use advisor::{TIE, finished};
+pub(crate) use advisor::{Runs, TIE, finished};
 pub use estimate::{PathEstimate, for_size};
 pub use fluid::Disturbance;
 pub use limits::ChannelLimits;
@@ -24,3 +24,6 @@ pub use path::PathPoint;
 pub(crate) use path::{USUAL_MTU, payload_rate, streams_in_words};
 pub use pool::{StagedSource, Stall};
 pub use reason::{ControlReason, IntervalReason, Margin, ModelReason, Reason, StreamsReason};
+
+#[cfg(test)]
+mod drawn_tests;

@@ -220,7 +220,11 @@ pub enum IntervalReason {
         part: f64,
         /// Whether the wire ends the interval on its one side.
         at_wire: bool,
+        /// Whether the path's queue is known; else it is by several.
+        is_queue_known: bool,
     },
+    /// One repetition, by what its rate varied in fifths of its time.
+    Varied,
 }
 
 /// Why nothing was measured of the path to a node.
@@ -420,15 +424,22 @@ impl Display for IntervalReason {
                  nothing of others",
                 part * 100.0
             ),
-            IntervalReason::Model { part, at_wire } => write!(
+            IntervalReason::Model { part, at_wire, is_queue_known } => write!(
                 f,
                 "the interval has at least {:.0} % to either side, the most that the model was off \
-                 from packets{}",
+                 from packets{}{}",
                 part * 100.0,
                 match at_wire {
-                    true => ", as far as the wire allows: the estimate is its middle",
+                    true => ", as far as the wire allows: a copy can only be slower",
                     false => "",
+                },
+                match is_queue_known {
+                    true => "",
+                    false => ", and what queues of 0.1 to 4 times what the path holds make of it",
                 }
+            ),
+            IntervalReason::Varied => f.write_str(
+                "the interval is by what the rate of one repetition varied, in fifths of its time",
             ),
         }
     }
