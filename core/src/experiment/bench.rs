@@ -24,15 +24,6 @@ pub trait Bench<E: Experiment> {
     ///
     /// # Errors
     /// When the path or the machine fails; a repetition that ran but must not be believed is not an
-    /// error but an [invalid](ExperimentRun::invalid) one.
+    /// error but an [invalid](super::ExperimentRun::invalid) one.
     fn run(&mut self, grid: &E, job: &CellJob<E::Cell>) -> Result<E::Run, Error>;
-}
-
-/// What one repetition gave.
-pub trait ExperimentRun {
-    /// Why it does not count; `None` where it does.
-    fn invalid(&self) -> Option<&str>;
-
-    /// Notes when it began, as text, where its document says that.
-    fn began_at(&mut self, _moment: &str) {}
 }

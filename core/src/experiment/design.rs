@@ -1,13 +1,21 @@
 //! What an experiment supplies: its axes and cells, with their names and seeds.
 
 use super::axis::{GridAxis, check, expand};
-use super::bench::ExperimentRun;
 use super::schedule::seed_of;
 use crate::units::Error;
 use std::borrow::Cow;
 
 /// More cells than this are refused: at ten seconds each they would take longer than a month.
 const MOST_CELLS: usize = 100_000;
+
+/// What one repetition gave.
+pub trait ExperimentRun {
+    /// Why it does not count; `None` where it does.
+    fn invalid(&self) -> Option<&str>;
+
+    /// Notes when it began, as text, where its document says that.
+    fn began_at(&mut self, _moment: &str) {}
+}
 
 /// A grid of something that is measured or modelled.
 pub trait Experiment: Clone {

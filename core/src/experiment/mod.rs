@@ -16,8 +16,8 @@ mod schedule;
 mod word;
 
 pub use axis::GridAxis;
-pub use bench::{Bench, CellJob, ExperimentRun};
-pub use design::Experiment;
+pub use bench::{Bench, CellJob};
+pub use design::{Experiment, ExperimentRun};
 pub use document::{Document, read};
 pub use environment::{Environment, Resumption};
 pub(crate) use environment::{EnvironmentFacts, changes, facts};
