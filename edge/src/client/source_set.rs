@@ -63,7 +63,10 @@ impl SourceSet {
 pub(super) fn not_kept(entries: &[Entry], linked: &LinkedFiles, parts: &[Part]) -> NotKept {
     // A memory store has none of it.
     let entries = if parts.is_empty() { &[] } else { entries };
-    NotKept::of(entries, linked, |index| place_in(parts, index, &entries[index].path))
+    NotKept::of(entries, linked, |index| {
+        let (root, path) = place_in(parts, index, &entries[index].path);
+        (&**root, path)
+    })
 }
 
 /// The store without a disk that is the source, if one is.
