@@ -22,7 +22,7 @@ use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{BytesSource, LinkedFiles, MEMORY_NAME, SlowSource, Source, join};
+use crate::stores::{BytesSource, LinkedFiles, MEMORY_NAME, SlowSource, Source, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
