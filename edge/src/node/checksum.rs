@@ -43,7 +43,7 @@ pub(super) fn compute(
     root: &Root,
     wanted: &WantedChecksum,
     cancel: &Cancel,
-    reporter: &Reporter<'_>,
+    reporter: &Reporter,
 ) -> Result<String, Error> {
     let path = wanted.path.as_bytes();
     let failed = |error: std::io::Error| storage_error("read", path, &error);

@@ -117,7 +117,12 @@ impl Reporter {
     }
 
     /// Runs `work` while doing `mark` every `every`, on a thread of its own: it may wait for a store.
-    fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    pub(super) fn repeat<T>(
+        &self,
+        every: Duration,
+        mark: impl Fn() + Sync,
+        work: impl FnOnce() -> T,
+    ) -> T {
         let over = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
