@@ -140,6 +140,10 @@ pub(super) async fn run(
         copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
         return Ok(());
     }
+    if copy.options.backup.is_some() {
+        // Nothing is arranged for what is refused.
+        looks.refuse(&mut control, to).await?;
+    }
     let folder =
         if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };
     keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;

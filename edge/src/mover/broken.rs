@@ -1,6 +1,6 @@
 //! What a data connection that broke, or a thread that cannot start, is called.
 
-use crate::channels::told;
+use crate::channels::{Channel, Handle, told};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io;
 
@@ -20,6 +20,11 @@ pub(super) fn broken(error: &io::Error) -> Error {
         )
         .hint("the peer stopped or the path broke; run the same command again"),
     }
+}
+
+/// Breaks a channel by a reset: a peer whose window is full hears of nothing else.
+pub(super) fn reset(channel: &dyn Channel) {
+    channel.handle().iter().for_each(Handle::break_now);
 }
 
 pub(super) fn no_thread(error: &io::Error) -> Error {

@@ -1,18 +1,15 @@
-//! Moves what is short on the thread that asks for it: to start threads for a file of a kilobyte costs
-//! more than to move it.
+//! Receives what is short on the thread that asks for it: to start threads for a file of a kilobyte costs
+//! more than to receive it.
 //!
-//! What is received and turns out longer, or slow to come, goes on in [`receive`](super::receive()) where
-//! it stands.
+//! What turns out longer, or slow to come, goes on in [`receive`](super::receive()) where it stands.
 
 use super::BLOCK_LEN;
-use super::broken::broken;
+use super::broken::{broken, reset};
 use super::receive::{ReceiveJob, ReceiveOutcome};
-use super::send::{SendJob, SendOutcome};
-use crate::channels::{Arrival, Channel, Handle};
+use crate::channels::{Arrival, Channel};
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
-use farline_core::gridftp::checked::Check;
-use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
+use farline_core::gridftp::mode_e::HEADER_LEN;
 use farline_core::transfer::Block;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,8 +22,6 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(1);
 /// And when more than this has come.
 const MOST: u64 = BLOCK_LEN as u64;
-/// What is sent here at most: a socket takes it at once.
-const MOST_SENT: u64 = 64 << 10;
 
 /// One channel of the transfer.
 struct InlineChannel {
@@ -69,11 +64,6 @@ pub(crate) fn receive_inline(job: &mut ReceiveJob<'_>) -> Result<Option<ReceiveO
             Err(error)
         }
     }
-}
-
-/// A peer whose window is full hears of nothing else.
-fn reset(channel: &dyn Channel) {
-    channel.handle().iter().for_each(Handle::break_now);
 }
 
 /// Receives until the transfer is over (`true`), or threads should take over.
@@ -176,68 +166,6 @@ impl InlineChannel {
     }
 }
 
-/// Whether [`send_inline`] can do `job`.
-pub(super) fn is_short(job: &SendJob<'_>) -> bool {
-    let is_plain = !job.integrity.checks && job.audit.is_none();
-    let is_fixed = job.tuning.is_none() && job.growth.is_none() && job.pace.is_none();
-    let of_bytes = job.channels.iter().all(|channel| channel.depth() == 1);
-    is_plain && is_fixed && of_bytes && job.layout.payload() <= MOST_SENT
-}
-
-/// Sends a short transfer.
-///
-/// # Errors
-/// As [`send`](super::send()). The channels are broken then.
-pub(super) fn send_inline(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
-    for channel in &mut job.channels {
-        channel.check_blocks(false);
-        job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
-    }
-    let sent = send_all(&mut job);
-    match sent.and_then(|()| job.cancel.reason().map_or(Ok(()), Err)) {
-        Ok(()) => {
-            job.cancel.release();
-            let tcp = job.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
-            Ok(SendOutcome { channels: job.channels, slots: job.slots, tcp, lost: 0 })
-        }
-        Err(error) => {
-            job.channels.iter().for_each(|channel| reset(&**channel));
-            Err(job.cancel.reason().unwrap_or(error))
-        }
-    }
-}
-
-/// Sends every block over the first channel, and ends them all.
-fn send_all(job: &mut SendJob<'_>) -> Result<(), Error> {
-    let count = job.channels.len() as u64;
-    let (Some(first), Some(mut slot)) = (job.channels.first_mut(), job.slots.pop()) else {
-        let message = "a transfer needs a channel and a slot";
-        return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, message));
-    };
-    for block in &mut job.blocks {
-        for piece in job.layout.pieces(block.offset, block.len) {
-            let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];
-            job.source.read(piece.entry, piece.file_offset, bytes)?;
-        }
-        let header = Header::data(job.wire_offset + block.offset, block.len as u64);
-        job.tally.begin();
-        let sent = first.send(header, &Check::default(), slot, 0..block.len);
-        let sent = sent.and_then(|()| first.sent(None));
-        slot = sent.map_err(|error| broken(&error))?.ok_or_else(|| {
-            Error::new(Fault::Bug, ErrorCode::SlotHeld, "a channel kept a staging slot")
-        })?;
-        job.tally.add_bytes(block.len);
-        job.tally.add_on_wire(block.len + HEADER_LEN);
-    }
-    job.slots.push(slot);
-    let end = Header::eof(count).with(Flags::EOD);
-    let ends = std::iter::once(end).chain(std::iter::repeat(Header::eod()));
-    for (channel, end) in job.channels.iter_mut().zip(ends) {
-        channel.mark(end).map_err(|error| broken(&error))?;
-    }
-    Ok(())
-}
-
 /// Puts a block into the store, unless it came before.
 fn store(job: &ReceiveJob<'_>, slot: &Slot, block: Block) -> Result<(), Error> {
     let out_of_range = |message| Error::new(Fault::There, ErrorCode::BlockOutOfRange, message);
@@ -268,11 +196,12 @@ fn store(job: &ReceiveJob<'_>, slot: &Slot, block: Block) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::acceptor;
-    use super::super::{Acceptor, Cancel, Integrity, Tally, WantedBlocks, receive};
+    use super::super::{Acceptor, Cancel, Integrity, SendJob, Tally, WantedBlocks, receive, send};
     use super::*;
     use crate::channels::socket::{TcpOptions, connect};
     use crate::stores::{BytesSink, BytesSource};
     use crate::sys::pool::pool;
+    use farline_core::gridftp::mode_e::{Flags, Header};
     use farline_core::transfer::{Layout, Watermarks};
     use farline_core::units::ByteRanges;
     use std::io::Write;
@@ -435,8 +364,7 @@ mod tests {
                         growth: None,
                         cancel: Cancel::new(),
                     };
-                    assert!(is_short(&job));
-                    send_inline(job)
+                    send(job)
                 });
                 received(job(&sink, &acceptor, Vec::new(), &books)).expect("whole");
                 sending.join().expect("no panic")

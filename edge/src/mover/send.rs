@@ -1,11 +1,11 @@
 //! Sends one space of bytes over open channels.
 
 mod adapt;
+mod inline;
 
 use super::Integrity;
 use super::audit::Audit;
 use super::broken::{broken, no_thread};
-use super::inline::{is_short, send_inline};
 use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
@@ -22,6 +22,7 @@ use farline_core::transfer::{
     SenderOutput, SlotId, Watermarks,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
+use inline::{is_short, send_inline};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc;

@@ -210,17 +210,17 @@ impl Job {
     fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<(u64, Answer)>) {
         // The session may be gone by then, and nobody waits.
         let tell = Arc::new(move |answer: Answer| drop(answers.send((id, answer))));
-        let reporter = Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
+        let reporter = || Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
         let answer = match ask {
             Ask::Transfer(request) => {
                 let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-                data.transfer(&request, &self.cancel, &reporter)
+                data.transfer(&request, &self.cancel, &reporter())
                     .map(|bytes| Answer::Finished { bytes })
             }
             // It needs no data connection, and whoever clears those away need not wait for it.
             Ask::Checksum { algorithm, offset, length, markers, path } => {
                 let wanted = WantedChecksum { algorithm, offset, length, markers, path };
-                checksum::compute(&self.shared.root, &wanted, &self.cancel, &reporter)
+                checksum::compute(&self.shared.root, &wanted, &self.cancel, &reporter())
                     .map(Answer::Digest)
             }
             other => self.quick(other),
