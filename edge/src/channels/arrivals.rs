@@ -4,7 +4,8 @@
 //! says it slowly, holds nobody up (docs/protocol.md, K-3).
 
 use super::Channel;
-use super::driver::{Driver, Listener, Role};
+use super::accept_error::{AfterError, BackOff};
+use super::driver::{Driver, Handshake, Listener, Role};
 use super::key::{Key, PREAMBLE_LEN, Token};
 use super::ordered::{ByteStream, OrderedChannel};
 use rustls::ServerConfig;
@@ -13,14 +14,20 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Preambles read at once for one session: K-3.
 const MOST_PENDING: usize = 256;
+/// Handshakes under way for one session: as many as it may have channels.
+const MOST_HANDSHAKES: usize = 64;
+/// How long the handshake of a data connection may take the node, whatever comes of it meanwhile:
+/// P-2.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a session's channels go to; says false when nobody waits for them any more.
 pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
@@ -31,6 +38,7 @@ pub struct Arrivals {
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
     layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
     deliver: Deliver,
+    handshakes: Semaphore,
 }
 
 impl Arrivals {
@@ -40,7 +48,7 @@ impl Arrivals {
         layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
         deliver: Deliver,
     ) -> Arrivals {
-        Arrivals { key, layer, deliver }
+        Arrivals { key, layer, deliver, handshakes: Semaphore::new(MOST_HANDSHAKES) }
     }
 
     /// The session's key.
@@ -53,26 +61,56 @@ impl Arrivals {
         (self.deliver)(channel)
     }
 
-    /// Makes a channel of a connection whose preamble was right.
-    pub async fn enter(self: &Arc<Arrivals>, stream: TcpStream) {
+    /// Makes a channel of a connection whose preamble was right. A handshake costs a task and no
+    /// thread, however long its peer takes.
+    pub async fn enter(self: &Arc<Arrivals>, mut stream: TcpStream) {
+        let handshake = match &self.layer {
+            None => None,
+            Some(_) => {
+                // More than the session may have channels: none of a client that keeps the rules.
+                let Ok(_place) = self.handshakes.try_acquire() else { return };
+                match tokio::time::timeout(HANDSHAKE_TIMEOUT, self.shake_hands(&mut stream)).await {
+                    Ok(Ok(handshake)) => Some(handshake),
+                    _ => return,
+                }
+            }
+        };
         // A connection that died meanwhile, or one more than a session can use, is dropped; its
         // client sees that.
-        let prepared = stream.into_std().and_then(|stream| {
+        let made = stream.into_std().and_then(|stream| {
             super::tcp::prepare(&stream)?;
-            Ok(Box::new(stream))
+            let stream: Box<dyn ByteStream> = Box::new(stream);
+            match handshake {
+                Some(handshake) => handshake.over(stream),
+                None => Ok(stream),
+            }
         });
-        let Ok(stream) = prepared else { return };
-        let inside = Arc::clone(self);
-        let made = match self.layer {
-            None => inside.over(stream),
-            // A handshake waits for the peer.
-            Some(_) => tokio::task::spawn_blocking(move || inside.over(stream))
-                .await
-                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))),
-        };
-        if let Ok(channel) = made {
-            self.deliver(channel);
+        if let Ok(stream) = made {
+            self.deliver(Box::new(OrderedChannel::over(stream)));
         }
+    }
+
+    async fn shake_hands(&self, stream: &mut TcpStream) -> io::Result<Box<dyn Handshake>> {
+        let mut handshake = self.handshake()?;
+        let mut buffer = [0; 4096];
+        while !handshake.is_done() {
+            let read = stream.read(&mut buffer).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let reply = handshake.take(&buffer[..read])?;
+            stream.write_all(&reply).await?;
+        }
+        Ok(handshake)
+    }
+
+    fn handshake(&self) -> io::Result<Box<dyn Handshake>> {
+        if let Some((driver, identity)) = &self.layer
+            && let Role::Layer(layer) = &driver.role
+        {
+            return layer.handshake(identity, &self.key);
+        }
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Makes a channel of a connection that has yet to show the key; waits for it.
@@ -96,7 +134,7 @@ impl Arrivals {
         if let Some((driver, identity)) = &self.layer
             && let Role::Layer(layer) = &driver.role
         {
-            stream = layer.accept(stream, identity, &self.key)?;
+            stream = layer.accept(stream, identity, &self.key, HANDSHAKE_TIMEOUT)?;
         }
         Ok(Box::new(OrderedChannel::over(stream)))
     }
@@ -137,17 +175,20 @@ impl Drop for TcpPort {
 
 /// Accepts connections and reads their preambles, until the session is gone.
 async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
-    let mut pending = VecDeque::<Pending>::new();
+    let (mut pending, mut back_off) = (VecDeque::<Pending>::new(), BackOff::default());
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
-            // Out of descriptors: those in use will come back; spinning would not help them.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-            Err(_) => continue,
+            Err(error) => match AfterError::of(&error) {
+                AfterError::GoOn => continue,
+                AfterError::BackOff => {
+                    tokio::time::sleep(back_off.next()).await;
+                    continue;
+                }
+                AfterError::End => return,
+            },
         };
+        back_off.reset();
         let Some(arrivals) = arrivals.upgrade() else { return };
         pending.retain(|pending| !pending.0.is_finished());
         if pending.len() >= MOST_PENDING {

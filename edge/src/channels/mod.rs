@@ -32,6 +32,7 @@ pub mod tcp;
 pub mod tls;
 pub mod trust;
 
+pub(crate) mod accept_error;
 mod breaker;
 #[cfg(test)]
 mod conformance;
