@@ -4,25 +4,20 @@
 //! says it slowly, holds nobody up (docs/protocol.md, K-3).
 
 use super::Channel;
-use super::accept_error::{AfterError, BackOff};
-use super::driver::{Driver, Handshake, Listener, Role};
+use super::handshake::Handshake;
 use super::key::{Key, PREAMBLE_LEN, Token};
+use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
 use rustls::ServerConfig;
-use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Preambles read at once for one session: K-3.
-const MOST_PENDING: usize = 256;
 /// Handshakes under way for one session: as many as it may have channels.
 const MOST_HANDSHAKES: usize = 64;
 /// How long the handshake of a data connection may take the node, whatever comes of it meanwhile:
@@ -36,7 +31,7 @@ pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
 pub struct Arrivals {
     key: Key,
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
-    layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
+    layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
     handshakes: Semaphore,
 }
@@ -45,7 +40,7 @@ impl Arrivals {
     /// Of the session that `key` is of.
     pub fn new(
         key: Key,
-        layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
+        layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
     ) -> Arrivals {
         Arrivals { key, layer, deliver, handshakes: Semaphore::new(MOST_HANDSHAKES) }
@@ -78,7 +73,7 @@ impl Arrivals {
         // A connection that died meanwhile, or one more than a session can use, is dropped; its
         // client sees that.
         let made = stream.into_std().and_then(|stream| {
-            super::tcp::prepare(&stream)?;
+            super::socket::prepare(&stream)?;
             let stream: Box<dyn ByteStream> = Box::new(stream);
             match handshake {
                 Some(handshake) => handshake.over(stream),
@@ -105,9 +100,7 @@ impl Arrivals {
     }
 
     fn handshake(&self) -> io::Result<Box<dyn Handshake>> {
-        if let Some((driver, identity)) = &self.layer
-            && let Role::Layer(layer) = &driver.role
-        {
+        if let Some((layer, identity)) = &self.layer {
             return layer.handshake(identity, &self.key);
         }
         Err(io::ErrorKind::Unsupported.into())
@@ -131,88 +124,72 @@ impl Arrivals {
     }
 
     fn over(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn Channel>> {
-        if let Some((driver, identity)) = &self.layer
-            && let Role::Layer(layer) = &driver.role
-        {
+        if let Some((layer, identity)) = &self.layer {
             stream = layer.accept(stream, identity, &self.key, HANDSHAKE_TIMEOUT)?;
         }
         Ok(Box::new(OrderedChannel::over(stream)))
     }
 }
 
-/// A listening TCP port; the task that accepts, and those that read preambles, end with this.
-#[derive(Debug)]
-pub(super) struct TcpPort {
-    address: SocketAddr,
-    task: AbortHandle,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::driver::Role;
+    use crate::channels::layer::TlsPeer;
+    use crate::channels::tls;
+    use crate::channels::trust::{Identity, pinned};
+    use std::net::SocketAddr;
+    use std::sync::mpsc;
+    use tokio::net::TcpListener;
 
-impl TcpPort {
-    /// Takes connections on `listener` for a session. Needs a tokio runtime around it.
-    ///
-    /// # Errors
-    /// When the listener cannot be used.
-    pub(super) fn open(listener: TcpListener, arrivals: &Arc<Arrivals>) -> io::Result<TcpPort> {
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let task = tokio::spawn(accept(listener, Arc::downgrade(arrivals))).abort_handle();
-        Ok(TcpPort { address, task })
+    /// Connects, and has `arrivals` take the connection in a task of its own.
+    async fn connection(listener: &TcpListener, arrivals: &Arc<Arrivals>) -> std::net::TcpStream {
+        let address: SocketAddr = listener.local_addr().expect("an address");
+        let near = std::net::TcpStream::connect(address).expect("it listens");
+        let (far, _) = listener.accept().await.expect("a connection");
+        let arrivals = Arc::clone(arrivals);
+        tokio::spawn(async move { arrivals.enter(far).await });
+        near
     }
-}
 
-impl Listener for TcpPort {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for TcpPort {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Accepts connections and reads their preambles, until the session is gone.
-async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
-    let (mut pending, mut back_off) = (VecDeque::<Pending>::new(), BackOff::default());
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => match AfterError::of(&error) {
-                AfterError::GoOn => continue,
-                AfterError::BackOff => {
-                    tokio::time::sleep(back_off.next()).await;
-                    continue;
-                }
-                AfterError::End => return,
-            },
-        };
-        back_off.reset();
-        let Some(arrivals) = arrivals.upgrade() else { return };
-        pending.retain(|pending| !pending.0.is_finished());
-        if pending.len() >= MOST_PENDING {
-            // A client's preamble comes with its connection: whoever has waited longest is no
-            // client.
-            pending.pop_front();
-        }
-        pending.push_back(Pending(tokio::spawn(greet(arrivals, stream)).abort_handle()));
-    }
-}
-
-/// A connection whose preamble is being read; closed when this goes.
-struct Pending(AbortHandle);
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn greet(arrivals: Arc<Arrivals>, mut stream: TcpStream) {
-    let mut preamble = [0; PREAMBLE_LEN];
-    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await;
-    if matches!(read, Ok(Ok(_))) && Token::of(&preamble) == Some(arrivals.key.token()) {
-        arrivals.enter(stream).await;
+    #[test]
+    fn stalled_handshakes_take_no_thread_and_no_more_than_their_number() {
+        let identity = Identity::fresh().expect("a key");
+        let Role::Layer(layer) = tls::driver().role else { panic!("TLS is a layer") };
+        let layer: Arc<dyn Layer> = Arc::from(layer);
+        let key = Key::random().expect("random bytes");
+        let (sender, arrived) = mpsc::channel();
+        let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
+        let over = Some((Arc::clone(&layer), Arc::clone(&identity.config)));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver));
+        // One thread for what waits, which a single handshake by a thread would take.
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).max_blocking_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let mut stalled = Vec::new();
+            for _ in 0..MOST_HANDSHAKES - 1 {
+                stalled.push(connection(&listener, &arrivals).await);
+            }
+            let address = listener.local_addr().expect("an address");
+            let near = connection(&listener, &arrivals).await;
+            let config = pinned(identity.fingerprint).expect("TLS");
+            let client = std::thread::spawn(move || {
+                layer.connect(Box::new(near), &TlsPeer { config, address }, &key).map(drop)
+            });
+            let channel = tokio::task::block_in_place(|| {
+                arrived.recv_timeout(Duration::from_secs(8)).expect("it is let in past those that stall")
+            });
+            client.join().expect("no panic").expect("a channel");
+            drop(channel);
+            // One more than there may be is closed at once.
+            stalled.push(connection(&listener, &arrivals).await);
+            let mut more = connection(&listener, &arrivals).await;
+            more.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");
+            let read = tokio::task::block_in_place(|| std::io::Read::read(&mut more, &mut [0; 1]));
+            assert!(matches!(read, Ok(0)), "{read:?}");
+        });
+        runtime.shutdown_background();
     }
 }

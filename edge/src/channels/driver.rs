@@ -8,16 +8,16 @@
 use super::Channel;
 use super::arrivals::Arrivals;
 use super::key::Key;
+use super::layer::Layer;
 use super::options::{DriverOption, Values};
 use super::ordered::ByteStream;
-use super::tcp::TcpOptions;
+use super::socket::TcpOptions;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
-use rustls::{ClientConfig, ServerConfig};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A channel driver, or a layer over channels.
 pub struct Driver {
@@ -37,6 +37,16 @@ pub struct Driver {
     pub features: &'static [&'static str],
     /// Where it stands in a stack, and what it does there.
     pub role: Role,
+}
+
+impl Driver {
+    /// What it puts over channels, where it is a layer.
+    pub fn layer(&self) -> Option<&Arc<dyn Layer>> {
+        match &self.role {
+            Role::Layer(layer) => Some(layer),
+            Role::Channel(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for Driver {
@@ -102,7 +112,7 @@ pub enum Role {
     /// At its bottom: it opens channels.
     Channel(Box<dyn Transport>),
     /// Above: it changes the bytes of the channel below it.
-    Layer(Box<dyn Layer>),
+    Layer(Arc<dyn Layer>),
 }
 
 /// What opens a driver's channels at the client, and takes them at the node.
@@ -278,95 +288,4 @@ pub trait Taker: Send + Sync {
         slots: Slots,
         text: &str,
     ) -> Result<(Box<dyn Channel>, String), Error>;
-}
-
-/// What stands over a channel of ordered bytes.
-pub trait Layer: Send + Sync {
-    /// The client's end over `below`, of the session that `key` is of.
-    ///
-    /// # Errors
-    /// When the peer is not whom `trust` wants, or breaks the layer's protocol.
-    fn connect(
-        &self,
-        below: Box<dyn ByteStream>,
-        trust: &TlsPeer,
-        key: &Key,
-    ) -> io::Result<Box<dyn ByteStream>>;
-
-    /// The node's end of the handshake, at its beginning, with a peer that has to prove that it is of
-    /// the session that `key` is of.
-    ///
-    /// # Errors
-    /// When the layer cannot be set up.
-    fn handshake(&self, identity: &Arc<ServerConfig>, key: &Key) -> io::Result<Box<dyn Handshake>>;
-
-    /// The node's end over `below`, where a thread may wait for the handshake: `within` so long.
-    ///
-    /// # Errors
-    /// When the peer does not prove itself, or not in time.
-    fn accept(
-        &self,
-        mut below: Box<dyn ByteStream>,
-        identity: &Arc<ServerConfig>,
-        key: &Key,
-        within: Duration,
-    ) -> io::Result<Box<dyn ByteStream>> {
-        let mut handshake = self.handshake(identity, key)?;
-        shake_hands(&mut below, &mut *handshake, within)?;
-        handshake.over(below)
-    }
-}
-
-/// The node's end of a layer's handshake as a machine: bytes in, bytes out.
-pub trait Handshake: Send {
-    /// Takes what came; returns what is to be sent.
-    ///
-    /// # Errors
-    /// When the peer breaks the layer's protocol, or is not of the session.
-    fn take(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>>;
-
-    /// Whether it is over.
-    fn is_done(&self) -> bool;
-
-    /// The layer over `below`, once the handshake is over.
-    ///
-    /// # Errors
-    /// When it is not.
-    fn over(self: Box<Self>, below: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>>;
-}
-
-/// Does a handshake over `below`, however its peer cuts it into pieces `within` so long.
-///
-/// # Errors
-/// As [`Handshake::take`], or when the time is over.
-pub(super) fn shake_hands(
-    below: &mut impl ByteStream,
-    handshake: &mut (impl Handshake + ?Sized),
-    within: Duration,
-) -> io::Result<()> {
-    let (handle, deadline) = (below.handle()?, Instant::now() + within);
-    let mut buffer = [0; 4096];
-    while !handshake.is_done() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        handle.set_read_timeout(Some(left))?;
-        let read = below.read(&mut buffer)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let reply = handshake.take(&buffer[..read])?;
-        below.write_all(&reply)?;
-    }
-    handle.set_read_timeout(None)
-}
-
-/// Whom a client takes for the node.
-#[derive(Clone)]
-pub struct TlsPeer {
-    /// What the certificate has to be.
-    pub config: Arc<ClientConfig>,
-    /// Where the node is.
-    pub address: SocketAddr,
 }

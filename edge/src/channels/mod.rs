@@ -20,12 +20,15 @@
 pub mod arrivals;
 pub mod driver;
 pub mod handle;
+pub mod handshake;
 pub mod key;
+pub mod layer;
 pub mod offers;
 pub mod options;
 pub mod ordered;
 pub mod rdma;
 pub mod registry;
+pub mod socket;
 pub mod ssh;
 pub mod stack;
 pub mod tcp;
@@ -42,8 +45,8 @@ mod memory;
 pub(crate) use breaker::Breaker;
 pub use handle::Handle;
 pub use registry::Registry;
+pub use socket::TcpOptions;
 pub use stack::Stack;
-pub use tcp::TcpOptions;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;

@@ -2,10 +2,10 @@
 //! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
 
 use super::Handle;
-use super::driver::{
-    Capabilities, Carries, Driver, Handshake, Layer, Offered, Role, TlsPeer, shake_hands,
-};
+use super::driver::{Capabilities, Carries, Driver, Offered, Role};
+use super::handshake::{Handshake, shake_hands};
 use super::key::{Key, PROOF_LEN};
+use super::layer::{Layer, TlsPeer};
 use super::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -49,7 +49,7 @@ pub fn driver() -> Driver {
             offered: Offered::WhenAsked,
         },
         features: &[],
-        role: Role::Layer(Box::new(Tls)),
+        role: Role::Layer(Arc::new(Tls)),
     }
 }
 

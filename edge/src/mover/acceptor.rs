@@ -2,7 +2,7 @@
 
 use crate::channels::Channel;
 use crate::channels::accept_error::AfterError;
-use crate::channels::tcp::{TcpChannel, TcpOptions, bind, no_port};
+use crate::channels::socket::{TcpChannel, TcpOptions, bind, no_port};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;

@@ -15,13 +15,17 @@ mod diskless;
 mod door;
 mod files;
 mod limits;
+mod moving;
 mod notices;
 mod profile;
 mod reporter;
+mod running;
 mod session;
 mod stream_mode;
+mod time_of_day;
 mod transfer;
 mod tree;
+mod tree_state;
 mod wire;
 
 pub use bounce::Network;
