@@ -179,7 +179,9 @@ mod tests {
                 layer.connect(Box::new(near), &TlsPeer { config, address }, &key).map(drop)
             });
             let channel = tokio::task::block_in_place(|| {
-                arrived.recv_timeout(Duration::from_secs(8)).expect("it is let in past those that stall")
+                arrived
+                    .recv_timeout(Duration::from_secs(8))
+                    .expect("it is let in past those that stall")
             });
             client.join().expect("no panic").expect("a channel");
             drop(channel);
