@@ -51,6 +51,11 @@ impl Arrivals {
         &self.key
     }
 
+    /// What the node shows, if the session's connections are encrypted.
+    pub fn identity(&self) -> Option<&Arc<ServerConfig>> {
+        self.layer.as_ref().map(|(_, identity)| identity)
+    }
+
     /// Hands a channel on; says false when the session wants no more.
     pub fn deliver(&self, channel: Box<dyn Channel>) -> bool {
         (self.deliver)(channel)
@@ -153,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn stalled_handshakes_take_no_thread_and_no_more_than_their_number() {
+    fn stalled_handshakes_take_no_thread_and_have_their_number() {
         let identity = Identity::fresh().expect("a key");
         let Role::Layer(layer) = tls::driver().role else { panic!("TLS is a layer") };
         let layer: Arc<dyn Layer> = Arc::from(layer);

@@ -1,7 +1,7 @@
 //! Who is in a node: connections that have yet to say who they are, and sessions, each counted by
 //! address; and which of them goes when there is no room.
 
-use super::limits::Limits;
+use super::limits::NodeLimits;
 use super::notices::Notices;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -29,7 +29,7 @@ const ENDING: &str = "This node ends; try again later.";
 /// Everybody in a node.
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: Limits,
+    limits: NodeLimits,
     notices: Arc<Notices>,
     guests: Mutex<Guests>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Visitor {
 }
 
 impl Admission {
-    pub(super) fn new(limits: Limits, notices: Arc<Notices>) -> Admission {
+    pub(super) fn new(limits: NodeLimits, notices: Arc<Notices>) -> Admission {
         Admission { limits, notices, guests: Mutex::default() }
     }
 
@@ -165,14 +165,14 @@ impl Visitor {
         let (limits, notices) = (&self.admission.limits, &self.admission.notices);
         let refused = |limit: &'static str, words: &str, ip: IpAddr| {
             notices.say(limit, format_args!("{ip} is not let in"));
-            Err(Error::new(Fault::Refused, ErrorCode::ServerClosing, words))
+            Err(Error::new(Fault::There, ErrorCode::ServerClosing, words))
         };
         let mut guests = lock(&self.admission.guests);
         if guests.sessions.contains_key(&self.id) {
             return Ok(());
         }
         let Some(address) = guests.waiting.get(&self.id).map(|guest| guest.address) else {
-            return Err(Error::new(Fault::Refused, ErrorCode::ServerClosing, LOGIN_PLACE_WANTED));
+            return Err(Error::new(Fault::There, ErrorCode::ServerClosing, LOGIN_PLACE_WANTED));
         };
         if guests.is_ending {
             return refused("drain", ENDING, address);
@@ -235,7 +235,7 @@ fn place_of(ip: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn node(limits: Limits) -> Arc<Admission> {
+    fn node(limits: NodeLimits) -> Arc<Admission> {
         Arc::new(Admission::new(limits, Arc::default()))
     }
 
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn silent_connections_close_the_node_to_nobody() {
-        let limits = Limits { logins: 4, logins_per_address: 3, ..Limits::default() };
+        let limits = NodeLimits { logins: 4, logins_per_address: 3, ..NodeLimits::default() };
         let node = node(limits);
         let crowd: Vec<Visitor> = (0..3).map(|_| node.enter(from(1))).collect();
         crowd[0].spoke();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_sessions() {
-        let limits = Limits { sessions: 3, sessions_per_address: 2, ..Limits::default() };
+        let limits = NodeLimits { sessions: 3, sessions_per_address: 2, ..NodeLimits::default() };
         let node = node(limits);
         let visitors: Vec<Visitor> =
             [1, 1, 1, 2, 3].map(|last| node.enter(from(last))).into_iter().collect();

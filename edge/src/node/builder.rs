@@ -1,6 +1,6 @@
 //! The library's way to run a node.
 
-use super::{Anonymous, Config, ConfigFile, Limits, Network, Node, TlsKey};
+use super::{Anonymous, Config, ConfigFile, NodeLimits, Network, Node, TlsKey};
 use farline_core::units::{Bytes, Error, Rate};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ impl NodeBuilder {
     }
 
     /// What one client, one address and all together may take.
-    pub fn limits(self, limits: Limits) -> NodeBuilder {
+    pub fn limits(self, limits: NodeLimits) -> NodeBuilder {
         self.with(|config| config.limits = limits)
     }
 

@@ -2,7 +2,7 @@
 //! first.
 
 use super::bounce::Network;
-use super::limits::Limits;
+use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::trust::Identity;
@@ -84,7 +84,7 @@ pub struct Config {
     /// who come over ssh may, as far as their own rights go.
     pub allow_congestion: bool,
     /// What one client, one address and all together may take.
-    pub limits: Limits,
+    pub limits: NodeLimits,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
     pub idle_timeout: Option<Duration>,
     /// For measuring: files are read, and written, no faster than this.
@@ -161,17 +161,17 @@ pub struct ConfigFile {
     pub staging: Option<String>,
     /// See [`Config::allow_congestion`].
     pub allow_congestion: Option<bool>,
-    /// See [`Limits::sessions`].
+    /// See [`NodeLimits::sessions`].
     pub sessions: Option<usize>,
-    /// See [`Limits::sessions_per_address`].
+    /// See [`NodeLimits::sessions_per_address`].
     pub sessions_per_address: Option<usize>,
-    /// See [`Limits::logins`].
+    /// See [`NodeLimits::logins`].
     pub logins: Option<usize>,
-    /// See [`Limits::logins_per_address`].
+    /// See [`NodeLimits::logins_per_address`].
     pub logins_per_address: Option<usize>,
-    /// Seconds, see [`Limits::login_timeout`].
+    /// Seconds, see [`NodeLimits::login_timeout`].
     pub login_timeout: Option<u64>,
-    /// Seconds, see [`Limits::drain`].
+    /// Seconds, see [`NodeLimits::drain`].
     pub drain: Option<u64>,
     /// Seconds, 0 for ever, see [`Config::idle_timeout`].
     pub timeout: Option<u64>,
@@ -237,7 +237,7 @@ impl ConfigFile {
         let networks = self.third_party_networks.unwrap_or_default();
         let networks: Result<_, String> = networks.iter().map(|text| text.parse()).collect();
         let third_party_networks: Vec<Network> = networks.map_err(wrong)?;
-        let usual = Limits::default();
+        let usual = NodeLimits::default();
         let drivers = Registry::builtin();
         let channel = self.channel.unwrap_or_default();
         channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
@@ -256,7 +256,7 @@ impl ConfigFile {
             allow_profile,
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),
-            limits: Limits {
+            limits: NodeLimits {
                 sessions: self.sessions.unwrap_or(usual.sessions),
                 sessions_per_address: self
                     .sessions_per_address
@@ -306,7 +306,7 @@ mod tests {
             .expect("valid");
         assert_eq!(
             (config.anonymous, config.data_ports, config.limits.clone()),
-            (Anonymous::Read, Some((50000, 50100)), Limits::default())
+            (Anonymous::Read, Some((50000, 50100)), NodeLimits::default())
         );
         assert!(config.listen.ip().is_loopback(), "the default reaches nobody by accident");
         assert!(read("").expect("TOML").is_err(), "a root is needed");

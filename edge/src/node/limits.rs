@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The limits of a node. docs/security.md lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct NodeLimits {
     /// Clients that are logged in, at once. When there is no room the one goes that has been idle
     /// longest, if it was for half a minute.
     pub sessions: usize,
@@ -23,9 +23,9 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for NodeLimits {
+    fn default() -> NodeLimits {
+        NodeLimits {
             sessions: 128,
             sessions_per_address: 64,
             logins: 512,

@@ -7,8 +7,10 @@
 
 mod adapt;
 mod admission;
+mod arrival;
 mod bounce;
 mod builder;
+mod checksum;
 mod config;
 mod data;
 mod diskless;
@@ -31,7 +33,7 @@ mod wire;
 pub use bounce::Network;
 pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
-pub use limits::Limits;
+pub use limits::NodeLimits;
 
 use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};
@@ -127,7 +129,7 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
         Pathname::new(home.into_os_string().into_vec()),
     );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
-    session::serve(Arc::new(shared), wire, session::Arrival { local, peer, over_ssh: true }).await;
+    session::serve(Arc::new(shared), wire, arrival::Arrival { local, peer, over_ssh: true }).await;
     Ok(())
 }
 
@@ -256,7 +258,7 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let _ = crate::sys::tcp::notice_dead_peer(&stream);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let arrival = session::Arrival { local, peer, over_ssh: false };
+        let arrival = arrival::Arrival { local, peer, over_ssh: false };
         session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
     });
 }

@@ -1,5 +1,7 @@
 //! One client's session: the control connection around the core's server machine.
 
+use super::checksum::{self, WantedChecksum};
+use super::arrival::Arrival;
 use super::config::Anonymous;
 use super::data::DataPlane;
 use super::files::Files;
@@ -15,23 +17,12 @@ use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Time};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// How long a client that is let in may leave a reply unread.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How a client came, and where its data connections meet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    /// This end's address, where data ports are opened.
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
-    /// Whether ssh brought it, and knows who it is.
-    pub(super) over_ssh: bool,
-}
 
 /// Serves one client to the end of its session.
 pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival) {
@@ -186,9 +177,10 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             ["FARLINE HELD", "FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
                 .map(str::to_owned)
                 .to_vec(),
-            [tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::UNLANDED_FEATURE]
+            [tree::BACKUP_FEATURE, tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::LEAVE_FEATURE]
                 .map(str::to_owned)
                 .to_vec(),
+            [tree::UNLANDED_FEATURE].map(str::to_owned).to_vec(),
             kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
             shared
                 .config
@@ -211,6 +203,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
+        checksums: checksum::offered(),
         passive_retrieve: true,
         tls: shared.identity.is_some() && !arrival.over_ssh,
         secure: arrival.over_ssh,
@@ -246,6 +239,12 @@ impl Job {
                 let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
                 data.transfer(&request, &self.cancel, &Reporter::new(&tell))
                     .map(|bytes| Answer::Finished { bytes })
+            }
+            // It needs no data connection, and whoever clears those away need not wait for it.
+            Ask::Checksum { algorithm, offset, length, markers, path } => {
+                let wanted = WantedChecksum { algorithm, offset, length, markers, path };
+                checksum::compute(&self.shared.root, &wanted, &self.cancel, &Reporter::new(&tell))
+                    .map(Answer::Digest)
             }
             other => self.quick(other),
         };

@@ -2,8 +2,10 @@
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
 mod adversary;
+mod backup;
 mod bad_files;
 mod bad_peers;
+mod by_content;
 mod causes;
 mod cc;
 mod cc_processes;
@@ -13,6 +15,7 @@ mod copy;
 mod corpus;
 mod delete;
 mod existing;
+mod globs;
 mod guest;
 mod hostile_server;
 mod interop;
@@ -30,6 +33,7 @@ mod pipes;
 mod plain_ftp;
 mod profile;
 mod profile_node;
+mod quic;
 mod rdma;
 mod reach;
 mod refused;
