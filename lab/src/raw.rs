@@ -186,7 +186,7 @@ impl ScriptedServer {
                 "FEAT" => {
                     let lists =
                         if self.listing.is_some() { " MLST Type*;Size*;\r\n MLSC\r\n" } else { "" };
-                    let digests = if self.digest.is_some() { " CKSUM MD5\r\n" } else { "" };
+                    let digests = if self.digest.is_some() { " CKSM MD5:10;\r\n" } else { "" };
                     format!(
                         "211-Features\r\n SIZE\r\n MDTM\r\n{lists}{digests} PARALLEL\r\n211 END"
                     )

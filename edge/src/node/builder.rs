@@ -1,6 +1,6 @@
 //! The library's way to run a node.
 
-use super::{Anonymous, Config, ConfigFile, NodeLimits, Network, Node, TlsKey};
+use super::{Anonymous, Config, ConfigFile, Network, Node, NodeLimits, TlsKey};
 use farline_core::units::{Bytes, Error, Rate};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! One client's session: the control connection around the core's server machine.
 
-use super::checksum::{self, WantedChecksum};
 use super::arrival::Arrival;
+use super::checksum::{self, WantedChecksum};
 use super::config::Anonymous;
 use super::data::DataPlane;
 use super::files::Files;

@@ -1,7 +1,7 @@
 //! Clients that mean harm to a node: each takes its own share of it and nobody else's, is told why,
 //! and stands in the log.
 
-use farline_lab::files::{folder, names, random, text};
+use farline_lab::files::{folder, hidden, names, random, text};
 use farline_lab::raw::{Blocks, RawClient};
 use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
 use rustix::process::Signal;
@@ -308,4 +308,33 @@ fn odd_names_do_not_steer_the_terminal() {
             );
         }
     }
+}
+
+#[test]
+fn what_lies_in_the_place_of_a_journal_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        farline_lab::skip("only root can plant a file of another user");
+        return;
+    }
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(4, 20 << 20)).expect("written");
+    let (_node, url) = node(&root, "write", &[]);
+    let mut command = farline();
+    command.args(["cp", "--limit", "60Mbit/s", text(&file), &url]);
+    let mut copy = Running(command.stderr(Stdio::null()).spawn().expect("farline runs"));
+    wait_for("a journal", || hidden(&root).len() > 1);
+    copy.end(Signal::KILL);
+    for name in hidden(&root) {
+        std::os::unix::fs::chown(root.join(name), Some(65_534), Some(65_534)).expect("chown");
+    }
+    wait_for("the node to let go", || {
+        let mut again = farline();
+        again.env("FARLINE_RETRY_FOR", "0").args(["--json", "cp", text(&file), &url]);
+        farline_lab::error_of_command(&mut again).0["code"] != "busy"
+    });
+    let (error, _) = error_of(&["cp", text(&file), &url]);
+    let hint = error["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("user 65534 put") && hint.contains("may remove it"), "{error}");
 }
