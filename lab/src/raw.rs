@@ -140,6 +140,94 @@ pub fn answer_with(words: Vec<u8>) -> u16 {
     port
 }
 
+/// The lines that a server lists a folder by: facts, a space and a name each.
+pub type Listing = fn(&str) -> Vec<Vec<u8>>;
+
+/// A server of a few lines that says what it is given to say.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptedServer {
+    /// What it says the size of each file is.
+    pub size: u64,
+    /// What it sends for each file in MODE E, whatever that is.
+    pub blocks: Vec<u8>,
+    /// What is in each folder of its one tree; without it there are files alone.
+    pub listing: Option<Listing>,
+    /// What it says each file's MD5 is; without it, that it knows none.
+    pub digest: Option<&'static str>,
+}
+
+impl ScriptedServer {
+    /// Listens on a loopback port; returns it.
+    ///
+    /// # Panics
+    /// When there is no port.
+    pub fn start(self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let script = self.clone();
+                // A client that goes away in the middle ends its session, nothing else.
+                std::thread::spawn(move || script.serve(stream));
+            }
+        });
+        port
+    }
+
+    fn serve(&self, control: TcpStream) -> std::io::Result<()> {
+        let (mut says, mut target) = (control.try_clone()?, None);
+        says.write_all(b"220 a server\r\n")?;
+        for line in BufReader::new(control).lines() {
+            let line = line?;
+            let (name, rest) = line.split_once(' ').unwrap_or((&line, ""));
+            let reply = match name {
+                "USER" => "331 password".to_owned(),
+                "PASS" => "230 in".to_owned(),
+                "FEAT" => {
+                    let lists =
+                        if self.listing.is_some() { " MLST Type*;Size*;\r\n MLSC\r\n" } else { "" };
+                    let digests = if self.digest.is_some() { " CKSM MD5:10;\r\n" } else { "" };
+                    format!(
+                        "211-Features\r\n SIZE\r\n MDTM\r\n{lists}{digests} PARALLEL\r\n211 END"
+                    )
+                }
+                "SIZE" => format!("213 {}", self.size),
+                "MDTM" => "213 20200101000000".to_owned(),
+                "MLST" if self.listing.is_some() => {
+                    format!("250-Listing\r\n Type=dir;Modify=20200101000000; {rest}\r\n250 End")
+                }
+                "MLSC" if self.listing.is_some() => {
+                    says.write_all(b"250-Listing\r\n")?;
+                    for entry in self.listing.map(|listing| listing(rest)).unwrap_or_default() {
+                        says.write_all(&[b" ", &entry[..], b"\r\n"].concat())?;
+                    }
+                    "250 End".to_owned()
+                }
+                "CKSM" => match self.digest {
+                    Some(digest) => format!("213 {digest}"),
+                    None => "500 no".to_owned(),
+                },
+                "TYPE" | "MODE" | "OPTS" => "200 yes".to_owned(),
+                "PORT" => {
+                    let bytes: Vec<u16> =
+                        rest.split(',').filter_map(|number| number.parse().ok()).collect();
+                    target = bytes.get(4).zip(bytes.get(5)).map(|(high, low)| high * 256 + low);
+                    "200 yes".to_owned()
+                }
+                "RETR" => {
+                    says.write_all(b"150 here it comes\r\n")?;
+                    let mut data = TcpStream::connect(("127.0.0.1", target.unwrap_or(0)))?;
+                    Blocks::write(&mut data, &self.blocks);
+                    "226 done".to_owned()
+                }
+                _ => "500 no".to_owned(),
+            };
+            says.write_all(format!("{reply}\r\n").as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
 /// A GridFTP server on a loopback port, as stock as its commands go: it has one file of `size`
 /// bytes under any name, and sends `blocks` for it over one channel, whatever they are. Answers
 /// with the port.
@@ -147,46 +235,5 @@ pub fn answer_with(words: Vec<u8>) -> u16 {
 /// # Panics
 /// When there is no port.
 pub fn server_that_sends(size: u64, blocks: Vec<u8>) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let blocks = blocks.clone();
-            // A client that goes away in the middle ends its session, nothing else.
-            std::thread::spawn(move || serve(stream, size, &blocks));
-        }
-    });
-    port
-}
-
-fn serve(control: TcpStream, size: u64, blocks: &[u8]) -> std::io::Result<()> {
-    let (mut says, mut target) = (control.try_clone()?, None);
-    says.write_all(b"220 a server\r\n")?;
-    for line in BufReader::new(control).lines() {
-        let line = line?;
-        let (name, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        let reply = match name {
-            "USER" => "331 password".to_owned(),
-            "PASS" => "230 in".to_owned(),
-            "FEAT" => "211-Features\r\n SIZE\r\n MDTM\r\n PARALLEL\r\n211 END".to_owned(),
-            "SIZE" => format!("213 {size}"),
-            "MDTM" => "213 20200101000000".to_owned(),
-            "TYPE" | "MODE" | "OPTS" => "200 yes".to_owned(),
-            "PORT" => {
-                let bytes: Vec<u16> =
-                    rest.split(',').filter_map(|number| number.parse().ok()).collect();
-                target = bytes.get(4).zip(bytes.get(5)).map(|(high, low)| high * 256 + low);
-                "200 yes".to_owned()
-            }
-            "RETR" => {
-                says.write_all(b"150 here it comes\r\n")?;
-                let mut data = TcpStream::connect(("127.0.0.1", target.unwrap_or(0)))?;
-                Blocks::write(&mut data, blocks);
-                "226 done".to_owned()
-            }
-            _ => "500 no".to_owned(),
-        };
-        says.write_all(format!("{reply}\r\n").as_bytes())?;
-    }
-    Ok(())
+    ScriptedServer { size, blocks, ..ScriptedServer::default() }.start()
 }

@@ -65,6 +65,7 @@ const TABLE: &[Row] = &[
     row(ErrorCode::SpecialFile, Fault::You, 553, "SPECIAL_FILE"),
     row(ErrorCode::StoreNotAllowed, Fault::Refused, 550, "STORE_NOT_ALLOWED"),
     row(ErrorCode::TooManyChannels, Fault::Refused, 425, "TOO_MANY_CHANNELS"),
+    row(ErrorCode::TooManyRanges, Fault::Refused, 552, "TOO_MANY_RANGES"),
     row(ErrorCode::UnknownCongestion, Fault::You, 501, "UNKNOWN_CONGESTION"),
     row(ErrorCode::Unsupported, Fault::There, 504, "UNSUPPORTED"),
 ];

@@ -109,6 +109,7 @@ impl World {
                 }
                 server::Output::Close
                 | server::Output::CloseChannels
+                | server::Output::CloseData
                 | server::Output::StartTls => {}
                 server::Output::Wait(_) => break,
             }
@@ -137,6 +138,7 @@ impl World {
             ))
         };
         let answer = match ask {
+            Ask::Admit => Answer::Done,
             Ask::Passive { .. } => {
                 Answer::Passive(vec!["10.0.0.1:2000".parse().expect("an address")])
             }

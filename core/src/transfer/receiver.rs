@@ -84,6 +84,10 @@ pub enum ReceiverOutput {
     Failed(Error),
 }
 
+/// Pieces of what came that have gaps between them, beyond those that were held before: channels
+/// that run apart by all of the largest pool make no more, and an honest sender fills its gaps.
+const MOST_RANGES: usize = 1 << 16;
+
 /// The receiving end: offers slots to channels, hands full ones to the writer, and knows when all
 /// has come.
 #[derive(Debug)]
@@ -113,6 +117,10 @@ pub struct Receiver {
     expected_channels: Option<u64>,
     arrived: ByteRanges,
     written: ByteRanges,
+    /// Ranges that were held before; what comes may add [`MOST_RANGES`] to them.
+    held_ranges: usize,
+    /// Channels that brought a block.
+    brought: BTreeSet<ChannelId>,
     failure: Option<Error>,
     over: bool,
     in_order: Option<Order>,
@@ -161,6 +169,8 @@ impl Receiver {
             expected_channels: None,
             arrived: ByteRanges::new(),
             written: ByteRanges::new(),
+            held_ranges: 0,
+            brought: BTreeSet::new(),
             failure: None,
             over: false,
             in_order: None,
@@ -192,6 +202,7 @@ impl Receiver {
     /// The same receiver, which holds `held` already: what comes of it is dropped.
     #[must_use]
     pub fn holding(mut self, held: ByteRanges) -> Receiver {
+        self.held_ranges = held.count();
         self.written = held.clone();
         self.arrived = held;
         self
@@ -262,6 +273,7 @@ impl Receiver {
             ReceiverInput::Unused(slot) => self.free.push(slot),
             ReceiverInput::Arrived { channel, slot, block } => {
                 self.waiting.push_back(channel);
+                self.brought.insert(channel);
                 if block.offset.checked_add(block.len as u64).is_none() {
                     self.free.push(slot);
                     self.fail(
@@ -271,6 +283,14 @@ impl Receiver {
                 } else if self.arrived.insert(block.range()) == 0 {
                     // A sender may repeat what it is unsure of; the first copy stands.
                     self.free.push(slot);
+                } else if self.arrived.count() > self.held_ranges + MOST_RANGES {
+                    self.free.push(slot);
+                    let message =
+                        format!("more than {MOST_RANGES} pieces came with gaps between them");
+                    self.failure.get_or_insert_with(|| {
+                        Error::new(Fault::Refused, ErrorCode::TooManyRanges, message)
+                            .hint("send the file in order, or in larger blocks")
+                    });
                 } else if let Some(order) = &mut self.in_order {
                     order.filled.insert(slot, channel);
                     let at =
@@ -386,6 +406,13 @@ impl Receiver {
         }
         if self.all_ended() && self.writing.is_empty() {
             self.over = true;
+            // A channel that brought nothing may be for another transfer; one that did was not
+            // counted.
+            if self.open.iter().any(|channel| self.brought.contains(channel)) {
+                let message = "more channels brought blocks than the sender said it opened";
+                let error = Error::new(Fault::There, ErrorCode::TooManyChannels, message);
+                return Some(ReceiverOutput::Failed(error));
+            }
             return Some(ReceiverOutput::Finished);
         }
         None

@@ -1,7 +1,8 @@
 //! Errors that say what failed, whose fault it is, and what to try.
 
-use super::{ErrorCode, Retry};
+use super::{ErrorCode, Retry, escaped_lines};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -58,15 +59,16 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error without a hint.
+    /// An error without a hint. What would steer a terminal in its words, of which many are a
+    /// peer's or a file's name, is written out ([`escaped`](super::escaped)).
     pub fn new(fault: Fault, code: ErrorCode, message: impl Into<String>) -> Error {
-        Error { fault, code, message: message.into(), hint: None, source: None }
+        Error { fault, code, message: plain(message.into()), hint: None, source: None }
     }
 
     /// The same error with what to try next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
-        self.hint = Some(hint.into());
+        self.hint = Some(plain(hint.into()));
         self
     }
 
@@ -74,7 +76,7 @@ impl Error {
     /// full`.
     #[must_use]
     pub fn while_doing(mut self, doing: impl fmt::Display) -> Error {
-        self.message = format!("{doing}: {}", self.message);
+        self.message = plain(format!("{doing}: {}", self.message));
         self
     }
 
@@ -94,6 +96,14 @@ impl Error {
             (Fault::Refused, ErrorCode::SshFailed) => Retry::Never,
             (Fault::Here | Fault::There | Fault::Between | Fault::Refused, code) => code.retry(),
         }
+    }
+}
+
+/// The same words without what would steer a terminal.
+fn plain(words: String) -> String {
+    match escaped_lines(&words) {
+        Cow::Borrowed(_) => words,
+        Cow::Owned(plain) => plain,
     }
 }
 
@@ -132,6 +142,17 @@ mod tests {
         let ssh = |fault| Error::new(fault, ErrorCode::SshFailed, "ssh failed");
         assert_eq!(ssh(Fault::Between).retry(), Retry::After);
         assert_eq!(ssh(Fault::Refused).retry(), Retry::Never);
+    }
+
+    #[test]
+    fn no_words_of_an_error_steer_a_terminal() {
+        let said = Error::new(Fault::There, ErrorCode::Io, "a\u{1b}[2J")
+            .hint("b\u{9b}2J")
+            .while_doing("c\u{7}\nd");
+        assert_eq!(
+            (&said.message[..], said.hint.as_deref()),
+            ("c\\x07\nd: a\\x1b[2J", Some("b\\x9b2J"))
+        );
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! Long paths and commands in messages: their two ends.
+//! Long paths and commands in messages: their two ends, without what would steer a terminal.
+
+use super::escaped;
 
 /// Characters that a message has of one at most.
 const MOST: usize = 160;
 
-/// `text`, or its beginning and end where it is long.
+/// `text`, or its beginning and end where it is long, its controls written out.
 pub fn in_short(text: &str) -> String {
+    let text = &*escaped(text);
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= MOST {
         return text.to_owned();

@@ -2,6 +2,7 @@
 //! numbers.
 
 mod error_code;
+mod escaped;
 mod fault;
 mod in_short;
 mod parse;
@@ -12,6 +13,7 @@ mod rng;
 mod time;
 
 pub use error_code::{ErrorCode, Retry};
+pub use escaped::{escaped, escaped_json, escaped_lines};
 pub use fault::{Error, Fault};
 pub use in_short::in_short;
 pub use parse::ParseQuantityError;

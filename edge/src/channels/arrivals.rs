@@ -4,6 +4,7 @@
 //! says it slowly, holds nobody up (docs/protocol.md, K-3).
 
 use super::Channel;
+use super::handshake::Handshake;
 use super::key::{Key, PREAMBLE_LEN, Token};
 use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
@@ -11,10 +12,17 @@ use rustls::ServerConfig;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Handshakes under way for one session: as many as it may have channels.
+const MOST_HANDSHAKES: usize = 64;
+/// How long the handshake of a data connection may take the node, whatever comes of it meanwhile:
+/// P-2.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a session's channels go to; says false when nobody waits for them any more.
 pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
@@ -25,6 +33,7 @@ pub struct Arrivals {
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
     layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
+    handshakes: Semaphore,
 }
 
 impl Arrivals {
@@ -34,7 +43,7 @@ impl Arrivals {
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
     ) -> Arrivals {
-        Arrivals { key, layer, deliver }
+        Arrivals { key, layer, deliver, handshakes: Semaphore::new(MOST_HANDSHAKES) }
     }
 
     /// The session's key.
@@ -52,26 +61,54 @@ impl Arrivals {
         (self.deliver)(channel)
     }
 
-    /// Makes a channel of a connection whose preamble was right.
-    pub async fn enter(self: &Arc<Arrivals>, stream: TcpStream) {
+    /// Makes a channel of a connection whose preamble was right. A handshake costs a task and no
+    /// thread, however long its peer takes.
+    pub async fn enter(self: &Arc<Arrivals>, mut stream: TcpStream) {
+        let handshake = match &self.layer {
+            None => None,
+            Some(_) => {
+                // More than the session may have channels: none of a client that keeps the rules.
+                let Ok(_place) = self.handshakes.try_acquire() else { return };
+                match tokio::time::timeout(HANDSHAKE_TIMEOUT, self.shake_hands(&mut stream)).await {
+                    Ok(Ok(handshake)) => Some(handshake),
+                    _ => return,
+                }
+            }
+        };
         // A connection that died meanwhile, or one more than a session can use, is dropped; its
         // client sees that.
-        let prepared = stream.into_std().and_then(|stream| {
+        let made = stream.into_std().and_then(|stream| {
             super::socket::prepare(&stream)?;
-            Ok(Box::new(stream))
+            let stream: Box<dyn ByteStream> = Box::new(stream);
+            match handshake {
+                Some(handshake) => handshake.over(stream),
+                None => Ok(stream),
+            }
         });
-        let Ok(stream) = prepared else { return };
-        let inside = Arc::clone(self);
-        let made = match self.layer {
-            None => inside.over(stream),
-            // A handshake waits for the peer.
-            Some(_) => tokio::task::spawn_blocking(move || inside.over(stream))
-                .await
-                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))),
-        };
-        if let Ok(channel) = made {
-            self.deliver(channel);
+        if let Ok(stream) = made {
+            self.deliver(Box::new(OrderedChannel::over(stream)));
         }
+    }
+
+    async fn shake_hands(&self, stream: &mut TcpStream) -> io::Result<Box<dyn Handshake>> {
+        let mut handshake = self.handshake()?;
+        let mut buffer = [0; 4096];
+        while !handshake.is_done() {
+            let read = stream.read(&mut buffer).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let reply = handshake.take(&buffer[..read])?;
+            stream.write_all(&reply).await?;
+        }
+        Ok(handshake)
+    }
+
+    fn handshake(&self) -> io::Result<Box<dyn Handshake>> {
+        if let Some((layer, identity)) = &self.layer {
+            return layer.handshake(identity, &self.key);
+        }
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Makes a channel of a connection that has yet to show the key; waits for it.
@@ -93,8 +130,73 @@ impl Arrivals {
 
     fn over(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn Channel>> {
         if let Some((layer, identity)) = &self.layer {
-            stream = layer.accept(stream, identity, &self.key)?;
+            stream = layer.accept(stream, identity, &self.key, HANDSHAKE_TIMEOUT)?;
         }
         Ok(Box::new(OrderedChannel::over(stream)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::driver::Role;
+    use crate::channels::layer::TlsPeer;
+    use crate::channels::tls;
+    use crate::channels::trust::{Identity, pinned};
+    use std::net::SocketAddr;
+    use std::sync::mpsc;
+    use tokio::net::TcpListener;
+
+    /// Connects, and has `arrivals` take the connection in a task of its own.
+    async fn connection(listener: &TcpListener, arrivals: &Arc<Arrivals>) -> std::net::TcpStream {
+        let address: SocketAddr = listener.local_addr().expect("an address");
+        let near = std::net::TcpStream::connect(address).expect("it listens");
+        let (far, _) = listener.accept().await.expect("a connection");
+        let arrivals = Arc::clone(arrivals);
+        tokio::spawn(async move { arrivals.enter(far).await });
+        near
+    }
+
+    #[test]
+    fn stalled_handshakes_take_no_thread_and_have_their_number() {
+        let identity = Identity::fresh().expect("a key");
+        let Role::Layer(layer) = tls::driver().role else { panic!("TLS is a layer") };
+        let layer: Arc<dyn Layer> = Arc::from(layer);
+        let key = Key::random().expect("random bytes");
+        let (sender, arrived) = mpsc::channel();
+        let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
+        let over = Some((Arc::clone(&layer), Arc::clone(&identity.config)));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver));
+        // One thread for what waits, which a single handshake by a thread would take.
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).max_blocking_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let mut stalled = Vec::new();
+            for _ in 0..MOST_HANDSHAKES - 1 {
+                stalled.push(connection(&listener, &arrivals).await);
+            }
+            let address = listener.local_addr().expect("an address");
+            let near = connection(&listener, &arrivals).await;
+            let config = pinned(identity.fingerprint).expect("TLS");
+            let client = std::thread::spawn(move || {
+                layer.connect(Box::new(near), &TlsPeer { config, address }, &key).map(drop)
+            });
+            let channel = tokio::task::block_in_place(|| {
+                arrived
+                    .recv_timeout(Duration::from_secs(8))
+                    .expect("it is let in past those that stall")
+            });
+            client.join().expect("no panic").expect("a channel");
+            drop(channel);
+            // One more than there may be is closed at once.
+            stalled.push(connection(&listener, &arrivals).await);
+            let mut more = connection(&listener, &arrivals).await;
+            more.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");
+            let read = tokio::task::block_in_place(|| std::io::Read::read(&mut more, &mut [0; 1]));
+            assert!(matches!(read, Ok(0)), "{read:?}");
+        });
+        runtime.shutdown_background();
     }
 }

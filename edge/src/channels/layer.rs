@@ -1,11 +1,13 @@
 //! What stands over a channel of ordered bytes, such as TLS.
 
+use super::handshake::{Handshake, shake_hands};
 use super::key::Key;
 use super::ordered::ByteStream;
 use rustls::{ClientConfig, ServerConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What stands over a channel of ordered bytes.
 pub trait Layer: Send + Sync {
@@ -20,16 +22,28 @@ pub trait Layer: Send + Sync {
         key: &Key,
     ) -> io::Result<Box<dyn ByteStream>>;
 
-    /// The node's end over `below`, which has to prove that it is of the session that `key` is of.
+    /// The node's end of the handshake, at its beginning, with a peer that has to prove that it is of
+    /// the session that `key` is of.
     ///
     /// # Errors
-    /// When it does not.
+    /// When the layer cannot be set up.
+    fn handshake(&self, identity: &Arc<ServerConfig>, key: &Key) -> io::Result<Box<dyn Handshake>>;
+
+    /// The node's end over `below`, where a thread may wait for the handshake: `within` so long.
+    ///
+    /// # Errors
+    /// When the peer does not prove itself, or not in time.
     fn accept(
         &self,
-        below: Box<dyn ByteStream>,
+        mut below: Box<dyn ByteStream>,
         identity: &Arc<ServerConfig>,
         key: &Key,
-    ) -> io::Result<Box<dyn ByteStream>>;
+        within: Duration,
+    ) -> io::Result<Box<dyn ByteStream>> {
+        let mut handshake = self.handshake(identity, key)?;
+        shake_hands(&mut below, &mut *handshake, within)?;
+        handshake.over(below)
+    }
 }
 
 /// Whom a client takes for the node.

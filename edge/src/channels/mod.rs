@@ -20,6 +20,7 @@
 pub mod arrivals;
 pub mod driver;
 pub mod handle;
+pub mod handshake;
 pub mod key;
 pub mod layer;
 pub mod offers;
@@ -36,6 +37,7 @@ pub mod tcp;
 pub mod tls;
 pub mod trust;
 
+pub(crate) mod accept_error;
 mod breaker;
 #[cfg(test)]
 mod conformance;

@@ -1,5 +1,6 @@
 //! The TCP driver: dials and takes connections for data, each a channel of MODE E over one socket.
 
+use super::accept_error::{AfterError, BackOff};
 use super::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use super::driver::{
     Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
@@ -114,17 +115,20 @@ impl Drop for TcpPort {
 
 /// Accepts connections and reads their preambles, until the session is gone.
 async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
-    let mut pending = VecDeque::<Pending>::new();
+    let (mut pending, mut back_off) = (VecDeque::<Pending>::new(), BackOff::default());
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
-            // Out of descriptors: those in use will come back; spinning would not help them.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-            Err(_) => continue,
+            Err(error) => match AfterError::of(&error) {
+                AfterError::GoOn => continue,
+                AfterError::BackOff => {
+                    tokio::time::sleep(back_off.next()).await;
+                    continue;
+                }
+                AfterError::End => return,
+            },
         };
+        back_off.reset();
         let Some(arrivals) = arrivals.upgrade() else { return };
         pending.retain(|pending| !pending.0.is_finished());
         if pending.len() >= MOST_PENDING {

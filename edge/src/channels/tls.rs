@@ -3,6 +3,7 @@
 
 use super::Handle;
 use super::driver::{Capabilities, Carries, CongestionBy, Driver, Offered, Role};
+use super::handshake::{Handshake, shake_hands};
 use super::key::{Key, PROOF_LEN};
 use super::layer::{Layer, TlsPeer};
 use super::ordered::ByteStream;
@@ -26,9 +27,8 @@ const OVERHEAD: usize = 64 * (CHUNK / (16 << 10) + 2);
 /// More than any handshake message of ours.
 const HANDSHAKE: usize = 16 << 10;
 
-/// How long the handshake of a data connection may take the node: P-2.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// And the client, who may have to wait for its turn.
+/// How long the handshake of a data connection may take the client, who may have to wait for its
+/// turn.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The driver.
@@ -70,22 +70,109 @@ impl Layer for Tls {
         Ok(Box::new(stream))
     }
 
-    fn accept(
-        &self,
-        below: Box<dyn ByteStream>,
-        identity: &Arc<ServerConfig>,
-        key: &Key,
-    ) -> io::Result<Box<dyn ByteStream>> {
-        let mut stream = accept(below, Arc::clone(identity), ACCEPT_TIMEOUT)?;
-        let handle = stream.handle()?;
-        let mut proof = [0; PROOF_LEN];
-        handle.set_read_timeout(Some(ACCEPT_TIMEOUT))?;
-        stream.read_exact(&mut proof)?;
-        handle.set_read_timeout(None)?;
-        match key.proves(proof) {
-            true => Ok(Box::new(stream)),
-            false => Err(io::ErrorKind::PermissionDenied.into()),
+    fn handshake(&self, identity: &Arc<ServerConfig>, key: &Key) -> io::Result<Box<dyn Handshake>> {
+        Ok(Box::new(ServerHandshake::new(Arc::clone(identity), Some(key.clone()))?))
+    }
+}
+
+/// The server's handshake as a machine, and what else came with it.
+pub struct ServerHandshake {
+    engine: UnbufferedServerConnection,
+    incoming: Vec<u8>,
+    /// What was opened.
+    plain: Vec<u8>,
+    /// Whether data may be sent.
+    is_ready: bool,
+    /// Whose proof the client has yet to show.
+    awaited: Option<Key>,
+}
+
+impl ServerHandshake {
+    /// At its beginning; with a key the client has to prove under TLS that it knows it.
+    ///
+    /// # Errors
+    /// When `config` serves nobody.
+    pub fn new(config: Arc<ServerConfig>, key: Option<Key>) -> io::Result<ServerHandshake> {
+        let engine = UnbufferedServerConnection::new(config).map_err(broken)?;
+        let (incoming, plain) = (Vec::new(), Vec::new());
+        Ok(ServerHandshake { engine, incoming, plain, is_ready: false, awaited: key })
+    }
+
+    /// The connection over `below`.
+    fn finished<S: ByteStream>(self, below: S) -> io::Result<ServerStream<S>> {
+        if !self.is_done() || self.incoming.len() > CHUNK {
+            return Err(io::ErrorKind::InvalidData.into());
         }
+        let mut stream = TlsStream::at_rest(below, self.engine);
+        stream.incoming[..self.incoming.len()].copy_from_slice(&self.incoming);
+        stream.tail = self.incoming.len();
+        stream.plain = self.plain;
+        Ok(stream)
+    }
+}
+
+impl Handshake for ServerHandshake {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        self.incoming.extend_from_slice(bytes);
+        let mut outgoing = Vec::new();
+        loop {
+            let UnbufferedStatus { mut discard, state, .. } =
+                self.engine.process_tls_records(&mut self.incoming);
+            let goes_on = match state.map_err(broken)? {
+                ConnectionState::ReadTraffic(mut read) => {
+                    while let Some(record) = read.next_record() {
+                        let record = record.map_err(broken)?;
+                        discard += record.discard;
+                        self.plain.extend_from_slice(record.payload);
+                    }
+                    true
+                }
+                ConnectionState::EncodeTlsData(mut data) => {
+                    let at = outgoing.len();
+                    outgoing.resize(at + HANDSHAKE, 0);
+                    let len = data
+                        .encode(&mut outgoing[at..])
+                        .map_err(|error| io::Error::other(error.to_string()))?;
+                    outgoing.truncate(at + len);
+                    true
+                }
+                ConnectionState::TransmitTlsData(data) => {
+                    data.done();
+                    true
+                }
+                ConnectionState::WriteTraffic(_) => {
+                    self.is_ready = true;
+                    false
+                }
+                ConnectionState::BlockedHandshake => false,
+                _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+            };
+            self.incoming.drain(..discard);
+            if !goes_on {
+                break;
+            }
+        }
+        if self.incoming.len() > HANDSHAKE + CHUNK / 2 {
+            return Err(io::Error::other("a TLS message is longer than any should be"));
+        }
+        if let Some(key) = &self.awaited
+            && let Some((proof, _)) = self.plain.split_first_chunk::<PROOF_LEN>()
+        {
+            if !key.proves(*proof) {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            self.plain.drain(..PROOF_LEN);
+            self.awaited = None;
+        }
+        Ok(outgoing)
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_ready && self.awaited.is_none()
+    }
+
+    fn over(self: Box<Self>, below: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>> {
+        Ok(Box::new(self.finished(below)?))
     }
 }
 
@@ -170,8 +257,9 @@ pub fn accept<S: ByteStream>(
     config: Arc<ServerConfig>,
     timeout: Duration,
 ) -> io::Result<ServerStream<S>> {
-    let engine = UnbufferedServerConnection::new(config).map_err(broken)?;
-    TlsStream::new(below, engine, timeout)
+    let (mut below, mut handshake) = (below, ServerHandshake::new(config, None)?);
+    shake_hands(&mut below, &mut handshake, timeout)?;
+    handshake.finished(below)
 }
 
 /// What [`turn`] came to.
@@ -238,10 +326,9 @@ fn turn<E: Engine>(
 }
 
 impl<S: ByteStream, E: Engine> TlsStream<S, E> {
-    fn new(below: S, engine: E, timeout: Duration) -> io::Result<TlsStream<S, E>> {
-        let handle = below.handle()?;
-        handle.set_read_timeout(Some(timeout))?;
-        let mut stream = TlsStream {
+    /// A connection on which nothing lies yet.
+    fn at_rest(below: S, engine: E) -> TlsStream<S, E> {
+        TlsStream {
             below,
             engine,
             incoming: vec![0; CHUNK],
@@ -253,7 +340,13 @@ impl<S: ByteStream, E: Engine> TlsStream<S, E> {
             expected: 1,
             told: 1,
             ended: false,
-        };
+        }
+    }
+
+    fn new(below: S, engine: E, timeout: Duration) -> io::Result<TlsStream<S, E>> {
+        let handle = below.handle()?;
+        handle.set_read_timeout(Some(timeout))?;
+        let mut stream = TlsStream::at_rest(below, engine);
         while !matches!(stream.turn(&[])?, Turn::Input { ready: true }) {
             if stream.ended {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -5,7 +5,22 @@ use super::copy::Copy;
 use crate::stores::join;
 use farline_core::gridftp::{self, ListingKind};
 use farline_core::transfer::{Entry, EntryKind};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, in_short};
+
+/// Bytes of a path below the source: Linux opens no longer one (PATH_MAX).
+const LONGEST_PATH: usize = 4095;
+/// Entries of one tree, so that a server's list does not fill this host's memory.
+const MOST_ENTRIES: usize = 1 << 22;
+
+/// The error of a server whose tree has no end.
+fn endless(path: &[u8], entries: usize) -> Error {
+    let message = format!(
+        "the server's tree has no end that this host could reach: {entries} entries, and then {}",
+        in_short(&String::from_utf8_lossy(path))
+    );
+    Error::new(Fault::There, ErrorCode::ListTooLong, message)
+        .hint("copy parts of it, each with a command of its own")
+}
 
 /// Lists a remote tree, folder by folder.
 pub(super) async fn list_tree(
@@ -33,6 +48,9 @@ pub(super) async fn list_tree(
                 continue;
             }
             let path = join(&folder, name);
+            if path.len() > LONGEST_PATH || entries.len() >= MOST_ENTRIES {
+                return Err(endless(&path, entries.len()));
+            }
             // Farline lists a link as what it leads to, and says where.
             if let Some(link) = &found.link {
                 let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };

@@ -1,6 +1,7 @@
 //! Accepts data connections for a transfer, and can be woken while it waits for one.
 
 use crate::channels::Channel;
+use crate::channels::accept_error::AfterError;
 use crate::channels::socket::{TcpChannel, TcpOptions, bind, no_port};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -8,6 +9,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+/// Between two tries where the network made one fail.
+const AGAIN: Duration = Duration::from_millis(20);
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
 
 /// Where channels come in while a transfer runs.
 pub(crate) trait Incoming: Sync {
@@ -96,17 +104,16 @@ impl Acceptor {
                 stream.set_nonblocking(false).map_err(failed)?;
                 Ok(Some(stream))
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::ConnectionAborted
-                        | io::ErrorKind::Interrupted
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(failed(error)),
+            Err(error) => match AfterError::of(&error) {
+                AfterError::GoOn => Ok(None),
+                // Who is out of descriptors hears of it; what the network did to one connection is
+                // no reason to end the transfer.
+                AfterError::BackOff if !is_out_of_descriptors(&error) => {
+                    std::thread::sleep(AGAIN);
+                    Ok(None)
+                }
+                AfterError::BackOff | AfterError::End => Err(failed(error)),
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The library's way to run a node.
 
-use super::{Anonymous, Config, ConfigFile, Node, TlsKey};
+use super::{Anonymous, Config, ConfigFile, Network, Node, NodeLimits, TlsKey};
 use farline_core::units::{Bytes, Error, Rate};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -88,9 +88,24 @@ impl NodeBuilder {
         self.with(|config| config.allow_profile = Some(ceiling))
     }
 
-    /// Sessions at once; 64 when not said.
+    /// Lets third-party transfers lead to `network`, which is not public. None when not said.
+    pub fn third_party_network(self, network: Network) -> NodeBuilder {
+        self.with(|config| config.third_party_networks.push(network))
+    }
+
+    /// Lets clients have this host load Farline's congestion controls. Not when not said.
+    pub fn allow_congestion(self, allowed: bool) -> NodeBuilder {
+        self.with(|config| config.allow_congestion = allowed)
+    }
+
+    /// Sessions at once; 128 when not said.
     pub fn sessions(self, most: usize) -> NodeBuilder {
-        self.with(|config| config.sessions = most)
+        self.with(|config| config.limits.sessions = most)
+    }
+
+    /// What one client, one address and all together may take.
+    pub fn limits(self, limits: NodeLimits) -> NodeBuilder {
+        self.with(|config| config.limits = limits)
     }
 
     /// How long nothing may move in a transfer before it is ended, `None` for ever; 300 s when not

@@ -1,6 +1,8 @@
 //! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags
 //! first.
 
+use super::bounce::Network;
+use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::trust::Identity;
@@ -65,6 +67,8 @@ pub struct Config {
     pub data_address: Option<IpAddr>,
     /// Whether data may go to and come from hosts other than the client: third-party transfers.
     pub third_party: bool,
+    /// Networks that third-party transfers may lead to although they are not public.
+    pub third_party_networks: Vec<Network>,
     /// The key for `AUTH TLS`, which is not offered without.
     pub tls: Option<TlsKey>,
     /// Whether clients may send to `?null`, which drops what comes.
@@ -76,8 +80,11 @@ pub struct Config {
     /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows
     /// where that helps.
     pub staging: Option<Bytes>,
-    /// Sessions at once.
-    pub sessions: usize,
+    /// Whether clients may have this host load Farline's congestion controls into its kernel. Those
+    /// who come over ssh may, as far as their own rights go.
+    pub allow_congestion: bool,
+    /// What one client, one address and all together may take.
+    pub limits: NodeLimits,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
     pub idle_timeout: Option<Duration>,
     /// For measuring: files are read, and written, no faster than this.
@@ -90,8 +97,12 @@ impl Config {
     /// Refuses values that make no sense.
     pub(super) fn checked(self) -> Result<Config, Error> {
         let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::BadConfig, message));
-        if self.sessions == 0 {
+        let limits = &self.limits;
+        if limits.sessions.min(limits.sessions_per_address) == 0 {
             return wrong("a node with no sessions serves nobody".to_owned());
+        }
+        if limits.logins.min(limits.logins_per_address) == 0 || limits.login_timeout.is_zero() {
+            return wrong("a node in which nobody may log in serves nobody".to_owned());
         }
         match self.data_ports {
             Some((low, high)) if low == 0 || low > high => {
@@ -131,6 +142,8 @@ pub struct ConfigFile {
     pub data_address: Option<IpAddr>,
     /// See [`Config::third_party`].
     pub third_party: Option<bool>,
+    /// Such as `10.0.0.0/8`, see [`Config::third_party_networks`].
+    pub third_party_networks: Option<Vec<String>>,
     /// Whether to offer TLS, with a key made at the start unless `tls_cert` and `tls_key` are
     /// given.
     pub tls: Option<bool>,
@@ -146,8 +159,20 @@ pub struct ConfigFile {
     pub allow_profile: Option<String>,
     /// A size such as `64MiB`, see [`Config::staging`].
     pub staging: Option<String>,
-    /// See [`Config::sessions`].
+    /// See [`Config::allow_congestion`].
+    pub allow_congestion: Option<bool>,
+    /// See [`NodeLimits::sessions`].
     pub sessions: Option<usize>,
+    /// See [`NodeLimits::sessions_per_address`].
+    pub sessions_per_address: Option<usize>,
+    /// See [`NodeLimits::logins`].
+    pub logins: Option<usize>,
+    /// See [`NodeLimits::logins_per_address`].
+    pub logins_per_address: Option<usize>,
+    /// Seconds, see [`NodeLimits::login_timeout`].
+    pub login_timeout: Option<u64>,
+    /// Seconds, see [`NodeLimits::drain`].
+    pub drain: Option<u64>,
     /// Seconds, 0 for ever, see [`Config::idle_timeout`].
     pub timeout: Option<u64>,
 }
@@ -209,6 +234,10 @@ impl ConfigFile {
             }
         };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
+        let networks = self.third_party_networks.unwrap_or_default();
+        let networks: Result<_, String> = networks.iter().map(|text| text.parse()).collect();
+        let third_party_networks: Vec<Network> = networks.map_err(wrong)?;
+        let usual = NodeLimits::default();
         let drivers = Registry::builtin();
         let channel = self.channel.unwrap_or_default();
         channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
@@ -220,12 +249,23 @@ impl ConfigFile {
             channel,
             data_address: self.data_address,
             third_party: self.third_party.unwrap_or(false),
+            third_party_networks,
             tls,
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,
             allow_profile,
             staging,
-            sessions: self.sessions.unwrap_or(64),
+            allow_congestion: self.allow_congestion.unwrap_or(false),
+            limits: NodeLimits {
+                sessions: self.sessions.unwrap_or(usual.sessions),
+                sessions_per_address: self
+                    .sessions_per_address
+                    .unwrap_or(usual.sessions_per_address),
+                logins: self.logins.unwrap_or(usual.logins),
+                logins_per_address: self.logins_per_address.unwrap_or(usual.logins_per_address),
+                login_timeout: self.login_timeout.map_or(usual.login_timeout, Duration::from_secs),
+                drain: self.drain.map_or(usual.drain, Duration::from_secs),
+            },
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
                 .filter(|idle_timeout| !idle_timeout.is_zero()),
             trial_read: None,
@@ -265,11 +305,23 @@ mod tests {
             .expect("TOML")
             .expect("valid");
         assert_eq!(
-            (config.anonymous, config.data_ports, config.sessions),
-            (Anonymous::Read, Some((50000, 50100)), 64)
+            (config.anonymous, config.data_ports, config.limits.clone()),
+            (Anonymous::Read, Some((50000, 50100)), NodeLimits::default())
         );
         assert!(config.listen.ip().is_loopback(), "the default reaches nobody by accident");
         assert!(read("").expect("TOML").is_err(), "a root is needed");
+        let few = read("root = '/data'\nsessions = 2\nlogin_timeout = 3\ndrain = 0");
+        let limits = few.expect("TOML").expect("valid").limits;
+        assert_eq!(
+            (limits.sessions, limits.login_timeout.as_secs(), limits.drain.as_secs()),
+            (2, 3, 0)
+        );
+        for nothing in ["sessions = 0", "logins_per_address = 0", "login_timeout = 0"] {
+            let text = format!("root = '/data'\n{nothing}");
+            assert!(read(&text).expect("TOML").is_err(), "{nothing}");
+        }
+        let networks = read("root = '/data'\nthird_party_networks = ['10.0.0.0/40']");
+        assert!(networks.expect("TOML").is_err(), "no network");
         assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());
         assert!(read("rot = '/data'").is_err(), "a misspelt key is named, not ignored");
         let of = |text: &str| read(&format!("root = '/data'\nchannel = {text}")).expect("TOML");

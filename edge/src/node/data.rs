@@ -2,6 +2,8 @@
 
 use super::Shared;
 use super::adapt::{Adapt, IncomingChannels};
+use super::arrival::Arrival;
+use super::bounce::Targets;
 use super::diskless;
 use super::door::DataListener;
 use super::running::RunningTransfer;
@@ -42,6 +44,8 @@ pub(super) struct DataPlane {
     pub(super) shared: Arc<Shared>,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Whether the session has the rights of its own user.
+    over_ssh: bool,
     pub(super) acceptor: Option<Acceptor>,
     /// Whether data connections are under TLS: `PROT P`.
     pub(super) private: bool,
@@ -83,13 +87,15 @@ pub(super) struct DataPlane {
 }
 
 impl DataPlane {
-    pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> DataPlane {
+    pub(super) fn new(shared: Arc<Shared>, arrival: Arrival) -> DataPlane {
+        let Arrival { local, peer, over_ssh } = arrival;
         let tree = TreeState::default();
         let options = TcpOptions::default();
         DataPlane {
             shared,
             local,
             peer,
+            over_ssh,
             acceptor: None,
             private: false,
             door: None,
@@ -118,6 +124,17 @@ impl DataPlane {
     /// Closes what is open; a listener and the client's addresses stay good.
     pub(super) fn close_channels(&mut self) {
         self.channels.clear();
+    }
+
+    /// Closes what is open, and what was arranged for a transfer that is not to be.
+    pub(super) fn close_data(&mut self) {
+        self.channels.clear();
+        self.targets.clear();
+        // Who connected already, or is about to, hears that nobody is there.
+        self.acceptor = None;
+        if let Some(door) = &self.door {
+            door.clear();
+        }
     }
 
     /// Listens for the client's data connections; returns the address to tell it.
@@ -216,18 +233,13 @@ impl DataPlane {
             ));
         }
         self.acceptor = None;
-        let own = |ip: IpAddr| ip.to_canonical() == self.peer.ip().to_canonical();
-        if !self.shared.config.third_party
-            && !addresses.iter().all(|address| own(address.ip()) && address.port() >= 1024)
-        {
-            // RFC 2577, section 3: else the node is a weapon against hosts that trust it.
-            return Err(Error::new(
-                Fault::Refused,
-                ErrorCode::PermissionDenied,
-                "data connections go to the client's own address only",
-            )
-            .hint("the operator can allow third-party transfers with `third_party = true`"));
-        }
+        self.targets.clear();
+        let config = &self.shared.config;
+        let (client, third_party, networks) =
+            (self.peer.ip(), config.third_party, &config.third_party_networks[..]);
+        Targets { client, third_party, networks }.check(&addresses).inspect_err(|error| {
+            self.shared.notices.say("third_party", format_args!("{client}: {error}"));
+        })?;
         self.targets = addresses;
         Ok(())
     }
@@ -323,6 +335,15 @@ impl DataPlane {
                     error.while_doing(format!("this node cannot use congestion control `{value}`"))
                 };
                 let asked: ControlName = value.parse().map_err(cannot)?;
+                if asked.algorithm().is_some() && !self.may_load(value) {
+                    let who = format_args!("{} asked for {value}", self.peer.ip());
+                    self.shared.notices.say("allow_congestion", who);
+                    let message = "it is not there, and this node loads none for its clients";
+                    let error =
+                        Error::new(Fault::Refused, ErrorCode::CongestionCapability, message)
+                            .hint("its operator can allow it: farline serve --allow-congestion");
+                    return Err(cannot(error));
+                }
                 let obtain = |_| kernelcc::obtain(&CcRequest::new(asked)).map_err(cannot);
                 let held = asked.algorithm().map(obtain).transpose()?;
                 let name = held.as_ref().map_or(asked, |held| held.name);
@@ -422,6 +443,13 @@ impl DataPlane {
                 format!("there is no option `{name}`"),
             )),
         }
+    }
+
+    /// Whether the kernel has this control, or it may be loaded for this client.
+    fn may_load(&self, control: &str) -> bool {
+        self.shared.config.allow_congestion
+            || self.over_ssh
+            || kernelcc::available().iter().any(|there| there == control)
     }
 
     /// Makes data connections by another driver from the next passive address on (V-1).

@@ -6,6 +6,9 @@
 //! other sessions' control channels up.
 
 mod adapt;
+mod admission;
+mod arrival;
+mod bounce;
 mod builder;
 mod checksum;
 mod config;
@@ -13,7 +16,9 @@ mod data;
 mod diskless;
 mod door;
 mod files;
+mod limits;
 mod moving;
+mod notices;
 mod profile;
 mod reporter;
 mod running;
@@ -26,21 +31,26 @@ mod tree;
 mod tree_state;
 mod wire;
 
+pub use bounce::Network;
 pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
+pub use limits::NodeLimits;
 
 use crate::channels::Registry;
+use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
 use crate::channels::trust::{Fingerprint, Identity};
 use crate::stores::Root;
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault};
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
 
 /// A node that listens and serves.
 #[derive(Debug)]
@@ -55,9 +65,8 @@ pub struct Node {
 struct Shared {
     config: Config,
     root: Arc<Root>,
-    sessions: Arc<Semaphore>,
-    /// Connections beyond `sessions` that are looked at, for they may be data connections.
-    turned_away: Arc<Semaphore>,
+    admission: Arc<admission::Admission>,
+    notices: Arc<notices::Notices>,
     doors: Arc<door::DataListeners>,
     /// What it shows under TLS; without it there is none.
     identity: Option<Identity>,
@@ -75,10 +84,14 @@ struct Shared {
 
 impl Shared {
     fn new(config: Config, root: Root, identity: Option<Identity>, home: Pathname) -> Shared {
+        let notices = Arc::new(notices::Notices::default());
         Shared {
             drivers: usable(&config),
-            sessions: Arc::new(Semaphore::new(config.sessions)),
-            turned_away: Arc::new(Semaphore::new(64)),
+            admission: Arc::new(admission::Admission::new(
+                config.limits.clone(),
+                Arc::clone(&notices),
+            )),
+            notices,
             doors: Arc::default(),
             memory_used: AtomicU64::new(0),
             measured: AtomicBool::new(false),
@@ -120,7 +133,7 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
         Pathname::new(home.into_os_string().into_vec()),
     );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
-    session::serve(Arc::new(shared), wire, session::Arrival { local, peer, over_ssh: true }).await;
+    session::serve(Arc::new(shared), wire, arrival::Arrival { local, peer, over_ssh: true }).await;
     Ok(())
 }
 
@@ -162,51 +175,155 @@ impl Node {
         self.address
     }
 
+    /// Gives `sink` a line for each limit that strikes, a line a second of each at most.
+    pub fn log_to(&self, sink: impl Fn(&str) + Send + Sync + 'static) {
+        self.shared.notices.go_to(Box::new(sink));
+    }
+
+    /// What ends this node in good order.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.shared))
+    }
+
     /// Serves until dropped.
     ///
     /// # Errors
-    /// When the listener itself fails; a session's failure is its own.
-    pub async fn run(self) -> Result<(), Error> {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
-                    let Ok(permit) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
-                        if let Ok(permit) = Arc::clone(&self.shared.turned_away).try_acquire_owned()
-                        {
-                            let shared = Arc::clone(&self.shared);
-                            tokio::spawn(async move {
-                                session::turn_away(&shared, stream).await;
-                                drop(permit);
-                            });
-                        }
-                        continue;
-                    };
-                    let Ok(local) = stream.local_addr() else { continue };
-                    // Replies are short and a client waits for each.
-                    let _ = stream.set_nodelay(true);
-                    // A client that vanished without a word still holds the place that it was
-                    // writing to.
-                    let _ = crate::sys::tcp::notice_dead_peer(&stream);
-                    let shared = Arc::clone(&self.shared);
-                    tokio::spawn(async move {
-                        let arrival = session::Arrival { local, peer, over_ssh: false };
-                        session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
-                        drop(permit);
-                    });
-                }
-                // Out of descriptors: those in use will come back; spinning would not help them.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    return Err(Error::new(
-                        Fault::Here,
-                        ErrorCode::ListenFailed,
-                        format!("the control port failed: {error}"),
-                    ));
-                }
+    /// When the listener itself is gone; a session's failure is its own, and what the network or
+    /// this host's limits do to a connection ends nothing else.
+    pub async fn run(mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let take = |stream, peer| take(&shared, stream, peer);
+        let error = accept_all(&mut self.listener, take, &self.shared.notices).await;
+        let message = format!("the control port failed: {error}");
+        Err(Error::new(Fault::Here, ErrorCode::ListenFailed, message))
+    }
+}
+
+/// Ends a node in good order.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Sessions that move data now.
+    pub fn transfers(&self) -> usize {
+        self.0.admission.busy()
+    }
+
+    /// Lets nobody in any more, gives the transfers that run `within` to end, and breaks off those
+    /// that are left. The node must be run meanwhile: data connections may still come.
+    pub async fn drain(&self, within: Duration) {
+        self.0.admission.drain(within).await;
+    }
+}
+
+/// Where connections come from.
+trait Accepts {
+    /// The next.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
+}
+
+impl Accepts for TcpListener {
+    fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send {
+        TcpListener::accept(self)
+    }
+}
+
+/// Gives every connection to `take`; returns only when there is nothing to accept from any more.
+async fn accept_all(
+    listener: &mut impl Accepts,
+    take: impl Fn(TcpStream, SocketAddr),
+    notices: &notices::Notices,
+) -> io::Error {
+    let mut back_off = BackOff::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                back_off.reset();
+                take(stream, peer);
             }
+            Err(error) => match AfterError::of(&error) {
+                AfterError::GoOn => {}
+                AfterError::BackOff => {
+                    notices.say("accept", format_args!("no connection can be taken: {error}"));
+                    tokio::time::sleep(back_off.next()).await;
+                }
+                AfterError::End => return error,
+            },
         }
+    }
+}
+
+/// Begins a session.
+fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+    let Ok(local) = stream.local_addr() else { return };
+    // Replies are short and a client waits for each.
+    let _ = stream.set_nodelay(true);
+    // A client that vanished without a word still holds the place that it was writing to.
+    let _ = crate::sys::tcp::notice_dead_peer(&stream);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let arrival = arrival::Arrival { local, peer, over_ssh: false };
+        session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    /// Fails as scripted before each connection that it takes, and ends as a closed listener does.
+    struct Failing {
+        listener: TcpListener,
+        errors: Vec<i32>,
+        connections: u32,
+    }
+
+    impl Accepts for Failing {
+        async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+            if let Some(errno) = self.errors.pop() {
+                return Err(io::Error::from_raw_os_error(errno));
+            }
+            if self.connections == 0 {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            self.connections -= 1;
+            self.listener.accept().await
+        }
+    }
+
+    #[test]
+    fn errors_of_accept_do_not_end_a_node() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let client = TcpStream::connect(address).await.expect("it listens");
+            let errors = vec![
+                libc::EPROTO,
+                libc::EPERM,
+                libc::ENOBUFS,
+                libc::ENOMEM,
+                libc::ENETDOWN,
+                libc::EHOSTUNREACH,
+                libc::EMFILE,
+                libc::ECONNABORTED,
+            ];
+            let mut failing = Failing { listener, errors, connections: 1 };
+            let notices = notices::Notices::default();
+            let said = Arc::new(AtomicU64::new(0));
+            let counted = Arc::clone(&said);
+            notices.go_to(Box::new(move |line| {
+                assert!(line.starts_with("accept: no connection can be taken: "), "{line}");
+                counted.fetch_add(1, Ordering::Relaxed);
+            }));
+            let taken = AtomicU64::new(0);
+            let take = |_, _| drop(taken.fetch_add(1, Ordering::Relaxed));
+            let end = accept_all(&mut failing, take, &notices).await;
+            assert_eq!(end.raw_os_error(), Some(libc::EBADF));
+            assert_eq!(taken.load(Ordering::Relaxed), 1, "the connection was served after them");
+            assert!(said.load(Ordering::Relaxed) >= 1);
+            drop(client);
+        });
     }
 }

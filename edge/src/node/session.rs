@@ -1,5 +1,6 @@
 //! One client's session: the control connection around the core's server machine.
 
+use super::arrival::Arrival;
 use super::checksum::{self, WantedChecksum};
 use super::config::Anonymous;
 use super::data::DataPlane;
@@ -8,8 +9,6 @@ use super::reporter::Reporter;
 use super::wire::{Received, Wire};
 use super::{Shared, adapt, diskless, tree};
 use crate::channels::Registry;
-use crate::channels::arrivals::PREAMBLE_TIMEOUT;
-use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
 use crate::sys::host::kernel_id;
@@ -18,43 +17,21 @@ use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Time};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Tells a client that the node is full; a data connection of a session that is served is let in
-/// (K-5).
-pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
-    // A client that reads nothing loses the words, not we the task.
-    let _ = stream.try_write(b"421 Too many sessions; try again later.\r\n");
-    let mut preamble = [0; PREAMBLE_LEN];
-    if let Ok(Ok(_)) =
-        tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await
-    {
-        shared.doors.admit(&preamble, stream).await;
-    }
-}
-
-/// How a client came, and where its data connections meet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    /// This end's address, where data ports are opened.
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
-    /// Whether ssh brought it, and knows who it is.
-    pub(super) over_ssh: bool,
-}
+/// How long a client that is let in may leave a reply unread.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves one client to the end of its session.
 pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival) {
     let began = Instant::now();
+    let mut visitor = shared.admission.enter(arrival.peer.ip());
+    let login_timeout = shared.config.limits.login_timeout;
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared, &arrival), now());
-    let data =
-        Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), arrival.local, arrival.peer)));
+    let data = Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), arrival)));
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
     let mut received = vec![0; 16 * 1024];
@@ -63,9 +40,21 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
         let wake = loop {
             match session.poll(now()) {
                 Output::Send(bytes) => {
-                    if wire.write(&bytes).await.is_err() {
+                    // Who reads nothing holds a place, and what it asked for, for no longer.
+                    let within = if visitor.is_in() { REPLY_TIMEOUT } else { login_timeout };
+                    let sent = tokio::select! {
+                        sent = tokio::time::timeout(within, wire.write(&bytes)) => {
+                            matches!(sent, Ok(Ok(())))
+                        }
+                        _ = visitor.expelled() => false,
+                    };
+                    if !sent {
                         session.handle(now(), Input::Closed);
                     }
+                }
+                Output::Ask { id, ask: Ask::Admit } => {
+                    let answer = visitor.log_in().map_or_else(Answer::Failed, |()| Answer::Done);
+                    session.handle(now(), Input::Answer { id, answer });
                 }
                 Output::Ask { id, ask } => {
                     cancel = Cancel::new();
@@ -91,6 +80,12 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                         data.lock().unwrap_or_else(PoisonError::into_inner).close_channels()
                     });
                 }
+                Output::CloseData => {
+                    let data = Arc::clone(&data);
+                    tokio::task::spawn_blocking(move || {
+                        data.lock().unwrap_or_else(PoisonError::into_inner).close_data()
+                    });
+                }
                 Output::Close => {
                     cancel.cancel(Error::new(
                         Fault::You,
@@ -103,10 +98,29 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 Output::StartTls => {
                     // Whoever cannot do the handshake has no session to go on with.
                     let Some(identity) = &shared.identity else { return };
-                    match wire.start_tls(identity).await {
-                        Some(tls) => wire = tls,
-                        None => return,
+                    let within = match visitor.is_in() {
+                        true => login_timeout,
+                        false => login_timeout.saturating_sub(began.elapsed()),
+                    };
+                    let tls = tokio::select! {
+                        tls = tokio::time::timeout(within, wire.start_tls(identity)) => tls,
+                        _ = visitor.expelled() => return,
+                    };
+                    match tls {
+                        Ok(Some(tls)) => wire = tls,
+                        Ok(None) => return,
+                        Err(_) => {
+                            let ip = arrival.peer.ip();
+                            shared.notices.say(
+                                "login_timeout",
+                                format_args!("{ip} did not end its TLS handshake in time"),
+                            );
+                            return;
+                        }
                     }
+                    // What was arranged in the clear anybody may have arranged.
+                    *data.lock().unwrap_or_else(PoisonError::into_inner) =
+                        DataPlane::new(Arc::clone(&shared), arrival);
                 }
                 Output::Wait(wake) => break wake,
             }
@@ -120,6 +134,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
         tokio::select! {
             came = wire.receive(fresh, &mut received), if session.wants_input() => {
                 fresh = false;
+                visitor.spoke();
                 match came {
                     Received::Nothing => session.handle(now(), Input::Closed),
                     Received::Bytes(len) => session.handle(now(), Input::Received(&received[..len])),
@@ -132,8 +147,16 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 }
             }
             Some((id, answer)) = answered.recv() => session.handle(now(), Input::Answer { id, answer }),
-            () = idle => {}
+            why = visitor.expelled() => session.handle(now(), Input::Expelled(why)),
+            () = idle => {
+                if !visitor.is_in() {
+                    let ip = arrival.peer.ip();
+                    shared.notices.say("login_timeout", format_args!("{ip} did not log in in time"));
+                }
+                continue;
+            }
         }
+        visitor.active(session.is_busy());
     }
 }
 
@@ -184,6 +207,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         passive_retrieve: true,
         tls: shared.identity.is_some() && !arrival.over_ssh,
         secure: arrival.over_ssh,
+        login_within: shared.config.limits.login_timeout.into(),
         home: shared.home.clone(),
         modules: vec![TREE_MODULE.to_owned(), MODULE.to_owned()],
         net_stacks: shared.drivers.listening().map(|driver| driver.name.to_owned()).collect(),

@@ -27,6 +27,11 @@ impl DataPlane {
         let result = self.dispatch(request, cancel, reporter);
         if result.is_err() {
             self.channels.clear();
+            if request.mode == Mode::Stream {
+                // The client has connected, or is about to, and waits for an end (RFC 959,
+                // section 3.2); a listener serves one transfer.
+                self.close_data();
+            }
             if let Some(door) = &self.door {
                 // What came and was not taken belongs to the transfer that failed.
                 door.clear();
@@ -177,7 +182,7 @@ impl DataPlane {
             return Err(Error::new(
                 Fault::There,
                 ErrorCode::Incomplete,
-                format!("the sender left holes: only {whole} came"),
+                format!("the sender left holes: only {} came", first_ranges(&whole)),
             ));
         }
         if let Some(size) = request.size.filter(|&size| size > written.total() && held == 0) {
@@ -202,5 +207,15 @@ impl DataPlane {
             Some((_, error)) => Err(error),
             None => Ok(written.total()),
         }
+    }
+}
+
+/// The first of these ranges, for people, and how many more there are: a sender decides how many.
+fn first_ranges(ranges: &ByteRanges) -> String {
+    const SHOWN: usize = 8;
+    let first: ByteRanges = ranges.iter().take(SHOWN).collect();
+    match ranges.count().saturating_sub(SHOWN) {
+        0 => first.to_string(),
+        more => format!("{first} and {more} more ranges"),
     }
 }

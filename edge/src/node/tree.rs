@@ -23,7 +23,7 @@ use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
     DigestVerdict, Entry, EntryKind, Layout, manifest_lines, parse_manifest,
 };
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, in_short};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The FEAT line of trees.
@@ -179,7 +179,7 @@ pub(super) fn store(
                     };
                     Err(error.clone().while_doing(format!(
                         "{} did not land{others}",
-                        String::from_utf8_lossy(path)
+                        in_short(&String::from_utf8_lossy(path))
                     )))
                 }
             }

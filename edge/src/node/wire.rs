@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 /// How soon to look again for the rest of a preamble that came in pieces.
 const PEEK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a TLS handshake may take.
+/// How long the TLS handshake of a data connection may take.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A control connection.
@@ -62,12 +62,11 @@ impl Wire {
         };
     }
 
-    /// Does the server's side of the TLS handshake.
+    /// Does the server's side of the TLS handshake; the caller says for how long at most.
     pub(super) async fn start_tls(self, identity: &Identity) -> Option<Wire> {
         let Wire::Tcp(stream) = self else { return None };
         let handshake = TlsAcceptor::from(std::sync::Arc::clone(&identity.config)).accept(stream);
-        let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await.ok()?.ok()?;
-        Some(Wire::Tls(Box::new(stream)))
+        Some(Wire::Tls(Box::new(handshake.await.ok()?)))
     }
 
     /// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond.

@@ -27,7 +27,7 @@ use crate::sys::lock::{lock, wait};
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -88,6 +88,14 @@ struct State {
     /// Folders that were made writable for as long as this lasts.
     opened_up: OpenedUp,
     ending: Ending,
+}
+
+/// Whether it is a device, FIFO or socket.
+fn is_no_file(stat: &Stat) -> bool {
+    !matches!(
+        FileType::from_raw_mode(stat.st_mode),
+        FileType::RegularFile | FileType::Directory | FileType::Symlink
+    )
 }
 
 /// The folder of an entry, its name in it, and its temporary name.
@@ -279,17 +287,28 @@ impl PosixSink {
     fn create(&self, entry: &Entry, again: bool) -> Result<File, Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| self.root.error("write", &path, &error);
+        let special = || {
+            let message = format!(
+                "{} is a device, FIFO or socket and is not written to",
+                in_short(&self.root.shown(&path))
+            );
+            Error::new(Fault::You, ErrorCode::SpecialFile, message)
+        };
         if self.in_place.is_some() {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOCTTY;
-            return self.root.open_beneath(&path, flags, 0o666).map(File::from).map_err(failed);
+            // Looked at before it is opened: opening a FIFO waits for a reader, and opening a device
+            // may do anything.
+            if self.root.stat(&path).is_ok_and(|stat| is_no_file(&stat)) {
+                return Err(special());
+            }
+            // Should it become one meanwhile, nothing waits.
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOCTTY | OFlags::NONBLOCK;
+            let file = self.root.open_beneath(&path, flags, 0o666).map_err(failed)?;
+            let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
+            return if is_no_file(&stat) { Err(special()) } else { Ok(file.into()) };
         }
         let (folder, name, temporary) = self.place(entry)?;
         if is_special(&folder, &name) {
-            let message = format!(
-                "{} is a device, FIFO or socket and is not replaced",
-                in_short(&self.root.shown(&path))
-            );
-            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
+            return Err(special());
         }
         if again {
             return open_again(&folder, &temporary).map_err(failed);

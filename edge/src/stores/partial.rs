@@ -156,7 +156,22 @@ impl Partial {
             .open_beneath(&place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)
             .map_err(failed)?;
         let name = place.journal();
-        let journal = lock_journal(&folder, &name).map_err(failed)?.ok_or_else(|| {
+        let in_the_way = |error: io::Error| {
+            let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+            let said = failed(error);
+            let is_there = statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW);
+            match is_there {
+                // Anybody who may write to the folder may put something there: whoever wants the
+                // name has to be told what.
+                Ok(stat) if is_forbidden && !is_own(&stat) => said.hint(format!(
+                    "user {} put {} there, in the place of a journal; who owns it or the folder may remove it",
+                    stat.st_uid,
+                    in_short(&root.shown(&join(&place.folder, &name)))
+                )),
+                _ => said,
+            }
+        };
+        let journal = lock_journal(&folder, &name).map_err(in_the_way)?.ok_or_else(|| {
             let message =
                 format!("another transfer is writing to {}", in_short(&root.shown(&shown)));
             Error::new(Fault::Refused, ErrorCode::Busy, message).hint(

@@ -259,7 +259,7 @@ fn a_copy_loads_a_control_at_the_sender_and_returns_it() {
     let (near, far) =
         (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     std::fs::write(near.path().join("file"), vec![7; 3 << 20]).expect("written");
-    let (_node, url) = node(far.path(), "write", &[]);
+    let (_node, url) = node(far.path(), "write", &["--allow-congestion"]);
     let here = near.path().join("file");
     let copies = [
         (here.to_str().expect("text").to_owned(), format!("{url}/there")),

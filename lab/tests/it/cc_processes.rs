@@ -174,7 +174,7 @@ fn a_name_another_process_holds_is_not_the_kernels() {
 
     // Two copies at a time: the end of the first takes nothing from the second.
     let dir = tempfile::tempdir().expect("a folder");
-    let (_node, url) = node(dir.path(), "write", &[]);
+    let (_node, url) = node(dir.path(), "write", &["--allow-congestion"]);
     // Of pipes: each lasts until the test closes its own.
     let copy = |to: &str| {
         let mut command = farline();
@@ -484,8 +484,30 @@ fn a_copy_tells_the_sender_the_control_or_says_it_did_not() {
         std::fs::create_dir(folder).expect("a folder");
     }
     std::fs::write(a.join("file"), vec![7; 3 << 20]).expect("written");
-    let (_a, from) = node(&a, "write", &["--listen", "127.0.0.2:0", "--third-party"]);
-    let (_b, to) = node(&b, "write", &["--listen", "127.0.0.3:0", "--third-party"]);
+    let (_a, from) = node(
+        &a,
+        "write",
+        &[
+            "--listen",
+            "127.0.0.2:0",
+            "--third-party",
+            "--third-party-network",
+            "127.0.0.0/8",
+            "--allow-congestion",
+        ],
+    );
+    let (_b, to) = node(
+        &b,
+        "write",
+        &[
+            "--listen",
+            "127.0.0.3:0",
+            "--third-party",
+            "--third-party-network",
+            "127.0.0.0/8",
+            "--allow-congestion",
+        ],
+    );
     let there = |name: &str| (format!("{from}/file"), format!("{to}/{name}"));
     let copied = |control: &str, from: &str, to: &str| -> Value {
         json_of(farline().args(["--json", "-q", "cp", "--congestion", control, from, to]))

@@ -109,7 +109,7 @@ fn a_module_that_a_copy_had_loaded_goes_with_it() {
     assert!(!is_loaded(), "{WHY}");
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("file"), vec![7; 8 << 20]).expect("written");
-    let (_node, url) = node(dir.path(), "write", &[]);
+    let (_node, url) = node(dir.path(), "write", &["--allow-congestion"]);
     let (file, back) = (
         dir.path().join("file").display().to_string(),
         dir.path().join("back").display().to_string(),

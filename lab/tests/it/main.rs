@@ -1,6 +1,7 @@
 //! End-to-end tests of the real binary, of the link, and against other people's GridFTP: one program,
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
+mod adversary;
 mod backup;
 mod bad_files;
 mod bad_peers;
@@ -16,6 +17,7 @@ mod delete;
 mod existing;
 mod globs;
 mod guest;
+mod hostile_server;
 mod interop;
 mod interrupt;
 mod landing;

@@ -317,7 +317,11 @@ fn a_killed_third_party_copy_starts_again_without_partial() {
     let root = bench.dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
     std::fs::rename(bench.file(), root.join("big")).expect("moved");
-    let (_node, node) = node(&root, "read", &["--listen", "127.0.0.2:0", "--third-party"]);
+    let (_node, node) = node(
+        &root,
+        "read",
+        &["--listen", "127.0.0.2:0", "--third-party", "--third-party-network", "127.0.0.0/8"],
+    );
     let (from, to) = (format!("{node}/big"), bench.url("landed"));
     let mut client = bench.begin(&from, &to);
     wait_for("more that is stored", || bench.stored() > 10 * MIB);

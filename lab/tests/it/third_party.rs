@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
     std::fs::create_dir_all(root).expect("a folder");
     let listen = format!("{address}:0");
-    let more: &[&str] =
-        if third_party { &["--listen", &listen, "--third-party"] } else { &["--listen", &listen] };
-    node(root, "write", more)
+    let more = ["--listen", &listen, "--third-party", "--third-party-network", "127.0.0.0/8"];
+    node(root, "write", &more[..if third_party { 5 } else { 2 }])
 }
 
 fn copied(args: &[&str]) -> Value {
@@ -172,9 +171,10 @@ fn blocks_that_change_between_two_nodes_are_sent_again() {
         std::fs::create_dir(root).expect("a folder");
     }
     plant_file(&a.join("file"), 60, 7);
+    let networks = ["--third-party-network", "10.0.0.0/8", "--third-party-network", "fd00::/8"];
     let _receiver = link.node(&b, &["--third-party"]);
     let mut sender = link.farline("a", &["--json", "serve", "--anonymous", "read"]);
-    sender.args(["--listen", "[::]:2812", "--third-party", "--root"]).arg(&a);
+    sender.args(networks).args(["--listen", "[::]:2812", "--third-party", "--root"]).arg(&a);
     let _sender = announced(&mut sender).0;
     let from = format!("ftp://{}-a:2812/file", link.name());
     let to = format!("ftp://{}-b:2811", link.name());

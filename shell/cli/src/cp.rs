@@ -14,7 +14,9 @@ use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
 use farline_core::profile::Stall;
 use farline_core::transfer::{Limit, Party, UserOverrides};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span};
+use farline_core::units::{
+    Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span, escaped,
+};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -422,10 +424,10 @@ fn report(
         _ => {}
     }
     for planned in &outcome.planned {
-        text.push_str(&format!("\n{}: {}", planned.reason.text(), planned.path));
+        text.push_str(&format!("\n{}: {}", planned.reason.text(), escaped(&planned.path)));
     }
     for note in &outcome.notes {
-        text.push_str(&format!("\n{note}"));
+        text.push_str(&format!("\n{}", escaped(note)));
     }
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
@@ -452,7 +454,7 @@ fn report(
         (false, false) => SKIPPED_LISTED,
     };
     for path in outcome.skipped.iter().take(listed) {
-        text.push_str(&format!("\nskipped: {path}"));
+        text.push_str(&format!("\nskipped: {}", escaped(path)));
     }
     if outcome.skipped.len() > listed && listed > 0 {
         text.push_str(&format!(
@@ -461,12 +463,15 @@ fn report(
         ));
     }
     if verbose {
-        outcome.deleted.iter().for_each(|path| text.push_str(&format!("\ndeleted: {path}")));
+        outcome
+            .deleted
+            .iter()
+            .for_each(|path| text.push_str(&format!("\ndeleted: {}", escaped(path))));
     }
     let not_copied = outcome.failures.iter().map(|failure| ("not copied", failure));
     let not_deleted = outcome.not_deleted.iter().map(|failure| ("not deleted", failure));
     for (what, failure) in not_copied.chain(not_deleted) {
-        text.push_str(&format!("\n{what}: {}: {}", failure.path, failure.error));
+        text.push_str(&format!("\n{what}: {}: {}", escaped(&failure.path), failure.error));
         if let Some(hint) = &failure.error.hint {
             text.push_str(&format!("\nhint: {hint}"));
         }

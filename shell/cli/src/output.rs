@@ -3,7 +3,7 @@
 use crate::Cli;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, escaped_json, escaped_lines};
 use serde::Serialize;
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -66,14 +66,14 @@ impl Output {
     /// # Errors
     /// When it cannot be written; a reader that has seen enough (`| head`) is not an error.
     pub(crate) fn text(&self, text: impl fmt::Display) -> Result<(), Error> {
-        written(writeln!(self.out(), "{text}"))
+        written(writeln!(self.out(), "{}", escaped_lines(&text.to_string())))
     }
 
     /// Says on stderr, next to the results, what a person should know of them; not with `--quiet`.
     pub(crate) fn remark(&self, text: impl fmt::Display) {
         if !self.quiet {
             // Nobody to hear it is no error.
-            let _ = writeln!(io::stderr().lock(), "farline: {text}");
+            let _ = writeln!(io::stderr().lock(), "farline: {}", escaped_lines(&text.to_string()));
         }
     }
 
@@ -183,8 +183,9 @@ fn usage_error(wrong: &clap::Error) -> Error {
 fn json(document: &impl Serialize) -> String {
     // Farline's documents have string keys and no failing serializers: the two ways in which this
     // could fail.
-    serde_json::to_string(document)
-        .unwrap_or_else(|error| serde_json::json!({ "unprintable": error.to_string() }).to_string())
+    escaped_json(serde_json::to_string(document).unwrap_or_else(|error| {
+        serde_json::json!({ "unprintable": error.to_string() }).to_string()
+    }))
 }
 
 /// Prints a line where no [`Output`] is at hand; a reader that has seen enough (`| head`) is no
@@ -196,7 +197,7 @@ pub(crate) use line;
 
 pub(crate) fn print_line(text: fmt::Arguments<'_>) {
     // What cannot be printed cannot be complained of either, on the same stream.
-    let _ = writeln!(io::stdout().lock(), "{text}");
+    let _ = writeln!(io::stdout().lock(), "{}", escaped_lines(&text.to_string()));
 }
 
 fn written(outcome: io::Result<()>) -> Result<(), Error> {

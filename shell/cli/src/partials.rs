@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::Subcommand;
 use farline::client::{ConnectOptions, Location, Remote, remove_elsewhere, stored_elsewhere};
 use farline::stores::{Leftover, Leftovers, Receipt, Removal};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, escaped};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -158,7 +158,10 @@ fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<Ex
         };
         let total = row.total_bytes.map_or("?".to_owned(), |total| total.to_string());
         let (durable, age) = (row.durable_bytes.to_string(), human(row.age));
-        text.push_str(&format!("\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}", row.target));
+        text.push_str(&format!(
+            "\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}",
+            escaped(&row.target)
+        ));
     }
     let failed: Vec<Error> = problems.iter().map(|problem| problem.error.clone()).collect();
     output
@@ -194,7 +197,8 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
         }
     }
     let freed = Bytes(removed.iter().map(|row| row.disk_bytes.0).sum());
-    let lines = removed.iter().map(|row| format!("removed what was left of {}\n", row.target));
+    let lines =
+        removed.iter().map(|row| format!("removed what was left of {}\n", escaped(&row.target)));
     let text = format!("{}{} removed, {freed} freed", lines.collect::<String>(), removed.len());
     let errors = kept
         .iter()

@@ -7,7 +7,7 @@
 
 use crate::output::Output;
 use farline_core::transfer::Limit;
-use farline_core::units::{Bytes, Rate, Span};
+use farline_core::units::{Bytes, Rate, Span, escaped};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -65,7 +65,7 @@ impl ProgressDisplay {
             }
             (false, false, false) => Face::Lines(LINE_EVERY),
         };
-        ProgressDisplay { label: label.into(), face, pace: Pace::default() }
+        ProgressDisplay { label: escaped(&label.into()).into_owned(), face, pace: Pace::default() }
     }
 
     /// Shows `sample`. Cheap: call it as often as is convenient.
@@ -109,11 +109,11 @@ impl ProgressDisplay {
             Face::Lines(_) => (None, false),
             Face::Silent => (None, true),
         };
-        move |line| match &bar {
-            Some(bar) => bar.suspend(|| drop(writeln!(io::stderr().lock(), "{line}"))),
-            None if is_silent => {}
+        move |line| match (&bar, escaped(line)) {
+            (Some(bar), line) => bar.suspend(|| drop(writeln!(io::stderr().lock(), "{line}"))),
+            (None, _) if is_silent => {}
             // A stderr that is gone is no reason to end a transfer.
-            None => drop(writeln!(io::stderr().lock(), "{line}")),
+            (None, line) => drop(writeln!(io::stderr().lock(), "{line}")),
         }
     }
 

@@ -2,12 +2,20 @@
 
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
+use farline::kernelcc;
 use farline::node::{Anonymous, Config, ConfigFile, Node, serve_stdio};
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
+use rustix::process::{Resource, Rlimit};
 use serde::Serialize;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long what a broken-off transfer has may take to become durable.
+const SETTLE: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,6 +81,16 @@ pub(crate) struct Args {
     /// Let data go to and come from hosts other than the client [default: no]
     #[arg(long)]
     third_party: bool,
+    /// Network that third-party copies may reach though it is not public, such as 10.0.0.0/8; may
+    /// be repeated [default: none]
+    #[arg(long, value_name = "NET")]
+    third_party_network: Vec<String>,
+    /// Let clients have Farline's congestion controls loaded into this kernel [default: no]
+    #[arg(long)]
+    allow_congestion: bool,
+    /// How long transfers may go on after SIGTERM or ctrl-C; a second one ends them [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    drain: Option<u64>,
     /// For measuring: files are read no faster than this, such as 100M [default: all it can]
     #[arg(long, hide = true, value_name = "RATE")]
     trial_read: Option<Rate>,
@@ -129,6 +147,13 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         tls_key: args.tls_key.or(file.tls_key),
         timeout: args.timeout.or(file.timeout),
         third_party: if args.third_party { Some(true) } else { file.third_party },
+        third_party_networks: if args.third_party_network.is_empty() {
+            file.third_party_networks
+        } else {
+            Some(args.third_party_network)
+        },
+        allow_congestion: if args.allow_congestion { Some(true) } else { file.allow_congestion },
+        drain: args.drain.or(file.drain),
         ..file
     }
     .build()?;
@@ -141,39 +166,80 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         )
         .hint("let everybody read with --anonymous read, or write with --anonymous write"));
     }
+    take_descriptors();
     let runtime = interrupt::runtime("start")?;
-    runtime.block_on(async {
-        let (root, rights) = (config.root.clone(), config.anonymous);
-        let node = Node::bind(config).await?;
-        let rights = if rights == Anonymous::Write { "write" } else { "read" };
-        let listening = Listening {
-            schema: "farline/serve/1",
-            address: node.address(),
-            root,
-            anonymous: rights,
-            encrypted: node.fingerprint().is_some(),
-            fingerprint: node.fingerprint().map(|fingerprint| fingerprint.to_string()),
-        };
-        let scheme = if listening.encrypted { "ftps" } else { "ftp" };
-        let mut text = format!(
-            "farline: serving {} at {scheme}://{}/, anonymous users may {rights}",
-            listening.root.display(),
-            listening.address
-        );
-        match &listening.fingerprint {
-            None => text.push_str("; nothing is encrypted"),
-            Some(fingerprint) => text.push_str(&format!(
-                "; clients that ask are encrypted, the certificate is {fingerprint}"
-            )),
-        }
-        output.result(&listening, text)?;
-        let mut signals = Signals::listen()?;
-        tokio::select! {
-            ended = node.run() => ended,
-            _ = signals.next() => Ok(()),
-        }
-    })?;
-    Ok(ExitCode::SUCCESS)
+    let code = runtime.block_on(serve(config, output));
+    // What a broken-off transfer has is made durable, unless somebody cannot wait for that.
+    match &code {
+        Ok(None) => runtime.shutdown_timeout(SETTLE),
+        _ => runtime.shutdown_background(),
+    }
+    kernelcc::give_back();
+    Ok(code?.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Runs a node until it is asked to end, and then until its transfers are through; returns the code
+/// of a second signal that came before.
+async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
+    let (root, rights, drain) = (config.root.clone(), config.anonymous, config.limits.drain);
+    let node = Node::bind(config).await?;
+    let rights = if rights == Anonymous::Write { "write" } else { "read" };
+    let listening = Listening {
+        schema: "farline/serve/1",
+        address: node.address(),
+        root,
+        anonymous: rights,
+        encrypted: node.fingerprint().is_some(),
+        fingerprint: node.fingerprint().map(|fingerprint| fingerprint.to_string()),
+    };
+    let scheme = if listening.encrypted { "ftps" } else { "ftp" };
+    let mut text = format!(
+        "farline: serving {} at {scheme}://{}/, anonymous users may {rights}",
+        listening.root.display(),
+        listening.address
+    );
+    match &listening.fingerprint {
+        None => text.push_str("; nothing is encrypted"),
+        Some(fingerprint) => text.push_str(&format!(
+            "; clients that ask are encrypted, the certificate is {fingerprint}"
+        )),
+    }
+    output.result(&listening, text)?;
+    if !output.quiet() {
+        node.log_to(|line| {
+            // A log that nobody takes is no reason to end.
+            let _ = writeln!(std::io::stderr().lock(), "farline: {line}");
+        });
+    }
+    let mut signals = Signals::listen()?;
+    let stopper = node.stopper();
+    let mut serving = pin!(node.run());
+    tokio::select! {
+        ended = &mut serving => return ended.map(|()| None),
+        _ = signals.next() => {}
+    }
+    match stopper.transfers() {
+        0 => {}
+        transfers => output.remark(format_args!(
+            "{transfers} transfers have {} to end; a second signal ends them now",
+            Span::from(drain)
+        )),
+    }
+    tokio::select! {
+        ended = &mut serving => ended.map(|()| None),
+        () = stopper.drain(drain) => Ok(None),
+        code = signals.next() => Ok(Some(code)),
+    }
+}
+
+/// Takes as many file descriptors as this process may have: each connection is one.
+fn take_descriptors() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    // Without them the limits of the node hold all the same.
+    let _ = rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit { current: limit.maximum, maximum: limit.maximum },
+    );
 }
 
 /// One session on the standard streams.

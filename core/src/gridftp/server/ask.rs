@@ -12,6 +12,9 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ask {
+    /// Whether there is room for one more session of a client that may enter. Answer: `Done`; an
+    /// error ends the session with its words.
+    Admit,
     /// Data channels will be connected *to* these addresses. Earlier listeners and channels are
     /// closed. The edge refuses what its policy forbids (RFC 2577: ports of others), and need not
     /// connect yet. Answer: `Done`.

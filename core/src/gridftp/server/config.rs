@@ -49,6 +49,9 @@ pub struct ServerConfig {
     /// How long the client may be silent while nothing runs. Default: 15 minutes, as RFC 1123
     /// section 4.1.3.2 wants at least five.
     pub idle: Span,
+    /// How long a client may take from its connection, or from a new `USER`, to be let in, the TLS
+    /// handshake with it; nothing that it says meanwhile makes it longer. Default: 10 seconds.
+    pub login_within: Span,
     /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
     pub tls: bool,
     /// Whether the control channel is protected already, as over ssh; `AUTH TLS` makes it so. Only
@@ -72,6 +75,7 @@ impl Default for ServerConfig {
             max_parallelism: 64,
             net_stacks: vec!["tcp".to_owned()],
             idle: Span::from_secs(15 * 60),
+            login_within: Span::from_secs(10),
             tls: false,
             secure: false,
             passive_retrieve: false,

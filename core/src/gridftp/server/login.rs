@@ -4,7 +4,7 @@ use super::Output;
 use super::ask::{Answer, Ask};
 use super::config::{Logins, Rights};
 use super::session::ServerSession;
-use super::state::{Login, Purpose};
+use super::state::{Data, Login, Next, Purpose, Settings};
 use crate::units::{Error, ErrorCode, Fault};
 
 /// Failed logins before the connection is closed (RFC 2577 section 5).
@@ -31,7 +31,9 @@ impl ServerSession {
 
     pub(super) fn user(&mut self, name: Vec<u8>) {
         // RFC 959 section 4.1.1: a USER at any time begins the login anew.
-        self.login.rights = None;
+        if self.login.rights.take().is_some() {
+            self.login.since = self.now;
+        }
         let anonymous = is_anonymous(&name);
         let shown = String::from_utf8_lossy(&name).into_owned();
         self.login.user = Some(name);
@@ -63,10 +65,24 @@ impl ServerSession {
         }
     }
 
+    /// Lets a client in that may enter, if there is room.
     fn let_in(&mut self, rights: Rights) {
-        self.login.rights = Some(rights);
-        self.login.failures = 0;
-        self.say(230, "User logged in.");
+        self.ask(Ask::Admit, Purpose::Admit(rights));
+    }
+
+    pub(super) fn admit_answer(&mut self, rights: Rights, answer: &Answer) {
+        match answer {
+            Answer::Done => {
+                self.login.rights = Some(rights);
+                self.login.failures = 0;
+                self.say(230, "User logged in.");
+            }
+            Answer::Failed(error) => {
+                self.say(421, error.message.clone());
+                self.close();
+            }
+            other => self.misanswered(other),
+        }
     }
 
     fn refuse(&mut self, why: &str) {
@@ -83,7 +99,14 @@ impl ServerSession {
             name if self.config.tls && Self::is_tls(name) => {
                 self.config.tls = false;
                 self.config.secure = true;
-                self.login = Login::default();
+                // What was said in the clear anybody may have said: the session begins anew.
+                let since = if self.is_logged_in() { self.now } else { self.login.since };
+                self.login = Login { since, ..Login::default() };
+                self.settings = Settings::default();
+                self.next = Next::default();
+                self.data = Data::None;
+                self.cwd = self.config.home.clone();
+                self.upgrading = false;
                 self.say(234, "Proceed with the TLS handshake.");
                 self.output(Output::StartTls);
             }

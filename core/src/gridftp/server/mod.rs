@@ -31,6 +31,8 @@ pub enum Input<'a> {
     },
     /// The client closed the control connection, or it broke.
     Closed,
+    /// The edge ends the session, for this reason: the place is wanted, or the server ends.
+    Expelled(&'a str),
     /// The client sent bytes.
     Received(&'a [u8]),
 }
@@ -55,6 +57,9 @@ pub enum Output {
     /// Close the data channels kept from the last transfer: how they are protected, or the mode,
     /// changed.
     CloseChannels,
+    /// The same, and end what [`Ask::Passive`] or [`Ask::Act`] arranged: the transfer that it was
+    /// for was refused.
+    CloseData,
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
     /// What was sent so far is in the clear; now do the TLS handshake, and give the session only

@@ -41,7 +41,12 @@ pub struct ServerSession {
     aborts: usize,
     outputs: VecDeque<Output>,
     last_id: u64,
+    /// Of the latest input.
+    pub(super) now: Time,
+    /// When the client last said a whole line, or the edge something.
     last_active: Time,
+    /// An `AUTH TLS` waits for its turn: nothing that comes before the handshake counts.
+    pub(super) upgrading: bool,
     closed: bool,
 }
 
@@ -63,7 +68,7 @@ impl ServerSession {
     /// A session at its beginning, with the greeting to send.
     pub fn new(config: ServerConfig, now: Time) -> ServerSession {
         let mut session = ServerSession {
-            login: Login::default(),
+            login: Login { since: now, ..Login::default() },
             settings: Settings::default(),
             data: Data::None,
             next: Next::default(),
@@ -75,7 +80,9 @@ impl ServerSession {
             aborts: 0,
             outputs: VecDeque::new(),
             last_id: 0,
+            now,
             last_active: now,
+            upgrading: false,
             closed: false,
             config,
         };
@@ -88,10 +95,18 @@ impl ServerSession {
         if self.closed {
             return;
         }
-        self.last_active = now;
+        self.now = now;
         match input {
             Input::Received(bytes) => self.receive(bytes),
-            Input::Answer { id, answer } => self.answer(id, answer),
+            Input::Answer { id, answer } => {
+                self.last_active = now;
+                self.answer(id, answer);
+            }
+            Input::Expelled(why) => {
+                self.abort_running();
+                self.say(421, why);
+                self.close();
+            }
             // RFC 959 section 7.2.2: an unexpected close is an ABOR and a QUIT.
             Input::Closed => {
                 self.abort_running();
@@ -109,11 +124,23 @@ impl ServerSession {
         if self.closed || self.waiting.is_some() {
             return Output::Wait(None);
         }
-        let deadline = self.last_active + self.config.idle;
+        let idle = self.last_active + self.config.idle;
+        let login = self.login.since + self.config.login_within;
+        let is_late = !self.is_logged_in() && login < idle;
+        let deadline = if is_late { login } else { idle };
         if now < deadline {
             return Output::Wait(Some(deadline));
         }
-        self.say(421, format!("Idle for {}; closing the control connection.", self.config.idle));
+        self.say(
+            421,
+            match is_late {
+                true => format!(
+                    "Not logged in within {}; closing the control connection.",
+                    self.config.login_within
+                ),
+                false => format!("Idle for {}; closing the control connection.", self.config.idle),
+            },
+        );
         self.close();
         self.outputs.pop_front().unwrap_or(Output::Close)
     }
@@ -124,13 +151,22 @@ impl ServerSession {
         !self.closed && self.queued < QUEUE_FULL
     }
 
+    /// Whether something asked for is under way.
+    pub fn is_busy(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     /// Whether a transfer runs.
     pub fn is_transferring(&self) -> bool {
         matches!(&self.waiting, Some(Waiting { purpose: Purpose::Transfer(_), .. }))
     }
 
     fn receive(&mut self, mut bytes: &[u8]) {
+        if self.upgrading {
+            return;
+        }
         while let Some(line) = self.lines.next(&mut bytes) {
+            self.last_active = self.now;
             let (command, length) = match line {
                 Line::Complete(line) if line.is_empty() => continue,
                 Line::Complete(line) => {
@@ -160,8 +196,10 @@ impl ServerSession {
                 self.close();
                 return;
             }
-            // What follows AUTH in the same packet would be plain text taken for encrypted.
+            // What follows AUTH before the handshake, be AUTH queued behind a transfer for however
+            // long, would be plain text taken for encrypted.
             if self.starts_tls_next() {
+                self.upgrading = true;
                 return;
             }
         }
@@ -259,6 +297,7 @@ impl ServerSession {
         match (purpose, answer) {
             (Purpose::Transfer(running), answer) => self.transfer_answer(id, running, answer),
             (Purpose::LogIn, answer) => self.login_answer(&answer),
+            (Purpose::Admit(rights), answer) => self.admit_answer(rights, &answer),
             (_, Answer::Failed(error)) => self.fail(&error),
             (Purpose::Passive(form), Answer::Passive(addresses)) => {
                 self.passive_answer(form, addresses)

@@ -4,7 +4,7 @@ use super::ask::ExpectedDigest;
 use super::config::Rights;
 use crate::gridftp::command::Mode;
 use crate::gridftp::{FactSet, Pathname, Reply, StripeLayout};
-use crate::units::{ByteRanges, Bytes, Span};
+use crate::units::{ByteRanges, Bytes, Span, Time};
 
 /// The data channels' arrangement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) struct Login {
     pub(super) user: Option<Vec<u8>>,
     pub(super) rights: Option<Rights>,
     pub(super) failures: u32,
+    /// When the connection, or a new login on it, began.
+    pub(super) since: Time,
 }
 
 /// What stays until it is changed.
@@ -111,6 +113,7 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) enum Purpose {
     Active(&'static str),
+    Admit(Rights),
     ChangeDirectory(Pathname),
     Checksum,
     Entries(Pathname),

@@ -13,6 +13,7 @@ struct Dialogue {
     open: Option<(u64, Ask)>,
     said: String,
     others: Vec<Output>,
+    has_room: bool,
 }
 
 impl Dialogue {
@@ -24,6 +25,7 @@ impl Dialogue {
             open: None,
             said: String::new(),
             others: Vec::new(),
+            has_room: true,
         };
         dialogue.poll();
         assert_eq!(dialogue.said(), "220 Farline GridFTP server ready.\r\n");
@@ -77,6 +79,10 @@ impl Dialogue {
                 Output::Wait(_) => return,
                 Output::Send(bytes) => {
                     self.said.push_str(&String::from_utf8(bytes).expect("ASCII"))
+                }
+                Output::Ask { id, ask: Ask::Admit } if self.has_room => {
+                    let answer = Answer::Done;
+                    self.session.handle(self.now, Input::Answer { id, answer });
                 }
                 Output::Ask { id, ask } => {
                     assert!(self.open.replace((id, ask)).is_none(), "one ask at a time")
@@ -570,6 +576,87 @@ fn plain_text_behind_auth_tls_is_thrown_away() {
     assert_eq!(d.said(), "234 Proceed with the TLS handshake.\r\n");
     assert_eq!(d.others, [Output::StartTls]);
     assert_eq!(d.told(" /x"), "500", "no half line is left over");
+}
+
+#[test]
+fn plain_text_that_waits_with_auth_behind_a_transfer_is_dropped() {
+    let mut d = Dialogue::new(ServerConfig {
+        tls: true,
+        logins: Logins::Anonymous(Rights::Write),
+        ..ServerConfig::default()
+    });
+    d.client("USER anonymous\r\nPASS x\r\nCWD /evil\r\n");
+    d.edge(directory());
+    d.client("REST 7\r\n").listening("PASV").client("RETR /a\r\nAUTH TLS\r\n");
+    d.client("USER anonymous\r\nPASS x\r\n").client("MKD /planted\r\nDE");
+    d.said();
+    d.edge(Answer::Finished { bytes: 1 });
+    assert!(d.said().ends_with("234 Proceed with the TLS handshake.\r\n"));
+    assert_eq!(d.others, [Output::StartTls]);
+    assert!(d.open.is_none(), "nothing of what came in the clear is done");
+    // Under TLS the session is as it was at its beginning.
+    assert_eq!(d.told("PWD"), "530");
+    d.client("USER anonymous\r\nPASS x\r\nPWD\r\n");
+    assert!(d.said().ends_with("257 \"/\" is the current directory.\r\n"));
+    assert_eq!(d.told("RETR /a"), "425", "no data channel is left over");
+}
+
+#[test]
+fn a_client_that_does_not_log_in_is_sent_away_in_time() {
+    let mut d = Dialogue::new(ServerConfig::default());
+    let within = ServerConfig::default().login_within;
+    // One byte, or one command, now and then does not make the time longer.
+    for _ in 0..9 {
+        d.now += Span::from_secs(1);
+        d.client("NOOP\r\nN").client("OOP\r\n");
+    }
+    assert_eq!(d.session.poll(d.now), Output::Wait(Some(Time::ZERO + within)));
+    d.said();
+    d.now += Span::from_secs(1);
+    d.poll();
+    assert!(d.said().starts_with("421 Not logged in within 10.0 s"));
+    assert_eq!(d.others, [Output::Close]);
+    // Who is let in, and begins another login later, has that time anew.
+    let mut d = Dialogue::writable();
+    d.now += Span::from_secs(60);
+    d.client("USER anonymous\r\n");
+    assert_eq!(d.session.poll(d.now), Output::Wait(Some(d.now + within)));
+}
+
+#[test]
+fn bytes_without_a_line_do_not_keep_an_idle_session() {
+    let mut d = Dialogue::writable();
+    let idle = ServerConfig::default().idle;
+    d.now += Span::from_secs(600);
+    d.client("N");
+    assert_eq!(d.session.poll(d.now), Output::Wait(Some(Time::ZERO + idle)));
+}
+
+#[test]
+fn a_session_for_which_there_is_no_room_ends_with_a_word() {
+    let mut d = Dialogue::new(ServerConfig::default());
+    d.has_room = false;
+    d.client("USER anonymous\r\nPASS x\r\nSTAT\r\n");
+    d.said();
+    let full = Error::new(Fault::Refused, ErrorCode::ServerClosing, "Too many sessions.");
+    d.edge(Answer::Failed(full));
+    assert_eq!(d.said(), "421 Too many sessions.\r\n");
+    assert_eq!(d.others, [Output::Close]);
+    // The edge may also end a session later.
+    let mut d = Dialogue::writable();
+    d.session.handle(d.now, Input::Expelled("This server ends."));
+    d.poll();
+    assert_eq!(d.said(), "421 This server ends.\r\n");
+    assert_eq!(d.others, [Output::Close]);
+}
+
+#[test]
+fn a_refused_transfer_in_mode_s_leaves_no_data_connection() {
+    let mut d = Dialogue::new(ServerConfig::default());
+    d.client("USER anonymous\r\nPASS x\r\n").listening("PASV");
+    assert_eq!(d.told("STOR /a"), "550");
+    assert_eq!(d.others, [Output::CloseData]);
+    assert_eq!(d.told("RETR /a"), "425");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! RETR, STOR, ERET, ESTO, LIST ...: what a transfer takes up, and its replies from 150 to 226.
 
+use super::Output;
 use super::ask::{Action, Answer, Ask, Part, TransferRequest};
 use super::session::ServerSession;
 use super::state::{Data, Purpose, Running, Waiting};
@@ -23,6 +24,16 @@ impl ServerSession {
     }
 
     fn transfer(&mut self, action: Action, extent: Option<Extent>, path: &Pathname) {
+        self.begin_transfer(action, extent, path);
+        if !self.is_transferring() && self.settings.mode == Mode::Stream && self.data != Data::None
+        {
+            // The client may have connected already, and waits for an end that no transfer brings.
+            self.data = Data::None;
+            self.output(Output::CloseData);
+        }
+    }
+
+    fn begin_transfer(&mut self, action: Action, extent: Option<Extent>, path: &Pathname) {
         // Used up even when the transfer is refused: a later one must not find them.
         let held = self.next.take_held();
         let (size, expected) = if action.is_store() {

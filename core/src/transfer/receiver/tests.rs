@@ -173,3 +173,58 @@ fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
         matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == ErrorCode::BlockOutOfRange)
     );
 }
+
+/// What a receiver comes to when these blocks and ends arrive, each written at once.
+fn outcome(
+    inputs: impl IntoIterator<Item = (usize, Result<Block, Option<u64>>)>,
+) -> ReceiverOutput {
+    let mut receiver = Receiver::new(8, Watermarks::of_writer(1));
+    for channel in [ChannelId(0), ChannelId(1)] {
+        receiver.handle(ReceiverInput::ChannelOpened { channel, depth: 1, most: 1 });
+    }
+    let mut slots = [None, None];
+    let mut inputs = inputs.into_iter();
+    loop {
+        match receiver.poll() {
+            Some(ReceiverOutput::Offer { channel, slot }) => slots[channel.0] = Some(slot),
+            Some(ReceiverOutput::Write { slot, .. }) => {
+                receiver.handle(ReceiverInput::Written(slot));
+            }
+            Some(end) => return end,
+            None => {
+                let (of, what) = inputs.next().expect("an end");
+                let (channel, slot) = (ChannelId(of), slots[of].take().expect("a slot"));
+                receiver.handle(match what {
+                    Ok(block) => ReceiverInput::Arrived { channel, slot, block },
+                    Err(channels) => ReceiverInput::Ended { channel, slot, channels },
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_with_gaps_are_counted_and_refused_beyond_a_bound() {
+    let byte = |i: u64| (0, Ok(Block { offset: 2 * i, len: 1 }));
+    let most = MOST_RANGES as u64;
+    let ends = |count| (0..count).map(byte).chain([(0, Err(Some(2))), (1, Err(Some(2)))]);
+    assert_eq!(outcome(ends(most)), ReceiverOutput::Finished);
+    let ReceiverOutput::Failed(error) = outcome(ends(most + 1)) else { panic!("it finished") };
+    assert_eq!((error.code, error.fault), (ErrorCode::TooManyRanges, Fault::Refused));
+    assert!(error.message.len() < 200, "{error}");
+}
+
+#[test]
+fn channels_that_disagree_on_their_number_are_refused() {
+    let block = |of| (of, Ok(Block { offset: of as u64, len: 1 }));
+    let differing = [block(0), block(1), (0, Err(Some(3))), (1, Err(Some(2)))];
+    let uncounted = [block(0), block(1), (0, Err(Some(1)))];
+    for (inputs, code) in
+        [(&differing[..], ErrorCode::EndOfFileTwice), (&uncounted[..], ErrorCode::TooManyChannels)]
+    {
+        let ReceiverOutput::Failed(error) = outcome(inputs.iter().copied()) else {
+            panic!("it finished")
+        };
+        assert_eq!(error.code, code);
+    }
+}

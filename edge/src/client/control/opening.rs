@@ -61,6 +61,15 @@ impl Control {
         keyed: bool,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
+        if remote.via == ControlTransport::Tcp && reach.trust != Trust::default() {
+            // Who says whom to trust does not mean to talk to anybody in the clear.
+            let scheme = if remote.farline { "farline" } else { "ftp" };
+            let message =
+                format!("{remote} is not encrypted, so that no certificate can be looked at");
+            return Err(Error::new(Fault::You, ErrorCode::CannotEncrypt, message).hint(format!(
+                "write {scheme}s:// for {scheme}://, or leave --tls-pin and --tls-ca out"
+            )));
+        }
         let line = ControlStream::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());

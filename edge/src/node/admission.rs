@@ -1,0 +1,295 @@
+//! Who is in a node: connections that have yet to say who they are, and sessions, each counted by
+//! address; and which of them goes when there is no room.
+
+use super::limits::NodeLimits;
+use super::notices::Notices;
+use crate::sys::lock::lock;
+use farline_core::units::{Error, ErrorCode, Fault};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// A session that was idle for so long may have to go for another.
+const SPARE_AFTER: Duration = Duration::from_secs(30);
+/// How long a session that moves nothing stays when the node ends: between two parts of a copy no
+/// more passes.
+const DRAIN_IDLE: Duration = Duration::from_secs(1);
+/// How often to look, then.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
+/// How long sessions may take to end once they were told to.
+const DRAIN_END: Duration = Duration::from_secs(2);
+
+/// What a session is told that has to go.
+pub(super) const PLACE_WANTED: &str = "You were idle, and your place is wanted; log in again.";
+const LOGIN_PLACE_WANTED: &str = "Too many connections that have not logged in; try again later.";
+const ENDING: &str = "This node ends; try again later.";
+
+/// Everybody in a node.
+#[derive(Debug)]
+pub(super) struct Admission {
+    limits: NodeLimits,
+    notices: Arc<Notices>,
+    guests: Mutex<Guests>,
+}
+
+#[derive(Debug, Default)]
+struct Guests {
+    last_id: u64,
+    /// Those that have yet to log in, or to show a key, in the order in which they came.
+    waiting: BTreeMap<u64, Guest>,
+    sessions: BTreeMap<u64, Guest>,
+    is_ending: bool,
+}
+
+#[derive(Debug)]
+struct Guest {
+    address: IpAddr,
+    has_spoken: bool,
+    is_busy: bool,
+    active: Instant,
+    /// Why it has to go.
+    expel: watch::Sender<Option<&'static str>>,
+}
+
+/// One connection's place; free again when this goes.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    admission: Arc<Admission>,
+    id: u64,
+    expelled: watch::Receiver<Option<&'static str>>,
+}
+
+impl Admission {
+    pub(super) fn new(limits: NodeLimits, notices: Arc<Notices>) -> Admission {
+        Admission { limits, notices, guests: Mutex::default() }
+    }
+
+    /// Takes in a connection from `ip`. It always has a place; whoever waited longest without a word
+    /// may lose its own.
+    pub(super) fn enter(self: &Arc<Admission>, ip: IpAddr) -> Visitor {
+        let address = place_of(ip);
+        let (expel, expelled) = watch::channel(None);
+        let mut guests = lock(&self.guests);
+        let from_there = |guest: &Guest| guest.address == address;
+        if guests.waiting.values().filter(|guest| from_there(guest)).count()
+            >= self.limits.logins_per_address
+        {
+            guests.expel_waiting(from_there);
+            self.notices.say("logins_per_address", format_args!("{ip} has too many connections"));
+        }
+        if guests.waiting.len() >= self.limits.logins {
+            guests.expel_waiting(|_| true);
+            self.notices.say("logins", format_args!("no room for {ip}; the oldest goes"));
+        }
+        guests.last_id += 1;
+        let id = guests.last_id;
+        let (has_spoken, is_busy, active) = (false, false, Instant::now());
+        guests.waiting.insert(id, Guest { address, has_spoken, is_busy, active, expel });
+        Visitor { admission: Arc::clone(self), id, expelled }
+    }
+
+    /// Sessions that move data or are about to answer.
+    pub(super) fn busy(&self) -> usize {
+        lock(&self.guests).sessions.values().filter(|guest| guest.is_busy).count()
+    }
+
+    /// Lets nobody in any more, waits until the transfers that run are through, but no longer than
+    /// `within`, and ends what is left.
+    pub(super) async fn drain(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        lock(&self.guests).is_ending = true;
+        while !self.expel_sessions(|guest| !guest.is_busy && guest.active.elapsed() > DRAIN_IDLE)
+            && Instant::now() < deadline
+        {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+        let deadline = Instant::now() + DRAIN_END;
+        while !self.expel_sessions(|_| true) && Instant::now() < deadline {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    }
+
+    /// Tells those sessions to go; returns whether there is none at all.
+    fn expel_sessions(&self, which: impl Fn(&Guest) -> bool) -> bool {
+        let guests = lock(&self.guests);
+        for guest in guests.sessions.values().filter(|guest| which(guest)) {
+            // Told once; it stays on the list until it is gone.
+            guest.expel.send_if_modified(|why| why.replace(ENDING).is_none());
+        }
+        guests.sessions.is_empty()
+    }
+}
+
+impl Guests {
+    /// Sends the oldest of these away, of those that have said nothing if there is one.
+    fn expel_waiting(&mut self, which: impl Fn(&Guest) -> bool) {
+        let oldest = |spoken: bool| {
+            let mut of = self.waiting.iter();
+            of.find(|(_, guest)| guest.has_spoken == spoken && which(guest)).map(|(&id, _)| id)
+        };
+        if let Some(guest) =
+            oldest(false).or_else(|| oldest(true)).and_then(|id| self.waiting.remove(&id))
+        {
+            guest.expel.send_replace(Some(LOGIN_PLACE_WANTED));
+        }
+    }
+}
+
+impl Visitor {
+    /// The client said something.
+    pub(super) fn spoke(&self) {
+        if let Some(guest) = lock(&self.admission.guests).waiting.get_mut(&self.id) {
+            guest.has_spoken = true;
+        }
+    }
+
+    /// What the session does now.
+    pub(super) fn active(&self, is_busy: bool) {
+        if let Some(guest) = lock(&self.admission.guests).sessions.get_mut(&self.id) {
+            (guest.is_busy, guest.active) = (is_busy, Instant::now());
+        }
+    }
+
+    /// Whether it is a session.
+    pub(super) fn is_in(&self) -> bool {
+        lock(&self.admission.guests).sessions.contains_key(&self.id)
+    }
+
+    /// Makes it a session, if there is room.
+    ///
+    /// # Errors
+    /// When there is none, or the node ends.
+    pub(super) fn log_in(&self) -> Result<(), Error> {
+        let (limits, notices) = (&self.admission.limits, &self.admission.notices);
+        let refused = |limit: &'static str, words: &str, ip: IpAddr| {
+            notices.say(limit, format_args!("{ip} is not let in"));
+            Err(Error::new(Fault::There, ErrorCode::ServerClosing, words))
+        };
+        let mut guests = lock(&self.admission.guests);
+        if guests.sessions.contains_key(&self.id) {
+            return Ok(());
+        }
+        let Some(address) = guests.waiting.get(&self.id).map(|guest| guest.address) else {
+            return Err(Error::new(Fault::There, ErrorCode::ServerClosing, LOGIN_PLACE_WANTED));
+        };
+        if guests.is_ending {
+            return refused("drain", ENDING, address);
+        }
+        let here = guests.sessions.values().filter(|guest| guest.address == address).count();
+        if here >= limits.sessions_per_address {
+            let words = "Too many sessions from your address; try again later.";
+            return refused("sessions_per_address", words, address);
+        }
+        if guests.sessions.len() >= limits.sessions {
+            let idle = guests
+                .sessions
+                .iter()
+                .filter(|(_, guest)| !guest.is_busy && guest.active.elapsed() >= SPARE_AFTER);
+            let Some(id) = idle.min_by_key(|(_, guest)| guest.active).map(|(&id, _)| id) else {
+                return refused("sessions", "Too many sessions; try again later.", address);
+            };
+            if let Some(guest) = guests.sessions.remove(&id) {
+                notices.say("sessions", format_args!("{} was idle and goes", guest.address));
+                guest.expel.send_replace(Some(PLACE_WANTED));
+            }
+        }
+        if let Some(guest) = guests.waiting.remove(&self.id) {
+            guests.sessions.insert(self.id, Guest { active: Instant::now(), ..guest });
+        }
+        Ok(())
+    }
+
+    /// Returns when this connection has to go, with why; once.
+    pub(super) async fn expelled(&mut self) -> &'static str {
+        loop {
+            if self.expelled.changed().await.is_err() {
+                // Told already.
+                std::future::pending::<()>().await;
+            }
+            if let Some(why) = *self.expelled.borrow_and_update() {
+                return why;
+            }
+        }
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let mut guests = lock(&self.admission.guests);
+        guests.waiting.remove(&self.id);
+        guests.sessions.remove(&self.id);
+    }
+}
+
+/// What counts as one address: of IPv6 the network that one site has.
+fn place_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) & !u128::from(u64::MAX)).into()),
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(limits: NodeLimits) -> Arc<Admission> {
+        Arc::new(Admission::new(limits, Arc::default()))
+    }
+
+    fn from(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn is_expelled(visitor: &Visitor) -> bool {
+        visitor.expelled.borrow().is_some()
+    }
+
+    #[test]
+    fn silent_connections_close_the_node_to_nobody() {
+        let limits = NodeLimits { logins: 4, logins_per_address: 3, ..NodeLimits::default() };
+        let node = node(limits);
+        let crowd: Vec<Visitor> = (0..3).map(|_| node.enter(from(1))).collect();
+        crowd[0].spoke();
+        let fourth = node.enter(from(1));
+        assert!(is_expelled(&crowd[1]), "the oldest silent one of that address goes");
+        assert!(!is_expelled(&crowd[0]) && !is_expelled(&crowd[2]) && !is_expelled(&fourth));
+        let (_a, honest) = (node.enter(from(2)), node.enter(from(3)));
+        assert!(is_expelled(&crowd[2]), "then the oldest of all");
+        honest.log_in().expect("there is room");
+        assert_eq!(crowd[1].log_in().expect_err("it went").code, ErrorCode::ServerClosing);
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_sessions() {
+        let limits = NodeLimits { sessions: 3, sessions_per_address: 2, ..NodeLimits::default() };
+        let node = node(limits);
+        let visitors: Vec<Visitor> =
+            [1, 1, 1, 2, 3].map(|last| node.enter(from(last))).into_iter().collect();
+        visitors[0].log_in().expect("the first");
+        visitors[0].log_in().expect("again is no other");
+        visitors[1].log_in().expect("the second");
+        let third = visitors[2].log_in().expect_err("the third of one address");
+        assert!(third.message.contains("from your address"), "{third}");
+        visitors[3].log_in().expect("another address");
+        let full = visitors[4].log_in().expect_err("all busy or fresh");
+        assert!(full.message.starts_with("Too many sessions"), "{full}");
+        // Who is idle for long goes for another; who is busy does not.
+        let long_ago = Instant::now().checked_sub(SPARE_AFTER).expect("an uptime of a minute");
+        visitors[0].active(true);
+        lock(&node.guests).sessions.values_mut().for_each(|guest| guest.active = long_ago);
+        visitors[4].log_in().expect("there is room now");
+        assert!(is_expelled(&visitors[1]) && !is_expelled(&visitors[0]));
+        assert!(!visitors[1].is_in() && visitors[4].is_in());
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_one_address() {
+        let of = |text: &str| place_of(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), from(1));
+    }
+}

@@ -1,0 +1,13 @@
+//! How a client came to a node.
+
+use std::net::SocketAddr;
+
+/// How a client came, and where its data connections meet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// This end's address, where data ports are opened.
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    /// Whether ssh brought it, and knows who it is.
+    pub(super) over_ssh: bool,
+}

@@ -1,0 +1,192 @@
+//! Where a node connects to when a client says where: not wherever it likes (RFC 2577, section 3).
+//!
+//! Who may have data sent to a third host may otherwise reach, with this host's address, whatever
+//! trusts it: mail servers, the services of its own network, a cloud's metadata.
+
+use farline_core::units::{Error, ErrorCode, Fault};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// Below this no client listens for data, and what does is a service.
+const FIRST_PORT: u16 = 1024;
+
+/// Addresses with a common beginning, such as 10.0.0.0/8 or 2001:db8::/32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        let wrong = || format!("`{text}` is no network such as 10.0.0.0/8");
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.trim().parse().map_err(|_| wrong())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            Some(prefix) => {
+                prefix.trim().parse().ok().filter(|&prefix| prefix <= bits).ok_or_else(wrong)?
+            }
+            None => bits,
+        };
+        Ok(Network { address, prefix })
+    }
+}
+
+impl Network {
+    fn contains(&self, ip: IpAddr) -> bool {
+        let same =
+            |a: u128, b: u128, bits: u32| self.prefix == 0 || (a ^ b) >> (bits - self.prefix) == 0;
+        match (self.address, ip) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => same(u32::from(a).into(), u32::from(b).into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.into(), b.into(), 128),
+            _ => false,
+        }
+    }
+}
+
+/// Whom a node may be told to connect to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Targets<'a> {
+    /// The client's own address, which it always may name.
+    pub(super) client: IpAddr,
+    /// Whether there are others at all.
+    pub(super) third_party: bool,
+    /// Networks that are not public and meant all the same.
+    pub(super) networks: &'a [Network],
+}
+
+impl Targets<'_> {
+    /// Whether data may go to all of `addresses`.
+    ///
+    /// # Errors
+    /// When not: with which, and what the operator can do.
+    pub(super) fn check(&self, addresses: &[SocketAddr]) -> Result<(), Error> {
+        for address in addresses {
+            let ip = address.ip().to_canonical();
+            let refused = |why: &str, hint: &str| {
+                let message = format!("data connections do not go to {address}: {why}");
+                Err(Error::new(Fault::Refused, ErrorCode::PermissionDenied, message).hint(hint))
+            };
+            if address.port() < FIRST_PORT {
+                let why = "ports below 1024 are of services";
+                return refused(why, "name a port from 1024 on");
+            }
+            if ip == self.client.to_canonical() {
+                continue;
+            }
+            if !self.third_party {
+                let why = "it is not the client's own address";
+                return refused(
+                    why,
+                    "the operator can allow third-party transfers with `third_party = true`",
+                );
+            }
+            if !is_public(ip) && !self.networks.iter().any(|network| network.contains(ip)) {
+                let why = "it is no public address, and its network is not named";
+                return refused(
+                    why,
+                    "the operator can name networks: `third_party_networks`, or \
+                    --third-party-network 10.0.0.0/8",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an address is one of the internet's hosts (IANA's registries of special addresses).
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_public4(ip),
+        IpAddr::V6(ip) => is_public6(ip),
+    }
+}
+
+fn is_public4(ip: Ipv4Addr) -> bool {
+    let [a, b, c, _] = ip.octets();
+    !(ip.is_private()
+        || ip.is_loopback()
+        || ip.is_link_local()
+        || a == 0
+        || a >= 224
+        || (a == 100 && b & 0xc0 == 64)
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 198 && b & 0xfe == 18))
+}
+
+fn is_public6(ip: Ipv6Addr) -> bool {
+    let words = ip.segments();
+    // What carries an IPv4 address within (NAT64 and 6to4) leads to it.
+    let inner = match words {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some((high, low)),
+        [0x2002, high, low, ..] => Some((high, low)),
+        _ => None,
+    };
+    let leads_out =
+        inner.is_none_or(|(high, low)| is_public4((u32::from(high) << 16 | u32::from(low)).into()));
+    // 2000::/3 is all that is given out to hosts, but for 64:ff9b::/96.
+    leads_out && (inner.is_some() || words[0] & 0xe000 == 0x2000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(third_party: bool, networks: &[&str], address: &str) -> bool {
+        let networks: Vec<Network> =
+            networks.iter().map(|text| text.parse().expect("a network")).collect();
+        let client = IpAddr::from([203, 0, 113, 9]);
+        let targets = Targets { client, third_party, networks: &networks };
+        targets.check(&[address.parse().expect("an address")]).is_ok()
+    }
+
+    #[test]
+    fn a_node_is_no_weapon_against_what_trusts_it() {
+        for address in [
+            "127.0.0.1:2525",
+            "169.254.169.254:8080",
+            "10.1.2.3:5000",
+            "172.31.0.1:5000",
+            "192.168.1.1:5000",
+            "100.64.0.1:5000",
+            "0.0.0.0:5000",
+            "224.0.0.1:5000",
+            "255.255.255.255:5000",
+            "[::1]:5000",
+            "[fe80::1]:5000",
+            "[fd00::1]:5000",
+            "[::ffff:127.0.0.1]:5000",
+            "[64:ff9b::7f00:1]:5000",
+            "[2002:a00:1::]:5000",
+            "198.51.100.1:25",
+            "203.0.113.9:25",
+        ] {
+            assert!(!allows(true, &[], address), "{address}");
+        }
+        for address in ["198.51.100.1:5000", "[2001:db8::1]:5000", "203.0.113.9:1024"] {
+            assert!(allows(true, &[], address), "{address}");
+        }
+        assert!(!allows(false, &[], "198.51.100.1:5000") && allows(false, &[], "203.0.113.9:5000"));
+        assert!(allows(true, &["10.0.0.0/8"], "10.1.2.3:5000"));
+        assert!(!allows(true, &["10.0.0.0/8"], "10.1.2.3:25"), "a named network has no low ports");
+        assert!(!allows(true, &["10.0.0.0/8"], "11.1.2.3:25"));
+        assert!(allows(true, &["fd00::/8", "127.0.0.3"], "127.0.0.3:5000"));
+    }
+
+    #[test]
+    fn a_network_is_an_address_with_a_length() {
+        for text in ["", "10", "10.0.0.0/33", "10.0.0.0/x", "fd00::/129", "a/8"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+        let all: Network = "0.0.0.0/0".parse().expect("all of it");
+        assert!(
+            all.contains(IpAddr::from([1, 2, 3, 4])) && !all.contains(Ipv6Addr::LOCALHOST.into())
+        );
+    }
+}

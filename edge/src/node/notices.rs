@@ -1,0 +1,85 @@
+//! What a node tells its operator: which limit struck, and for whom. One line a second of each limit
+//! at most, with how many it stands for, so that who runs into a limit does not fill a disk.
+
+use farline_core::units::escaped;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::sys::lock::lock;
+
+/// Between two lines on one limit.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Takes one line.
+type Sink = Box<dyn Fn(&str) + Send + Sync>;
+
+/// The lines on their way to the operator.
+#[derive(Default)]
+pub(super) struct Notices {
+    sink: OnceLock<Sink>,
+    said: Mutex<HashMap<&'static str, Said>>,
+}
+
+/// What was said of one limit.
+struct Said {
+    at: Instant,
+    /// How often it struck since.
+    more: u64,
+}
+
+impl Notices {
+    /// Gives lines to `sink` from now on.
+    pub(super) fn go_to(&self, sink: Sink) {
+        // Who listens first keeps the place.
+        let _ = self.sink.set(sink);
+    }
+
+    /// Says that the limit of this name struck.
+    pub(super) fn say(&self, limit: &'static str, what: impl fmt::Display) {
+        let Some(sink) = self.sink.get() else { return };
+        let mut said = lock(&self.said);
+        let more = match said.get_mut(limit) {
+            Some(before) if before.at.elapsed() < EVERY => {
+                before.more += 1;
+                return;
+            }
+            before => before.map_or(0, |before| before.more),
+        };
+        said.insert(limit, Said { at: Instant::now(), more: 0 });
+        drop(said);
+        let what = what.to_string();
+        let what = escaped(&what);
+        match more {
+            0 => sink(&format!("{limit}: {what}")),
+            more => sink(&format!("{limit}: {what} (and {more} more since the last such line)")),
+        }
+    }
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notices")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_limit_that_strikes_often_is_said_once_a_second() {
+        let notices = Notices::default();
+        notices.say("sessions", "nobody listens yet");
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&lines);
+        notices.go_to(Box::new(move |line| lock(&to).push(line.to_owned())));
+        for i in 0..1_000 {
+            notices.say("sessions", format!("{i}\u{1b}[2J"));
+        }
+        notices.say("logins", "another limit");
+        assert_eq!(*lock(&lines), ["sessions: 0\\x1b[2J", "logins: another limit"]);
+    }
+}

@@ -1,0 +1,340 @@
+//! Clients that mean harm to a node: each takes its own share of it and nobody else's, is told why,
+//! and stands in the log.
+
+use farline_lab::files::{folder, hidden, names, random, text};
+use farline_lab::raw::{Blocks, RawClient};
+use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
+use rustix::process::Signal;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a node may take for what it does at once, on a machine with other work.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A connection that has read the greeting and says nothing.
+fn silent(url: &str) -> TcpStream {
+    let address = url.trim_start_matches("ftp://");
+    let stream = TcpStream::connect(address).expect("the node listens");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream
+}
+
+/// Waits for the other end to close `stream`; returns what came before.
+fn until_closed(mut stream: &TcpStream) -> String {
+    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => said.extend_from_slice(&buffer[..read]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("it stays open: {error}: {}", String::from_utf8_lossy(&said)),
+        }
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// A node by a configuration file, with its log.
+fn configured(root: &Path, config: &str, more: &[&str]) -> (Running, String) {
+    let file = root.with_extension("toml");
+    std::fs::write(&file, config).expect("written");
+    let mut command = farline();
+    command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]);
+    command.arg(root).args(more).arg("--config").arg(&file).stderr(Stdio::piped());
+    announced(&mut command)
+}
+
+/// Ends a node; returns what it wrote to its log.
+fn log_of(node: Running) -> String {
+    node.signal(Signal::TERM);
+    let (status, _, log) = node.finish();
+    assert!(status.success(), "{status}: {log}");
+    log
+}
+
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(1, 100_000)).expect("written");
+    let (_node, url) = node(&root, "write", &["--tls"]);
+    let mut crowd: Vec<TcpStream> = (0..300).map(|_| silent(&url)).collect();
+    for stream in &mut crowd[..100] {
+        // Half a TLS handshake, or less.
+        stream.write_all(b"AUTH TLS\r\n\x16\x03\x01").expect("written");
+    }
+    let began = Instant::now();
+    let result =
+        json_of(farline().env("FARLINE_RETRY_FOR", "0").args(["--json", "cp", text(&file), &url]));
+    assert!(result["verified"] == true && began.elapsed() < SOON, "{result}");
+    drop(crowd);
+}
+
+#[test]
+fn who_does_not_log_in_goes_and_stands_in_the_log() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    let (node, url) = configured(&root, "login_timeout = 2\nlogins = 3\n", &[]);
+    // A byte now and then makes the time no longer.
+    let mut slow = silent(&url);
+    let began = Instant::now();
+    while began.elapsed() < SOON && slow.write_all(b"N").is_ok() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(began.elapsed() < SOON, "single bytes kept the place");
+    assert!(until_closed(&slow).contains("421 Not logged in within 2.00 s"));
+    // The oldest goes when there is no room.
+    let crowd: Vec<TcpStream> = (0..4).map(|_| silent(&url)).collect();
+    let said = until_closed(&crowd[0]);
+    assert!(said.contains("421 Too many connections that have not logged in"), "{said}");
+    RawClient::open(&url);
+    let log = log_of(node);
+    assert!(log.contains("farline: login_timeout: 127.0.0.1 did not log in in time"), "{log}");
+    assert!(log.contains("farline: logins: no room for 127.0.0.1; the oldest goes"), "{log}");
+}
+
+#[test]
+fn one_address_has_its_share_of_the_sessions() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    let (node, url) = configured(&root, "sessions = 5\nsessions_per_address = 2\n", &[]);
+    let _sessions: Vec<RawClient> = (0..2).map(|_| RawClient::open(&url)).collect();
+    let file = root.join("f");
+    std::fs::write(&file, "x").expect("written");
+    let mut command = farline();
+    command.env("FARLINE_RETRY_FOR", "0").args(["--json", "cp", &format!("{url}/f")]);
+    let (error, _) = farline_lab::error_of_command(command.arg(dir.path().join("got")));
+    assert_eq!(error["code"], "server-closing", "{error}");
+    assert!(error["message"].as_str().is_some_and(|words| words.contains("from your address")));
+    assert!(log_of(node).contains("farline: sessions_per_address: 127.0.0.1 is not let in"));
+}
+
+#[test]
+fn a_file_in_millions_of_pieces_is_refused_in_few_words() {
+    let dir = folder();
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let mut client = RawClient::open(&url);
+    let mut data = client.passive();
+    client.say("STOR f");
+    let pieces: Vec<u8> =
+        (0..200_000).flat_map(|i| [Blocks::header(0, 2 * i, 1), vec![7]].concat()).collect();
+    Blocks::write(&mut data, &pieces);
+    Blocks::write(&mut data, &Blocks::eof(1));
+    let reply = client.final_reply();
+    assert!(reply.starts_with("552") && reply.contains("TOO_MANY_RANGES"), "{}", &reply[..200]);
+    // Fewer are a file with holes, and said in few words too.
+    let mut data = client.passive();
+    client.say("STOR f");
+    Blocks::write(&mut data, &pieces[..18 * 10_000]);
+    Blocks::write(&mut data, &Blocks::eof(1));
+    let reply = client.final_reply();
+    assert!(reply.contains("holes") && reply.len() < 2_000, "{} bytes", reply.len());
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_refused_transfer_closes_its_data_connection() {
+    let dir = folder();
+    std::fs::create_dir(dir.path().join("d")).expect("a folder");
+    for rights in ["read", "write"] {
+        let (_node, url) = node(dir.path(), rights, &[]);
+        let mut client = RawClient::in_stream_mode(&url);
+        for command in ["RETR nothing", "RETR d", "LIST nothing", "STOR d", "APPE d"] {
+            let data = client.passive();
+            data.set_read_timeout(Some(SOON)).expect("a timeout");
+            let reply = client.ask(command);
+            assert!(reply.starts_with('5') || reply.starts_with('4'), "{command}: {reply}");
+            assert_eq!(until_closed(&data), "", "{command}");
+        }
+    }
+}
+
+#[test]
+fn fifos_and_devices_are_not_opened_to_be_written() {
+    let dir = folder();
+    succeed(Command::new("mkfifo").arg(dir.path().join("fifo")));
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket"));
+    let (node, url) = node(dir.path(), "write", &[]);
+    for command in ["APPE fifo", "ESTO A 0 fifo", "APPE socket", "STOR fifo"] {
+        let mut client = RawClient::in_stream_mode(&url);
+        let _data = client.passive();
+        let reply = client.ask(command);
+        assert!(reply.starts_with("553") && reply.contains("FIFO"), "{command}: {reply}");
+    }
+    let began = Instant::now();
+    node.signal(Signal::TERM);
+    let (status, _, _) = node.finish();
+    assert!(status.success() && began.elapsed() < SOON, "{status} after {:?}", began.elapsed());
+}
+
+#[test]
+fn a_node_that_ends_lets_its_transfers_end() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(2, 20 << 20)).expect("written");
+    let (node, url) = node(&root, "write", &["--drain", "60"]);
+    let mut command = farline();
+    command.args(["--json", "cp", "--limit", "60Mbit/s", text(&file), &format!("{url}/got")]);
+    let copy = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
+    wait_for("some data", || std::fs::read_dir(&root).expect("a folder").count() > 0);
+    let idle = RawClient::open(&url);
+    node.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_secs(2));
+    let mut late = farline();
+    late.env("FARLINE_RETRY_FOR", "0").args(["--json", "cp", text(&file), &format!("{url}/late")]);
+    let (error, _) = farline_lab::error_of_command(&mut late);
+    assert_eq!(error["code"], "server-closing", "{error}");
+    let (status, said, _) = copy.finish();
+    assert!(status.success() && said.contains("\"verified\":true"), "{said}");
+    let (status, _, _) = node.finish();
+    assert!(status.success(), "{status}");
+    drop(idle);
+}
+
+#[test]
+fn a_slow_reader_does_not_keep_a_node_from_ending() {
+    let dir = folder();
+    std::fs::write(dir.path().join("f"), random(3, 64 << 20)).expect("written");
+    for signals in [1, 2] {
+        let drain = if signals == 1 { "1" } else { "600" };
+        let (node, url) = node(dir.path(), "read", &["--drain", drain]);
+        let mut client = RawClient::in_stream_mode(&url);
+        let mut data = client.passive();
+        client.say("RETR f");
+        data.read_exact(&mut [0; 1000]).expect("it begins");
+        let began = Instant::now();
+        for _ in 0..signals {
+            node.signal(Signal::TERM);
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let (status, _, _) = node.finish();
+        assert!(began.elapsed() < SOON, "{signals} signals: {:?}", began.elapsed());
+        assert_eq!(status.code(), Some(if signals == 1 { 0 } else { 143 }));
+    }
+}
+
+#[test]
+fn a_node_connects_to_no_service_for_a_client() {
+    let dir = folder();
+    let (_node, url) = node(dir.path(), "read", &["--third-party"]);
+    let mut client = RawClient::open(&url);
+    for target in [
+        "PORT 127,0,0,1,0,25",
+        "PORT 127,0,0,2,20,0",
+        "PORT 169,254,169,254,31,144",
+        "PORT 10,0,0,1,20,0",
+        "EPRT |1|192.168.1.1|5000|",
+        "EPRT |2|::1|5000|",
+        "SPOR 127,0,0,1,20,0 10,0,0,1,20,0",
+    ] {
+        let reply = client.ask(target);
+        assert!(reply.starts_with("550") || reply.starts_with("501"), "{target}: {reply}");
+    }
+    for target in ["PORT 127,0,0,1,20,0", "PORT 198,51,100,1,20,0"] {
+        assert!(client.ask(target).starts_with("200"), "{target}");
+    }
+    let (_node, url) =
+        node(dir.path(), "read", &["--third-party", "--third-party-network", "10.0.0.0/8"]);
+    let mut client = RawClient::open(&url);
+    assert!(client.ask("PORT 10,0,0,1,20,0").starts_with("200"));
+    assert!(client.ask("PORT 10,0,0,1,0,25").starts_with("550"));
+}
+
+#[test]
+fn a_client_has_no_congestion_control_loaded() {
+    let dir = folder();
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let mut client = RawClient::open(&url);
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let available = available.expect("Linux says");
+    for control in ["htcp", "scalable", "highspeed", "vegas", "bic"] {
+        if available.split_whitespace().any(|there| there == control) {
+            continue;
+        }
+        let reply = client.ask(&format!("OPTS FARLINE congestion={control};"));
+        assert!(reply.starts_with("550"), "{control}: {reply}");
+        assert!(reply.contains("--allow-congestion"), "what its operator can do: {reply}");
+    }
+}
+
+#[test]
+fn whom_to_trust_is_not_ignored_in_the_clear() {
+    let dir = folder();
+    let file = dir.path().join("f");
+    std::fs::write(&file, "secret").expect("written");
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let address = url.trim_start_matches("ftp://");
+    let pin = "ab".repeat(32);
+    for scheme in ["ftp", "farline"] {
+        let to = format!("{scheme}://{address}/g");
+        for trust in [["--tls-pin", &pin], ["--tls-ca", text(&file)]] {
+            let (error, code) = error_of(&["cp", trust[0], trust[1], text(&file), &to]);
+            assert_eq!((error["code"].as_str(), code), (Some("cannot-encrypt"), 2), "{error}");
+            let hint = error["hint"].as_str().expect("a way out");
+            assert!(hint.contains(&format!("{scheme}s://")), "{error}");
+        }
+    }
+    assert_eq!(names(dir.path()), ["f"]);
+}
+
+#[test]
+fn odd_names_do_not_steer_the_terminal() {
+    let dir = folder();
+    let (root, tree) = (dir.path().join("root"), dir.path().join("t"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::create_dir(&tree).expect("a folder");
+    let name = "a\u{1b}]0;owned\u{7}b\u{9b}2Jc\nd";
+    succeed(Command::new("mkfifo").arg(tree.join(name)));
+    std::fs::write(tree.join("good"), "x").expect("written");
+    let (_node, url) = node(&root, "write", &[]);
+    let steers =
+        |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().any(|c| c.is_control() && c != '\n');
+    for to in [&url[..], text(&dir.path().join("here"))] {
+        for json in [&["--json"][..], &[]] {
+            let output = farline().args(json).args(["cp", "-r", text(&tree), to]).output();
+            let output = output.expect("farline runs");
+            let said = [&output.stdout[..], &output.stderr].concat();
+            assert!(!steers(&said), "{:?}", String::from_utf8_lossy(&said));
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert!(
+                !json.is_empty() || said.contains("a\\x1b]0;owned\\x07b\\x9b2Jc\\nd"),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_lies_in_the_place_of_a_journal_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        farline_lab::skip("only root can plant a file of another user");
+        return;
+    }
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(4, 20 << 20)).expect("written");
+    let (_node, url) = node(&root, "write", &[]);
+    let mut command = farline();
+    command.args(["cp", "--limit", "60Mbit/s", text(&file), &url]);
+    let mut copy = Running(command.stderr(Stdio::null()).spawn().expect("farline runs"));
+    wait_for("a journal", || hidden(&root).len() > 1);
+    copy.end(Signal::KILL);
+    for name in hidden(&root) {
+        std::os::unix::fs::chown(root.join(name), Some(65_534), Some(65_534)).expect("chown");
+    }
+    wait_for("the node to let go", || {
+        let mut again = farline();
+        again.env("FARLINE_RETRY_FOR", "0").args(["--json", "cp", text(&file), &url]);
+        farline_lab::error_of_command(&mut again).0["code"] != "busy"
+    });
+    let (error, _) = error_of(&["cp", text(&file), &url]);
+    let hint = error["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("user 65534 put") && hint.contains("may remove it"), "{error}");
+}

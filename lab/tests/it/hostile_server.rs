@@ -1,0 +1,155 @@
+//! Servers that mean harm: what they say and send leaves nothing outside the destination, nothing on
+//! the terminal that it would obey, no memory without bound, and one clear error.
+
+use farline_lab::files::names;
+use farline_lab::raw::{Blocks, ScriptedServer};
+use farline_lab::{error_of, farline};
+use std::path::Path;
+use std::process::Command;
+
+/// A file of five bytes in MODE E.
+fn five() -> Vec<u8> {
+    [Blocks::header(0, 0, 5), b"owned".to_vec(), Blocks::eof(1)].concat()
+}
+
+fn file(name: &[u8]) -> Vec<u8> {
+    [b"Type=file;Size=5;Modify=20200101000000; ", name].concat()
+}
+
+/// Whether a terminal would obey something of this.
+fn steers(bytes: &[u8]) -> bool {
+    String::from_utf8_lossy(bytes).chars().any(|c| c.is_control() && c != '\n')
+}
+
+/// Copies the tree of `server` into `dir`/got, for people; returns what was said and the exit code.
+fn copy_tree(server: ScriptedServer, dir: &Path) -> (Vec<u8>, Option<i32>) {
+    let port = server.start();
+    let output = farline()
+        .args(["cp", "-r", "--timeout", "10", &format!("ftp://127.0.0.1:{port}/d/")])
+        .arg(dir.join("got"))
+        .output()
+        .expect("farline runs");
+    ([output.stdout, output.stderr].concat(), output.status.code())
+}
+
+#[test]
+fn names_of_a_server_lead_nowhere_outside() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let listing = |folder: &str| match folder.trim_end_matches('/') {
+        "/d" => vec![
+            file(b"../evil"),
+            file(b"/etc/farline-evil"),
+            file(b".."),
+            file(b"a/../../evil"),
+            b"Type=OS.unix=slink;UNIX.slink=..;Modify=20200101000000; up".to_vec(),
+            b"Type=dir;Modify=20200101000000; up".to_vec(),
+            b"Type=dir;Modify=20200101000000; ..".to_vec(),
+            file(b"good"),
+        ],
+        _ => vec![file(b"evil")],
+    };
+    let server = ScriptedServer {
+        size: 5,
+        blocks: five(),
+        listing: Some(listing),
+        ..ScriptedServer::default()
+    };
+    let (said, code) = copy_tree(server, dir.path());
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(names(dir.path()).iter().all(|name| name == "got"), "{said}");
+    assert!(!Path::new("/etc/farline-evil").exists(), "{said}");
+    assert!(matches!(code, Some(0 | 2..=6)), "{code:?}: {said}");
+    // What lies there lies below, whatever the server called it.
+    let found = Command::new("find").arg(dir.path()).args(["-name", "*evil*"]).output();
+    let found = String::from_utf8(found.expect("find runs").stdout).expect("text");
+    let below = dir.path().join("got");
+    assert!(found.lines().all(|path| Path::new(path).starts_with(&below)), "{found}");
+}
+
+#[test]
+fn names_of_a_server_do_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let listing = |folder: &str| match folder.trim_end_matches('/') {
+        "/d" => vec![
+            b"Type=x;Modify=20200101000000; a\x1b]0;owned\x07b\xc2\x9b2Jc".to_vec(),
+            file(b"good"),
+        ],
+        _ => Vec::new(),
+    };
+    let server = ScriptedServer {
+        size: 5,
+        blocks: five(),
+        listing: Some(listing),
+        ..ScriptedServer::default()
+    };
+    let (said, code) = copy_tree(server.clone(), dir.path());
+    let text = String::from_utf8_lossy(&said).into_owned();
+    assert!(!steers(&said), "{text:?}");
+    assert!(text.contains("a\\x1b]0;owned\\x07b\\x9b2Jc"), "{text}");
+    assert_eq!(names(&dir.path().join("got")), ["good"], "{text}");
+    assert_ne!(code, Some(0), "{text}");
+    let port = server.start();
+    let output = farline()
+        .args(["--json", "cp", "-r", &format!("ftp://127.0.0.1:{port}/d/")])
+        .arg(dir.path().join("json"))
+        .output()
+        .expect("farline runs");
+    assert!(!steers(&output.stdout) && !steers(&output.stderr), "{output:?}");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(said["failures"][0]["path"], "a\u{1b}]0;owned\u{7}b\u{9b}2Jc", "{said}");
+}
+
+#[test]
+fn a_greeting_or_refusal_does_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().join("got");
+    for words in [&b"421 \x1b[2Jno\x07 \xc2\x9b2J\r\n"[..], b"\x1b]0;x\x07\r\n"] {
+        let port = farline_lab::raw::answer_with(words.to_vec());
+        let url = format!("ftp://127.0.0.1:{port}/x");
+        for json in [&["--json"][..], &[]] {
+            let output = farline().args(json).args(["cp", &url]).arg(&here).output();
+            let output = output.expect("farline runs");
+            assert!(!steers(&output.stdout) && !steers(&output.stderr), "{output:?}");
+            assert!(!output.status.success());
+        }
+    }
+}
+
+#[test]
+fn a_tree_without_an_end_is_given_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let deeper = |_: &str| {
+        vec![b"Type=dir;Modify=20200101000000; ".iter().copied().chain([b'd'; 200]).collect()]
+    };
+    let wider = |_: &str| (0..100_000).map(|i| file(format!("{i:0>100}").as_bytes())).collect();
+    for (what, listing) in [("deeper", deeper as fn(&str) -> _), ("wider", wider)] {
+        let port = ScriptedServer { listing: Some(listing), ..ScriptedServer::default() }.start();
+        let got = dir.path().join("got");
+        let url = format!("ftp://127.0.0.1:{port}/d/");
+        // Bounded memory: far less than the list would take that never ends.
+        let limited = format!("ulimit -v 4000000; exec \"$0\" --json cp -r {url} \"$1\"");
+        let mut command = farline_lab::command("sh");
+        command.args(["-c", &limited]).arg(farline_lab::farline_binary()).arg(&got);
+        let (error, code) = farline_lab::error_of_command(&mut command);
+        assert_eq!((error["fault"].as_str(), code), (Some("there"), 4), "{what}: {error}");
+        assert!(!got.exists() || names(&got).is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn a_wrong_size_or_digest_lands_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().join("got");
+    for (what, size, digest, code) in [
+        ("less than it said", 9, None, "incomplete"),
+        ("more than it said", 3, None, "block-out-of-range"),
+        ("another digest", 5, Some("00000000000000000000000000000000"), "digest-mismatch"),
+        ("no digest at all", 5, Some("\u{1b}[2J"), ""),
+    ] {
+        let server = ScriptedServer { size, blocks: five(), digest, ..ScriptedServer::default() };
+        let url = format!("ftp://127.0.0.1:{}/f", server.start());
+        let (error, _) = error_of(&["cp", &url, here.to_str().expect("text")]);
+        assert!(code.is_empty() || error["code"] == code, "{what}: {error}");
+        assert!(!here.exists(), "{what}: {error}");
+    }
+}
