@@ -458,7 +458,7 @@ error_codes! {
     /// more would be deleted than --max-delete allows
     TooManyDeletions "too-many-deletions" Never: You;
     /// a file in more pieces with gaps between them than the receiver keeps count of
-    TooManyRanges "too-many-ranges" Never: There Refused;
+    TooManyRanges "too-many-ranges" Never: Refused;
     /// a congestion control that the host does not have
     UnknownCongestion "unknown-congestion" Never: You;
     /// a URL scheme that Farline does not know

@@ -161,7 +161,7 @@ mod tests {
     fn stalled_handshakes_take_no_thread_and_have_their_number() {
         let identity = Identity::fresh().expect("a key");
         let Role::Layer(layer) = tls::driver().role else { panic!("TLS is a layer") };
-        let layer: Arc<dyn Layer> = Arc::from(layer);
+        let layer: Arc<dyn Layer> = layer;
         let key = Key::random().expect("random bytes");
         let (sender, arrived) = mpsc::channel();
         let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
