@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod channels;
 pub mod client;
+pub mod drivers;
 pub mod host;
 pub mod kernelcc;
 pub mod link;

@@ -8,7 +8,7 @@
 use super::Channel;
 use super::arrivals::Arrivals;
 use super::key::Key;
-use super::options::{DriverOption, Values};
+use crate::drivers::{DriverOption, Values};
 use super::ordered::ByteStream;
 use super::tcp::TcpOptions;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};

@@ -8,7 +8,7 @@ use super::driver::{
     Transport,
 };
 use super::handle::ConnectionControl;
-use super::options::Values;
+use crate::drivers::Values;
 use super::ordered::ByteStream;
 use super::stack::unreachable;
 use crate::sys::lock::lock;

@@ -22,7 +22,6 @@ pub mod driver;
 pub mod handle;
 pub mod key;
 pub mod offers;
-pub mod options;
 pub mod ordered;
 pub mod rdma;
 pub mod registry;

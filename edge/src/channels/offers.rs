@@ -2,7 +2,7 @@
 //! come about: pure, as `fi_getinfo` ranks libfabric's providers.
 
 use super::driver::{Capabilities, Carries, Driver, Offered, Peer, Role, Transport};
-use super::options::Values;
+use crate::drivers::Values;
 use super::registry::Registry;
 use super::stack::Stack;
 use farline_core::units::{Error, ErrorCode, Fault};

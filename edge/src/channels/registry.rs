@@ -1,7 +1,7 @@
 //! The drivers that a client or a node has: a value, built in one place.
 
 use super::driver::{Carries, Driver, Offered, Role};
-use super::options::Values;
+use crate::drivers::Values;
 use super::stack::Stack;
 use super::{rdma, ssh, tcp, tls};
 use farline_core::units::{Error, ErrorCode, Fault};

@@ -2,7 +2,7 @@
 
 use super::driver::{Dialer, Driver, Opened, Role, Session, TlsPeer, Transport};
 use super::key::Key;
-use super::options::Values;
+use crate::drivers::Values;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::{Channel, plain};
 use farline_core::units::{Error, ErrorCode, Fault, Span};

@@ -7,7 +7,7 @@ use super::driver::{
     Capabilities, Carries, Dialer, Driver, Listen, Listener, Offered, Opened, Role, Session,
     Transport,
 };
-use super::options::Values;
+use crate::drivers::Values;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::stack::unreachable;
 use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, tcp_info, wake_at};

@@ -1,31 +1,83 @@
-//! Standard output as a store: one file, whose bytes go out in ascending order as they come.
+//! Standard input and output as a store: one file whose bytes come, and go, in ascending order.
 
+use super::driver::{Access, LandingRules, Store, StoreCapabilities, StoreDriver, Syntax};
 use super::landing::check_digest;
-use super::{Landed, Landing, Sink};
-use farline_core::transfer::{DigestVerdict, Digests};
+use super::{Landed, Landing, Sink, storage_error};
+use crate::drivers::Values;
+use farline_core::transfer::{DigestVerdict, Digests, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The driver.
+pub(super) fn driver() -> StoreDriver {
+    let capabilities = StoreCapabilities {
+        source: true,
+        sink: true,
+        access: Access::Ordered,
+        paths: false,
+        keeps: false,
+        journals: false,
+        durable: false,
+    };
+    let about = "standard input, standard output";
+    let open = |_: &Values| Ok(Arc::new(StandardStreams) as Arc<dyn Store>);
+    let driver = StoreDriver::new("standard", about, capabilities, open);
+    StoreDriver { syntax: Syntax::Dash, ..driver }
+}
+
+/// Those of this process.
+#[derive(Debug)]
+pub(crate) struct StandardStreams;
+
+impl Store for StandardStreams {
+    fn stream(&self) -> Result<File, Error> {
+        own(io::stdin().as_fd().try_clone_to_owned(), "read", b"standard input")
+    }
+
+    fn sink(
+        &self,
+        _start: &[u8],
+        layout: &Arc<Layout>,
+        _rules: LandingRules,
+    ) -> Result<Box<dyn Landing>, Error> {
+        let output = own(io::stdout().as_fd().try_clone_to_owned(), "write", b"standard output")?;
+        StreamSink::new(output, layout).map(|sink| Box::new(sink) as Box<dyn Landing>)
+    }
+}
+
+fn own(stream: io::Result<OwnedFd>, doing: &str, name: &[u8]) -> Result<File, Error> {
+    stream.map(File::from).map_err(|error| storage_error(doing, name, &error))
+}
 
 /// Standard output, not buffered here: the staging pool is buffer enough.
 #[derive(Debug)]
-pub struct StandardOutput {
+pub(super) struct StreamSink {
     file: File,
     /// Where the next part begins.
     next: AtomicU64,
 }
 
-impl StandardOutput {
-    /// Standard output of this process.
+impl StreamSink {
+    /// Takes the one file of `layout`.
     ///
     /// # Errors
-    /// When it is closed.
-    pub fn open() -> Result<StandardOutput, Error> {
-        let file = io::stdout().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
-        Ok(StandardOutput { file: file.into(), next: AtomicU64::new(0) })
+    /// When it has more.
+    pub(super) fn new(file: File, layout: &Layout) -> Result<StreamSink, Error> {
+        match layout.entries().len() {
+            1 => Ok(StreamSink { file, next: AtomicU64::new(0) }),
+            _ => Err(one_file()),
+        }
     }
+}
+
+/// What is no single file has no place in a stream.
+pub(crate) fn one_file() -> Error {
+    let message = "one file goes to standard output, no folder and no list of files";
+    Error::new(Fault::You, ErrorCode::OneFile, message)
 }
 
 fn failed(error: &io::Error) -> Error {
@@ -35,11 +87,11 @@ fn failed(error: &io::Error) -> Error {
             ErrorCode::OutputClosed,
             "who read standard output went away before the end of the file",
         ),
-        _ => super::storage_error("write", b"standard output", error),
+        _ => storage_error("write", b"standard output", error),
     }
 }
 
-impl Sink for StandardOutput {
+impl Sink for StreamSink {
     fn write(&self, _entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         if self.next.swap(offset + bytes.len() as u64, Ordering::AcqRel) != offset {
             return Err(Error::new(
@@ -56,15 +108,7 @@ impl Sink for StandardOutput {
     }
 }
 
-impl Landing for StandardOutput {
-    fn open(&self, _entry: usize) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn make_folders(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
+impl Landing for StreamSink {
     fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         let bytes = self.next.load(Ordering::Acquire);
         match check_digest(0, check) {

@@ -5,7 +5,7 @@ use super::{Ending, PosixSink};
 use crate::stores::in_short;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
@@ -34,6 +34,26 @@ pub struct Landed {
 }
 
 impl Landed {
+    /// Lands the files of `layout` by `land`, one after the other: each whose digest is what the
+    /// sender says, where `check` has what it says.
+    pub fn each(
+        layout: &Layout,
+        check: Option<(&[DigestVerdict], &Digests)>,
+        mut land: impl FnMut(usize, &Entry) -> Result<(), Error>,
+    ) -> Landed {
+        let mut landed = Landed::default();
+        for (index, entry) in layout.entries().iter().enumerate() {
+            if !matches!(entry.kind, EntryKind::File { .. }) {
+                continue;
+            }
+            match check_digest(index, check).and_then(|()| land(index, entry)) {
+                Ok(()) => landed.count(entry),
+                Err(error) => landed.failures.push((entry.path.clone(), error)),
+            }
+        }
+        landed
+    }
+
     fn count(&mut self, entry: &Entry) {
         if let EntryKind::File { len } = entry.kind {
             self.files += 1;
