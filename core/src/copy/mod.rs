@@ -7,6 +7,7 @@
 
 mod agreement;
 mod blame;
+mod existing;
 mod idle_timeout;
 mod passes;
 mod requests;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
+pub use existing::{CopyReason, Existing};
 pub use idle_timeout::IdleTimeout;
 pub use passes::Passes;
 pub use requests::{

@@ -4,23 +4,17 @@
 //! says it slowly, holds nobody up (docs/protocol.md, K-3).
 
 use super::Channel;
-use super::driver::{Driver, Listener, Role};
 use super::key::{Key, PREAMBLE_LEN, Token};
+use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
 use rustls::ServerConfig;
-use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Preambles read at once for one session: K-3.
-const MOST_PENDING: usize = 256;
 
 /// Where a session's channels go to; says false when nobody waits for them any more.
 pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
@@ -29,7 +23,7 @@ pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
 pub struct Arrivals {
     key: Key,
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
-    layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
+    layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
 }
 
@@ -37,7 +31,7 @@ impl Arrivals {
     /// Of the session that `key` is of.
     pub fn new(
         key: Key,
-        layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
+        layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
     ) -> Arrivals {
         Arrivals { key, layer, deliver }
@@ -58,7 +52,7 @@ impl Arrivals {
         // A connection that died meanwhile, or one more than a session can use, is dropped; its
         // client sees that.
         let prepared = stream.into_std().and_then(|stream| {
-            super::tcp::prepare(&stream)?;
+            super::socket::prepare(&stream)?;
             Ok(Box::new(stream))
         });
         let Ok(stream) = prepared else { return };
@@ -93,85 +87,9 @@ impl Arrivals {
     }
 
     fn over(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn Channel>> {
-        if let Some((driver, identity)) = &self.layer
-            && let Role::Layer(layer) = &driver.role
-        {
+        if let Some((layer, identity)) = &self.layer {
             stream = layer.accept(stream, identity, &self.key)?;
         }
         Ok(Box::new(OrderedChannel::over(stream)))
-    }
-}
-
-/// A listening TCP port; the task that accepts, and those that read preambles, end with this.
-#[derive(Debug)]
-pub(super) struct TcpPort {
-    address: SocketAddr,
-    task: AbortHandle,
-}
-
-impl TcpPort {
-    /// Takes connections on `listener` for a session. Needs a tokio runtime around it.
-    ///
-    /// # Errors
-    /// When the listener cannot be used.
-    pub(super) fn open(listener: TcpListener, arrivals: &Arc<Arrivals>) -> io::Result<TcpPort> {
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let task = tokio::spawn(accept(listener, Arc::downgrade(arrivals))).abort_handle();
-        Ok(TcpPort { address, task })
-    }
-}
-
-impl Listener for TcpPort {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for TcpPort {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Accepts connections and reads their preambles, until the session is gone.
-async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
-    let mut pending = VecDeque::<Pending>::new();
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            // Out of descriptors: those in use will come back; spinning would not help them.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-            Err(_) => continue,
-        };
-        let Some(arrivals) = arrivals.upgrade() else { return };
-        pending.retain(|pending| !pending.0.is_finished());
-        if pending.len() >= MOST_PENDING {
-            // A client's preamble comes with its connection: whoever has waited longest is no
-            // client.
-            pending.pop_front();
-        }
-        pending.push_back(Pending(tokio::spawn(greet(arrivals, stream)).abort_handle()));
-    }
-}
-
-/// A connection whose preamble is being read; closed when this goes.
-struct Pending(AbortHandle);
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn greet(arrivals: Arc<Arrivals>, mut stream: TcpStream) {
-    let mut preamble = [0; PREAMBLE_LEN];
-    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await;
-    if matches!(read, Ok(Ok(_))) && Token::of(&preamble) == Some(arrivals.key.token()) {
-        arrivals.enter(stream).await;
     }
 }

@@ -8,11 +8,11 @@
 use super::Channel;
 use super::arrivals::Arrivals;
 use super::key::Key;
+use super::layer::Layer;
 use crate::drivers::{DriverOption, Values};
 use super::ordered::ByteStream;
-use super::tcp::TcpOptions;
+use super::socket::TcpOptions;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
-use rustls::{ClientConfig, ServerConfig};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,6 +37,16 @@ pub struct Driver {
     pub features: &'static [&'static str],
     /// Where it stands in a stack, and what it does there.
     pub role: Role,
+}
+
+impl Driver {
+    /// What it puts over channels, where it is a layer.
+    pub fn layer(&self) -> Option<&Arc<dyn Layer>> {
+        match &self.role {
+            Role::Layer(layer) => Some(layer),
+            Role::Channel(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for Driver {
@@ -102,7 +112,7 @@ pub enum Role {
     /// At its bottom: it opens channels.
     Channel(Box<dyn Transport>),
     /// Above: it changes the bytes of the channel below it.
-    Layer(Box<dyn Layer>),
+    Layer(Arc<dyn Layer>),
 }
 
 /// What opens a driver's channels at the client, and takes them at the node.
@@ -278,38 +288,4 @@ pub trait Taker: Send + Sync {
         slots: Slots,
         text: &str,
     ) -> Result<(Box<dyn Channel>, String), Error>;
-}
-
-/// What stands over a channel of ordered bytes.
-pub trait Layer: Send + Sync {
-    /// The client's end over `below`, of the session that `key` is of.
-    ///
-    /// # Errors
-    /// When the peer is not whom `trust` wants, or breaks the layer's protocol.
-    fn connect(
-        &self,
-        below: Box<dyn ByteStream>,
-        trust: &TlsPeer,
-        key: &Key,
-    ) -> io::Result<Box<dyn ByteStream>>;
-
-    /// The node's end over `below`, which has to prove that it is of the session that `key` is of.
-    ///
-    /// # Errors
-    /// When it does not.
-    fn accept(
-        &self,
-        below: Box<dyn ByteStream>,
-        identity: &Arc<ServerConfig>,
-        key: &Key,
-    ) -> io::Result<Box<dyn ByteStream>>;
-}
-
-/// Whom a client takes for the node.
-#[derive(Clone)]
-pub struct TlsPeer {
-    /// What the certificate has to be.
-    pub config: Arc<ClientConfig>,
-    /// Where the node is.
-    pub address: SocketAddr,
 }

@@ -10,7 +10,7 @@ use super::driver::{
 use super::handle::ConnectionControl;
 use crate::drivers::Values;
 use super::ordered::ByteStream;
-use super::stack::unreachable;
+use super::socket::unreachable;
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::units::{Error, Span};

@@ -344,7 +344,7 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channels::tcp::TcpChannel;
+    use crate::channels::socket::TcpChannel;
     use crate::sys::pool::pool;
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;

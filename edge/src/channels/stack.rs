@@ -1,10 +1,12 @@
 //! A stack: one channel at the bottom, layers above, written as a URL's scheme, read top-down.
 
-use super::driver::{Dialer, Driver, Opened, Role, Session, TlsPeer, Transport};
+use super::Channel;
+use super::driver::{Dialer, Driver, Opened, Role, Session, Transport};
 use super::key::Key;
+use super::layer::TlsPeer;
 use crate::drivers::Values;
 use super::ordered::{ByteStream, OrderedChannel};
-use super::{Channel, plain};
+use super::socket::unreachable;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::fmt;
 use std::io;
@@ -153,8 +155,7 @@ impl Opener {
             handle.set_read_timeout(None)?;
         }
         for driver in self.layers.iter().rev() {
-            let (Role::Layer(layer), Some(trust), Some(key)) =
-                (&driver.role, &self.trust, &self.key)
+            let (Some(layer), Some(trust), Some(key)) = (driver.layer(), &self.trust, &self.key)
             else {
                 return Err(io::Error::other(format!("nothing to begin {} with", driver.title)));
             };
@@ -174,14 +175,4 @@ fn skip_line(stream: &mut dyn ByteStream) -> io::Result<()> {
         }
     }
     Err(io::Error::new(io::ErrorKind::InvalidData, "the control port said no line"))
-}
-
-/// No connection to `address` came about.
-pub(super) fn unreachable(address: SocketAddr, error: &io::Error) -> Error {
-    Error::new(
-        Fault::Between,
-        ErrorCode::DataConnection,
-        format!("cannot connect to {address} for data: {}", plain(error)),
-    )
-    .hint("a firewall may hold the node's data ports back")
 }

@@ -2,8 +2,9 @@
 //! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
 
 use super::Handle;
-use super::driver::{Capabilities, Carries, Driver, Layer, Offered, Role, TlsPeer};
+use super::driver::{Capabilities, Carries, Driver, Offered, Role};
 use super::key::{Key, PROOF_LEN};
+use super::layer::{Layer, TlsPeer};
 use super::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -48,7 +49,7 @@ pub fn driver() -> Driver {
             offered: Offered::WhenAsked,
         },
         features: &[],
-        role: Role::Layer(Box::new(Tls)),
+        role: Role::Layer(Arc::new(Tls)),
     }
 }
 

@@ -82,7 +82,7 @@ pub fn secured(
     config: Arc<ServerConfig>,
     timeout: Duration,
 ) -> io::Result<Box<dyn ByteStream>> {
-    super::tcp::prepare(&stream)?;
+    super::socket::prepare(&stream)?;
     Ok(Box::new(super::tls::accept(stream, config, timeout)?))
 }
 

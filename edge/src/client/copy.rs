@@ -7,8 +7,8 @@ use super::outcome::{Checkpoint, CopyStats, DataDirection, FixedLimits, Progress
 use super::remote_progress::{RemoteProgress, SaidLimit};
 use super::transfer_state::{LiveTuning, TransferState};
 use crate::channels::TcpOptions;
+use crate::channels::socket::{granted_buffer, may_choose};
 use crate::channels::stack::Opener;
-use crate::channels::tcp::{granted_buffer, may_choose};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::stores::Landed;

@@ -4,15 +4,15 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use crate::channels::driver::Peer;
-use crate::channels::driver::{Carries, Dialer, Offered, Session, Slots, TlsPeer, Tunnel};
+use super::data_path::DataPath;
+use crate::channels::driver::{Carries, Dialer, Peer, Session, Slots, Tunnel};
+use crate::channels::layer::TlsPeer;
 use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
 use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};
 use crate::mover::BLOCK_LEN;
 use farline_core::transfer::TransferParams;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
-use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,49 +22,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a node's data port may take, besides three round trips, before another way is
 /// tried: H-2.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Which way data went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DataPath {
-    /// Between this host and a data port of the other.
-    #[default]
-    Direct,
-    /// Over connections to the node's control port, because its data ports could not be reached.
-    ControlPort,
-    /// By a driver that was asked for.
-    Driver {
-        /// Its name.
-        name: &'static str,
-        /// What people call it.
-        title: &'static str,
-    },
-    /// Through ssh, because the node's data ports could not be reached.
-    Ssh,
-}
-
-impl Serialize for DataPath {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(match self {
-            DataPath::Direct => "direct",
-            DataPath::ControlPort => "control-port",
-            DataPath::Driver { name, .. } => name,
-            DataPath::Ssh => "ssh",
-        })
-    }
-}
-
-impl DataPath {
-    fn of(offer: &Offer) -> DataPath {
-        let driver = offer.stack.channel();
-        match offer.route {
-            Route::ControlPort => DataPath::ControlPort,
-            Route::Tunnel => DataPath::Ssh,
-            Route::Straight if driver.capabilities.offered == Offered::Always => DataPath::Direct,
-            Route::Straight => DataPath::Driver { name: driver.name, title: driver.title },
-        }
-    }
-}
 
 /// Open data connections.
 pub(super) struct Dialed {

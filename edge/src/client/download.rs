@@ -4,29 +4,25 @@
 use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, Watched, known};
-use super::dial::{DataPath, dial};
-use super::existing::{Existing, blocks_of, omitted_here};
+use super::destination::{destination, has_partial, kept_of};
+use super::dial::dial;
+use super::existing::{blocks_of, omitted_here};
 use super::from_stock;
 use super::itself;
-use super::local::{destination, has_partial, kept_of};
 use super::location::{Location, Remote};
+use super::receiving::{listen, receive_layout, receive_list};
+use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
-use super::upload::staging;
-use crate::channels::Channel;
-use crate::mover::{
-    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, ReceiveOutcome, Tally,
-    receive,
-};
-use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink, SlowSink};
+use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT};
+use crate::stores::{Landed, Landing, ResumeState};
 use crate::sys::lock::lock;
-use crate::sys::pool::Slot;
-use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{
-    Agreement, CopyOptions, CopyRole, CopySession, OpenedChannels, SenderControl, TreePart,
+    Agreement, CopyOptions, CopyRole, CopySession, Existing, OpenedChannels, SenderControl,
+    TreePart,
 };
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Mode, Pathname};
+use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
     DigestVerdict, Digests, EntryKind, Layout, TransferParams, parse_manifest,
@@ -35,16 +31,6 @@ use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-
-/// Channels and slots between the transfers of one copy, and where channels come in unless this end
-/// opened them.
-#[derive(Default)]
-pub(super) struct TransferResources {
-    acceptor: Option<Arc<dyn Incoming + Send>>,
-    channels: Vec<Box<dyn Channel>>,
-    slots: Vec<Slot>,
-    pub(super) tcp: Vec<TcpInfo>,
-}
 
 pub(super) async fn run(
     copy: &mut Copy<'_>,
@@ -79,41 +65,6 @@ pub(super) async fn run(
         return Err(from.not_gridftp("curl or lftp can fetch from it"));
     };
     copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))
-}
-
-/// Asks the server for the socket buffers that were asked for here; one that does not know how
-/// keeps its own.
-pub(super) fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
-    if let Some(Bytes(len)) = copy.options.buffer {
-        control.try_request(Request::Exec(Command::SocketBuffer(len)));
-    }
-}
-
-/// Listens for the server's channels.
-pub(super) async fn listen(
-    copy: &mut Copy<'_>,
-    control: &mut Control,
-    choice: &TransferParams,
-) -> Result<(TransferResources, SocketAddr), Error> {
-    if control.data_tls().await?.is_some() {
-        return Err(Error::new(
-            Fault::There,
-            ErrorCode::CannotEncrypt,
-            "the server encrypts, but knows no keys",
-        ));
-    }
-    copy.stats.data_path = Some(DataPath::Direct);
-    copy.stats.encrypted = Some(false);
-    let local = control.local()?;
-    let acceptor =
-        Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
-    let address = acceptor.address();
-    let resources = TransferResources {
-        acceptor: Some(Arc::new(acceptor)),
-        slots: staging(choice)?,
-        ..TransferResources::default()
-    };
-    Ok((resources, address))
 }
 
 /// What is to be agreed with the node, and done.
@@ -346,68 +297,4 @@ impl Pass {
         let digests = lock(&digests);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }
-}
-
-/// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.
-fn receive_list(
-    live: &TransferState,
-    resources: TransferResources,
-    limit: usize,
-    integrity: Integrity,
-) -> Result<(TransferResources, Vec<u8>), Error> {
-    let sink = BytesSink::new(limit);
-    let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
-    let tally = Tally::default();
-    let (resources, lost) = receive_layout(
-        live,
-        resources,
-        &layout,
-        &sink,
-        (integrity, None),
-        &Mutex::default(),
-        &tally,
-    )?;
-    match lost || tally.bad_blocks() > 0 {
-        true => {
-            Err(Error::new(Fault::Between, ErrorCode::BlocksMissing, "a list did not arrive whole")
-                .hint(
-                    "the path changed or lost data; run the same command again, it goes on from \
-                what arrived",
-                ))
-        }
-        false => Ok((resources, sink.into_bytes())),
-    }
-}
-
-/// Receives a transfer; returns also whether a channel was lost, so that there may be holes.
-pub(super) fn receive_layout(
-    live: &TransferState,
-    resources: TransferResources,
-    layout: &Arc<Layout>,
-    sink: &dyn Sink,
-    (integrity, digests): (Integrity, Option<&Mutex<Digests>>),
-    held: &Mutex<ByteRanges>,
-    tally: &Tally,
-) -> Result<(TransferResources, bool), Error> {
-    let tell = |why: String| live.changed(why);
-    let slow =
-        live.trial.slows_sink().then(|| SlowSink::new(sink, live.trial.write, live.trial.sync));
-    let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);
-    let ReceiveOutcome { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
-        layout: Arc::clone(layout),
-        sink,
-        wire_offset: 0,
-        channels: resources.channels,
-        acceptor: resources.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
-        growth: live.growth(tally, &tell),
-        slots: resources.slots,
-        writers: 2,
-        digests,
-        tally,
-        held,
-        integrity,
-        pace: live.pace.clone().filter(|_| !live.paced_there.load(Ordering::Relaxed)),
-        cancel: live.cancel.clone(),
-    })?;
-    Ok((TransferResources { acceptor: resources.acceptor, channels, slots, tcp }, lost))
 }

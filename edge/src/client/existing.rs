@@ -5,30 +5,16 @@
 
 use super::control::Control;
 use super::copy::Copy;
+use super::destination::Destination;
 use super::listing;
-use super::local::Destination;
-use super::selection::{CopyReason, PlannedFile};
+use super::selection::PlannedFile;
 use crate::stores::{join, stat};
+use farline_core::copy::{CopyReason, Existing};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode};
-use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
-use std::mem::discriminant;
-
-/// What becomes of what is at the destination already.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Existing {
-    /// It is replaced, each file whole.
-    #[default]
-    Replace,
-    /// It stays, whatever it is.
-    Keep,
-    /// Files of the same size and modification time stay.
-    KeepSame,
-}
 
 /// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
 /// the other to read, and enough that ten thousand take a few round trips.
@@ -40,51 +26,6 @@ const COMPARED: FactSet =
     FactSet::NONE.with(Fact::Type).with(Fact::Size).with(Fact::Modify).with(Fact::UnixSlink);
 /// Of one look, next to its path.
 const LOOK_LEN: usize = 7;
-
-const SECOND: i64 = 1_000_000_000;
-
-impl Existing {
-    /// Whether `there`, which stands where `ours` is to go, stays.
-    fn keeps(self, ours: &Entry, there: &Entry) -> bool {
-        let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
-        // Many servers tell whole seconds only.
-        let is_coarse = ours.modified_ns % SECOND == 0 || there.modified_ns % SECOND == 0;
-        let unit = if is_coarse { SECOND } else { 1 };
-        match self {
-            Existing::Replace => false,
-            Existing::Keep => true,
-            Existing::KeepSame => {
-                is_file(ours)
-                    && is_file(there)
-                    && ours.len() == there.len()
-                    && ours.modified_ns.div_euclid(unit) == there.modified_ns.div_euclid(unit)
-            }
-        }
-    }
-}
-
-impl Existing {
-    /// Why `ours` is copied where `there` stands; `None` when that stays.
-    fn reason(self, ours: &Entry, there: Option<&Entry>) -> Option<CopyReason> {
-        let Some(there) = there else { return Some(CopyReason::New) };
-        if self.keeps(ours, there) {
-            return None;
-        }
-        let is_same_kind = discriminant(&ours.kind) == discriminant(&there.kind);
-        Some(match ours.modified_ns.cmp(&there.modified_ns) {
-            _ if !is_same_kind => CopyReason::KindDiffers,
-            _ if ours.len() != there.len() => CopyReason::SizeDiffers,
-            _ if self == Existing::Replace => CopyReason::Replaced,
-            // A link that is the same is made again, whatever its time.
-            _ if matches!(ours.kind, EntryKind::Symlink { .. }) && ours.kind == there.kind => {
-                CopyReason::Replaced
-            }
-            Ordering::Greater => CopyReason::Newer,
-            Ordering::Less => CopyReason::Older,
-            Ordering::Equal => CopyReason::Replaced,
-        })
-    }
-}
 
 /// Which of `entries`, of a source that goes under the name `top`, do not come to this host, by
 /// their number: what is not selected, and what stays as it is, whose names are noted.
@@ -265,19 +206,6 @@ mod tests {
             modified_ns,
             changed_ns: 0,
         }
-    }
-
-    #[test]
-    fn the_same_file_has_the_same_size_and_known_time() {
-        let same = |a: &Entry, b: &Entry| Existing::KeepSame.keeps(a, b);
-        let ours = file(5, 7 * SECOND + 3);
-        assert!(same(&ours, &file(5, 7 * SECOND + 3)));
-        assert!(same(&ours, &file(5, 7 * SECOND)), "told in whole seconds");
-        assert!(!same(&ours, &file(5, 7 * SECOND + 4)));
-        assert!(!same(&ours, &file(6, 7 * SECOND + 3)));
-        assert!(!same(&ours, &file(5, 8 * SECOND)));
-        assert!(!same(&ours, &Entry { kind: EntryKind::Directory, ..ours.clone() }));
-        assert!(Existing::Keep.keeps(&ours, &file(9, 0)) && !Existing::Replace.keeps(&ours, &ours));
     }
 
     #[test]

@@ -6,12 +6,13 @@
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
-use super::download::{TransferResources, listen, receive_layout, tell_buffer};
+use super::destination::{Destination, destination, is_absent};
 use super::existing::{omitted_here, without};
 use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
-use super::local::{Destination, destination, is_absent};
 use super::location::{Location, Remote};
+use super::receiving::{listen, receive_layout, tell_buffer};
+use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, Integrity};
 use crate::stores::{Landing, ResumeState, TreeReceipt, join, stat};

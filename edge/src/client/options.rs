@@ -1,10 +1,10 @@
 //! How a copy is to be made, how it is asked to end, and what is told of it meanwhile.
 
 use super::connect_options::ConnectOptions;
-use super::existing::Existing;
 use super::selection::Selection;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
+use farline_core::copy::Existing;
 use farline_core::profile::Stall;
 use farline_core::transfer::{Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};

@@ -1,6 +1,6 @@
 //! What a copy did: the figures that `farline cp --json` ends with.
 
-use super::dial::DataPath;
+use super::data_path::DataPath;
 use super::remote_progress::SaidLimit;
 use super::selection::PlannedFile;
 use crate::channels::Channel;

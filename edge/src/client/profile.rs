@@ -4,7 +4,7 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::{ControlTransport, Remote};
-use crate::channels::tcp::{TcpOptions, connect_stream, may_choose};
+use crate::channels::socket::{TcpOptions, connect_stream, may_choose};
 use crate::plan::ProbeBench;
 use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,

@@ -1,6 +1,7 @@
 //! Which files of its sources a copy takes, and what a dry run says of them.
 
 use crate::stores::{WalkProblem, folders_above, join};
+use farline_core::copy::CopyReason;
 use farline_core::filter::FileFilter;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -116,42 +117,6 @@ fn is_listed(listed: &BTreeSet<Vec<u8>>, path: &[u8], is_folder: bool) -> bool {
 
 fn is_folder(entry: &Entry) -> bool {
     entry.kind == EntryKind::Directory
-}
-
-/// Why a copy would write a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum CopyReason {
-    /// There is none at the destination.
-    New,
-    /// Something of another kind stands there.
-    KindDiffers,
-    /// The one there has another size.
-    SizeDiffers,
-    /// The source's is newer.
-    Newer,
-    /// The source's is older.
-    Older,
-    /// It is replaced, whatever it is.
-    Replaced,
-    /// The source does not have it: it would be deleted.
-    Extraneous,
-}
-
-impl CopyReason {
-    /// In words.
-    pub fn text(self) -> &'static str {
-        match self {
-            CopyReason::New => "new",
-            CopyReason::KindDiffers => "kind differs",
-            CopyReason::SizeDiffers => "size differs",
-            CopyReason::Newer => "newer",
-            CopyReason::Older => "older",
-            CopyReason::Replaced => "replaced",
-            CopyReason::Extraneous => "delete",
-        }
-    }
 }
 
 /// A file that a dry run would have copied.

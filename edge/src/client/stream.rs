@@ -3,14 +3,14 @@
 
 use super::control::Control;
 use super::copy::Copy;
+use super::destination::{Destination, destination};
 use super::dial::handles;
-use super::existing::Existing;
-use super::local::{Destination, destination};
 use super::location::{Location, Remote};
-use super::upload::{PLAIN_FTP_STORES, open_rig};
+use super::sending::{PLAIN_FTP_STORES, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, Stage, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::{Landing, PosixSink, temporary_beside};
 use crate::sys::pool::pool;
+use farline_core::copy::Existing;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;

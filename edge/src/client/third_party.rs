@@ -4,7 +4,6 @@
 use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
-use super::existing::Existing;
 use super::itself;
 use super::listing::{entry, list_tree};
 use super::location::{Remote, trim};
@@ -15,8 +14,8 @@ use super::transfer_state::TransferState;
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
-    Agreement, IdleTimeout, Passes, farline_option, further_held, nameable, of_two_servers,
-    parallelism, source_of, tree_part,
+    Agreement, Existing, IdleTimeout, Passes, farline_option, further_held, nameable,
+    of_two_servers, parallelism, source_of, tree_part,
 };
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};

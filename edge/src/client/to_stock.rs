@@ -9,10 +9,11 @@ use super::interrupted::interrupted;
 use super::landed_before::{LandedBefore, facts_at, landed_there};
 use super::location::{Remote, trim};
 use super::remote_partial::{RemotePartial, ask_for_markers};
-use super::upload::{SourceSet, TransferResources, open_rig, send_layout};
+use super::resources::TransferResources;
+use super::sending::{open_rig, send_layout};
+use super::source_set::SourceSet;
 use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
-use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
 use farline_core::transfer::journal::FileFacts;
@@ -170,15 +171,12 @@ async fn send(
             &live.tally,
             channels,
         )?;
-        Ok::<(TransferResources, Vec<TcpInfo>), Error>((
-            TransferResources { channels: sent.channels, slots: sent.slots },
-            sent.tcp,
-        ))
+        Ok(TransferResources::after(sent))
     });
-    let (back, tcp) = done.await?;
+    let back = done.await?;
     copy.until_done(control, &[id]).await?;
+    copy.stats.tcp.clone_from(&back.tcp);
     *resources = Some(back);
-    copy.stats.tcp = tcp;
     Ok(())
 }
 

@@ -3,89 +3,37 @@
 
 use super::control::Control;
 use super::copy::{Copy, Watched};
-use super::dial::{dial, handles};
-use super::existing::{kept_there, without};
+use super::dial::handles;
+use super::existing::kept_there;
 use super::interrupted::interrupted;
 use super::itself;
-use super::location::{Location, Remote, last_name, source_here, trim};
+use super::location::{Location, Remote, last_name, trim};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
+use super::resources::TransferResources;
 use super::selection::DRY_RUN;
+use super::sending::{PLAIN_FTP_STORES, open_rig, send_bytes, send_layout};
+use super::source_set::{SourceSet, load, look_at, memory_among, names_content};
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
-use crate::channels::Channel;
-use crate::mover::{
-    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
-    send,
-};
+use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{
-    BytesSource, DirectIo, Diskless, LinkedFiles, MEMORY_NAME, MemorySource, NotKept, Part,
-    PosixSource, Root, SlowSource, Source, join, place_in, stat, walk_linked,
+    BytesSource, LinkedFiles, MEMORY_NAME, NotKept, SlowSource, Source, join, place_in,
 };
 use crate::sys::lock::lock;
-use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
-use farline_core::transfer::{
-    Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, Watermarks, manifest_lines,
-};
+use farline_core::transfer::{Block, DigestVerdict, Entry, Layout, TransferParams, manifest_lines};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-
-/// What stores to a plain FTP server.
-pub(super) const PLAIN_FTP_STORES: &str = "curl -T or lftp put can store to it";
-
-/// What is copied: entries by their paths at the destination, and where they lie here.
-pub(super) struct SourceSet {
-    /// The destination's path: a folder, or the one file.
-    pub(super) target: Vec<u8>,
-    pub(super) entries: Vec<Entry>,
-    /// Those that have more than one name.
-    linked: LinkedFiles,
-    /// Where the entries lie among this host's files; nowhere for a memory store.
-    pub(super) parts: Vec<Part>,
-    /// What the source is known by when a copy is resumed.
-    pub(super) source_id: [u8; 32],
-}
-
-impl SourceSet {
-    /// Leaves out what stays as it is at the destination.
-    fn leave_out(&mut self, kept: &BTreeSet<usize>) {
-        for part in &mut self.parts {
-            part.first -= kept.range(..part.first).count();
-        }
-        self.entries = without(std::mem::take(&mut self.entries), kept);
-    }
-
-    pub(super) fn source(
-        parts: Vec<Part>,
-        layout: &Arc<Layout>,
-        direct: &DirectIo,
-    ) -> Arc<dyn Source> {
-        match parts.is_empty() {
-            true => Arc::new(MemorySource::new()),
-            false => {
-                Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone()))
-            }
-        }
-    }
-}
-
-/// Channels and slots between the transfers of one copy.
-#[derive(Default)]
-pub(super) struct TransferResources {
-    pub(super) channels: Vec<Box<dyn Channel>>,
-    pub(super) slots: Vec<Slot>,
-}
 
 pub(super) async fn run(
     copy: &mut Copy<'_>,
@@ -200,109 +148,6 @@ pub(super) async fn run(
     }
 }
 
-/// The store without a disk that is the source, if one is.
-fn memory_among(sources: &[Location]) -> Result<Option<Diskless>, Error> {
-    let store = sources.iter().find_map(|source| match source {
-        Location::Diskless(store) => Some(*store),
-        _ => None,
-    });
-    if let (Some(store), true) = (store, sources.len() > 1) {
-        return Err(Error::new(
-            Fault::You,
-            ErrorCode::OneSource,
-            format!("{store} is copied alone, not among other sources"),
-        ));
-    }
-    Ok(store)
-}
-
-fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
-    std::fs::metadata(path)
-        .map_err(|error| crate::stores::storage_error("read", path.as_os_str().as_bytes(), &error))
-}
-
-/// Whether a folder that is written so goes by its content, without its name.
-fn names_content(path: &[u8]) -> bool {
-    path.ends_with(b"/") || matches!(last_name(path), b"." | b"..")
-}
-
-/// Lists the sources, and decides what each is called at the destination.
-///
-/// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content
-/// alone.
-fn load(
-    copy: &mut Copy<'_>,
-    paths: &[PathBuf],
-    to: &Remote,
-    into_folder: bool,
-) -> Result<SourceSet, Error> {
-    let target = to.path.clone();
-    let source_id = source_here(paths.iter().map(PathBuf::as_path));
-    let mut load = SourceSet {
-        target,
-        entries: Vec::new(),
-        linked: LinkedFiles::new(),
-        parts: Vec::new(),
-        source_id,
-    };
-    for path in paths {
-        let bytes = path.as_os_str().as_bytes();
-        let first = load.entries.len();
-        if look_at(path)?.is_dir() {
-            let root = Arc::new(Root::open(path)?);
-            let name = if names_content(bytes) { b"" } else { last_name(bytes) };
-            let ((entries, problems), linked) = walk_linked(&root, b"")?;
-            load.linked.extend(linked.into_iter().map(|(path, inode)| (join(name, &path), inode)));
-            let selection = &copy.options.selection;
-            let problems = selection.concerned(name, &entries, problems);
-            let missing = selection.missing(&entries);
-            let omitted = selection.left_out(name, &entries);
-            let entries = without(entries, &omitted);
-            copy.stats.failures.extend(missing);
-            copy.stats.failures.extend(
-                problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
-            );
-            load.entries.extend(
-                entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }),
-            );
-            if load.entries.len() > first {
-                load.parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
-            }
-        } else {
-            let parent = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            let root = Arc::new(Root::open(parent)?);
-            let name = last_name(bytes);
-            if !copy.options.selection.takes(name, b"", false) {
-                continue;
-            }
-            let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;
-            if let EntryKind::Symlink { .. } = entry.kind {
-                // A file that is named on the command line is meant itself, as cp has it.
-                let meta = look_at(path)?;
-                let real = path
-                    .canonicalize()
-                    .map_err(|error| crate::stores::storage_error("read", bytes, &error))?;
-                let parent = real.parent().unwrap_or(Path::new("/"));
-                let root = Arc::new(Root::open(parent)?);
-                let real_name = last_name(real.as_os_str().as_bytes()).to_vec();
-                entry = stat(&root, &real_name, &entry.path)?;
-                debug_assert!(meta.is_file());
-                let strip = entry.path.len();
-                load.entries.push(entry);
-                load.parts.push(Part { first, root, start: real_name, strip });
-                continue;
-            }
-            let strip = entry.path.len();
-            load.entries.push(entry);
-            load.parts.push(Part { first, root, start: name.to_vec(), strip });
-        }
-    }
-    Ok(load)
-}
-
 /// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks
 /// are missing.
 async fn to_farline(
@@ -408,7 +253,7 @@ impl TreeEnd for Upload<'_> {
         let resources = std::mem::take(&mut self.resources);
         let moved = copy.watch(Some(control), move |live| pass.send(live, resources)).await;
         moved.map(|(tcp, resources)| {
-            let TransferResources { channels, slots } = &resources;
+            let TransferResources { channels, slots, .. } = &resources;
             copy.stats.tcp.extend(tcp);
             copy.stats.count_completions(channels);
             // The tuner may have changed both.
@@ -466,7 +311,7 @@ impl Pass {
             send_layout(live, &self.layout, &*self.source, blocks, guard, &live.tally, resources)?;
         let tcp: Vec<_> = sent.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
         let lost = sent.lost > 0;
-        resources = TransferResources { channels: sent.channels, slots: sent.slots };
+        resources = TransferResources::after(sent);
         if lost {
             // The node knows what it lacks; this pass has nothing to add.
             resources.channels.clear();
@@ -484,106 +329,4 @@ impl Pass {
         resources = send_bytes(live, BytesSource(list), self.integrity, resources)?;
         Ok((tcp, resources))
     }
-}
-
-/// Opens the channels and maps the staging pool; returns also the congestion control in force.
-pub(super) async fn open_rig(
-    copy: &mut Copy<'_>,
-    control: &mut Control,
-    address: SocketAddr,
-    choice: &TransferParams,
-) -> Result<(TransferResources, Option<String>), Error> {
-    let options = copy.tcp_options(choice.congestion.clone());
-    let dialled = dial(copy, control, address, choice, &options).await?;
-    let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    let tuning = copy.tuning(congestion.as_deref(), dialled.opener);
-    // A pass begins with a fresh transfer, so that nothing was set before.
-    let _ = copy.live.tuning.set(tuning);
-    Ok((TransferResources { channels: dialled.channels, slots: staging(choice)? }, congestion))
-}
-
-pub(super) fn staging(choice: &TransferParams) -> Result<Vec<Slot>, Error> {
-    pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN).map_err(|error| {
-        Error::new(
-            Fault::Here,
-            ErrorCode::NoMemory,
-            format!("no memory for {} of staging: {error}", choice.staging),
-        )
-    })
-}
-
-/// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
-fn send_bytes(
-    live: &TransferState,
-    bytes: BytesSource,
-    integrity: Integrity,
-    resources: TransferResources,
-) -> Result<TransferResources, Error> {
-    let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
-    let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
-    let sent = send_layout(
-        live,
-        &layout,
-        &bytes,
-        blocks,
-        (integrity, None),
-        &Tally::default(),
-        resources,
-    )?;
-    Ok(TransferResources { channels: sent.channels, slots: sent.slots })
-}
-
-pub(super) fn send_layout<'a>(
-    live: &'a TransferState,
-    layout: &Arc<Layout>,
-    source: &'a dyn Source,
-    blocks: WantedBlocks<'a>,
-    (integrity, audit): (Integrity, Option<&'a Audit>),
-    tally: &'a Tally,
-    resources: TransferResources,
-) -> Result<SendOutcome, Error> {
-    if resources.channels.is_empty() {
-        return Err(Error::new(
-            Fault::Between,
-            ErrorCode::ChannelLost,
-            "every data channel was lost",
-        ));
-    }
-    let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
-    let further = || {
-        let open = || {
-            let channel = tuning?.opener.as_ref()?.open_one().ok()?;
-            live.follow_another(channel.handle().ok()?);
-            Some(channel)
-        };
-        open().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
-    };
-    let tell = |why: String| live.changed(why);
-    // This end opens them itself.
-    let tuning = tuning.map(|tuning| Tuning {
-        tuning_limits: tuning.tuning_limits,
-        ask: &|_| {},
-        further: &further,
-        tell: &tell,
-    });
-    let slots = resources.slots.len();
-    let marks =
-        if live.trial.in_turns { Watermarks::in_turns(slots) } else { Watermarks::of_pool(slots) };
-    send(SendJob {
-        layout: Arc::clone(layout),
-        source,
-        blocks,
-        wire_offset: 0,
-        channels: resources.channels,
-        slots: resources.slots,
-        marks,
-        readers: 2,
-        audit,
-        integrity,
-        tally,
-        pace: live.pace.clone(),
-        tuning,
-        growth: live.growth(tally, &tell),
-        cancel: live.cancel.clone(),
-    })
 }

@@ -1,7 +1,7 @@
 //! Accepts data connections for a transfer, and can be woken while it waits for one.
 
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpChannel, TcpOptions, bind, no_port};
+use crate::channels::socket::{TcpChannel, TcpOptions, bind, no_port};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpOptions, connect};
+use crate::channels::socket::{TcpOptions, connect};
 use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::{Flags, Header};

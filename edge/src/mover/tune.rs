@@ -3,7 +3,7 @@
 
 use super::BLOCK_LEN;
 use super::tally::Tally;
-use crate::channels::tcp::{TcpOptions, check};
+use crate::channels::socket::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
 use crate::sys::pool::{Slot, more};
 use farline_core::transfer::{BufferAutotuner, PathSample, PoolSample, TuningLimits};

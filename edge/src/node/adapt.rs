@@ -1,9 +1,8 @@
 //! `OPTS FARLINE adapt=`: what a node changes by itself of what it sends, and what it tells its
 //! client of it (`docs/protocol.md`, D-1 to D-3).
 
-use super::data::DataPlane;
 use super::door::DataListener;
-use super::transfer::RunningTransfer;
+use super::running::RunningTransfer;
 use crate::channels::Channel;
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
@@ -44,17 +43,18 @@ impl Adapt {
         Ok(adapt)
     }
 
-    /// What the tuner may change of a transfer over `channels`.
+    /// What the tuner may change of a transfer over `channels`, which is held to a rate or not, and of
+    /// which the client may open more or not.
     pub(super) fn tuning_limits(
         self,
-        plane: &DataPlane,
+        paced: bool,
+        may_open: bool,
         channels: &[Box<dyn Channel>],
     ) -> TuningLimits {
         // A rate that was asked for is shared out among the channels that there are.
-        let paced = plane.pace().is_some();
         let congestion = channels.first().and_then(|channel| channel.congestion());
         let congestion = congestion.as_deref().filter(|_| self.congestion && !paced);
-        tuning_limits(self.channels && plane.door.is_some() && !paced, congestion)
+        tuning_limits(self.channels && may_open && !paced, congestion)
     }
 }
 
@@ -62,20 +62,12 @@ impl Adapt {
 /// them.
 #[derive(Clone, Copy)]
 pub(super) struct IncomingChannels<'a> {
-    door: Option<&'a DataListener>,
-    congestion: Option<&'a str>,
-    buffer: Option<Bytes>,
+    pub(super) door: Option<&'a DataListener>,
+    pub(super) congestion: Option<&'a str>,
+    pub(super) buffer: Option<Bytes>,
 }
 
-impl<'a> IncomingChannels<'a> {
-    pub(super) fn of(plane: &'a DataPlane, run: &RunningTransfer<'_>) -> IncomingChannels<'a> {
-        IncomingChannels {
-            door: plane.door.as_ref(),
-            congestion: plane.options.congestion.as_deref(),
-            buffer: run.request.buffer_size,
-        }
-    }
-
+impl IncomingChannels<'_> {
     /// The next within `timeout` whose client is still there: it may have given up since what came
     /// too late for a transfer (D-2).
     pub(super) fn next(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
@@ -99,20 +91,6 @@ impl<'a> IncomingChannels<'a> {
     /// The next that has come already (D-2).
     pub(super) fn further(&self) -> OpenOutcome {
         self.next(Duration::ZERO).ok().flatten().map_or(OpenOutcome::NotYet, OpenOutcome::Opened)
-    }
-}
-
-impl RunningTransfer<'_> {
-    /// Tells the client in words what was measured or changed, if it wants to hear.
-    pub(super) fn changed(&self, wanted: bool, why: &str) {
-        if wanted {
-            self.reporter.remark(format!("FARLINE changed={why}"));
-        }
-    }
-
-    /// Asks the client for so many data connections in all.
-    pub(super) fn ask_for(&self, channels: usize) {
-        self.reporter.remark(format!("FARLINE channels={channels};"));
     }
 }
 

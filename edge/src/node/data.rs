@@ -1,45 +1,37 @@
 //! A session's data channels: how they are made, and what the client wished of them.
 
 use super::Shared;
-use super::adapt::Adapt;
+use super::adapt::{Adapt, IncomingChannels};
 use super::diskless;
 use super::door::DataListener;
-use super::transfer::RunningTransfer;
-use super::tree::TreeState;
+use super::running::RunningTransfer;
+use super::tree_state::TreeState;
 use crate::channels::Channel;
 use crate::channels::TcpOptions;
 use crate::channels::driver::{Carries, Driver, Listen, Slots};
 use crate::channels::key::Key;
-use crate::channels::tcp::{TcpChannel, check, connect};
+use crate::channels::layer::Layer;
+use crate::channels::socket::{TcpChannel, check, connect};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::copy::MOST_HELD_RANGES;
-use farline_core::gridftp::{Family, Timestamp};
+use farline_core::gridftp::Family;
 use farline_core::transfer::DigestAlgorithm;
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How long a data connection may take to be made.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A session's pool to begin with; what is not used of it takes no memory.
 const STAGING: Bytes = Bytes::mib(64);
-
-/// The time of day, for markers and listings.
-pub(super) fn wall_clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanos: since.subsec_nanos(),
-    }
-}
 
 /// Listeners, channels and staging of one session.
 pub(super) struct DataPlane {
@@ -255,8 +247,8 @@ impl DataPlane {
     }
 
     /// What stands over data connections with a key, if they are encrypted.
-    fn layer(&self) -> Option<(Arc<Driver>, Arc<ServerConfig>)> {
-        let layer = Arc::clone(self.shared.drivers.encrypting_layer()?);
+    fn layer(&self) -> Option<(Arc<dyn Layer>, Arc<ServerConfig>)> {
+        let layer = Arc::clone(self.shared.drivers.encrypting_layer()?.layer()?);
         self.tls().map(|config| (layer, config))
     }
 
@@ -432,6 +424,12 @@ impl DataPlane {
     /// Checked blocks are for trees (clause I-1).
     pub(super) fn integrity_of(&self, run: &RunningTransfer<'_>) -> Integrity {
         if run.request.module.is_some() { self.integrity } else { Integrity::default() }
+    }
+
+    /// The connections that come in through the session's door, with buffers of this size each.
+    pub(super) fn incoming(&self, buffer: Option<Bytes>) -> IncomingChannels<'_> {
+        let (door, congestion) = (self.door.as_ref(), self.options.congestion.as_deref());
+        IncomingChannels { door, congestion, buffer }
     }
 
     pub(super) fn tree(&mut self) -> &mut TreeState {

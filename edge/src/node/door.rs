@@ -8,6 +8,7 @@ use crate::channels::Channel;
 use crate::channels::arrivals::Arrivals;
 use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
+use crate::channels::layer::Layer;
 use crate::mover::Incoming;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -49,7 +50,7 @@ impl DataListeners {
     pub(super) fn open(
         self: &Arc<DataListeners>,
         key: Key,
-        layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
+        layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     ) -> DataListener {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();

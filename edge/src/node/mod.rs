@@ -12,12 +12,16 @@ mod data;
 mod diskless;
 mod door;
 mod files;
+mod moving;
 mod profile;
 mod reporter;
+mod running;
 mod session;
 mod stream_mode;
+mod time_of_day;
 mod transfer;
 mod tree;
+mod tree_state;
 mod wire;
 
 pub use builder::NodeBuilder;

@@ -2,7 +2,7 @@
 //! M-5).
 
 use super::data::DataPlane;
-use super::transfer::RunningTransfer;
+use super::running::RunningTransfer;
 use crate::channels::Handle;
 use crate::prober::{MODULE, ProbeRequest, Report, drain, fill};
 use farline_core::gridftp::server::Answer;

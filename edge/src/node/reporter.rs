@@ -1,6 +1,6 @@
 //! What a running transfer tells its session: that it began, how much has moved, what is durable.
 
-use super::data::wall_clock;
+use super::time_of_day::time_of_day;
 use crate::mover::Tally;
 use crate::stores::Sink;
 use farline_core::gridftp::Perf;
@@ -93,7 +93,7 @@ impl<'a> Reporter<'a> {
 
     fn mark(&self, tally: &Tally) {
         (self.tell)(Answer::Perf(Perf {
-            timestamp: wall_clock(),
+            timestamp: time_of_day(),
             stripe: 0,
             bytes: tally.bytes(),
             stripes: 1,

@@ -2,7 +2,7 @@
 //! plain FTP client speak.
 
 use super::data::DataPlane;
-use super::transfer::RunningTransfer;
+use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::trust::secured;

@@ -9,9 +9,10 @@
 //! `docs/protocol.md`.
 
 use super::data::DataPlane;
-use super::diskless::{self, Share};
+use super::diskless;
 use super::files::{Files, beneath};
-use super::transfer::{RunningTransfer, blocks_missing};
+use super::running::{RunningTransfer, TreePhase};
+use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
     BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource, ResumeState,
@@ -19,7 +20,7 @@ use crate::stores::{
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Digests, Layout, manifest_lines, parse_manifest};
+use farline_core::transfer::{DigestVerdict, Layout, manifest_lines, parse_manifest};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,63 +38,14 @@ pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 /// The FEAT line of trees of which each file lands when it is whole.
 pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
 
-/// Which of the three transfers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Manifest,
-    Data,
-    Digests,
-}
-
-impl Phase {
-    pub(super) fn parse(parms: &str) -> Result<Phase, Error> {
-        match parms {
-            "manifest" => Ok(Phase::Manifest),
-            "data" => Ok(Phase::Data),
-            "digests" => Ok(Phase::Digests),
-            other => Err(Error::new(
-                Fault::You,
-                ErrorCode::Unsupported,
-                format!("{TREE_MODULE} knows no part `{other}`"),
-            )),
-        }
-    }
-}
-
-/// A tree between its transfers.
-#[derive(Default)]
-pub(super) struct TreeState {
-    incoming: Option<Incoming>,
-    outgoing: Option<Outgoing>,
-}
-
-#[derive(Debug)]
-struct Incoming {
-    layout: Arc<Layout>,
-    sink: Box<dyn Landing>,
-    digests: Mutex<Digests>,
-    /// What is in the sink.
-    held: ByteRanges,
-    /// What a memory store takes of the node's allowance.
-    _share: Option<Share>,
-}
-
-struct Outgoing {
-    layout: Arc<Layout>,
-    source: Box<dyn Source>,
-    audit: Audit,
-    /// Whether the last data went without losing a channel, as far as this end knows.
-    whole: bool,
-}
-
 /// Receives one of the three.
 pub(super) fn store(
     plane: &mut DataPlane,
-    phase: Phase,
+    phase: TreePhase,
     run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
     match phase {
-        Phase::Manifest => {
+        TreePhase::Manifest => {
             plane.tree().incoming = None;
             let text = receive_list(plane, MANIFEST_LIMIT, run)?;
             let len = text.len() as u64;
@@ -126,10 +78,11 @@ pub(super) fn store(
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let (digests, held) = (Mutex::new(held.digests), held.blocks);
-            plane.tree().incoming = Some(Incoming { layout, sink, digests, held, _share: share });
+            plane.tree().incoming =
+                Some(IncomingTree { layout, sink, digests, held, _share: share });
             Ok(len)
         }
-        Phase::Data => {
+        TreePhase::Data => {
             let mut incoming =
                 plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
             let before = incoming.held.total();
@@ -158,17 +111,17 @@ pub(super) fn store(
             if came < payload {
                 run.reporter.ranges(&incoming.held);
                 plane.tree().incoming = Some(incoming);
-                return Err(blocks_missing(message, &run.tally));
+                return Err(run.blocks_missing(message));
             }
             plane.tree().incoming = Some(incoming);
             Ok(came - before)
         }
-        Phase::Digests => {
+        TreePhase::Digests => {
             let incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("data"))?;
             if incoming.held.total() < incoming.layout.payload() {
                 // Pipelined behind data that must come again.
                 plane.tree().incoming = Some(incoming);
-                return Err(blocks_missing("the data is not whole yet".to_owned(), &run.tally));
+                return Err(run.blocks_missing("the data is not whole yet".to_owned()));
             }
             let limit = incoming.layout.entries().len() * DigestVerdict::WIRE_LEN;
             let list = match receive_list(plane, limit, run) {
@@ -211,11 +164,11 @@ pub(super) fn store(
 /// Sends one of the three.
 pub(super) fn retrieve(
     plane: &mut DataPlane,
-    phase: Phase,
+    phase: TreePhase,
     run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
     match phase {
-        Phase::Manifest => {
+        TreePhase::Manifest => {
             plane.tree().outgoing = None;
             let ((entries, left_out), linked) = match plane.store_kind() {
                 None => listed(plane, run)?,
@@ -252,10 +205,10 @@ pub(super) fn retrieve(
             }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
             // at once (I-7).
-            plane.tree().outgoing = Some(Outgoing { layout, source, audit, whole: true });
+            plane.tree().outgoing = Some(OutgoingTree { layout, source, audit, whole: true });
             Ok(len)
         }
-        Phase::Data => {
+        TreePhase::Data => {
             let mut outgoing =
                 plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
             let sent =
@@ -264,10 +217,10 @@ pub(super) fn retrieve(
             plane.tree().outgoing = Some(outgoing);
             sent
         }
-        Phase::Digests => {
+        TreePhase::Digests => {
             let outgoing = plane.tree().outgoing.as_ref().ok_or_else(|| out_of_order("data"))?;
             if !outgoing.whole {
-                return Err(blocks_missing("the data did not go whole".to_owned(), &run.tally));
+                return Err(run.blocks_missing("the data did not go whole".to_owned()));
             }
             let (verdicts, _) = outgoing.audit.finish();
             let list = verdicts.into_iter().flat_map(DigestVerdict::encode).collect();
@@ -304,7 +257,7 @@ fn receive_list(
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let came = plane.receive_into(&layout, &sink, None, ByteRanges::new(), run)?;
     match came.holes {
-        true => Err(blocks_missing("a list did not arrive whole".to_owned(), &run.tally)),
+        true => Err(run.blocks_missing("a list did not arrive whole".to_owned())),
         false => Ok(sink.into_bytes()),
     }
 }

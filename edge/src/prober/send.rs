@@ -2,7 +2,7 @@
 //! back.
 
 use super::{BUSY, PATIENCE, ProbeRequest, Work, thread_time};
-use crate::channels::tcp::{TcpOptions, connect_stream};
+use crate::channels::socket::{TcpOptions, connect_stream};
 use crate::sys::tcp::{TcpInfo, fix_send_buffer, notice_dead_peer, pace, tcp_info};
 use farline_core::profile::{Grid, LimitedBy, Lost};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};

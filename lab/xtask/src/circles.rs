@@ -11,12 +11,6 @@ const KNOWN: &[&str] = &[
     "core/profile/verbs: between document grid measured",
     "core/profile: cell grid hypothesis staging",
     "core/profile: document resumption",
-    "edge/channels/rdma: connect exchange",
-    "edge/channels: arrivals driver stack tcp",
-    "edge/client: copy dial existing listing local options outcome transfer_state",
-    "edge/client: download from_stock",
-    "edge/client: stream to_stock upload",
-    "edge/node: adapt data profile reporter stream_mode transfer tree",
 ];
 
 /// Imports between sub-modules: for each holder (`core/gridftp`), which child imports which.

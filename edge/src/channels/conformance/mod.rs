@@ -8,9 +8,10 @@ mod drivers;
 
 use super::arrivals::Arrivals;
 use super::driver::{
-    Carries, Dialer, Listen, Listener, Role, Session, Slots, Taker, TlsPeer, Transport, Tunnel,
+    Carries, Dialer, Listen, Listener, Role, Session, Slots, Taker, Transport, Tunnel,
 };
 use super::key::Key;
+use super::layer::TlsPeer;
 use super::registry::Registry;
 use super::stack::{Opener, Stack};
 use super::trust::{Identity, pinned};
@@ -125,7 +126,7 @@ impl Bench {
     pub(super) fn listen(&self) -> Port {
         let key = Key::random().expect("random bytes");
         let (deliver, arrived) = mpsc::channel();
-        let layer = self.stack.layers.first();
+        let layer = self.stack.layers.first().and_then(|driver| driver.layer());
         let layer = layer.map(|layer| (Arc::clone(layer), Arc::clone(&self.identity.config)));
         let deliver = Box::new(move |channel| deliver.send(channel).is_ok());
         let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver));

@@ -1,49 +1,22 @@
 //! Connects RDMA channels to a node.
 
 use super::exchange::Offered;
+use super::fabric::{Fabric, refused};
 use super::ports::explained_towards;
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
-use crate::channels::told;
 use crate::sys::lock::lock;
-use crate::sys::verbs::{Connecting, Domain, RdmaConnection, Rejected};
+use crate::sys::verbs::{Connecting, Domain, RdmaConnection};
 use farline_core::rdma::{
-    EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, Placement, QueuePair, Refusal,
-    ack_timeout_exponent, credits_for,
+    EndpointSettings, Greeting, GreetingReply, Placement, QueuePair, ack_timeout_exponent,
+    credits_for,
 };
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// What the channels of a session are to be like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fabric {
-    /// Queue pairs of each channel.
-    pub(super) queue_pairs: u8,
-    /// Slots that a channel's ends advertise to begin with.
-    pub(super) credits: usize,
-    /// Whether there may be more of them when the path turns out to hold more.
-    pub(super) elastic: bool,
-    /// Bytes of a slot.
-    pub(super) slot_len: Bytes,
-    /// The path's round-trip time.
-    pub(super) rtt: Span,
-    /// Whether the ends connect by what they tell each other over the control connection (V-9), and
-    /// not by rdma_cm.
-    pub(super) exchange: bool,
-    /// Whether receivers read blocks (V-11), and senders do not write them.
-    pub(super) read: bool,
-}
-
-impl Fabric {
-    /// Slots to begin with, as they travel.
-    pub(super) fn begin(&self) -> u16 {
-        self.credits.clamp(1, usize::from(MOST_CREDITS)) as u16
-    }
-}
 
 /// Opens the channels of one session.
 #[derive(Debug)]
@@ -151,35 +124,4 @@ impl RdmaDialer {
         }
         RdmaChannel::over(link, settings, begin, rtt).map_err(failed)
     }
-}
-
-/// Why no connection to `address` came about; this end's packets carry `mtu` bytes.
-pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error {
-    if let Some(told) = told(&error) {
-        return told.clone();
-    }
-    let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
-    if let Some(refusal) = rejected.and_then(|rejected| Refusal::decode(&rejected.private_data)) {
-        return refusal.error(mtu);
-    }
-    if error.kind() == io::ErrorKind::OutOfMemory {
-        return Error::new(
-            Fault::Here,
-            ErrorCode::RdmaRoom,
-            format!(
-                "the RDMA device has no room for \
-            another connection: {error}"
-            ),
-        )
-        .hint(
-            "use fewer queue pairs (--channel rdma:1), less --staging, or raise the limit \
-                of locked memory (`ulimit -l`)",
-        );
-    }
-    Error::new(
-        Fault::Between,
-        ErrorCode::DataConnection,
-        format!("cannot connect to {address} by RDMA: {error}"),
-    )
-    .hint("both hosts need a route between their RDMA devices; --channel tcp goes without")
 }

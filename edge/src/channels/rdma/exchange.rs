@@ -1,8 +1,8 @@
 //! Connects channels by what both ends tell each other over the control connection, without
 //! rdma_cm: both ends of clauses V-9 and V-10.
 
-use super::connect::{Fabric, refused};
 use super::door::Terms;
+use super::fabric::{Fabric, refused};
 use super::ports::{explained, gid_index, towards};
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::Channel;

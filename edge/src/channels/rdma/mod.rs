@@ -10,6 +10,7 @@ mod connect_guest_tests;
 mod door;
 mod driver;
 mod exchange;
+mod fabric;
 #[cfg(test)]
 pub(in crate::channels) mod guest_tests;
 #[cfg(test)]
@@ -21,11 +22,13 @@ mod turn;
 pub use driver::driver;
 
 #[cfg(test)]
-use connect::{Fabric, RdmaDialer};
+use connect::RdmaDialer;
 #[cfg(test)]
 use door::{RdmaListener, Terms};
 #[cfg(test)]
 use exchange::Exchange;
+#[cfg(test)]
+use fabric::Fabric;
 pub(crate) use pinned::lockable;
 pub(crate) use ports::{DEVICES, ports};
 

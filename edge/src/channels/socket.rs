@@ -1,0 +1,202 @@
+//! TCP sockets for data: their options, connecting, listening, and what may go wrong with either.
+
+use super::ordered::{ByteStream, OrderedChannel};
+use super::{Handle, plain};
+use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, tcp_info, wake_at};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Socket options of a TCP channel, set before it connects or listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// Congestion control by Linux's name; the system's default when absent.
+    pub congestion: Option<String>,
+    /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better
+    /// where `tcp_rmem` allows it.
+    pub buffer: Option<Bytes>,
+}
+
+/// Bytes that the kernel may hold of a channel beyond its window: a few blocks, so that a block
+/// goes to the channel that can send it, and no channel is left with a long queue of its own at the
+/// end.
+const UNSENT: usize = 4 << 20;
+
+/// Listens on `address`; port 0 means any free port, of `ports` when given.
+///
+/// # Errors
+/// When no port can be had.
+pub fn bind(
+    address: SocketAddr,
+    ports: Option<(u16, u16)>,
+    options: &TcpOptions,
+) -> Result<TcpListener, Error> {
+    let listener = match ports.filter(|_| address.port() == 0) {
+        None => listen(address, options),
+        Some((low, high)) => (low..=high)
+            .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+                result => Some(result),
+            })
+            .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
+    };
+    listener.map_err(|error| no_port(address, &error))
+}
+
+/// No port for data connections can be had at `address`.
+pub(crate) fn no_port(address: SocketAddr, error: &io::Error) -> Error {
+    let message = format!("cannot listen for data connections on {}: {error}", address.ip());
+    Error::new(Fault::Here, ErrorCode::NoDataPort, message)
+        .hint("check the address and the range of --data-ports")
+}
+
+/// No connection to `address` came about.
+pub(super) fn unreachable(address: SocketAddr, error: &io::Error) -> Error {
+    Error::new(
+        Fault::Between,
+        ErrorCode::DataConnection,
+        format!("cannot connect to {address} for data: {}", plain(error)),
+    )
+    .hint("a firewall may hold the node's data ports back")
+}
+
+/// One TCP data connection.
+pub type TcpChannel = OrderedChannel<TcpStream>;
+
+/// Connects to `address`, from `from` when given.
+///
+/// # Errors
+/// As `connect(2)`, and when `options` name a congestion control that this host does not have.
+pub fn connect(
+    address: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+    timeout: Duration,
+) -> io::Result<TcpChannel> {
+    TcpChannel::new(connect_stream(address, from, options, timeout)?)
+}
+
+/// The connection of [`connect`] by itself.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_stream(
+    address: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    let socket = socket(address, options)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
+    }
+    socket.connect_timeout(&address.into(), timeout)?;
+    Ok(socket.into())
+}
+
+/// Listens on `address` (port 0: any free one) for channels.
+///
+/// # Errors
+/// As `bind(2)` and `listen(2)`, and when `options` name a congestion control that this host does
+/// not have.
+pub fn listen(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
+    let socket = socket(address, options)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(256)?;
+    Ok(socket.into())
+}
+
+/// Whether this host can open channels with `options`, found out on a socket that goes nowhere.
+///
+/// # Errors
+/// What the system says to an option that it does not take.
+pub fn check(options: &TcpOptions) -> io::Result<()> {
+    socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
+}
+
+/// Whether this process may use a congestion control: the kernel has some for the privileged only.
+///
+/// # Errors
+/// What the system says where it may not, or where there is none of that name.
+pub fn may_choose(name: &str) -> io::Result<()> {
+    check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None })
+}
+
+/// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when
+/// it does not say.
+pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
+    let options = TcpOptions { congestion: None, buffer: Some(wanted) };
+    let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).ok()?;
+    // socket(7): the kernel doubles what is set, for its own books, and tells the double.
+    let told = socket.send_buffer_size().ok()?.min(socket.recv_buffer_size().ok()?);
+    Some(Bytes(told as u64 / 2))
+}
+
+fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(name) = &options.congestion {
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    if let Some(Bytes(len)) = options.buffer {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        socket.set_send_buffer_size(len)?;
+        socket.set_recv_buffer_size(len)?;
+    }
+    Ok(socket)
+}
+
+impl ByteStream for TcpStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info(self).ok()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        Handle::of(self)
+    }
+
+    fn congestion(&self) -> Option<String> {
+        congestion_of(&SockRef::from(self))
+    }
+
+    fn expect(&mut self, len: usize) {
+        // Half: a read may take less than it waits for and wait again, and the kernel counts anew
+        // then. What is left must be enough. Only a wish: without it the reader wakes more often.
+        let _ = wake_at(self, (len / 2).max(1));
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl TcpChannel {
+    /// A channel over a connected stream.
+    ///
+    /// # Errors
+    /// When the socket cannot be configured.
+    pub fn new(stream: TcpStream) -> io::Result<TcpChannel> {
+        prepare(&stream)?;
+        Ok(OrderedChannel::over(stream))
+    }
+
+    /// The connection underneath, for use without MODE E.
+    pub fn into_stream(self) -> TcpStream {
+        self.into_inner()
+    }
+}
+
+/// Sets what every data connection needs.
+///
+/// # Errors
+/// When the socket cannot be configured.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // MODE E ends a file with a short header: it must not wait for more bytes.
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(false)?;
+    // Only a wish: without it blocks queue in the kernel.
+    let _ = hold_back(stream, UNSENT);
+    crate::sys::tcp::notice_dead_idle_peer(stream)
+}

@@ -1,0 +1,42 @@
+//! What the transfers of one copy hand on to each other: channels, and the staging pool.
+
+use crate::channels::Channel;
+use crate::mover::{BLOCK_LEN, Incoming, SendOutcome};
+use crate::sys::pool::{Slot, pool};
+use crate::sys::tcp::TcpInfo;
+use farline_core::transfer::TransferParams;
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use std::sync::Arc;
+
+/// Channels and slots between the transfers of one copy.
+#[derive(Default)]
+pub(super) struct TransferResources {
+    /// Where channels come in, unless this end opened all of them.
+    pub(super) acceptor: Option<Arc<dyn Incoming + Send>>,
+    pub(super) channels: Vec<Box<dyn Channel>>,
+    pub(super) slots: Vec<Slot>,
+    /// What the kernel said of the channels of the last transfer.
+    pub(super) tcp: Vec<TcpInfo>,
+}
+
+impl TransferResources {
+    /// What a transfer that this end sent gives back.
+    pub(super) fn after(sent: SendOutcome) -> TransferResources {
+        let SendOutcome { channels, slots, tcp, .. } = sent;
+        TransferResources { acceptor: None, channels, slots, tcp }
+    }
+}
+
+/// The staging pool of a copy.
+///
+/// # Errors
+/// When there is no memory for it.
+pub(super) fn staging(choice: &TransferParams) -> Result<Vec<Slot>, Error> {
+    pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN).map_err(|error| {
+        Error::new(
+            Fault::Here,
+            ErrorCode::NoMemory,
+            format!("no memory for {} of staging: {error}", choice.staging),
+        )
+    })
+}

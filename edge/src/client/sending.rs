@@ -1,0 +1,112 @@
+//! Sends what a copy moves from this host: opens its channels, and sends one layout over them.
+
+use super::control::Control;
+use super::copy::Copy;
+use super::dial::dial;
+use super::resources::{TransferResources, staging};
+use super::transfer_state::TransferState;
+use crate::mover::{
+    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
+    send,
+};
+use crate::stores::{BytesSource, Source};
+use farline_core::transfer::{Layout, TransferParams, Watermarks};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What stores to a plain FTP server.
+pub(super) const PLAIN_FTP_STORES: &str = "curl -T or lftp put can store to it";
+
+/// Opens the channels and maps the staging pool; returns also the congestion control in force.
+pub(super) async fn open_rig(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    address: SocketAddr,
+    choice: &TransferParams,
+) -> Result<(TransferResources, Option<String>), Error> {
+    let options = copy.tcp_options(choice.congestion.clone());
+    let dialled = dial(copy, control, address, choice, &options).await?;
+    let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
+    let tuning = copy.tuning(congestion.as_deref(), dialled.opener);
+    // A pass begins with a fresh transfer, so that nothing was set before.
+    let _ = copy.live.tuning.set(tuning);
+    let (channels, slots) = (dialled.channels, staging(choice)?);
+    Ok((TransferResources { channels, slots, ..TransferResources::default() }, congestion))
+}
+
+/// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
+pub(super) fn send_bytes(
+    live: &TransferState,
+    bytes: BytesSource,
+    integrity: Integrity,
+    resources: TransferResources,
+) -> Result<TransferResources, Error> {
+    let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
+    let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
+    let sent = send_layout(
+        live,
+        &layout,
+        &bytes,
+        blocks,
+        (integrity, None),
+        &Tally::default(),
+        resources,
+    )?;
+    Ok(TransferResources::after(sent))
+}
+
+pub(super) fn send_layout<'a>(
+    live: &'a TransferState,
+    layout: &Arc<Layout>,
+    source: &'a dyn Source,
+    blocks: WantedBlocks<'a>,
+    (integrity, audit): (Integrity, Option<&'a Audit>),
+    tally: &'a Tally,
+    resources: TransferResources,
+) -> Result<SendOutcome, Error> {
+    if resources.channels.is_empty() {
+        return Err(Error::new(
+            Fault::Between,
+            ErrorCode::ChannelLost,
+            "every data channel was lost",
+        ));
+    }
+    let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
+    let further = || {
+        let open = || {
+            let channel = tuning?.opener.as_ref()?.open_one().ok()?;
+            live.follow_another(channel.handle().ok()?);
+            Some(channel)
+        };
+        open().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
+    };
+    let tell = |why: String| live.changed(why);
+    // This end opens them itself.
+    let tuning = tuning.map(|tuning| Tuning {
+        tuning_limits: tuning.tuning_limits,
+        ask: &|_| {},
+        further: &further,
+        tell: &tell,
+    });
+    let slots = resources.slots.len();
+    let marks =
+        if live.trial.in_turns { Watermarks::in_turns(slots) } else { Watermarks::of_pool(slots) };
+    send(SendJob {
+        layout: Arc::clone(layout),
+        source,
+        blocks,
+        wire_offset: 0,
+        channels: resources.channels,
+        slots: resources.slots,
+        marks,
+        readers: 2,
+        audit,
+        integrity,
+        tally,
+        pace: live.pace.clone(),
+        tuning,
+        growth: live.growth(tally, &tell),
+        cancel: live.cancel.clone(),
+    })
+}

@@ -1,0 +1,229 @@
+//! Moves one layout's bytes over a session's data channels, in its mode.
+
+use super::adapt::Watch;
+use super::data::{CONNECT_TIMEOUT, DataPlane};
+use super::running::RunningTransfer;
+use super::stream_mode;
+use crate::mover::{
+    Audit, BLOCK_LEN, Incoming, Notify, ReceiveJob, SendJob, Tuning, WantedBlocks, receive, send,
+};
+use crate::stores::{BytesSource, Sink, SlowSink, Source};
+use crate::sys::lock::lock;
+use farline_core::gridftp::Mode;
+use farline_core::transfer::{Digests, Layout, Watermarks};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Channels that one transfer may use.
+const MOST_CHANNELS: usize = farline_core::plan::ChannelLimits::NODE as usize;
+
+/// What a receiving transfer brought.
+pub(super) struct Received {
+    /// What is in the store, with what was held before.
+    pub(super) arrived: ByteRanges,
+    /// Whether anything was lost on the way, so that there may be holes.
+    pub(super) holes: bool,
+}
+
+impl DataPlane {
+    /// Sends a list of bytes as the whole of a transfer.
+    pub(super) fn send_bytes(
+        &mut self,
+        bytes: Vec<u8>,
+        run: &RunningTransfer<'_>,
+    ) -> Result<u64, Error> {
+        let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
+        self.send_from(&layout, &BytesSource(bytes), 0, None, run)
+    }
+
+    /// Sends a layout in the session's mode.
+    pub(super) fn send_from(
+        &mut self,
+        layout: &Arc<Layout>,
+        source: &dyn Source,
+        wire_offset: u64,
+        audit: Option<&Audit>,
+        run: &RunningTransfer<'_>,
+    ) -> Result<u64, Error> {
+        if run.request.mode == Mode::Stream {
+            let from = run.request.held.total();
+            let idle_timeout = self.shared.config.idle_timeout;
+            return run.while_it_moves(idle_timeout, || {
+                stream_mode::send(self, layout, source, from, run)
+            });
+        }
+        let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
+        // Beyond what was asked for are those that the client opened while the last transfer ran.
+        let reused =
+            self.channels.len() == wanted || (self.door.is_some() && self.channels.len() > wanted);
+        if !reused && self.door.is_none() {
+            self.channels.clear();
+        }
+        run.reporter.started(reused);
+        if self.door.is_some() {
+            self.await_channels(wanted, run)?;
+        }
+        while self.channels.len() < wanted {
+            self.channels
+                .push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
+        }
+        let slots = self.slots(wanted + 2)?;
+        let (count, integrity) = (slots.len(), self.integrity_of(run));
+        let channels = std::mem::take(&mut self.channels);
+        let (pace, idle_timeout, in_order) =
+            (self.pace().cloned(), self.shared.config.idle_timeout, self.in_order);
+        let mut held = run.request.held.clone();
+        if run.is_data() {
+            held.extend(std::mem::take(&mut self.held_there).iter());
+        }
+        let incoming = self.incoming(run.request.buffer_size);
+        let adapts = run.is_data() && self.adapt.told;
+        let tell = |why: String| run.changed(adapts, &why);
+        let (ask, further) = (|count| run.ask_for(count), || incoming.further());
+        let tuning_limits =
+            self.adapt.tuning_limits(self.pace().is_some(), self.door.is_some(), &channels);
+        let tuning =
+            adapts.then_some(Tuning { tuning_limits, ask: &ask, further: &further, tell: &tell });
+        let growth =
+            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
+        let watch = Watch::new();
+        let work = || {
+            send(SendJob {
+                layout: Arc::clone(layout),
+                source,
+                blocks: WantedBlocks::all(layout.blocks_without(&held)),
+                wire_offset,
+                channels,
+                slots,
+                marks: Watermarks::of_pool(count),
+                // One reader ends its blocks in the order in which it began them.
+                readers: if in_order { 1 } else { threads() },
+                audit,
+                integrity,
+                tally: &run.tally,
+                pace,
+                tuning,
+                growth,
+                cancel: run.cancel.clone(),
+            })
+        };
+        let every = run.request.perf_every.into();
+        let sent =
+            run.while_it_moves(idle_timeout, || run.reporter.watch(every, &run.tally, work))?;
+        if adapts {
+            watch.tell(run, &run.tally, &sent.tcp, true);
+        }
+        self.channels = sent.channels;
+        self.slots = sent.slots;
+        if sent.lost > 0 {
+            return Err(run.blocks_missing(format!("{} data channels were lost", sent.lost)));
+        }
+        Ok(run.tally.bytes())
+    }
+
+    /// Receives into a sink in the session's mode.
+    pub(super) fn receive_into(
+        &mut self,
+        layout: &Arc<Layout>,
+        sink: &dyn Sink,
+        digests: Option<&Mutex<Digests>>,
+        held: ByteRanges,
+        run: &RunningTransfer<'_>,
+    ) -> Result<Received, Error> {
+        if run.request.mode == Mode::Stream {
+            let mut arrived = held;
+            let idle_timeout = self.shared.config.idle_timeout;
+            arrived.insert(
+                0..run.while_it_moves(idle_timeout, || stream_mode::receive(self, sink, run))?,
+            );
+            return Ok(Received { arrived, holes: false });
+        }
+        if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::DataConnection,
+                "in MODE E the sender connects: say PASV or EPSV before STOR",
+            ));
+        }
+        run.reporter.started(!self.channels.is_empty());
+        let slots = self.slots(self.channels.len() + 3)?;
+        let channels = std::mem::take(&mut self.channels);
+        let door = self.door.as_ref().map(|door| door as &dyn Incoming);
+        let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
+        let integrity = self.integrity_of(run);
+        let adapts = run.is_data() && self.adapt.told;
+        let tell = |why: String| run.changed(adapts, &why);
+        let growth =
+            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
+        let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, Some(rate), None));
+        let slow = slow.as_ref().filter(|_| run.is_data());
+        let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
+        let watch = Watch::new();
+        let work = |held| {
+            receive(ReceiveJob {
+                layout: Arc::clone(layout),
+                sink,
+                wire_offset: 0,
+                channels,
+                acceptor,
+                slots,
+                writers: threads(),
+                digests,
+                tally: &run.tally,
+                held,
+                integrity,
+                growth,
+                pace: None,
+                cancel: run.cancel.clone(),
+            })
+        };
+        let held = &Mutex::new(held);
+        let idle_timeout = self.shared.config.idle_timeout;
+        let work = || run.while_it_moves(idle_timeout, || work(held));
+        let work = || run.reporter.watch_landed(sink, work);
+        let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
+            run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
+        })?;
+        if adapts {
+            watch.tell(run, &run.tally, &received.tcp, false);
+        }
+        self.channels = received.channels;
+        self.slots = received.slots;
+        let arrived = lock(held).clone();
+        Ok(Received { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
+    }
+
+    /// Waits until the client has opened as many channels as it asked for (K-4).
+    pub(super) fn await_channels(
+        &mut self,
+        wanted: usize,
+        run: &RunningTransfer<'_>,
+    ) -> Result<(), Error> {
+        let idle_timeout = self
+            .shared
+            .config
+            .idle_timeout
+            .map_or(CONNECT_TIMEOUT, |idle_timeout| idle_timeout.min(CONNECT_TIMEOUT));
+        let deadline = Instant::now() + idle_timeout;
+        while self.channels.len() < wanted {
+            if let Some(reason) = run.cancel.reason() {
+                return Err(reason);
+            }
+            if Instant::now() > deadline {
+                let message =
+                    format!("{} of {wanted} data connections came in time", self.channels.len());
+                return Err(Error::new(Fault::Between, ErrorCode::DataConnection, message)
+                    .hint("a firewall may hold the node's data ports back"));
+            }
+            self.channels
+                .extend(self.incoming(run.request.buffer_size).next(Duration::from_millis(200))?);
+        }
+        Ok(())
+    }
+}
+
+/// Threads for a store: two keep a disk busy while one waits; more than processors help nobody.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4))
+}

@@ -1,0 +1,129 @@
+//! One transfer while it runs: what was asked, what it tells its client, and what ends it.
+
+use super::reporter::Reporter;
+use crate::mover::{Cancel, TREE_MODULE, Tally};
+use crate::stores::NotKept;
+use crate::sys::lock::lock;
+use farline_core::gridftp::omission::omission_line;
+use farline_core::gridftp::server::TransferRequest;
+use farline_core::units::{Error, ErrorCode, Fault, Span};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// What is left out of a tree is named as far as this, so that the control channel keeps moving.
+const MOST_OMISSIONS: usize = 10_000;
+
+/// Which of the three transfers of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TreePhase {
+    Manifest,
+    Data,
+    Digests,
+}
+
+impl TreePhase {
+    pub(super) fn parse(parms: &str) -> Result<TreePhase, Error> {
+        match parms {
+            "manifest" => Ok(TreePhase::Manifest),
+            "data" => Ok(TreePhase::Data),
+            "digests" => Ok(TreePhase::Digests),
+            other => Err(Error::new(
+                Fault::You,
+                ErrorCode::Unsupported,
+                format!("{TREE_MODULE} knows no part `{other}`"),
+            )),
+        }
+    }
+}
+
+/// One transfer, as its parts need it.
+pub(super) struct RunningTransfer<'a> {
+    pub(super) request: &'a TransferRequest,
+    pub(super) cancel: &'a Cancel,
+    pub(super) reporter: &'a Reporter<'a>,
+    pub(super) tally: Tally,
+}
+
+impl RunningTransfer<'_> {
+    /// Whether this moves a tree's bytes, rather than a list or what a stock client asks for.
+    pub(super) fn is_data(&self) -> bool {
+        self.request
+            .module
+            .as_ref()
+            .is_some_and(|module| TreePhase::parse(&module.parms) == Ok(TreePhase::Data))
+    }
+
+    /// Runs `work`, and ends it when nothing moves for `idle_timeout`: the client is stopped, or
+    /// gone without a word.
+    pub(super) fn while_it_moves<T>(
+        &self,
+        idle_timeout: Option<Duration>,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let Some(idle_timeout) = idle_timeout else { return work() };
+        let last = Mutex::new((0, Instant::now()));
+        let look = || {
+            let (moved, mut last) = (self.tally.on_wire() + self.tally.bytes(), lock(&last));
+            if moved != last.0 || self.tally.is_storing() {
+                *last = (moved, Instant::now());
+            } else if last.1.elapsed() >= idle_timeout {
+                let message = format!("no data has moved for {}", Span::from(idle_timeout));
+                self.cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
+            }
+        };
+        self.reporter.repeat(
+            (idle_timeout / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            look,
+            work,
+        )
+    }
+
+    /// Says what of the files a copy does not keep (O-6).
+    pub(super) fn not_kept(&self, lost: NotKept) {
+        if lost != NotKept::default() {
+            let NotKept { hard_linked, with_attributes, .. } = lost;
+            self.reporter.remark(format!("FARLINE unkept={hard_linked},{with_attributes};"));
+        }
+    }
+
+    /// Names to the client what is left out of the tree (O-4, O-5): a lot of it by its number.
+    pub(super) fn left_out(&self, problems: &[(Vec<u8>, Error)]) {
+        for (path, error) in problems.iter().take(MOST_OMISSIONS) {
+            self.reporter.remark(omission_line(path, error));
+        }
+        if let Some(more) = problems.len().checked_sub(MOST_OMISSIONS).filter(|&more| more > 0) {
+            let message = format!("{more} more, which the node does not name");
+            let error = Error::new(Fault::There, problems[MOST_OMISSIONS].1.code, message);
+            self.reporter.remark(omission_line(b"", &error));
+        }
+    }
+
+    /// Runs `work` that lands what came, and says now and then that it is at it: on a slow disk it
+    /// may take minutes.
+    pub(super) fn landing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.reporter.alive(self.request.perf_every.into(), &self.tally, work)
+    }
+
+    /// Tells the client in words what was measured or changed, if it wants to hear.
+    pub(super) fn changed(&self, wanted: bool, why: &str) {
+        if wanted {
+            self.reporter.remark(format!("FARLINE changed={why}"));
+        }
+    }
+
+    /// Asks the client for so many data connections in all.
+    pub(super) fn ask_for(&self, channels: usize) {
+        self.reporter.remark(format!("FARLINE channels={channels};"));
+    }
+
+    /// The end of a pass that left blocks missing (clause I-7).
+    pub(super) fn blocks_missing(&self, what: String) -> Error {
+        let tally = &self.tally;
+        let (blocks, headers, channels) =
+            (tally.bad_blocks(), tally.bad_headers(), tally.lost_channels());
+        let counts = format!("bad_blocks={blocks} bad_headers={headers} lost_channels={channels}");
+        Error::new(Fault::Between, ErrorCode::BlocksMissing, format!("{what}; {counts}")).hint(
+        "the path changed or lost data; run the same command again, it goes on from what arrived",
+    )
+    }
+}
