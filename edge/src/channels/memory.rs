@@ -8,9 +8,9 @@ use super::driver::{
     Transport,
 };
 use super::handle::ConnectionControl;
-use crate::drivers::Values;
 use super::ordered::ByteStream;
 use super::socket::unreachable;
+use crate::drivers::Values;
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::units::{Error, Span};

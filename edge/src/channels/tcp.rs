@@ -6,8 +6,8 @@ use super::driver::{
     Transport,
 };
 use super::key::{PREAMBLE_LEN, Token};
-use crate::drivers::Values;
 use super::socket::{TcpOptions, bind, connect_stream, no_port, prepare, unreachable};
+use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
 use std::io;

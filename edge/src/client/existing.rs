@@ -56,7 +56,7 @@ fn kept_here(
         return kept;
     }
     let start = match place {
-        Some(Destination::Files { root, start }) => Some((root, start)),
+        Some(place) => place.at(),
         _ if !dry_run => return kept,
         _ => None,
     };

@@ -29,9 +29,8 @@ pub async fn copy(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let mut copy = Copy::new(options, with_prior(options, sources, destination), began, watch);
-    copy.stats.fixed.pipes =
-        (sources.contains(&Location::Standard), *destination == Location::Standard);
-    if sources.iter().any(|source| matches!(source, Location::Standard | Location::Diskless(_)))
+    copy.stats.fixed.pipes = (sources.iter().any(Location::is_ordered), destination.is_ordered());
+    if sources.iter().any(|source| matches!(source, Location::Standard | Location::Store(_)))
         && (options.dry_run || !options.selection.is_all())
     {
         let message = "a pipe and a memory store have no files to choose from, nor a dry run";
@@ -73,7 +72,9 @@ pub async fn copy(
                         })
                         .await?
                     }
-                    Location::Standard => stream::run(&mut copy, here, sources.len() > 1).await?,
+                    from if from.is_ordered() => {
+                        stream::run(&mut copy, from, here, sources.len() > 1).await?
+                    }
                     from => local::run(&mut copy, from, here, sources.len() > 1).await?,
                 }
             }

@@ -13,15 +13,13 @@ use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use super::sending::{PLAIN_FTP_STORES, open_rig, send_bytes, send_layout};
-use super::source_set::{SourceSet, load, look_at, memory_among, names_content};
+use super::source_set::{SourceSet, load, load_store, look_at, names_content, store_among};
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{
-    BytesSource, LinkedFiles, MEMORY_NAME, NotKept, SlowSource, Source, join, place_in,
-};
+use crate::stores::{BytesSource, SlowSource, Source, join};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
@@ -40,17 +38,17 @@ pub(super) async fn run(
     sources: &[Location],
     to: &Remote,
 ) -> Result<(), Error> {
-    if sources.contains(&Location::Standard) {
+    if let Some(pipe) = sources.iter().find(|source| source.is_ordered()) {
         if sources.len() > 1 {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::OneSource,
-                "standard input is copied alone, not among other sources",
+                format!("{} is copied alone, not among other sources", stream::called(pipe)),
             ));
         }
-        return stream::to_node(copy, to).await;
+        return stream::to_node(copy, pipe, to).await;
     }
-    let memory = memory_among(sources)?;
+    let store = store_among(sources)?;
     let paths: Vec<PathBuf> = sources
         .iter()
         .filter_map(|source| match source {
@@ -70,7 +68,7 @@ pub(super) async fn run(
         }
     }
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
-    let alone = memory.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
+    let alone = store.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
     let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
@@ -82,17 +80,8 @@ pub(super) async fn run(
         }
         None => true,
     };
-    let load = match memory {
-        Some(store) => {
-            let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            SourceSet {
-                target: to.path.clone(),
-                entries: vec![entry],
-                linked: LinkedFiles::new(),
-                parts: Vec::new(),
-                source_id: [0; 32],
-            }
-        }
+    let load = match store {
+        Some(address) => load_store(copy, address, to, into_folder)?,
         None => load(copy, &paths, to, into_folder)?,
     };
     let named: Vec<(PathBuf, Vec<u8>)> = paths
@@ -124,10 +113,7 @@ pub(super) async fn run(
         copy.stats.verified_how = "nothing was copied";
         return Ok(());
     }
-    if !load.parts.is_empty() {
-        let place = |index: usize| place_in(&load.parts, index, &load.entries[index].path);
-        copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
-    }
+    copy.stats.not_kept += load.not_kept();
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
@@ -163,7 +149,7 @@ async fn to_farline(
     let integrity = session.agreement().integrity;
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
+    let source = load.at.source(&layout, &copy.options.direct_io)?;
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),

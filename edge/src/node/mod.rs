@@ -9,7 +9,6 @@ mod adapt;
 mod builder;
 mod config;
 mod data;
-mod diskless;
 mod door;
 mod files;
 mod moving;
@@ -17,6 +16,7 @@ mod profile;
 mod reporter;
 mod running;
 mod session;
+mod stores;
 mod stream_mode;
 mod time_of_day;
 mod transfer;
@@ -30,13 +30,13 @@ pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_po
 use crate::channels::Registry;
 use crate::channels::driver::Role;
 use crate::channels::trust::{Fingerprint, Identity};
-use crate::stores::Root;
+use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -61,22 +61,22 @@ struct Shared {
     identity: Option<Identity>,
     /// Where relative paths start.
     home: Pathname,
-    /// Bytes that memory stores take now.
-    memory_used: AtomicU64,
     /// Whether a client measures the path to here now.
     measured: AtomicBool,
     /// The channel drivers that this host can use.
     drivers: Registry,
+    /// The stores that clients may use instead of the files.
+    stores: StoreRegistry,
 }
 
 impl Shared {
     fn new(config: Config, root: Root, identity: Option<Identity>, home: Pathname) -> Shared {
         Shared {
             drivers: usable(&config),
+            stores: config.offered(),
             sessions: Arc::new(Semaphore::new(config.sessions)),
             turned_away: Arc::new(Semaphore::new(64)),
             doors: Arc::default(),
-            memory_used: AtomicU64::new(0),
             measured: AtomicBool::new(false),
             root: Arc::new(root),
             config,

@@ -5,7 +5,7 @@ use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, diskless, tree};
+use super::{Shared, adapt, stores, tree};
 use crate::channels::Registry;
 use crate::channels::arrivals::PREAMBLE_TIMEOUT;
 use crate::channels::key::PREAMBLE_LEN;
@@ -175,7 +175,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .collect(),
             shared.config.allow_profile.map(feature).into_iter().collect(),
             driver_features(&shared.drivers),
-            diskless::features(shared.config.allow_null, shared.config.allow_memory),
+            stores::features(&shared.stores),
         ]
         .concat(),
         passive_retrieve: true,

@@ -9,15 +9,11 @@
 //! `docs/protocol.md`.
 
 use super::data::DataPlane;
-use super::diskless;
 use super::files::{Files, beneath};
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
-use crate::stores::{
-    BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource, ResumeState,
-    SlowSource, Source, Walked, join, stat, walk_linked,
-};
+use crate::stores::{BytesSink, Listing, NotKept, ResumeState, SlowSource, Source, Store, join};
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{DigestVerdict, Layout, manifest_lines, parse_manifest};
@@ -54,20 +50,7 @@ pub(super) fn store(
             })?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
-            let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
-                None => {
-                    let root = Arc::clone(&plane.shared.root);
-                    let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
-                    // Who does not hear of what is refused must not take the rest for all.
-                    let sink = if plane.names_unlanded { sink.lenient() } else { sink };
-                    let sink = if plane.lands_whole { sink.one_by_one() } else { sink };
-                    (Box::new(sink), None)
-                }
-                Some(store) => {
-                    let (sink, share) = diskless::sink(&plane.shared, store, &layout)?;
-                    (Box::new(sink), share)
-                }
-            };
+            let sink = plane.tree_store().sink(&start, &layout, plane.landing_rules())?;
             let integrity = plane.integrity;
             let held = match integrity.checks {
                 true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
@@ -78,8 +61,7 @@ pub(super) fn store(
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let (digests, held) = (Mutex::new(held.digests), held.blocks);
-            plane.tree().incoming =
-                Some(IncomingTree { layout, sink, digests, held, _share: share });
+            plane.tree().incoming = Some(IncomingTree { layout, sink, digests, held });
             Ok(len)
         }
         TreePhase::Data => {
@@ -170,37 +152,26 @@ pub(super) fn retrieve(
     match phase {
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
-            let ((entries, left_out), linked) = match plane.store_kind() {
-                None => listed(plane, run)?,
-                Some(store) => ((vec![store.entry(b"")?], Vec::new()), LinkedFiles::new()),
-            };
+            let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
+            let Listing { entries, problems, linked } = listed(plane, &*store, run)?;
             let text = manifest_lines(&entries);
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-            let source: Box<dyn Source> = match plane.store_kind() {
-                None => {
-                    let start = beneath(&run.request.path).to_vec();
-                    let files = PosixSource::new(
-                        Arc::clone(&plane.shared.root),
-                        start,
-                        Arc::clone(&layout),
-                    );
-                    match plane.shared.config.trial_read {
-                        None => Box::new(files),
-                        rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
-                    }
+            let source = store.source(&start, &layout)?;
+            let source: Arc<dyn Source> = match plane.shared.config.trial_read {
+                Some(rate) if store.root().is_some() => {
+                    Arc::new(SlowSource::new(source, None, Some(rate)))
                 }
-                Some(_) => Box::new(MemorySource::new()),
+                _ => source,
             };
             let audit = Audit::new(&layout, plane.integrity.digests);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
-                if plane.store_kind().is_none() {
-                    let (root, start) = (&plane.shared.root, beneath(&run.request.path));
+                if let Some(root) = store.root() {
                     let place =
-                        |index: usize| (&**root, join(start, &layout.entries()[index].path));
+                        |index: usize| (&**root, join(&start, &layout.entries()[index].path));
                     run.not_kept(NotKept::of(layout.entries(), &linked, place));
                 }
-                let problems = left_out.into_iter().map(|problem| (problem.path, problem.error));
+                let problems = problems.into_iter().map(|problem| (problem.path, problem.error));
                 run.left_out(&problems.collect::<Vec<_>>());
             }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
@@ -229,22 +200,23 @@ pub(super) fn retrieve(
     }
 }
 
-/// The entries of the file or directory that the client asks for, what is left out of them, and
-/// which have more than one name.
-fn listed(plane: &DataPlane, run: &RunningTransfer<'_>) -> Result<(Walked, LinkedFiles), Error> {
-    let root = &plane.shared.root;
-    let start = beneath(&run.request.path);
-    match Files::new(root, false).stat(&run.request.path)?.kind {
-        ListingKind::Directory => walk_linked(root, start),
-        ListingKind::File | ListingKind::Symlink => {
-            Ok(((vec![stat(root, start, b"")?], Vec::new()), LinkedFiles::new()))
+/// What there is of the file or directory that the client asks for.
+fn listed(
+    plane: &DataPlane,
+    store: &dyn Store,
+    run: &RunningTransfer<'_>,
+) -> Result<Listing, Error> {
+    let path = &run.request.path;
+    if store.root().is_some() {
+        match Files::new(&plane.shared.root, false).stat(path)?.kind {
+            ListingKind::Directory | ListingKind::File | ListingKind::Symlink => {}
+            _ => {
+                let message = "this is neither file nor directory";
+                return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+            }
         }
-        _ => Err(Error::new(
-            Fault::You,
-            ErrorCode::Unsupported,
-            "this is neither file nor directory",
-        )),
     }
+    store.list(beneath(path))
 }
 
 /// Receives a short list into memory.

@@ -35,6 +35,11 @@ impl StoreAddress {
         path.strip_suffix(b"/").unwrap_or(path)
     }
 
+    /// Whether what is copied to it goes in there by its own name.
+    pub(crate) fn names_folder(&self) -> bool {
+        self.path.is_empty() || self.path.ends_with(b"/")
+    }
+
     /// The last name of the path. A store without paths is called as its driver is, and one of
     /// which the whole is meant, or a folder's content, has no name.
     pub(crate) fn name(&self) -> &[u8] {

@@ -26,7 +26,7 @@ pub struct StoreDriver {
     pub capabilities: StoreCapabilities,
     /// What a node that offers it lists in FEAT behind `FARLINE`; `STORE` and its name when absent.
     pub feature: Option<&'static str>,
-    open: Box<OpenStore>,
+    pub(super) open: Box<OpenStore>,
 }
 
 type OpenStore = dyn Fn(&Values) -> Result<Arc<dyn Store>, Error> + Send + Sync;
@@ -167,6 +167,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LandingRules {
+    /// The entries' modes and times are the source's, and are kept.
+    pub with_metadata: bool,
     /// What one place refuses costs the others nothing: it is named when the rest has landed.
     pub is_lenient: bool,
     /// Each file takes its final name as soon as it is durable whole, and not when all are.
@@ -174,9 +176,9 @@ pub struct LandingRules {
 }
 
 impl LandingRules {
-    /// These.
-    pub(crate) fn new(is_lenient: bool, one_by_one: bool) -> LandingRules {
-        LandingRules { is_lenient, one_by_one }
+    /// A tree, of which what is refused is named.
+    pub(crate) fn lenient(one_by_one: bool) -> LandingRules {
+        LandingRules { with_metadata: true, is_lenient: true, one_by_one }
     }
 }
 

@@ -1,12 +1,11 @@
 //! The store `posix`: files beneath a folder of this host.
 
 use super::driver::{Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver, Syntax};
-use super::{
-    DirectIo, Landing, PosixSink, PosixSource, Root, Source, stat, walk_linked,
-};
+use super::{DirectIo, Landing, PosixSink, PosixSource, Root, Source, stat, walk_linked};
 use crate::drivers::{DriverOption, OptionKind, Values};
-use farline_core::transfer::{EntryKind, Layout};
+use farline_core::transfer::Layout;
 use farline_core::units::Error;
+use rustix::fs::FileType;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,9 +52,13 @@ impl PosixStore {
 
 impl Store for PosixStore {
     fn list(&self, start: &[u8]) -> Result<Listing, Error> {
-        let top = stat(&self.root, start, b"")?;
-        if top.kind != EntryKind::Directory {
-            return Ok(Listing::of(vec![top]));
+        // A link to a folder is that folder here; one to a file is the link.
+        let is_folder = self
+            .root
+            .stat(start)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        if !is_folder {
+            return Ok(Listing::of(vec![stat(&self.root, start, b"")?]));
         }
         let ((entries, problems), linked) = walk_linked(&self.root, start)?;
         Ok(Listing { entries, problems, linked })
@@ -73,7 +76,7 @@ impl Store for PosixStore {
         rules: LandingRules,
     ) -> Result<Box<dyn Landing>, Error> {
         let (root, start) = (Arc::clone(&self.root), start.to_vec());
-        let sink = PosixSink::new(root, start, Arc::clone(layout), true);
+        let sink = PosixSink::new(root, start, Arc::clone(layout), rules.with_metadata);
         let sink = sink.directly(self.direct.clone());
         let sink = if rules.is_lenient { sink.lenient() } else { sink };
         Ok(Box::new(if rules.one_by_one { sink.one_by_one() } else { sink }))

@@ -7,6 +7,7 @@ use crate::drivers::{DriverOption, OptionKind, Values};
 use crate::sys::pool::{Slot, pool};
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rng};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -90,7 +91,13 @@ impl Store for MemoryStore {
             Some(start)
         });
         let starts = starts.collect();
-        Ok(Box::new(MemorySink { layout: Arc::clone(layout), starts, region, _share: share }))
+        Ok(Box::new(MemorySink {
+            layout: Arc::clone(layout),
+            starts,
+            region,
+            left: Mutex::default(),
+            _share: share,
+        }))
     }
 }
 
@@ -241,6 +248,7 @@ struct MemorySink {
     /// Where each entry's bytes begin in the region.
     starts: Vec<u64>,
     region: Region,
+    left: Mutex<BTreeSet<usize>>,
     _share: Option<Share>,
 }
 
@@ -258,8 +266,13 @@ impl Sink for MemorySink {
 }
 
 impl Landing for MemorySink {
+    fn leave(&self, entries: &BTreeSet<usize>) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone_from(entries);
+    }
+
     fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
-        Landed::each(&self.layout, check, |_, _| Ok(()))
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        Landed::each(&self.layout, &left, check, |_, _| Ok(()))
     }
 }
 

@@ -30,9 +30,7 @@ mod walk;
 
 pub use address::StoreAddress;
 pub use bytes::{BytesSink, BytesSource, ZeroSource};
-pub use driver::{
-    Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver, Syntax,
-};
+pub use driver::{Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver, Syntax};
 pub use files::PosixStore;
 pub(crate) use hidden::is_hidden;
 pub use landing::{Landed, PosixSink};
@@ -142,8 +140,8 @@ pub trait Landing: Sink + fmt::Debug {
     /// The transfer was refused for what it is: nothing of it is kept.
     fn refuse(&self) {}
 
-    /// What comes of these entries is dropped: what is at their places stays.
-    fn leave(&self, _entries: &BTreeSet<usize>) {}
+    /// Nothing comes of these entries, and what does is dropped: what is at their places stays.
+    fn leave(&self, entries: &BTreeSet<usize>);
 
     /// Reads back what was written of `entry` before it has landed, as a function of offset and
     /// room; `None` where nothing is kept.

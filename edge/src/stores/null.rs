@@ -4,7 +4,8 @@ use super::driver::{Access, LandingRules, Listing, Store, StoreCapabilities, Sto
 use super::{Landed, Landing, Sink, Source};
 use farline_core::transfer::{DigestVerdict, Digests, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The driver.
 pub(super) fn driver() -> StoreDriver {
@@ -41,20 +42,20 @@ impl Store for NullStore {
         layout: &Arc<Layout>,
         _rules: LandingRules,
     ) -> Result<Box<dyn Landing>, Error> {
-        Ok(Box::new(NullSink { layout: Arc::clone(layout) }))
+        Ok(Box::new(NullSink { layout: Arc::clone(layout), left: Mutex::default() }))
     }
 }
 
 fn nothing() -> Error {
     let message = "`null` holds nothing that could be copied";
-    Error::new(Fault::You, ErrorCode::NothingToRead, message)
-        .hint("read from memory:SIZE instead")
+    Error::new(Fault::You, ErrorCode::NothingToRead, message).hint("read from memory:SIZE instead")
 }
 
 /// Throws bytes away.
 #[derive(Debug)]
 struct NullSink {
     layout: Arc<Layout>,
+    left: Mutex<BTreeSet<usize>>,
 }
 
 impl Sink for NullSink {
@@ -64,7 +65,12 @@ impl Sink for NullSink {
 }
 
 impl Landing for NullSink {
+    fn leave(&self, entries: &BTreeSet<usize>) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone_from(entries);
+    }
+
     fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
-        Landed::each(&self.layout, check, |_, _| Ok(()))
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        Landed::each(&self.layout, &left, check, |_, _| Ok(()))
     }
 }

@@ -1,7 +1,7 @@
 //! The stores that a client or a node has: a value, built in one place.
 
 use super::address::StoreAddress;
-use super::driver::{Access, StoreDriver, Syntax};
+use super::driver::{Access, Store, StoreDriver, Syntax};
 use super::{files, memory, null, standard};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
@@ -26,13 +26,16 @@ impl StoreRegistry {
         StoreRegistry { drivers: own.into_iter().map(Arc::new).collect() }
     }
 
-    /// Those without a disk that a node's operator lets clients use: `memory` so much of it, for all
-    /// sessions together.
-    pub(crate) fn allowed(null: bool, memory: Option<Bytes>) -> StoreRegistry {
-        let mut allowed = Vec::new();
-        allowed.extend(null.then(null::driver));
-        allowed.extend(memory.map(|limit| memory::driver(Some(limit))));
-        StoreRegistry { drivers: allowed.into_iter().map(Arc::new).collect() }
+    /// What of it a node offers in the place of its files: `null` where that is allowed, `memory`
+    /// so much of it for all sessions together, and what its program brought.
+    pub(crate) fn offered(&self, null: bool, memory: Option<Bytes>) -> StoreRegistry {
+        let builtin = StoreRegistry::builtin();
+        let own = self.drivers.iter().filter(|driver| builtin.find(driver.name).is_none());
+        let mut drivers = Vec::new();
+        drivers.extend(null.then(null::driver).map(Arc::new));
+        drivers.extend(memory.map(|limit| Arc::new(memory::driver(Some(limit)))));
+        drivers.extend(own.map(Arc::clone));
+        StoreRegistry { drivers }
     }
 
     /// Adds a driver.
@@ -97,6 +100,17 @@ impl StoreRegistry {
         is_known.then(|| with_options(driver, options.unwrap_or_default(), '='))
     }
 
+    /// Opens what the value of `OPTS FARLINE store=` names, such as `null` or `memory:BYTES` (S-1);
+    /// `None` where there is no such store.
+    ///
+    /// # Errors
+    /// When an option is missing or wrong, or the store cannot be had.
+    pub(crate) fn open_option(&self, value: &str) -> Option<Result<Arc<dyn Store>, Error>> {
+        let (name, options) = value.split_once(':').unwrap_or((value, ""));
+        let driver = self.scheme(name)?;
+        Some(with_options(driver, options, ':').and_then(|address| address.open()))
+    }
+
     fn scheme(&self, name: &str) -> Option<Arc<StoreDriver>> {
         self.find(name).filter(|driver| driver.syntax == Syntax::Scheme).map(Arc::clone)
     }
@@ -151,11 +165,9 @@ impl Default for StoreRegistry {
 }
 
 impl PartialEq for StoreRegistry {
-    /// Whether these are the same drivers, and not only drivers of the same names.
+    /// Whether drivers of the same names are in it.
     fn eq(&self, other: &StoreRegistry) -> bool {
-        let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
-        self.drivers.len() == other.drivers.len()
-            && self.drivers.iter().zip(&other.drivers).all(same)
+        self.drivers().map(|driver| driver.name).eq(other.drivers().map(|driver| driver.name))
     }
 }
 

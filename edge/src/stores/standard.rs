@@ -6,6 +6,7 @@ use super::{Landed, Landing, Sink, storage_error};
 use crate::drivers::Values;
 use farline_core::transfer::{DigestVerdict, Digests, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,18 +25,32 @@ pub(super) fn driver() -> StoreDriver {
         durable: false,
     };
     let about = "standard input, standard output";
-    let open = |_: &Values| Ok(Arc::new(StandardStreams) as Arc<dyn Store>);
+    let open = |_: &Values| Ok(Arc::new(StandardStreams::default()) as Arc<dyn Store>);
     let driver = StoreDriver::new("standard", about, capabilities, open);
     StoreDriver { syntax: Syntax::Dash, ..driver }
 }
 
-/// Those of this process.
-#[derive(Debug)]
-pub(crate) struct StandardStreams;
+/// Standard input and output.
+#[derive(Debug, Default)]
+pub(crate) struct StandardStreams {
+    /// What stands for them where they are not this process's own.
+    instead: Option<(File, File)>,
+}
+
+impl StandardStreams {
+    #[cfg(test)]
+    pub(super) fn over(input: File, output: File) -> StandardStreams {
+        StandardStreams { instead: Some((input, output)) }
+    }
+}
 
 impl Store for StandardStreams {
     fn stream(&self) -> Result<File, Error> {
-        own(io::stdin().as_fd().try_clone_to_owned(), "read", b"standard input")
+        let input = match &self.instead {
+            None => io::stdin().as_fd().try_clone_to_owned(),
+            Some((input, _)) => input.as_fd().try_clone_to_owned(),
+        };
+        own(input, "read", b"standard input")
     }
 
     fn sink(
@@ -44,7 +59,11 @@ impl Store for StandardStreams {
         layout: &Arc<Layout>,
         _rules: LandingRules,
     ) -> Result<Box<dyn Landing>, Error> {
-        let output = own(io::stdout().as_fd().try_clone_to_owned(), "write", b"standard output")?;
+        let output = match &self.instead {
+            None => io::stdout().as_fd().try_clone_to_owned(),
+            Some((_, output)) => output.as_fd().try_clone_to_owned(),
+        };
+        let output = own(output, "write", b"standard output")?;
         StreamSink::new(output, layout).map(|sink| Box::new(sink) as Box<dyn Landing>)
     }
 }
@@ -109,6 +128,9 @@ impl Sink for StreamSink {
 }
 
 impl Landing for StreamSink {
+    /// It has nothing at its place that could stay.
+    fn leave(&self, _entries: &BTreeSet<usize>) {}
+
     fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         let bytes = self.next.load(Ordering::Acquire);
         match check_digest(0, check) {

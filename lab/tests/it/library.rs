@@ -36,6 +36,18 @@ fn the_example_serve_serves_and_fetches() {
 }
 
 #[test]
+fn the_example_own_store_serves_what_it_stored() {
+    let dir = tempfile::tempdir().expect("a folder");
+    plant(&dir.path().join("t"));
+    std::fs::remove_file(dir.path().join("t/link")).expect("objects are no links");
+    let back = dir.path().join("back");
+    std::fs::create_dir(&back).expect("a folder");
+    let said = succeed(example("own_store").arg(dir.path().join("t")).arg(&back));
+    assert!(said.contains("files came back, verified: true"), "{said}");
+    assert_same_tree(&dir.path().join("t"), &back.join("run7/t"));
+}
+
+#[test]
 fn the_example_link_is_its_own_emulator() {
     let Some(_link) = LinkUp::up("t-library", &["usn-0.2", "--rate", "100M"]) else { return };
     let said = succeed(&mut example("emulated_link"));

@@ -11,6 +11,7 @@ use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
     utimensat,
 };
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
@@ -34,19 +35,24 @@ pub struct Landed {
 }
 
 impl Landed {
-    /// Lands the files of `layout` by `land`, one after the other: each whose digest is what the
-    /// sender says, where `check` has what it says.
+    /// Lands the entries of `layout` by `land`, one after the other: all but those in `left`, and but
+    /// for files whose digest is not what the sender says, where `check` has what it says.
     pub fn each(
         layout: &Layout,
+        left: &BTreeSet<usize>,
         check: Option<(&[DigestVerdict], &Digests)>,
         mut land: impl FnMut(usize, &Entry) -> Result<(), Error>,
     ) -> Landed {
         let mut landed = Landed::default();
         for (index, entry) in layout.entries().iter().enumerate() {
-            if !matches!(entry.kind, EntryKind::File { .. }) {
+            if left.contains(&index) {
                 continue;
             }
-            match check_digest(index, check).and_then(|()| land(index, entry)) {
+            let checked = match entry.kind {
+                EntryKind::File { .. } => check_digest(index, check),
+                EntryKind::Directory | EntryKind::Symlink { .. } => Ok(()),
+            };
+            match checked.and_then(|()| land(index, entry)) {
                 Ok(()) => landed.count(entry),
                 Err(error) => landed.failures.push((entry.path.clone(), error)),
             }
