@@ -3,7 +3,7 @@
 use farline::core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline::core::units::{Error, ErrorCode, Fault};
 use farline::stores::{
-    Access, Landed, Landing, LandingRules, Listing, Sink, Source, Store, StoreCapabilities,
+    Access, Landed, Landing, LandingOptions, Listing, Sink, Source, Store, StoreCapabilities,
     StoreDriver,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,11 +55,11 @@ impl Store for Objects {
         };
         match all.get(start) {
             Some(object) if object.kind != EntryKind::Directory => {
-                return Ok(Listing::of(vec![entry(b"", object)]));
+                Ok(Listing::of(vec![entry(b"", object)]))
             }
             None if !start.is_empty() => {
                 let message = format!("there is no object {}", String::from_utf8_lossy(start));
-                return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
+                Err(Error::new(Fault::You, ErrorCode::PathNotFound, message))
             }
             top => {
                 let top = top.map_or_else(|| folder(b""), |top| entry(b"", top));
@@ -84,7 +84,7 @@ impl Store for Objects {
         &self,
         start: &[u8],
         layout: &Arc<Layout>,
-        _rules: LandingRules,
+        _options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         Ok(Box::new(ObjectSink {
             objects: self.clone(),

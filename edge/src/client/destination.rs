@@ -4,7 +4,7 @@ use super::interrupted::interrupted_into;
 use super::location::{Location, last_name};
 use super::options::Options;
 use crate::stores::{
-    Landing, LandingRules, PosixStore, Root, StandardStreams, Store, has_journal, join, one_file,
+    Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal, join, one_file,
     storage_error,
 };
 use farline_core::transfer::Layout;
@@ -33,13 +33,13 @@ impl Destination {
         layout: &Arc<Layout>,
         options: &Options,
     ) -> Result<Box<dyn Landing>, Error> {
-        let rules = LandingRules::lenient(!options.atomic);
-        self.store.sink(&self.start, layout, rules)
+        let options = LandingOptions::lenient(!options.atomic);
+        self.store.sink(&self.start, layout, options)
     }
 
     /// What takes one file of which nothing is known beforehand.
     pub(super) fn stream_sink(&self, layout: &Arc<Layout>) -> Result<Box<dyn Landing>, Error> {
-        self.store.sink(&self.start, layout, LandingRules::default())
+        self.store.sink(&self.start, layout, LandingOptions::default())
     }
 
     /// The same place for what lies at `path` below it.

@@ -14,7 +14,7 @@ use crate::channels::layer::Layer;
 use crate::channels::socket::{TcpChannel, check, connect};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
-use crate::stores::{DirectIo, LandingRules, PosixStore, Store};
+use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::copy::MOST_HELD_RANGES;
@@ -445,9 +445,12 @@ impl DataPlane {
     }
 
     /// How a tree lands, by what the client is told of it and asked for.
-    pub(super) fn landing_rules(&self) -> LandingRules {
+    pub(super) fn landing_options(&self) -> LandingOptions {
         // Who does not hear of what is refused must not take the rest for all.
-        LandingRules { is_lenient: self.names_unlanded, ..LandingRules::lenient(self.lands_whole) }
+        LandingOptions {
+            is_lenient: self.names_unlanded,
+            ..LandingOptions::lenient(self.lands_whole)
+        }
     }
 
     /// What holds this session's sending to a rate.

@@ -50,7 +50,7 @@ pub(super) fn store(
             })?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
-            let sink = plane.tree_store().sink(&start, &layout, plane.landing_rules())?;
+            let sink = plane.tree_store().sink(&start, &layout, plane.landing_options())?;
             let integrity = plane.integrity;
             let held = match integrity.checks {
                 true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,

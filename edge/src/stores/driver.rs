@@ -12,14 +12,46 @@ use std::fs::File;
 use std::sync::Arc;
 
 /// A store driver. A program's own begins with [`StoreDriver::new`].
+///
+/// ```
+/// use farline::core::transfer::{Entry, EntryKind, Layout};
+/// use farline::core::units::Error;
+/// use farline::stores::{BytesSource, Listing, Source, Store, StoreCapabilities, StoreDriver};
+/// use std::sync::Arc;
+///
+/// /// One file, which stands in this program.
+/// #[derive(Debug)]
+/// struct Greeting;
+///
+/// impl Store for Greeting {
+///     fn list(&self, _start: &[u8]) -> Result<Listing, Error> {
+///         let (path, kind) = (Vec::new(), EntryKind::File { len: 5 });
+///         let file = Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0 };
+///         Ok(Listing::of(vec![file]))
+///     }
+///
+///     fn source(&self, _start: &[u8], _of: &Arc<Layout>) -> Result<Arc<dyn Source>, Error> {
+///         Ok(Arc::new(BytesSource(b"hello".to_vec())))
+///     }
+/// }
+///
+/// let can = StoreCapabilities { source: true, ..StoreCapabilities::default() };
+/// let driver = StoreDriver::new("greeting", "one word", can, |_| Ok(Arc::new(Greeting)));
+/// let client = farline::Client::new().store(driver)?;
+/// let file = std::env::temp_dir().join(format!("farline-greeting-{}", std::process::id()));
+/// client.copy("greeting:", &file)?.start()?.wait()?;
+/// assert_eq!(std::fs::read(&file)?, b"hello");
+/// std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 pub struct StoreDriver {
-    /// What results call it, and with [`Syntax::Scheme`] what users write before the colon.
+    /// What results call it, and with [`StoreForm::Scheme`] what users write before the colon.
     pub name: &'static str,
     /// What it is, in one sentence.
     pub about: &'static str,
     /// How a place in it is written.
-    pub syntax: Syntax,
+    pub form: StoreForm,
     /// Its options.
     pub options: &'static [DriverOption],
     /// What copies need to know of it.
@@ -39,8 +71,8 @@ impl StoreDriver {
         capabilities: StoreCapabilities,
         open: impl Fn(&Values) -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> StoreDriver {
-        let (syntax, open) = (Syntax::Scheme, Box::new(open));
-        StoreDriver { name, about, syntax, options: &[], capabilities, feature: None, open }
+        let (form, open) = (StoreForm::Scheme, Box::new(open));
+        StoreDriver { name, about, form, options: &[], capabilities, feature: None, open }
     }
 
     /// Opens its store.
@@ -59,12 +91,12 @@ impl StoreDriver {
     /// How a place in it is written, for people: `PATH`, `memory:SIZE`.
     pub fn usage(&self) -> String {
         let options: String = self.options.iter().map(DriverOption::to_string).collect();
-        match self.syntax {
-            Syntax::Path => "PATH".to_owned(),
-            Syntax::Dash => "-".to_owned(),
-            Syntax::Scheme if self.capabilities.paths => format!("{}:PATH", self.name),
-            Syntax::Scheme if options.is_empty() => format!("{}:", self.name),
-            Syntax::Scheme => format!("{}{options}", self.name),
+        match self.form {
+            StoreForm::Path => "PATH".to_owned(),
+            StoreForm::Dash => "-".to_owned(),
+            StoreForm::Scheme if self.capabilities.paths => format!("{}:PATH", self.name),
+            StoreForm::Scheme if options.is_empty() => format!("{}:", self.name),
+            StoreForm::Scheme => format!("{}{options}", self.name),
         }
     }
 }
@@ -77,7 +109,7 @@ impl fmt::Debug for StoreDriver {
 
 /// How a place in a store is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syntax {
+pub enum StoreForm {
     /// As a path of this host, or `file:///PATH`.
     Path,
     /// As `-`.
@@ -86,8 +118,8 @@ pub enum Syntax {
     Scheme,
 }
 
-/// What copies need to know of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What copies need to know of a store; by default it can nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCapabilities {
     /// Whether it can be read.
     pub source: bool,
@@ -106,9 +138,10 @@ pub struct StoreCapabilities {
 }
 
 /// In which order the bytes of a file are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// In any, by many threads at once.
+    #[default]
     Random,
     /// From the first to the last, once. It is read as a [stream](Store::stream), whose length
     /// nobody knows beforehand.
@@ -144,7 +177,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         &self,
         _start: &[u8],
         _layout: &Arc<Layout>,
-        _rules: LandingRules,
+        _options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         Err(Error::new(Fault::You, ErrorCode::Unsupported, "this store cannot be written"))
     }
@@ -166,7 +199,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 /// How files land, as the two ends of a copy agreed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LandingRules {
+pub struct LandingOptions {
     /// The entries' modes and times are the source's, and are kept.
     pub with_metadata: bool,
     /// What one place refuses costs the others nothing: it is named when the rest has landed.
@@ -175,10 +208,10 @@ pub struct LandingRules {
     pub one_by_one: bool,
 }
 
-impl LandingRules {
+impl LandingOptions {
     /// A tree, of which what is refused is named.
-    pub(crate) fn lenient(one_by_one: bool) -> LandingRules {
-        LandingRules { with_metadata: true, is_lenient: true, one_by_one }
+    pub(crate) fn lenient(one_by_one: bool) -> LandingOptions {
+        LandingOptions { with_metadata: true, is_lenient: true, one_by_one }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The store `posix`: files beneath a folder of this host.
 
-use super::driver::{Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver, Syntax};
+use super::driver::{
+    Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
+};
 use super::{DirectIo, Landing, PosixSink, PosixSource, Root, Source, stat, walk_linked};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::transfer::Layout;
@@ -33,7 +35,7 @@ pub(super) fn driver() -> StoreDriver {
         Ok(Arc::new(PosixStore::new(root, direct)) as Arc<dyn Store>)
     };
     let driver = StoreDriver::new("posix", about, capabilities, open);
-    StoreDriver { syntax: Syntax::Path, options: &OPTIONS, ..driver }
+    StoreDriver { form: StoreForm::Path, options: &OPTIONS, ..driver }
 }
 
 /// The files beneath a root.
@@ -73,13 +75,13 @@ impl Store for PosixStore {
         &self,
         start: &[u8],
         layout: &Arc<Layout>,
-        rules: LandingRules,
+        options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         let (root, start) = (Arc::clone(&self.root), start.to_vec());
-        let sink = PosixSink::new(root, start, Arc::clone(layout), rules.with_metadata);
+        let sink = PosixSink::new(root, start, Arc::clone(layout), options.with_metadata);
         let sink = sink.directly(self.direct.clone());
-        let sink = if rules.is_lenient { sink.lenient() } else { sink };
-        Ok(Box::new(if rules.one_by_one { sink.one_by_one() } else { sink }))
+        let sink = if options.is_lenient { sink.lenient() } else { sink };
+        Ok(Box::new(if options.one_by_one { sink.one_by_one() } else { sink }))
     }
 
     fn root(&self) -> Option<&Arc<Root>> {

@@ -1,7 +1,7 @@
 //! The store `memory:SIZE`, for measuring everything but a disk: a file of pseudo-random bytes to
 //! read, a region of memory to write.
 
-use super::driver::{Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver};
+use super::driver::{Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver};
 use super::{Landed, Landing, Sink, Source, not_allowed};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use crate::sys::pool::{Slot, pool};
@@ -81,7 +81,7 @@ impl Store for MemoryStore {
         &self,
         _start: &[u8],
         layout: &Arc<Layout>,
-        _rules: LandingRules,
+        _options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         let share = self.budget.as_ref().map(|budget| budget.take(self.size)).transpose()?;
         let region = Region::touched(self.size)?;
@@ -317,7 +317,7 @@ mod tests {
         };
         let layout = Arc::new(Layout::of_file(1, 1 << 20));
         let (one, other) = (open("2MiB").expect("fits"), open("2MiB").expect("fits alone"));
-        let sink = |store: &Arc<dyn Store>| store.sink(b"", &layout, LandingRules::default());
+        let sink = |store: &Arc<dyn Store>| store.sink(b"", &layout, LandingOptions::default());
         let taken = sink(&one).expect("free");
         let error = sink(&other).expect_err("too much");
         assert_eq!((error.fault, error.code), (Fault::Refused, ErrorCode::StoreNotAllowed));

@@ -6,8 +6,6 @@
 
 mod address;
 mod bytes;
-#[cfg(test)]
-mod conformance;
 mod driver;
 mod file_system;
 mod files;
@@ -30,7 +28,9 @@ mod walk;
 
 pub use address::StoreAddress;
 pub use bytes::{BytesSink, BytesSource, ZeroSource};
-pub use driver::{Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver, Syntax};
+pub use driver::{
+    Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
+};
 pub use files::PosixStore;
 pub(crate) use hidden::is_hidden;
 pub use landing::{Landed, PosixSink};
@@ -252,6 +252,9 @@ pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
+
+#[cfg(test)]
+mod conformance;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The store `null`: drops what it is given, for measuring everything but a disk.
 
-use super::driver::{Access, LandingRules, Listing, Store, StoreCapabilities, StoreDriver};
+use super::driver::{Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver};
 use super::{Landed, Landing, Sink, Source};
 use farline_core::transfer::{DigestVerdict, Digests, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -40,7 +40,7 @@ impl Store for NullStore {
         &self,
         _start: &[u8],
         layout: &Arc<Layout>,
-        _rules: LandingRules,
+        _options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         Ok(Box::new(NullSink { layout: Arc::clone(layout), left: Mutex::default() }))
     }

@@ -1,7 +1,7 @@
 //! The stores that a client or a node has: a value, built in one place.
 
 use super::address::StoreAddress;
-use super::driver::{Access, Store, StoreDriver, Syntax};
+use super::driver::{Access, Store, StoreDriver, StoreForm};
 use super::{files, memory, null, standard};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
@@ -52,7 +52,7 @@ impl StoreRegistry {
         // `files` is a node's word for its own (S-1).
         if name == "files" || name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase()) {
             let message = format!("no store driver can be called `{name}`");
-            return Err(Error::new(Fault::Bug, ErrorCode::InvalidName, message)
+            return Err(Error::new(Fault::You, ErrorCode::InvalidName, message)
                 .hint("take lower-case letters, and not `files`"));
         }
         self.drivers.push(driver);
@@ -112,7 +112,7 @@ impl StoreRegistry {
     }
 
     fn scheme(&self, name: &str) -> Option<Arc<StoreDriver>> {
-        self.find(name).filter(|driver| driver.syntax == Syntax::Scheme).map(Arc::clone)
+        self.find(name).filter(|driver| driver.form == StoreForm::Scheme).map(Arc::clone)
     }
 
     /// What may be written, for a command's help: `PATH, -, memory:SIZE or null:`.

@@ -1,6 +1,6 @@
 //! Standard input and output as a store: one file whose bytes come, and go, in ascending order.
 
-use super::driver::{Access, LandingRules, Store, StoreCapabilities, StoreDriver, Syntax};
+use super::driver::{Access, LandingOptions, Store, StoreCapabilities, StoreDriver, StoreForm};
 use super::landing::check_digest;
 use super::{Landed, Landing, Sink, storage_error};
 use crate::drivers::Values;
@@ -27,21 +27,14 @@ pub(super) fn driver() -> StoreDriver {
     let about = "standard input, standard output";
     let open = |_: &Values| Ok(Arc::new(StandardStreams::default()) as Arc<dyn Store>);
     let driver = StoreDriver::new("standard", about, capabilities, open);
-    StoreDriver { syntax: Syntax::Dash, ..driver }
+    StoreDriver { form: StoreForm::Dash, ..driver }
 }
 
 /// Standard input and output.
 #[derive(Debug, Default)]
 pub(crate) struct StandardStreams {
     /// What stands for them where they are not this process's own.
-    instead: Option<(File, File)>,
-}
-
-impl StandardStreams {
-    #[cfg(test)]
-    pub(super) fn over(input: File, output: File) -> StandardStreams {
-        StandardStreams { instead: Some((input, output)) }
-    }
+    pub(super) instead: Option<(File, File)>,
 }
 
 impl Store for StandardStreams {
@@ -57,7 +50,7 @@ impl Store for StandardStreams {
         &self,
         _start: &[u8],
         layout: &Arc<Layout>,
-        _rules: LandingRules,
+        _options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         let output = match &self.instead {
             None => io::stdout().as_fd().try_clone_to_owned(),

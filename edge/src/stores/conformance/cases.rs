@@ -192,8 +192,8 @@ fn unknown_length(site: &Site) {
     }
     let content = bytes(2 * BLOCK + 3, 14);
     let layout = Arc::new(Layout::of_file(1 << 61, BLOCK));
-    let rules = LandingRules::default();
-    let sink = site.store.sink(site.start(), &layout, rules).expect("a sink");
+    let options = LandingOptions::default();
+    let sink = site.store.sink(site.start(), &layout, options).expect("a sink");
     sink.open(0).expect("room");
     for (number, part) in content.chunks(BLOCK).enumerate() {
         sink.write(0, (number * BLOCK) as u64, part).expect("written");
@@ -319,12 +319,12 @@ fn denied(site: &Site) {
         assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::NothingToRead));
     }
     if !sink {
-        let refused = site.store.sink(site.start(), &layout, LandingRules::default());
+        let refused = site.store.sink(site.start(), &layout, LandingOptions::default());
         assert_eq!(refused.expect_err("no sink").fault, Fault::You);
     }
     if site.is_ordered() && sink {
         let two = layout_of(&[("a", bytes(1, 20)), ("b", bytes(1, 21))]);
-        let refused = site.store.sink(b"", &two, LandingRules::default());
+        let refused = site.store.sink(b"", &two, LandingOptions::default());
         assert_eq!(refused.expect_err("two files").code, ErrorCode::OneFile);
     }
 }

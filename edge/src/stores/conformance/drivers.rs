@@ -79,7 +79,10 @@ fn standard_streams_conform() {
                 (&*taken).read_exact(&mut bytes).expect("what is there");
                 bytes
             }),
-            ..of(Arc::new(StandardStreams::over(input, output)), capabilities("standard"))
+            ..of(
+                Arc::new(StandardStreams { instead: Some((input, output)) }),
+                capabilities("standard"),
+            )
         }
     });
 }

@@ -6,7 +6,7 @@
 mod cases;
 mod drivers;
 
-use super::driver::{Access, LandingRules, Store, StoreCapabilities};
+use super::driver::{Access, LandingOptions, Store, StoreCapabilities};
 use super::{Landed, Landing, ResumeState};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
@@ -52,7 +52,7 @@ impl Site {
     /// Begins to write `files`, each a path and its bytes.
     pub(super) fn write<'a>(&self, files: &[(&'a str, Vec<u8>)]) -> Writing<'a> {
         let layout = layout_of(files);
-        let sink = self.store.sink(self.start(), &layout, LandingRules::lenient(false));
+        let sink = self.store.sink(self.start(), &layout, LandingOptions::lenient(false));
         Writing::new(sink.expect("a sink"), layout, files)
     }
 
