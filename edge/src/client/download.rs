@@ -52,7 +52,7 @@ pub(super) async fn run(
         choice.streams = 1;
         copy.stats.streams = 1;
     }
-    if let Location::Local(to) = to {
+    if let (Location::Local(to), None) = (to, &from.store) {
         let to = (to.as_path(), from.name(), several, from.names_content());
         itself::refuse_back(&mut control, (from, &from.path), to).await?;
     }

@@ -82,6 +82,15 @@ impl Location {
         }
     }
 
+    /// Whether it has a path that is not one of files: of a store that a program brought.
+    pub(super) fn names_path_of_store(&self) -> bool {
+        match self {
+            Location::Store(store) => store.driver().capabilities.paths,
+            Location::Remote(remote) => remote.store.as_ref().is_some_and(RemoteStore::has_paths),
+            Location::Local(_) | Location::Standard => false,
+        }
+    }
+
     /// Its bytes from the first to the last, where they come so.
     ///
     /// # Errors

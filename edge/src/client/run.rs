@@ -10,6 +10,7 @@ use crate::channels::Stack;
 use crate::channels::driver::Offered;
 use crate::plan::prior;
 use crate::sys::tcp::process_usage;
+use farline_core::copy::Existing;
 use farline_core::profile::TrafficDirection;
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -34,6 +35,14 @@ pub async fn copy(
         && (options.dry_run || !options.selection.is_all())
     {
         let message = "a pipe and a memory store have no files to choose from, nor a dry run";
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
+    // What is at a node's paths are its files.
+    let with_paths = |location: &Location| location.names_path_of_store();
+    let is_compared = options.existing != Existing::Replace || options.dry_run;
+    if is_compared && sources.iter().chain([destination]).any(with_paths) {
+        let message = "what is in a store of a program's own is not compared: no --no-clobber, \
+                       --skip-same or --dry-run";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
     if options.most_deleted.is_some() {

@@ -93,7 +93,9 @@ pub(super) async fn run(
             (path.clone(), name.to_vec())
         })
         .collect();
-    itself::refuse_there(&mut control, &named, &load.target, to).await?;
+    if to.store.is_none() {
+        itself::refuse_there(&mut control, &named, &load.target, to).await?;
+    }
     let mut load = load;
     let target = load.target.clone();
     let at = |entry: &Entry| {

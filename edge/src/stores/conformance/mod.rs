@@ -19,12 +19,14 @@ pub(super) const BLOCK: usize = 4096;
 /// Where everything goes in a store that has paths.
 pub(super) const START: &[u8] = b"run/7";
 
+type Feed = Box<dyn Fn(&[u8])>;
+
 /// A fresh store, and the far ends of one that is a stream.
 pub(super) struct Site {
     pub(super) store: Arc<dyn Store>,
     pub(super) capabilities: StoreCapabilities,
     /// Gives it bytes to read, and ends them.
-    pub(super) feed: Box<dyn Fn(&[u8])>,
+    pub(super) feed: Feed,
     /// What was written to it since it was asked last, once the sink is gone.
     pub(super) taken: Box<dyn Fn() -> Vec<u8>>,
     /// What has to stay as long as the store.
