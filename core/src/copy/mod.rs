@@ -22,7 +22,8 @@ pub use existing::{CopyReason, Existing};
 pub use idle_timeout::IdleTimeout;
 pub use passes::Passes;
 pub use requests::{
-    MOST_HELD_RANGES, TREE_MODULE, farline_option, further_held, nameable, parallelism, tree_part,
+    MOST_HELD_RANGES, TREE_MODULE, farline_option, further_held, leave, nameable, parallelism,
+    parse_leave, tree_part,
 };
 pub use retry::{FailedAttempt, RETRY_FOR, RetryBackoff};
 pub use session::{

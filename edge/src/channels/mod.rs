@@ -24,6 +24,8 @@ pub mod key;
 pub mod layer;
 pub mod offers;
 pub mod ordered;
+#[cfg(feature = "quic")]
+pub mod quic;
 pub mod rdma;
 pub mod registry;
 pub mod socket;

@@ -1,6 +1,7 @@
 //! Where a copy lands on this host, and what an interrupted one left there.
 
 use super::interrupted::interrupted_into;
+use super::keep_replaced;
 use super::location::{Location, last_name};
 use super::options::Options;
 use crate::stores::{
@@ -33,13 +34,25 @@ impl Destination {
         layout: &Arc<Layout>,
         options: &Options,
     ) -> Result<Box<dyn Landing>, Error> {
-        let options = LandingOptions::lenient(!options.atomic);
+        let backup = match self.store.root() {
+            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root)?,
+            None => None,
+        };
+        let options = LandingOptions { backup, ..LandingOptions::lenient(!options.atomic) };
         self.store.sink(&self.start, layout, options)
     }
 
     /// What takes one file of which nothing is known beforehand.
-    pub(super) fn stream_sink(&self, layout: &Arc<Layout>) -> Result<Box<dyn Landing>, Error> {
-        self.store.sink(&self.start, layout, LandingOptions::default())
+    pub(super) fn stream_sink(
+        &self,
+        layout: &Arc<Layout>,
+        options: &Options,
+    ) -> Result<Box<dyn Landing>, Error> {
+        let backup = match self.store.root() {
+            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root)?,
+            None => None,
+        };
+        self.store.sink(&self.start, layout, LandingOptions { backup, ..LandingOptions::default() })
     }
 
     /// The same place for what lies at `path` below it.

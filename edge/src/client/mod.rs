@@ -1,5 +1,7 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod backup;
+mod by_content;
 mod channel_opener;
 mod checksum;
 mod connect_options;
@@ -14,9 +16,11 @@ mod download;
 mod existing;
 mod extraneous;
 mod from_stock;
+mod glob;
 mod greet;
 mod interrupted;
 mod itself;
+mod keep_replaced;
 mod landed_before;
 mod listing;
 mod local;
@@ -42,6 +46,7 @@ mod transfer_state;
 mod tree;
 mod upload;
 
+pub use backup::Backup;
 pub use connect_options::{ConnectOptions, DEFAULT_IDLE_TIMEOUT};
 pub use copy::unmeasured;
 pub use copying::{Client, CopyRequest, Copying};

@@ -41,12 +41,19 @@ impl SourceSet {
 
     /// What of the files is not kept at the destination.
     pub(super) fn not_kept(&self) -> NotKept {
+        let Some(parts) = self.parts() else { return NotKept::default() };
+        let place = |index: usize| {
+            let (root, path) = place_in(parts, index, &self.entries[index].path);
+            (&**root, path)
+        };
+        NotKept::of(&self.entries, &self.linked, place)
+    }
+
+    /// Where the entries lie among this host's files, if they do.
+    pub(super) fn parts(&self) -> Option<&[Part]> {
         match &self.at {
-            SourcePlace::Files(parts) if !parts.is_empty() => {
-                let place = |index: usize| place_in(parts, index, &self.entries[index].path);
-                NotKept::of(&self.entries, &self.linked, place)
-            }
-            _ => NotKept::default(),
+            SourcePlace::Files(parts) if !parts.is_empty() => Some(parts),
+            _ => None,
         }
     }
 }

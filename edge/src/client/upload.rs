@@ -1,12 +1,14 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
 use super::dial::handles;
 use super::existing::kept_there;
 use super::interrupted::interrupted;
 use super::itself;
+use super::keep_replaced;
 use super::location::{Location, Remote, last_name, trim};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
@@ -19,7 +21,7 @@ use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{BytesSource, SlowSource, Source, join};
+use crate::stores::{BytesSource, SlowSource, Source, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
@@ -105,7 +107,14 @@ pub(super) async fn run(
             join(trim(&target), &entry.path)
         })
     };
-    let kept = kept_there(copy, &mut control, &load.entries, at).await?;
+    let content = load.parts().map(|parts| {
+        let place = |index: usize| {
+            let (root, path) = place_in(parts, index, &load.entries[index].path);
+            (Arc::clone(root), path)
+        };
+        ContentAt::Here(Box::new(place))
+    });
+    let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
     load.leave_out(&kept);
     if copy.options.dry_run {
         copy.stats.verified_how = DRY_RUN;
@@ -116,6 +125,9 @@ pub(super) async fn run(
         return Ok(());
     }
     copy.stats.not_kept += load.not_kept();
+    let folder =
+        if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {

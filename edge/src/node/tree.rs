@@ -13,10 +13,15 @@ use super::files::{Files, beneath};
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
-use crate::stores::{BytesSink, Listing, NotKept, ResumeState, SlowSource, Source, Store, join};
+use crate::stores::{
+    BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, SlowSource, Source,
+    Store, join,
+};
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Layout, manifest_lines, parse_manifest};
+use farline_core::transfer::{
+    DigestVerdict, Entry, EntryKind, Layout, manifest_lines, parse_manifest,
+};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +31,10 @@ pub(crate) const FEATURE: &str = "FARLINE TREE";
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 /// The FEAT line of blocks of zeros that are not sent.
 pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
+/// The FEAT line of trees of which what they replace is kept.
+pub(crate) const BACKUP_FEATURE: &str = "FARLINE BACKUP";
+/// The FEAT line of trees of which a client takes what it wants.
+pub(crate) const LEAVE_FEATURE: &str = "FARLINE LEAVE";
 /// The FEAT line of files compared by CRC-64/NVME.
 pub(crate) const CRC64_FEATURE: &str = "FARLINE CRC64";
 /// The FEAT line of trees of which what does not land is named.
@@ -33,6 +42,22 @@ pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 
 /// The FEAT line of trees of which each file lands when it is whole.
 pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
+
+/// `entries` of what the client retrieves, laid out and to be read.
+fn laid_out(
+    plane: &DataPlane,
+    entries: Vec<Entry>,
+    run: &RunningTransfer<'_>,
+) -> Result<OutgoingTree, Error> {
+    let (store, layout) = (plane.tree_store(), Arc::new(Layout::new(entries, BLOCK_LEN)));
+    let source = store.source(beneath(&run.request.path), &layout)?;
+    let source: Arc<dyn Source> = match plane.shared.config.trial_read {
+        Some(rate) if store.root().is_some() => Arc::new(SlowSource::new(source, None, Some(rate))),
+        _ => source,
+    };
+    let audit = Audit::new(&layout, plane.integrity.digests);
+    Ok(OutgoingTree { layout, source, audit, whole: true })
+}
 
 /// Receives one of the three.
 pub(super) fn store(
@@ -50,7 +75,9 @@ pub(super) fn store(
             })?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
-            let sink = plane.tree_store().sink(&start, &layout, plane.landing_options())?;
+            let backup = backup_place(plane, &start, &layout)?;
+            let options = LandingOptions { backup, ..plane.landing_options() };
+            let sink = plane.tree_store().sink(&start, &layout, options)?;
             let integrity = plane.integrity;
             let held = match integrity.checks {
                 true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
@@ -153,17 +180,11 @@ pub(super) fn retrieve(
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
             let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
-            let Listing { entries, problems, linked } = listed(plane, &*store, run)?;
+            let Listing { mut entries, problems, linked } = listed(plane, &*store, run)?;
+            entries.retain(|entry| !plane.left.contains(&entry.path));
             let text = manifest_lines(&entries);
-            let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-            let source = store.source(&start, &layout)?;
-            let source: Arc<dyn Source> = match plane.shared.config.trial_read {
-                Some(rate) if store.root().is_some() => {
-                    Arc::new(SlowSource::new(source, None, Some(rate)))
-                }
-                _ => source,
-            };
-            let audit = Audit::new(&layout, plane.integrity.digests);
+            let outgoing = laid_out(plane, entries, run)?;
+            let layout = Arc::clone(&outgoing.layout);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
                 if let Some(root) = store.root() {
@@ -176,12 +197,19 @@ pub(super) fn retrieve(
             }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
             // at once (I-7).
-            plane.tree().outgoing = Some(OutgoingTree { layout, source, audit, whole: true });
+            plane.tree().outgoing = Some(outgoing);
             Ok(len)
         }
         TreePhase::Data => {
             let mut outgoing =
                 plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
+            // T-10: what the client has found to be there already since it read the list.
+            let is_left = |entry: &Entry| plane.left.contains(&entry.path);
+            if outgoing.layout.entries().iter().any(is_left) {
+                let mut entries = outgoing.layout.entries().to_vec();
+                entries.retain(|entry| !is_left(entry));
+                outgoing = laid_out(plane, entries, run)?;
+            }
             let sent =
                 plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
             outgoing.whole = sent.is_ok();
@@ -198,6 +226,27 @@ pub(super) fn retrieve(
             plane.send_bytes(list, run)
         }
     }
+}
+
+/// Where what the tree at `start` replaces is kept, if it is.
+fn backup_place(
+    plane: &DataPlane,
+    start: &[u8],
+    layout: &Layout,
+) -> Result<Option<BackupPlace>, Error> {
+    let Some((suffix, folder)) = &plane.backup else { return Ok(None) };
+    let Some(folder) = folder else { return Ok(Some(BackupPlace::beside(suffix.clone()))) };
+    let is_one_file = matches!(layout.entries(), [only] if only.path.is_empty()
+        && only.kind != EntryKind::Directory);
+    // Paths below the folder that it all goes into.
+    let base = match start.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) if is_one_file => &start[..slash],
+        None if is_one_file => b"",
+        _ => start,
+    };
+    let root = &plane.shared.root;
+    let kept = (Arc::clone(root), beneath(folder).to_vec());
+    BackupPlace::in_folder(suffix.clone(), kept, base.to_vec(), root).map(Some)
 }
 
 /// What there is of the file or directory that the client asks for.

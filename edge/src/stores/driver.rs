@@ -3,7 +3,7 @@
 //! Neither client nor node knows a driver by name. What is special about one is a capability, or a
 //! method of [`Store`] that has a default.
 
-use super::{Landing, Root, Source, WalkProblem};
+use super::{BackupPlace, Landing, Root, Source, WalkProblem};
 use crate::drivers::{DriverOption, Values};
 use farline_core::transfer::{Entry, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -197,7 +197,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 }
 
 /// How files land, as the two ends of a copy agreed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LandingOptions {
     /// The entries' modes and times are the source's, and are kept.
@@ -206,12 +206,14 @@ pub struct LandingOptions {
     pub is_lenient: bool,
     /// Each file takes its final name as soon as it is durable whole, and not when all are.
     pub one_by_one: bool,
+    /// Where it is kept what files of this host's are replaced; nowhere when absent.
+    pub(crate) backup: Option<BackupPlace>,
 }
 
 impl LandingOptions {
     /// A tree, of which what is refused is named.
     pub(crate) fn lenient(one_by_one: bool) -> LandingOptions {
-        LandingOptions { with_metadata: true, is_lenient: true, one_by_one }
+        LandingOptions { with_metadata: true, is_lenient: true, one_by_one, backup: None }
     }
 }
 

@@ -79,7 +79,7 @@ impl Store for PosixStore {
     ) -> Result<Box<dyn Landing>, Error> {
         let (root, start) = (Arc::clone(&self.root), start.to_vec());
         let sink = PosixSink::new(root, start, Arc::clone(layout), options.with_metadata);
-        let sink = sink.directly(self.direct.clone());
+        let sink = sink.directly(self.direct.clone()).keeping(options.backup);
         let sink = if options.is_lenient { sink.lenient() } else { sink };
         Ok(Box::new(if options.one_by_one { sink.one_by_one() } else { sink }))
     }

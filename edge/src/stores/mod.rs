@@ -5,7 +5,9 @@
 //! ([`StoreRegistry`]); a program adds its own. One suite, `conformance`, runs over each.
 
 mod address;
+mod backup;
 mod bytes;
+mod checksum;
 mod driver;
 mod file_system;
 mod files;
@@ -27,7 +29,9 @@ mod tree_receipt;
 mod walk;
 
 pub use address::StoreAddress;
+pub use backup::BackupPlace;
 pub use bytes::{BytesSink, BytesSource, ZeroSource};
+pub(crate) use checksum::ChecksumAlgorithm;
 pub use driver::{
     Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
 };
