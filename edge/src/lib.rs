@@ -3,9 +3,13 @@
 //! Unsafe code lives in `sys` alone; every other module is checked to be free of it.
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as farline;
+
 pub mod agent;
 pub mod channels;
 pub mod client;
+pub mod drivers;
 pub mod host;
 pub mod kernelcc;
 pub mod link;

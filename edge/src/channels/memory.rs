@@ -8,9 +8,9 @@ use super::driver::{
     Session, Transport,
 };
 use super::handle::ConnectionControl;
-use super::options::Values;
 use super::ordered::ByteStream;
 use super::socket::unreachable;
+use crate::drivers::Values;
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;

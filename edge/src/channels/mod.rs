@@ -24,7 +24,6 @@ pub mod handshake;
 pub mod key;
 pub mod layer;
 pub mod offers;
-pub mod options;
 pub mod ordered;
 #[cfg(feature = "quic")]
 pub mod quic;

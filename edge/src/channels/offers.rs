@@ -2,9 +2,9 @@
 //! come about: pure, as `fi_getinfo` ranks libfabric's providers.
 
 use super::driver::{Capabilities, Carries, Driver, Offered, Peer, Role, Transport};
-use super::options::Values;
 use super::registry::Registry;
 use super::stack::Stack;
+use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The drivers that a client or a node has: a value, built in one place.
 
 use super::driver::{Carries, Driver, Offered, Role};
-use super::options::Values;
 #[cfg(feature = "quic")]
 use super::quic;
 use super::stack::Stack;
 use super::{rdma, ssh, tcp, tls};
+use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::driver::{
     Capabilities, Carries, CongestionBy, Dialer, Driver, Offered, Opened, Role, Session, Transport,
     Tunnel,
 };
-use super::options::Values;
+use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;

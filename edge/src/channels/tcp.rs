@@ -7,8 +7,8 @@ use super::driver::{
     Session, Transport,
 };
 use super::key::{PREAMBLE_LEN, Token};
-use super::options::Values;
 use super::socket::{TcpOptions, bind, connect_stream, no_port, prepare, unreachable};
+use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
 use std::io;

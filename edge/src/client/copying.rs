@@ -8,6 +8,7 @@ use super::{
     CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, RetryListener,
     RetryNotice, StoredProfiles, Verify,
 };
+use crate::stores::{StoreDriver, StoreRegistry};
 use farline_core::congestion::ControlName;
 use farline_core::copy::RETRY_FOR;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
@@ -33,6 +34,7 @@ use tokio::sync::{oneshot, watch};
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     connect: ConnectOptions,
+    stores: StoreRegistry,
 }
 
 impl Client {
@@ -49,6 +51,15 @@ impl Client {
         self
     }
 
+    /// Knows this store too: `NAME:PATH` is then a place in it.
+    ///
+    /// # Errors
+    /// When its name is taken, or is not of lower-case letters.
+    pub fn store(mut self, driver: StoreDriver) -> Result<Client, Error> {
+        self.stores.add(driver)?;
+        Ok(self)
+    }
+
     /// Asks for a copy from `source` to `destination`, each as on the command line: a path,
     /// `host:path`, or a URL.
     ///
@@ -60,8 +71,9 @@ impl Client {
         destination: impl AsRef<OsStr>,
     ) -> Result<CopyRequest, Error> {
         Ok(CopyRequest {
-            sources: vec![Location::parse(source.as_ref())?],
-            destination: Location::parse(destination.as_ref())?,
+            sources: vec![Location::parse_among(source.as_ref(), &self.stores)?],
+            destination: Location::parse_among(destination.as_ref(), &self.stores)?,
+            stores: self.stores.clone(),
             options: Options {
                 reach: self.connect.clone(),
                 retry_for: RETRY_FOR,
@@ -78,6 +90,7 @@ impl Client {
 pub struct CopyRequest {
     sources: Vec<Location>,
     destination: Location,
+    stores: StoreRegistry,
     options: Options,
 }
 
@@ -87,7 +100,7 @@ impl CopyRequest {
     /// # Errors
     /// [`Fault::You`] when it is no location.
     pub fn and(mut self, source: impl AsRef<OsStr>) -> Result<CopyRequest, Error> {
-        self.sources.push(Location::parse(source.as_ref())?);
+        self.sources.push(Location::parse_among(source.as_ref(), &self.stores)?);
         Ok(self)
     }
 
@@ -169,7 +182,7 @@ impl CopyRequest {
             .map_err(|error| here("a runtime", error))?;
         let (tell, progress) = watch::channel(Progress::default());
         let (done, outcome) = oneshot::channel();
-        let CopyRequest { sources, destination, options } = self;
+        let CopyRequest { sources, destination, options, .. } = self;
         let cancel = options.stop.clone();
         let work = move || {
             let mut report = |progress: &Progress| {

@@ -5,7 +5,8 @@ use super::keep_replaced;
 use super::location::{Location, last_name};
 use super::options::Options;
 use crate::stores::{
-    Diskless, Landing, PosixSink, Root, StandardOutput, has_journal, join, storage_error,
+    Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal, join, one_file,
+    storage_error,
 };
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -13,53 +14,63 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a copy lands on this host.
-pub(super) enum Destination {
-    /// Beneath a root that exists, from a start on.
-    Files { root: Arc<Root>, start: Vec<u8> },
-    /// In no file.
-    Diskless(Diskless),
-    /// On standard output.
-    Standard,
+/// Where a copy lands on this host: in a store, from a path on.
+pub(super) struct Destination {
+    store: Arc<dyn Store>,
+    start: Vec<u8>,
+    /// Whether what lies below the path has places of its own.
+    has_paths: bool,
 }
 
 impl Destination {
+    fn files(root: Root, start: Vec<u8>, options: &Options) -> Destination {
+        let store = Arc::new(PosixStore::new(Arc::new(root), options.direct_io.clone()));
+        Destination { store, start, has_paths: true }
+    }
+
     /// What the files of `layout` land in.
     pub(super) fn sink(
         &self,
         layout: &Arc<Layout>,
         options: &Options,
     ) -> Result<Box<dyn Landing>, Error> {
-        Ok(match self {
-            Destination::Files { root, start } => {
-                let files =
-                    PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
-                        .lenient()
-                        .keeping(keep_replaced::place_here(options.backup.as_ref(), root)?)
-                        .directly(options.direct_io.clone());
-                Box::new(if options.atomic { files } else { files.one_by_one() })
-            }
-            Destination::Diskless(store) => Box::new(store.sink(layout)?),
-            Destination::Standard => Box::new(StandardOutput::open()?),
-        })
+        let backup = match self.store.root() {
+            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root)?,
+            None => None,
+        };
+        let options = LandingOptions { backup, ..LandingOptions::lenient(!options.atomic) };
+        self.store.sink(&self.start, layout, options)
+    }
+
+    /// What takes one file of which nothing is known beforehand.
+    pub(super) fn stream_sink(
+        &self,
+        layout: &Arc<Layout>,
+        options: &Options,
+    ) -> Result<Box<dyn Landing>, Error> {
+        let backup = match self.store.root() {
+            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root)?,
+            None => None,
+        };
+        self.store.sink(&self.start, layout, LandingOptions { backup, ..LandingOptions::default() })
     }
 
     /// The same place for what lies at `path` below it.
     pub(super) fn below(&self, path: &[u8]) -> Destination {
-        match self {
-            Destination::Files { root, start } => {
-                Destination::Files { root: Arc::clone(root), start: join(start, path) }
-            }
-            Destination::Diskless(store) => Destination::Diskless(*store),
-            Destination::Standard => Destination::Standard,
-        }
+        let start = if self.has_paths { join(&self.start, path) } else { Vec::new() };
+        Destination { store: Arc::clone(&self.store), start, has_paths: self.has_paths }
+    }
+
+    /// Where it is among this host's files, if it is there.
+    pub(super) fn at(&self) -> Option<(&Arc<Root>, &[u8])> {
+        self.store.root().map(|root| (root, &self.start[..]))
     }
 
     /// Makes the folders of `layout`, so that files find them.
     pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<(), Error> {
-        match self {
-            Destination::Files { .. } => self.sink(layout, &Options::default())?.make_folders(),
-            Destination::Diskless(_) | Destination::Standard => Ok(()),
+        match self.has_paths {
+            true => self.sink(layout, &Options::default())?.make_folders(),
+            false => Ok(()),
         }
     }
 }
@@ -73,17 +84,21 @@ pub(super) fn destination(
     is_folder: bool,
     contents: bool,
     several: bool,
+    options: &Options,
 ) -> Result<Destination, Error> {
     let to = match to {
-        Location::Diskless(store) => return Ok(Destination::Diskless(*store)),
-        Location::Standard if is_folder || several => {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::OneFile,
-                "one file goes to standard output, no folder and no list of files",
-            ));
+        Location::Store(address) => {
+            let (store, has_paths) = (address.open()?, address.driver().capabilities.paths);
+            let inside = is_folder || several || address.names_folder();
+            let name = if contents || !inside { b"" } else { name };
+            let start = if has_paths { join(address.start(), name) } else { Vec::new() };
+            return Ok(Destination { store, start, has_paths });
         }
-        Location::Standard => return Ok(Destination::Standard),
+        Location::Standard if is_folder || several => return Err(one_file()),
+        Location::Standard => {
+            let store = Arc::new(StandardStreams::default());
+            return Ok(Destination { store, start: Vec::new(), has_paths: false });
+        }
         Location::Local(to) => to,
         Location::Remote(_) => {
             return Err(Error::new(
@@ -98,11 +113,11 @@ pub(super) fn destination(
         std::fs::create_dir_all(to)
             .map_err(|error| storage_error("create directory", bytes, &error))?;
         let start = if contents { Vec::new() } else { name.to_vec() };
-        return Ok(Destination::Files { root: Arc::new(Root::open(to)?), start });
+        return Ok(Destination::files(Root::open(to)?, start, options));
     }
     let parent =
         to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(Destination::Files { root: Arc::new(Root::open(parent)?), start: last_name(bytes).to_vec() })
+    Ok(Destination::files(Root::open(parent)?, last_name(bytes).to_vec(), options))
 }
 
 /// Whether nothing of this host is at `to`.
@@ -113,7 +128,11 @@ pub(super) fn is_absent(to: &Location) -> bool {
 /// Whether something called `name` may have been left half-done in `to`, by the rules of
 /// [`destination`].
 pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
-    let Location::Local(to) = to else { return false };
+    let to = match to {
+        Location::Local(to) => to,
+        Location::Store(address) => return address.driver().capabilities.journals,
+        Location::Standard | Location::Remote(_) => return false,
+    };
     let parent =
         to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let inside = if contents { b"" } else { name };

@@ -47,13 +47,13 @@ pub(super) async fn run(
     control.require(from).await?;
     let mut choice = copy.choose(control.rtt(), None, None, false);
     let is_ordered = control.features().order;
-    if *to == Location::Standard && !is_ordered {
+    if to.is_ordered() && !is_ordered {
         // What several channels bring cannot be set right with bounded memory unless each is in
         // order.
         choice.streams = 1;
         copy.stats.streams = 1;
     }
-    if let Location::Local(to) = to {
+    if let (Location::Local(to), None) = (to, &from.store) {
         let to = (to.as_path(), from.name(), several, from.names_content());
         itself::refuse_back(&mut control, (from, &from.path), to).await?;
     }
@@ -81,8 +81,7 @@ fn session(
         is_known: known(name).is_ok(),
         name,
     });
-    let options =
-        CopyOptions { in_order: *to == Location::Standard, control: congestion, ..copy.wants() };
+    let options = CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants() };
     let role = CopyRole::Receiver {
         may_hold: has_partial(to, from.name(), from.names_content()),
         may_stay: copy.options.existing != Existing::Replace || !copy.options.selection.is_all(),
@@ -237,7 +236,14 @@ impl TreeEnd for Download<'_> {
             .hint("add -r to copy it with all that is in it"));
         }
         let mut layout = Layout::new(entries, BLOCK_LEN);
-        let place = destination(self.to, name, is_folder, self.from.names_content(), self.several)?;
+        let place = destination(
+            self.to,
+            name,
+            is_folder,
+            self.from.names_content(),
+            self.several,
+            copy.options,
+        )?;
         let top = if is_folder && self.from.names_content() { b"" } else { name };
         let entries = layout.entries();
         let path_of =

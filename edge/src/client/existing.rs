@@ -64,7 +64,7 @@ async fn kept_here(
         return Ok(kept);
     }
     let start = match place {
-        Some(Destination::Files { root, start }) => Some((root, start)),
+        Some(place) => place.at(),
         _ if !dry_run => return Ok(kept),
         _ => None,
     };

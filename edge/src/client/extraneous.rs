@@ -38,7 +38,11 @@ pub(super) async fn require(
 ) -> Result<(), Error> {
     let refused = |fault, message: &str| Err(Error::new(fault, ErrorCode::Unsupported, message));
     let is_one_tree = matches!(sources, [Location::Local(_) | Location::Remote(_)]);
-    if !is_one_tree || matches!(destination, Location::Standard | Location::Diskless(_)) {
+    let is_store = |location: &Location| matches!(location, Location::Remote(remote) if remote.store.is_some());
+    if !is_one_tree
+        || matches!(destination, Location::Standard | Location::Store(_))
+        || sources.iter().chain([destination]).any(is_store)
+    {
         return refused(
             Fault::You,
             "--delete is for one folder and another that is to hold the same",
@@ -138,7 +142,7 @@ impl Place {
             Location::Local(path) if !path.exists() => Ok(Place::Nowhere),
             Location::Local(path) => Ok(Place::Here(Arc::new(Root::open(path)?))),
             Location::Remote(remote) => Place::at(copy, remote).await,
-            Location::Standard | Location::Diskless(_) => Ok(Place::Nowhere),
+            Location::Standard | Location::Store(_) => Ok(Place::Nowhere),
         }
     }
 

@@ -60,7 +60,7 @@ pub(super) async fn run(
     let contents = from.path.ends_with(b"/");
     let place = match copy.options.dry_run && is_absent(to) {
         true => None,
-        false => Some(destination(to, from.name(), is_folder, contents, several)?),
+        false => Some(destination(to, from.name(), is_folder, contents, several, copy.options)?),
     };
     let top = if is_folder && contents { b"" } else { from.name() };
     let path_of = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
@@ -79,19 +79,17 @@ pub(super) async fn run(
         control.done(id).await?;
     }
     let files = layout.files();
-    let mut receipt = match &place {
-        Destination::Files { root, start } if is_folder => {
+    let mut receipt = match place.at() {
+        Some((root, start)) if is_folder => {
             let here = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
             let target = [&b"from"[..], here.as_os_str().as_bytes(), start];
             TreeReceipt::begin(&target, source_of(&from.place(), [&from.path[..]].into_iter()))
         }
         _ => None,
     };
-    let landed_as = |item: &Entry| match &place {
-        Destination::Files { root, start } => {
-            stat(root, &join(start, &item.path), b"").ok().map(|entry| FileFacts::of(&entry))
-        }
-        _ => None,
+    let landed_as = |item: &Entry| {
+        let (root, start) = place.at()?;
+        stat(root, &join(start, &item.path), b"").ok().map(|entry| FileFacts::of(&entry))
     };
     let before = receipt.as_ref().map_or_else(LandedBefore::new, |receipt| {
         landed_here(receipt, layout.entries(), landed_as)

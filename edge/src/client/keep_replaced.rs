@@ -71,7 +71,7 @@ pub(super) fn require(backup: Option<&Backup>, destination: &Location) -> Result
     let has_files = match destination {
         Location::Local(_) => true,
         Location::Remote(remote) => remote.store.is_none(),
-        Location::Standard | Location::Diskless(_) => false,
+        Location::Standard | Location::Store(_) => false,
     };
     if has_files || backup.is_none() {
         return Ok(());

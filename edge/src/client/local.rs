@@ -9,11 +9,11 @@ use super::location::{Location, last_name, source_here};
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, LOCAL_DIGESTS, LocalMove, LocalState};
 use crate::stores::{
-    Landing, LinkedFiles, MEMORY_NAME, MemorySource, NotKept, PosixSource, ResumeState, Root,
-    Source, join, stat, storage_error, walk_linked,
+    Landing, LinkedFiles, Listing, NotKept, PosixStore, ResumeState, Root, Store, StoreAddress,
+    WalkProblem, join, stat, storage_error, walk_linked,
 };
 use farline_core::transfer::journal::Origin as Identity;
-use farline_core::transfer::{Entry, Layout};
+use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -33,8 +33,9 @@ fn known_as(from: &Location) -> Identity {
 struct Origin {
     entries: Vec<Entry>,
     linked: LinkedFiles,
-    /// Where the entries lie; nowhere for a memory store.
-    at: Option<(Arc<Root>, Vec<u8>)>,
+    /// Where the entries lie: below a path of a store.
+    store: Arc<dyn Store>,
+    start: Vec<u8>,
     name: Vec<u8>,
     is_folder: bool,
     /// Whether a folder's content goes without the folder's name.
@@ -75,11 +76,28 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     Ok(Origin {
         entries,
         linked,
-        at: Some((root, start)),
+        store: Arc::new(PosixStore::new(root, copy.options.direct_io.clone())),
+        start,
         name,
         is_folder: meta.is_dir(),
         contents,
     })
+}
+
+fn in_store(copy: &mut Copy<'_>, address: &StoreAddress) -> Result<Origin, Error> {
+    let store = address.open()?;
+    let Listing { entries, problems, linked } = store.list(address.start())?;
+    let is_folder = entries.first().is_some_and(|top| top.kind == EntryKind::Directory);
+    if is_folder && !copy.options.recursive {
+        let message = format!("{address} is a directory");
+        return Err(Error::new(Fault::You, ErrorCode::IsADirectory, message)
+            .hint("add -r to copy it with all that is in it"));
+    }
+    let named = |problem: WalkProblem| (problem.path, problem.error);
+    copy.stats.failures.extend(problems.into_iter().map(named));
+    let (start, name) = (address.start().to_vec(), address.name().to_vec());
+    let contents = is_folder && name.is_empty();
+    Ok(Origin { entries, linked, store, start, name, is_folder, contents })
 }
 
 pub(super) async fn run(
@@ -91,14 +109,7 @@ pub(super) async fn run(
     copy.options.refuse_verify("a copy within this host is not read back")?;
     let origin = match from {
         Location::Local(path) => files_at(copy, path)?,
-        Location::Diskless(store) => Origin {
-            entries: vec![store.entry(b"")?],
-            linked: LinkedFiles::new(),
-            at: None,
-            name: MEMORY_NAME.to_vec(),
-            is_folder: false,
-            contents: false,
-        },
+        Location::Store(address) => in_store(copy, address)?,
         Location::Standard | Location::Remote(_) => {
             return Err(Error::new(
                 Fault::Bug,
@@ -107,18 +118,18 @@ pub(super) async fn run(
             ));
         }
     };
-    let Origin { entries, linked, at, name, is_folder, contents } = origin;
+    let Origin { entries, linked, store, start, name, is_folder, contents } = origin;
     if let (Location::Local(from), Location::Local(to)) = (from, to) {
         let target = itself::target_here(to, &name, is_folder || several, is_folder && contents);
         itself::refuse_here(from, to, &target)?;
     }
     let place = match copy.options.dry_run && is_absent(to) {
         true => None,
-        false => Some(destination(to, &name, is_folder, contents, several)?),
+        false => Some(destination(to, &name, is_folder, contents, several, copy.options)?),
     };
     let top = if is_folder && contents { b"" } else { &name[..] };
-    let from_here = at.as_ref().map(|(root, start)| {
-        let place = |index: usize| (Arc::clone(root), join(start, &entries[index].path));
+    let from_here = store.root().map(|root| {
+        let place = |index: usize| (Arc::clone(root), join(&start, &entries[index].path));
         ContentAt::Here(Box::new(place))
     });
     let omitted = omitted_here(copy, place.as_ref(), top, &entries, from_here).await?;
@@ -131,17 +142,11 @@ pub(super) async fn run(
     if layout.entries().is_empty() {
         return Ok(());
     }
-    if let Some((root, start)) = &at {
-        let place = |index: usize| (&**root, join(start, &layout.entries()[index].path));
+    if let Some(root) = store.root() {
+        let place = |index: usize| (&**root, join(&start, &layout.entries()[index].path));
         copy.stats.not_kept += NotKept::of(layout.entries(), &linked, place);
     }
-    let source: Box<dyn Source> = match at {
-        Some((root, start)) => Box::new(
-            PosixSource::new(root, start, Arc::clone(&layout))
-                .directly(copy.options.direct_io.clone()),
-        ),
-        None => Box::new(MemorySource::new()),
-    };
+    let source = store.source(&start, &layout)?;
     let sink = place.sink(&layout, copy.options)?;
     let held = sink
         .begin(known_as(from))?

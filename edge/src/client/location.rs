@@ -1,10 +1,12 @@
 //! Where a copy comes from or goes to, as people write it.
 
-use crate::stores::{Diskless, MEMORY_NAME};
+use super::remote_store::RemoteStore;
+use crate::stores::{Access, StandardStreams, Store, StoreAddress, StoreRegistry};
 use farline_core::copy::source_of;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, percent};
+use farline_core::units::{Error, ErrorCode, Fault, percent};
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -16,8 +18,8 @@ pub enum Location {
     Local(PathBuf),
     /// A path of a GridFTP or FTP server.
     Remote(Remote),
-    /// `null:` or `memory:SIZE` of this host.
-    Diskless(Diskless),
+    /// A place in a store of this host's: `null:`, `memory:SIZE`, or one that a program brought.
+    Store(StoreAddress),
     /// `-`: standard input of this process, or its standard output.
     Standard,
 }
@@ -53,9 +55,9 @@ pub struct Remote {
     pub path: Vec<u8>,
     /// Whether it must be a Farline node (`farline://`, `farlines://`).
     pub farline: bool,
-    /// The node's store without a disk instead of its files: `farline://host/?null`,
-    /// `farline://host/?memory=SIZE`.
-    pub store: Option<Diskless>,
+    /// A store of the node's instead of its files: `farline://host/?null`,
+    /// `farline://host/?memory=SIZE`, `farline://host/PATH?store=NAME`.
+    pub store: Option<RemoteStore>,
 }
 
 /// The port of FTP's control channel.
@@ -75,7 +77,37 @@ impl Location {
                 }
                 Location::Remote(remote)
             }
-            other => other,
+            Location::Store(address) => Location::Store(address.content()),
+            Location::Standard => Location::Standard,
+        }
+    }
+
+    /// Whether it has a path that is not one of files: of a store that a program brought.
+    pub(super) fn names_path_of_store(&self) -> bool {
+        match self {
+            Location::Store(store) => store.driver().capabilities.paths,
+            Location::Remote(remote) => remote.store.as_ref().is_some_and(RemoteStore::has_paths),
+            Location::Local(_) | Location::Standard => false,
+        }
+    }
+
+    /// Its bytes from the first to the last, where they come so.
+    ///
+    /// # Errors
+    /// When they do not, or cannot be read.
+    pub(super) fn stream(&self) -> Result<File, Error> {
+        match self {
+            Location::Store(address) => address.open()?.stream(),
+            _ => StandardStreams::default().stream(),
+        }
+    }
+
+    /// Whether its bytes come, or go, from the first to the last only.
+    pub(super) fn is_ordered(&self) -> bool {
+        match self {
+            Location::Standard => true,
+            Location::Store(store) => store.driver().capabilities.access == Access::Ordered,
+            Location::Local(_) | Location::Remote(_) => false,
         }
     }
 
@@ -84,12 +116,20 @@ impl Location {
     /// # Errors
     /// When the scheme is unknown or the URL makes no sense.
     pub fn parse(text: &OsStr) -> Result<Location, Error> {
+        Location::parse_among(text, &StoreRegistry::builtin())
+    }
+
+    /// The same, where there are these stores.
+    ///
+    /// # Errors
+    /// When the scheme is unknown or the URL makes no sense.
+    pub fn parse_among(text: &OsStr, stores: &StoreRegistry) -> Result<Location, Error> {
         let bytes = text.as_bytes();
         if bytes == b"-" {
             return Ok(Location::Standard);
         }
-        if let Some(store) = text.to_str().and_then(diskless) {
-            return store.map(Location::Diskless);
+        if let Some(address) = stores.parse(bytes) {
+            return address.map(Location::Store);
         }
         let Some(colon) = bytes.windows(3).position(|window| window == b"://") else {
             if bytes.is_empty() {
@@ -107,11 +147,11 @@ impl Location {
         let shown = String::from_utf8_lossy(bytes);
         let (scheme, rest) = (&bytes[..colon], &bytes[colon + 3..]);
         match scheme {
-            b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
-            b"ftps" => Remote::parse(rest, false, &shown)
+            b"ftp" => Remote::parse(rest, (false, stores), &shown).map(Location::Remote),
+            b"ftps" => Remote::parse(rest, (false, stores), &shown)
                 .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
-            b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
-            b"farlines" => Remote::parse(rest, true, &shown)
+            b"farline" => Remote::parse(rest, (true, stores), &shown).map(Location::Remote),
+            b"farlines" => Remote::parse(rest, (true, stores), &shown)
                 .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(
                 rest, &shown,
@@ -130,7 +170,11 @@ impl Location {
 }
 
 impl Remote {
-    fn parse(rest: &[u8], farline: bool, shown: &str) -> Result<Remote, Error> {
+    fn parse(
+        rest: &[u8],
+        (farline, stores): (bool, &StoreRegistry),
+        shown: &str,
+    ) -> Result<Remote, Error> {
         let scheme = if farline { "farline" } else { "ftp" };
         let wrong = |what: &str| {
             Error::new(Fault::You, ErrorCode::BadUrl, format!("{shown}: {what}"))
@@ -189,8 +233,8 @@ impl Remote {
         let store = match query {
             None => None,
             Some(query) => {
-                let known =
-                    std::str::from_utf8(query).ok().and_then(|query| Diskless::parse(query, '='));
+                let query = std::str::from_utf8(query).ok();
+                let known = query.and_then(|query| RemoteStore::parse(query, stores));
                 Some(known.ok_or_else(|| {
                     wrong("behind `?` stands neither null nor memory=SIZE")
                         .hint("a `?` in a path is written `%3F` here")
@@ -220,7 +264,7 @@ impl Remote {
 
     /// Whether a folder's content is meant, without the folder's name.
     pub(super) fn names_content(&self) -> bool {
-        self.path.ends_with(b"/") && self.store.is_none()
+        self.path.ends_with(b"/") && self.store.as_ref().is_none_or(RemoteStore::has_paths)
     }
 
     /// What a tree of this place is known by when its copy is resumed.
@@ -253,7 +297,10 @@ impl Remote {
 
     /// The last name of the path; empty for the root.
     pub fn name(&self) -> &[u8] {
-        if self.store.is_some() { MEMORY_NAME } else { last_name(&self.path) }
+        match &self.store {
+            Some(store) if !store.has_paths() => store.name().as_bytes(),
+            _ => last_name(&self.path),
+        }
     }
 }
 
@@ -319,15 +366,6 @@ fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
     }))
 }
 
-/// `null:` or `memory:SIZE`; `None` for anything else. A file of such a name is written `./null:`.
-fn diskless(text: &str) -> Option<Result<Diskless, Error>> {
-    if text == "null:" {
-        Some(Ok(Diskless::Null))
-    } else {
-        Diskless::parse(text, ':').filter(|_| text.contains(':'))
-    }
-}
-
 /// The part after the last `/`, ignoring one at the end.
 pub(crate) fn last_name(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -362,10 +400,9 @@ impl fmt::Display for Remote {
             (false, _) => "ftp",
         };
         write!(f, "{scheme}://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))?;
-        match self.store {
+        match &self.store {
             None => Ok(()),
-            Some(Diskless::Null) => f.write_str("?null"),
-            Some(Diskless::Memory(Bytes(size))) => write!(f, "?memory={size}"),
+            Some(store) => write!(f, "?{store}"),
         }
     }
 }
@@ -381,8 +418,7 @@ impl fmt::Display for Location {
         match self {
             Location::Local(path) => write!(f, "{}", path.display()),
             Location::Remote(remote) => write!(f, "{remote}"),
-            Location::Diskless(Diskless::Null) => f.write_str("null:"),
-            Location::Diskless(store) => write!(f, "{store}"),
+            Location::Store(address) => write!(f, "{address}"),
             Location::Standard => f.write_str("-"),
         }
     }
@@ -455,19 +491,27 @@ mod tests {
         );
         let null = remote("farline://dtn2:5000/?null");
         assert_eq!(
-            (null.port, null.store, null.to_string().as_str()),
-            (5000, Some(Diskless::Null), "farline://dtn2:5000/?null")
+            (null.port, null.store.as_ref().map(RemoteStore::option), null.to_string().as_str()),
+            (5000, Some("null".to_owned()), "farline://dtn2:5000/?null")
         );
         let memory = remote("farline://[::1]?memory=10GiB");
         assert_eq!(
-            (&memory.path[..], memory.store, memory.name()),
-            (&b"/"[..], Some(Diskless::Memory(Bytes(10 << 30))), &b"memory"[..])
+            (&memory.path[..], memory.store.as_ref().map(RemoteStore::option), memory.name()),
+            (&b"/"[..], Some("memory:10737418240".to_owned()), &b"memory"[..])
         );
         assert_eq!(remote("ftp://h/a?null").path, b"/a?null", "an FTP URL has no query");
-        assert_eq!(Location::parse(OsStr::new("null:")), Ok(Location::Diskless(Diskless::Null)));
+        for (text, shown) in [("null:", "null:"), ("memory:1G", "memory:1073741824")] {
+            match Location::parse(OsStr::new(text)) {
+                Ok(Location::Store(address)) => assert_eq!(address.to_string(), shown),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        let own = remote("farline://dtn2/run7/a?store=objects");
+        let store = own.store.as_ref().map(|store| (store.option(), store.feature()));
+        assert_eq!(store, Some(("objects".to_owned(), "STORE objects".to_owned())));
         assert_eq!(
-            Location::parse(OsStr::new("memory:1G")),
-            Ok(Location::Diskless(Diskless::Memory(Bytes(1 << 30))))
+            (own.name(), own.to_string().as_str()),
+            (&b"a"[..], "farline://dtn2:2811/run7/a?store=objects")
         );
         assert_eq!(Location::parse(OsStr::new("-")), Ok(Location::Standard));
         for file in ["./-", "--", "null", "memory", "./null:", "memory.h5"] {
@@ -489,6 +533,8 @@ mod tests {
             ("ftp://h/%zz", ErrorCode::BadUrl),
             ("farline://h/?nul", ErrorCode::BadUrl),
             ("farline://h/?memory=much", ErrorCode::BadSize),
+            ("farline://h/?store=", ErrorCode::BadUrl),
+            ("farline://h/?store=a;b", ErrorCode::BadUrl),
             ("memory:much", ErrorCode::BadSize),
             ("ftp://h/a%0d%0aDELE%20b", ErrorCode::BadUrl),
             ("", ErrorCode::EmptyPath),

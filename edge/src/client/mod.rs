@@ -32,6 +32,7 @@ mod profile;
 mod receiving;
 mod remote_partial;
 mod remote_progress;
+mod remote_store;
 mod resources;
 mod retry;
 mod run;
@@ -46,7 +47,6 @@ mod transfer_state;
 mod tree;
 mod upload;
 
-pub use crate::stores::Diskless;
 pub use backup::Backup;
 pub use connect_options::{ConnectOptions, DEFAULT_IDLE_TIMEOUT};
 pub use copy::unmeasured;
@@ -61,5 +61,6 @@ pub use options::{
 pub use outcome::{Failure, Outcome, ProgressSample};
 pub use profile::{Consent, NodeBench};
 pub use remote_partial::{remove_elsewhere, stored_elsewhere};
+pub use remote_store::RemoteStore;
 pub use run::copy;
 pub use selection::{PlannedFile, Selection};

@@ -12,6 +12,7 @@ use crate::channels::Stack;
 use crate::channels::driver::Offered;
 use crate::plan::prior;
 use crate::sys::tcp::process_usage;
+use farline_core::copy::Existing;
 use farline_core::profile::TrafficDirection;
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -31,12 +32,19 @@ pub async fn copy(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let mut copy = Copy::new(options, with_prior(options, sources, destination), began, watch);
-    copy.stats.fixed.pipes =
-        (sources.contains(&Location::Standard), *destination == Location::Standard);
-    if sources.iter().any(|source| matches!(source, Location::Standard | Location::Diskless(_)))
+    copy.stats.fixed.pipes = (sources.iter().any(Location::is_ordered), destination.is_ordered());
+    if sources.iter().any(|source| matches!(source, Location::Standard | Location::Store(_)))
         && (options.dry_run || !options.selection.is_all())
     {
         let message = "a pipe and a memory store have no files to choose from, nor a dry run";
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
+    // What is at a node's paths are its files.
+    let with_paths = |location: &Location| location.names_path_of_store();
+    let is_compared = options.existing != Existing::Replace || options.dry_run;
+    if is_compared && sources.iter().chain([destination]).any(with_paths) {
+        let message = "what is in a store of a program's own is not compared: no --no-clobber, \
+                       --skip-same or --dry-run";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
     keep_replaced::require(options.backup.as_ref(), destination)?;
@@ -83,7 +91,9 @@ pub async fn copy(
                         })
                         .await?
                     }
-                    Location::Standard => stream::run(&mut copy, here, sources.len() > 1).await?,
+                    from if from.is_ordered() => {
+                        stream::run(&mut copy, from, here, sources.len() > 1).await?
+                    }
                     from => local::run(&mut copy, from, here, sources.len() > 1).await?,
                 }
             }

@@ -1,12 +1,13 @@
 //! What of this host is copied elsewhere: entries by their names at the destination, and where they
 //! lie here.
 
+use super::copy::Copy;
 use super::existing::without;
-use super::location::{Location, last_name, source_here};
+use super::location::{Location, Remote, last_name, source_here};
 use super::selection::Selection;
 use crate::stores::{
-    DirectIo, Diskless, LinkedFiles, MemorySource, NotKept, Part, PosixSource, Root, Source, join,
-    place_in, stat, walk_linked,
+    DirectIo, LinkedFiles, Listing, NotKept, Part, PosixSource, Root, Source, Store, StoreAddress,
+    WalkProblem, join, place_in, stat, walk_linked,
 };
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -25,8 +26,8 @@ pub(super) struct SourceSet {
     pub(super) entries: Vec<Entry>,
     /// Those that have more than one name.
     pub(super) linked: LinkedFiles,
-    /// Where the entries lie among this host's files; nowhere for a memory store.
-    pub(super) parts: Vec<Part>,
+    /// Where their bytes are.
+    pub(super) at: SourcePlace,
     /// What the source is known by when a copy is resumed.
     pub(super) source_id: [u8; 32],
 }
@@ -34,26 +35,66 @@ pub(super) struct SourceSet {
 impl SourceSet {
     /// Leaves out what stays as it is at the destination.
     pub(super) fn leave_out(&mut self, kept: &BTreeSet<usize>) {
-        for part in &mut self.parts {
-            part.first -= kept.range(..part.first).count();
+        if let SourcePlace::Files(parts) = &mut self.at {
+            for part in parts {
+                part.first -= kept.range(..part.first).count();
+            }
         }
         self.entries = without(std::mem::take(&mut self.entries), kept);
     }
 
     /// What a copy of it does not keep.
     pub(super) fn not_kept(&self) -> NotKept {
-        not_kept(&self.entries, &self.linked, &self.parts)
+        not_kept(&self.entries, &self.linked, self.at.parts().unwrap_or_default())
     }
 
+    /// Where the entries lie among this host's files, if they do.
+    pub(super) fn parts(&self) -> Option<&[Part]> {
+        self.at.parts()
+    }
+}
+
+/// Where the bytes of a source are.
+pub(super) enum SourcePlace {
+    /// Among this host's files, below one folder or several.
+    Files(Vec<Part>),
+    /// Below `start` in a store; `strip` bytes of the entries' paths are the destination's.
+    Store { store: Arc<dyn Store>, start: Vec<u8>, strip: usize },
+}
+
+impl SourcePlace {
+    /// Where entries lie among this host's files, if they do.
+    pub(super) fn parts(&self) -> Option<&[Part]> {
+        match self {
+            SourcePlace::Files(parts) if !parts.is_empty() => Some(parts),
+            _ => None,
+        }
+    }
+
+    /// What reads the entries of `layout`.
+    ///
+    /// # Errors
+    /// When the store cannot be read so.
     pub(super) fn source(
-        parts: Vec<Part>,
+        self,
         layout: &Arc<Layout>,
         direct: &DirectIo,
-    ) -> Arc<dyn Source> {
-        match parts.is_empty() {
-            true => Arc::new(MemorySource::new()),
-            false => {
-                Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone()))
+    ) -> Result<Arc<dyn Source>, Error> {
+        match self {
+            SourcePlace::Files(parts) => {
+                let source = PosixSource::of_parts(parts, Arc::clone(layout));
+                Ok(Arc::new(source.directly(direct.clone())))
+            }
+            SourcePlace::Store { store, start, strip } => {
+                let own = |entry: &Entry| {
+                    let path = &entry.path[strip.min(entry.path.len())..];
+                    Entry {
+                        path: path.strip_prefix(b"/").unwrap_or(path).to_vec(),
+                        ..entry.clone()
+                    }
+                };
+                let entries = layout.entries().iter().map(own).collect();
+                store.source(&start, &Arc::new(Layout::new(entries, layout.block_len())))
             }
         }
     }
@@ -61,7 +102,7 @@ impl SourceSet {
 
 /// What a copy of `entries` does not keep.
 pub(super) fn not_kept(entries: &[Entry], linked: &LinkedFiles, parts: &[Part]) -> NotKept {
-    // A memory store has none of it.
+    // What no disk holds has none of it.
     let entries = if parts.is_empty() { &[] } else { entries };
     NotKept::of(entries, linked, |index| {
         let (root, path) = place_in(parts, index, &entries[index].path);
@@ -69,10 +110,42 @@ pub(super) fn not_kept(entries: &[Entry], linked: &LinkedFiles, parts: &[Part]) 
     })
 }
 
-/// The store without a disk that is the source, if one is.
-pub(super) fn memory_among(sources: &[Location]) -> Result<Option<Diskless>, Error> {
+/// Lists what is at `address`, of which a file goes by its name where `into_folder` says so, and a
+/// folder as on the command line.
+///
+/// # Errors
+/// When nothing is there, or it is a folder and folders are not copied.
+pub(super) fn load_store(
+    copy: &mut Copy<'_>,
+    address: &StoreAddress,
+    to: &Remote,
+    into_folder: bool,
+) -> Result<SourceSet, Error> {
+    let (store, start) = (address.open()?, address.start().to_vec());
+    let Listing { mut entries, problems, linked } = store.list(&start)?;
+    let is_folder = entries.first().is_some_and(|top| top.kind == EntryKind::Directory);
+    if is_folder && !copy.options.recursive {
+        let message = format!("{address} is a directory");
+        return Err(Error::new(Fault::You, ErrorCode::IsADirectory, message)
+            .hint("add -r to copy it with all that is in it"));
+    }
+    let name = if is_folder || into_folder { address.name() } else { b"" };
+    entries.iter_mut().for_each(|entry| entry.path = join(name, &entry.path));
+    let named = |problem: WalkProblem| (join(name, &problem.path), problem.error);
+    copy.stats.failures.extend(problems.into_iter().map(named));
+    // What goes on after a break has to be what was begun: a memory store never journals.
+    let source_id = match address.driver().capabilities.keeps {
+        true => source_here([Path::new(&address.to_string())]),
+        false => [0; 32],
+    };
+    let at = SourcePlace::Store { store, start, strip: name.len() };
+    Ok(SourceSet { target: to.path.clone(), entries, linked, at, source_id })
+}
+
+/// The store that is the source, if one is.
+pub(super) fn store_among(sources: &[Location]) -> Result<Option<&StoreAddress>, Error> {
     let store = sources.iter().find_map(|source| match source {
-        Location::Diskless(store) => Some(*store),
+        Location::Store(address) => Some(address),
         _ => None,
     });
     if let (Some(store), true) = (store, sources.len() > 1) {
@@ -117,9 +190,10 @@ pub(super) fn load(
         target,
         entries: Vec::new(),
         linked: LinkedFiles::new(),
-        parts: Vec::new(),
+        at: SourcePlace::Files(Vec::new()),
         source_id,
     };
+    let mut parts = Vec::new();
     for path in paths {
         let bytes = path.as_os_str().as_bytes();
         let first = load.entries.len();
@@ -140,7 +214,7 @@ pub(super) fn load(
                 entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }),
             );
             if load.entries.len() > first {
-                load.parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
+                parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
             }
         } else {
             let parent = path
@@ -166,13 +240,14 @@ pub(super) fn load(
                 debug_assert!(meta.is_file());
                 let strip = entry.path.len();
                 load.entries.push(entry);
-                load.parts.push(Part { first, root, start: real_name, strip });
+                parts.push(Part { first, root, start: real_name, strip });
                 continue;
             }
             let strip = entry.path.len();
             load.entries.push(entry);
-            load.parts.push(Part { first, root, start: name.to_vec(), strip });
+            parts.push(Part { first, root, start: name.to_vec(), strip });
         }
     }
+    load.at = SourcePlace::Files(parts);
     Ok((load, failures))
 }

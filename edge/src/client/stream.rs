@@ -3,33 +3,31 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use super::destination::{Destination, destination};
+use super::destination::destination;
 use super::dial::handles;
-use super::keep_replaced;
 use super::location::{Location, Remote};
 use super::sending::{PLAIN_FTP_STORES, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, Stage, StreamJob, UNKNOWN_LEN, send_stream};
-use crate::stores::{Landing, PosixSink, temporary_beside};
+use crate::stores::temporary_beside;
 use crate::sys::pool::pool;
 use farline_core::copy::Existing;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a server may take to say how a broken-off store ended, and to remove what it left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn standard_input() -> Result<File, Error> {
-    let input = io::stdin().as_fd().try_clone_to_owned();
-    input
-        .map(File::from)
-        .map_err(|error| crate::stores::storage_error("read", b"standard input", &error))
+/// The source, for people.
+pub(super) fn called(from: &Location) -> String {
+    match from {
+        Location::Standard => "standard input".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 fn nameless(to: &dyn std::fmt::Display) -> Error {
@@ -42,7 +40,12 @@ fn nameless(to: &dyn std::fmt::Display) -> Error {
 }
 
 /// The file of standard input to `to`, which is of this host.
-pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Result<(), Error> {
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    from: &Location,
+    to: &Location,
+    several: bool,
+) -> Result<(), Error> {
     copy.options.refuse_verify("a copy within this host is not read back")?;
     if let Location::Local(path) = to
         && (path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir())
@@ -53,26 +56,19 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
         return Err(Error::new(
             Fault::You,
             ErrorCode::OneSource,
-            "standard input is copied alone, not among other sources",
+            format!("{} is copied alone, not among other sources", called(from)),
         ));
     }
     let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
-    let sink: Box<dyn Landing> = match destination(to, b"", false, false, false)? {
-        // Its mode and time are nobody's to keep.
-        Destination::Files { root, start } => Box::new(
-            PosixSink::new(Arc::clone(&root), start, layout, false)
-                .keeping(keep_replaced::place_here(copy.options.backup.as_ref(), &root)?)
-                .directly(copy.options.direct_io.clone()),
-        ),
-        other => other.sink(&layout, copy.options)?,
-    };
+    let place = destination(to, b"", false, false, false, copy.options)?;
+    let sink = place.stream_sink(&layout, copy.options)?;
     if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
         && path.symlink_metadata().is_ok()
     {
         copy.stats.skipped.push(path.as_os_str().as_encoded_bytes().to_vec());
         return Ok(());
     }
-    let mut reader = BlockReader::new(standard_input()?);
+    let mut reader = BlockReader::new(from.stream()?);
     let landed = copy.supervise(None, move |live| {
         sink.open(0)?;
         let no_memory = |error: io::Error| {
@@ -113,7 +109,11 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
 
 /// The file of standard input to a node or server: in MODE E, whose end says the length. A Farline
 /// node lands it by itself, any other server gets it under a temporary name.
-pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Error> {
+pub(super) async fn to_node(
+    copy: &mut Copy<'_>,
+    from: &Location,
+    to: &Remote,
+) -> Result<(), Error> {
     copy.options.refuse_verify("what comes from a pipe is not compared")?;
     if to.store.is_some() {
         return Err(Error::new(
@@ -126,7 +126,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     if to.path.ends_with(b"/") {
         return Err(nameless(to));
     }
-    let input = standard_input()?;
+    let input = from.stream()?;
     let ahead = vec![
         Request::Passive { mode: Mode::Extended, striped: false },
         Request::Stat(Pathname::new(to.path.clone())),

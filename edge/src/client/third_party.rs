@@ -154,8 +154,8 @@ async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(),
 
 /// What the sender has.
 async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>, bool), Error> {
-    if let Some(store) = ends.from.store {
-        return Ok((vec![store.entry(b"")?], false));
+    if let Some(store) = &ends.from.store {
+        return Ok((store.listed()?, false));
     }
     let from = ends.from;
     let look = ends.sender.request(Request::Stat(Pathname::new(from.path.clone())));

@@ -61,7 +61,7 @@ pub(super) async fn run(
     let (resources, congestion) = open_rig(copy, control, address, choice).await?;
     copy.stats.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
+    let source = load.at.source(&layout, &copy.options.direct_io)?;
     let files = layout.files();
     let (place, may_resume) = (to.place(), common.is_some());
     let mut resources = Some(resources);

@@ -16,13 +16,15 @@ use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use super::sending::{PLAIN_FTP_STORES, open_rig, send_bytes, send_layout};
-use super::source_set::{SourceSet, load, look_at, memory_among, names_content, not_kept};
+use super::source_set::{
+    SourceSet, load, load_store, look_at, names_content, not_kept, store_among,
+};
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{BytesSource, LinkedFiles, MEMORY_NAME, SlowSource, Source, join, place_in};
+use crate::stores::{BytesSource, Part, SlowSource, Source, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
@@ -41,17 +43,17 @@ pub(super) async fn run(
     sources: &[Location],
     to: &Remote,
 ) -> Result<(), Error> {
-    if sources.contains(&Location::Standard) {
+    if let Some(pipe) = sources.iter().find(|source| source.is_ordered()) {
         if sources.len() > 1 {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::OneSource,
-                "standard input is copied alone, not among other sources",
+                format!("{} is copied alone, not among other sources", stream::called(pipe)),
             ));
         }
-        return stream::to_node(copy, to).await;
+        return stream::to_node(copy, pipe, to).await;
     }
-    let memory = memory_among(sources)?;
+    let store = store_among(sources)?;
     let paths: Vec<PathBuf> = sources
         .iter()
         .filter_map(|source| match source {
@@ -71,7 +73,7 @@ pub(super) async fn run(
         }
     }
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
-    let alone = memory.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
+    let alone = store.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
     let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
     // What takes no answer of the node's is listed while it is connected to.
     let loading = match alone {
@@ -92,18 +94,8 @@ pub(super) async fn run(
         }
         None => true,
     };
-    let (mut load, problems) = match (memory, loading) {
-        (Some(store), _) => {
-            let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            let alone = SourceSet {
-                target: to.path.clone(),
-                entries: vec![entry],
-                linked: LinkedFiles::new(),
-                parts: Vec::new(),
-                source_id: [0; 32],
-            };
-            (alone, Vec::new())
-        }
+    let (mut load, problems) = match (store, loading) {
+        (Some(address), _) => (load_store(copy, address, to, into_folder)?, Vec::new()),
         (None, Some(loading)) => loading.done().await??,
         (None, None) => load(&copy.options.selection, &paths, to.path.clone(), into_folder)?,
     };
@@ -126,9 +118,9 @@ pub(super) async fn run(
             join(trim(&target), &entry.path)
         })
     };
-    let content = (!load.parts.is_empty()).then(|| {
+    let content = load.parts().map(|parts| {
         let place = |index: usize| {
-            let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
+            let (root, path) = place_in(parts, index, &load.entries[index].path);
             (Arc::clone(root), path)
         };
         ContentAt::Here(Box::new(place))
@@ -185,10 +177,11 @@ async fn to_farline(
     let integrity = session.agreement().integrity;
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let (entries, linked, parts) = (Arc::clone(&layout), load.linked, load.parts.clone());
+    let parts = load.at.parts().map(<[Part]>::to_vec).unwrap_or_default();
+    let (entries, linked) = (Arc::clone(&layout), load.linked);
     // A system call for each file, which need not be waited for.
     let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, &parts))?;
-    let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
+    let source = load.at.source(&layout, &copy.options.direct_io)?;
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),

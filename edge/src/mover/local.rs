@@ -34,7 +34,7 @@ pub(crate) const ALGORITHM: DigestAlgorithm = DigestAlgorithm::Crc64Nvme;
 /// A copy within this host, before it moves anything.
 pub(crate) struct LocalMove {
     layout: Arc<Layout>,
-    source: Box<dyn Source>,
+    source: Arc<dyn Source>,
     sink: Arc<dyn Landing>,
     held: ByteRanges,
     /// Of what was read, and so of what is in the sink.
@@ -46,7 +46,7 @@ impl LocalMove {
     /// From `source` to `sink`, but for what `held` says is there.
     pub(crate) fn new(
         layout: Arc<Layout>,
-        source: Box<dyn Source>,
+        source: Arc<dyn Source>,
         sink: Arc<dyn Landing>,
         held: ResumeState,
     ) -> LocalMove {

@@ -1,6 +1,7 @@
 //! The library's way to run a node.
 
 use super::{Anonymous, Config, ConfigFile, Network, Node, NodeLimits, TlsKey};
+use crate::stores::StoreDriver;
 use farline_core::units::{Bytes, Error, Rate};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -81,6 +82,13 @@ impl NodeBuilder {
     /// Memory that the `?memory=SIZE` stores of all sessions may take together; none when not said.
     pub fn allow_memory(self, most: Bytes) -> NodeBuilder {
         self.with(|config| config.allow_memory = Some(most))
+    }
+
+    /// Lets clients use this store instead of the files, as `farline://NODE/PATH?store=NAME`. Who may
+    /// read, or write, the files may do so there.
+    pub fn store(self, driver: StoreDriver) -> NodeBuilder {
+        let added = |mut config: Config| config.stores.add(driver).map(|()| config);
+        NodeBuilder(self.0.and_then(added))
     }
 
     /// How fast clients may measure the path to here; not at all when not said.

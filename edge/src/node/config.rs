@@ -6,6 +6,7 @@ use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::trust::Identity;
+use crate::stores::StoreRegistry;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -75,6 +76,9 @@ pub struct Config {
     pub allow_null: bool,
     /// How much memory all `?memory=SIZE` stores may take together; none when absent.
     pub allow_memory: Option<Bytes>,
+    /// The stores that there are: Farline's, and those that the program brought, which clients may
+    /// use instead of the files.
+    pub stores: StoreRegistry,
     /// How fast clients may measure the path to here; not at all when absent.
     pub allow_profile: Option<Rate>,
     /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows
@@ -110,6 +114,11 @@ impl Config {
             }
             _ => Ok(self),
         }
+    }
+
+    /// The stores that a client may use instead of the files.
+    pub(super) fn offered(&self) -> StoreRegistry {
+        self.stores.offered(self.allow_null, self.allow_memory)
     }
 
     /// The drivers that a client may choose, with the layers over them.
@@ -253,6 +262,7 @@ impl ConfigFile {
             tls,
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,
+            stores: StoreRegistry::builtin(),
             allow_profile,
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),

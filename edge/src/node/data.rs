@@ -4,9 +4,9 @@ use super::Shared;
 use super::adapt::{Adapt, IncomingChannels};
 use super::arrival::Arrival;
 use super::bounce::Targets;
-use super::diskless;
 use super::door::DataListener;
 use super::running::RunningTransfer;
+use super::stores;
 use super::tree_state::TreeState;
 use crate::channels::Channel;
 use crate::channels::TcpOptions;
@@ -16,7 +16,7 @@ use crate::channels::layer::Layer;
 use crate::channels::socket::{TcpChannel, check, connect};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
-use crate::stores::Diskless;
+use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
 use farline_core::copy::{MOST_HELD_RANGES, parse_leave};
@@ -62,7 +62,7 @@ pub(super) struct DataPlane {
     pub(super) integrity: Integrity,
     pub(super) source: [u8; 32],
     /// What trees come from and go to instead of the node's files.
-    store: Option<Diskless>,
+    store: Option<Arc<dyn Store>>,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
     /// What data connections are made by, where a client chose another than the usual one.
@@ -434,7 +434,7 @@ impl DataPlane {
                 Ok(())
             }
             "store" => {
-                self.store = diskless::choose(&self.shared, value)?;
+                self.store = stores::choose(&self.shared, value)?;
                 Ok(())
             }
             _ => Err(Error::new(
@@ -510,9 +510,21 @@ impl DataPlane {
         &mut self.tree
     }
 
-    /// What trees come from and go to instead of the node's files.
-    pub(super) fn store_kind(&self) -> Option<Diskless> {
-        self.store
+    /// What trees come from and go to.
+    pub(super) fn tree_store(&self) -> Arc<dyn Store> {
+        match &self.store {
+            Some(store) => Arc::clone(store),
+            None => Arc::new(PosixStore::new(Arc::clone(&self.shared.root), DirectIo::default())),
+        }
+    }
+
+    /// How a tree lands, by what the client is told of it and asked for.
+    pub(super) fn landing_options(&self) -> LandingOptions {
+        // Who does not hear of what is refused must not take the rest for all.
+        LandingOptions {
+            is_lenient: self.names_unlanded,
+            ..LandingOptions::lenient(self.lands_whole)
+        }
     }
 
     /// What holds this session's sending to a rate.

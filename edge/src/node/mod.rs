@@ -13,7 +13,6 @@ mod builder;
 mod checksum;
 mod config;
 mod data;
-mod diskless;
 mod door;
 mod files;
 mod limits;
@@ -23,6 +22,7 @@ mod profile;
 mod reporter;
 mod running;
 mod session;
+mod stores;
 mod stream_mode;
 mod ticker;
 mod time_of_day;
@@ -40,7 +40,7 @@ use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
 use crate::channels::trust::{Fingerprint, Identity};
-use crate::stores::Root;
+use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::future::Future;
@@ -48,7 +48,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -72,14 +72,14 @@ struct Shared {
     identity: Option<Identity>,
     /// Where relative paths start.
     home: Pathname,
-    /// Bytes that memory stores take now.
-    memory_used: AtomicU64,
     /// Whether a client measures the path to here now.
     measured: AtomicBool,
     /// What is said and looked at while transfers run.
     ticker: Arc<ticker::Ticker>,
     /// The channel drivers that this host can use.
     drivers: Registry,
+    /// The stores that clients may use instead of the files.
+    stores: StoreRegistry,
 }
 
 impl Shared {
@@ -87,13 +87,13 @@ impl Shared {
         let notices = Arc::new(notices::Notices::default());
         Shared {
             drivers: usable(&config),
+            stores: config.offered(),
             admission: Arc::new(admission::Admission::new(
                 config.limits.clone(),
                 Arc::clone(&notices),
             )),
             notices,
             doors: Arc::default(),
-            memory_used: AtomicU64::new(0),
             measured: AtomicBool::new(false),
             ticker: Arc::default(),
             root: Arc::new(root),
@@ -270,7 +270,7 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// Fails as scripted before each connection that it takes, and ends as a closed listener does.
     struct Failing {

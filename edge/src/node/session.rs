@@ -7,7 +7,7 @@ use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, diskless, tree};
+use super::{Shared, adapt, stores, tree};
 use crate::channels::Registry;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
@@ -200,7 +200,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .collect(),
             shared.config.allow_profile.map(feature).into_iter().collect(),
             driver_features(&shared.drivers),
-            diskless::features(shared.config.allow_null, shared.config.allow_memory),
+            stores::features(&shared.stores),
         ]
         .concat(),
         checksums: checksum::offered(),

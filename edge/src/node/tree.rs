@@ -9,14 +9,13 @@
 //! `docs/protocol.md`.
 
 use super::data::DataPlane;
-use super::diskless;
 use super::files::{Files, beneath};
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
-    BackupPlace, BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource,
-    ResumeState, SlowSource, Source, Walked, join, stat, walk_linked,
+    BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, SlowSource, Source,
+    Store, join,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
@@ -45,21 +44,19 @@ pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
 
 /// `entries` of what the client retrieves, laid out and to be read.
-fn laid_out(plane: &DataPlane, entries: Vec<Entry>, run: &RunningTransfer<'_>) -> OutgoingTree {
-    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-    let source: Box<dyn Source> = match plane.store_kind() {
-        None => {
-            let (root, start) = (&plane.shared.root, beneath(&run.request.path).to_vec());
-            let files = PosixSource::new(Arc::clone(root), start, Arc::clone(&layout));
-            match plane.shared.config.trial_read {
-                None => Box::new(files),
-                rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
-            }
-        }
-        Some(_) => Box::new(MemorySource::new()),
+fn laid_out(
+    plane: &DataPlane,
+    entries: Vec<Entry>,
+    run: &RunningTransfer<'_>,
+) -> Result<OutgoingTree, Error> {
+    let (store, layout) = (plane.tree_store(), Arc::new(Layout::new(entries, BLOCK_LEN)));
+    let source = store.source(beneath(&run.request.path), &layout)?;
+    let source: Arc<dyn Source> = match plane.shared.config.trial_read {
+        Some(rate) if store.root().is_some() => Arc::new(SlowSource::new(source, None, Some(rate))),
+        _ => source,
     };
     let audit = Audit::new(&layout, plane.integrity.digests);
-    OutgoingTree { layout, source, audit, whole: true }
+    Ok(OutgoingTree { layout, source, audit, whole: true })
 }
 
 /// Receives one of the three.
@@ -78,22 +75,9 @@ pub(super) fn store(
             })?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
-            let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
-                None => {
-                    let root = Arc::clone(&plane.shared.root);
-                    let backup = backup_place(plane, &start, &layout)?;
-                    let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
-                    let sink = sink.keeping(backup);
-                    // Who does not hear of what is refused must not take the rest for all.
-                    let sink = if plane.names_unlanded { sink.lenient() } else { sink };
-                    let sink = if plane.lands_whole { sink.one_by_one() } else { sink };
-                    (Box::new(sink), None)
-                }
-                Some(store) => {
-                    let (sink, share) = diskless::sink(&plane.shared, store, &layout)?;
-                    (Box::new(sink), share)
-                }
-            };
+            let backup = backup_place(plane, &start, &layout)?;
+            let options = LandingOptions { backup, ..plane.landing_options() };
+            let sink = plane.tree_store().sink(&start, &layout, options)?;
             let integrity = plane.integrity;
             let held = match integrity.checks {
                 true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
@@ -104,8 +88,7 @@ pub(super) fn store(
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let (digests, held) = (Mutex::new(held.digests), held.blocks);
-            plane.tree().incoming =
-                Some(IncomingTree { layout, sink, digests, held, _share: share });
+            plane.tree().incoming = Some(IncomingTree { layout, sink, digests, held });
             Ok(len)
         }
         TreePhase::Data => {
@@ -196,23 +179,20 @@ pub(super) fn retrieve(
     match phase {
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
-            let ((mut entries, left_out), linked) = match plane.store_kind() {
-                None => listed(plane, run)?,
-                Some(store) => ((vec![store.entry(b"")?], Vec::new()), LinkedFiles::new()),
-            };
+            let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
+            let Listing { mut entries, problems, linked } = listed(plane, &*store, run)?;
             entries.retain(|entry| !plane.left.contains(&entry.path));
             let text = manifest_lines(&entries);
-            let outgoing = laid_out(plane, entries, run);
+            let outgoing = laid_out(plane, entries, run)?;
             let layout = Arc::clone(&outgoing.layout);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
-                if plane.store_kind().is_none() {
-                    let (root, start) = (&plane.shared.root, beneath(&run.request.path));
+                if let Some(root) = store.root() {
                     let place =
-                        |index: usize| (&**root, join(start, &layout.entries()[index].path));
+                        |index: usize| (&**root, join(&start, &layout.entries()[index].path));
                     run.not_kept(NotKept::of(layout.entries(), &linked, place));
                 }
-                let problems = left_out.into_iter().map(|problem| (problem.path, problem.error));
+                let problems = problems.into_iter().map(|problem| (problem.path, problem.error));
                 run.left_out(&problems.collect::<Vec<_>>());
             }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
@@ -228,7 +208,7 @@ pub(super) fn retrieve(
             if outgoing.layout.entries().iter().any(is_left) {
                 let mut entries = outgoing.layout.entries().to_vec();
                 entries.retain(|entry| !is_left(entry));
-                outgoing = laid_out(plane, entries, run);
+                outgoing = laid_out(plane, entries, run)?;
             }
             let sent =
                 plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
@@ -269,22 +249,23 @@ fn backup_place(
     BackupPlace::in_folder(suffix.clone(), kept, base.to_vec(), root).map(Some)
 }
 
-/// The entries of the file or directory that the client asks for, what is left out of them, and
-/// which have more than one name.
-fn listed(plane: &DataPlane, run: &RunningTransfer<'_>) -> Result<(Walked, LinkedFiles), Error> {
-    let root = &plane.shared.root;
-    let start = beneath(&run.request.path);
-    match Files::new(root, false).stat(&run.request.path)?.kind {
-        ListingKind::Directory => walk_linked(root, start),
-        ListingKind::File | ListingKind::Symlink => {
-            Ok(((vec![stat(root, start, b"")?], Vec::new()), LinkedFiles::new()))
+/// What there is of the file or directory that the client asks for.
+fn listed(
+    plane: &DataPlane,
+    store: &dyn Store,
+    run: &RunningTransfer<'_>,
+) -> Result<Listing, Error> {
+    let path = &run.request.path;
+    if store.root().is_some() {
+        match Files::new(&plane.shared.root, false).stat(path)?.kind {
+            ListingKind::Directory | ListingKind::File | ListingKind::Symlink => {}
+            _ => {
+                let message = "this is neither file nor directory";
+                return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+            }
         }
-        _ => Err(Error::new(
-            Fault::You,
-            ErrorCode::Unsupported,
-            "this is neither file nor directory",
-        )),
     }
+    store.list(beneath(path))
 }
 
 /// Receives a short list into memory.

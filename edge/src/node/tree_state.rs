@@ -1,6 +1,5 @@
 //! A session's tree between its transfers: what came in or goes out of it so far.
 
-use super::diskless::Share;
 use crate::mover::Audit;
 use crate::stores::{Landing, Source};
 use farline_core::transfer::{Digests, Layout};
@@ -22,14 +21,12 @@ pub(super) struct IncomingTree {
     pub(super) digests: Mutex<Digests>,
     /// What is in the sink.
     pub(super) held: ByteRanges,
-    /// What a memory store takes of the node's allowance.
-    pub(super) _share: Option<Share>,
 }
 
 /// One that goes out.
 pub(super) struct OutgoingTree {
     pub(super) layout: Arc<Layout>,
-    pub(super) source: Box<dyn Source>,
+    pub(super) source: Arc<dyn Source>,
     pub(super) audit: Audit,
     /// Whether the last data went without losing a channel, as far as this end knows.
     pub(super) whole: bool,

@@ -1,41 +1,46 @@
 //! Store drivers: where bytes rest. A [`Source`] is read, a [`Sink`] is written, both by entry and
 //! offset, from many threads.
 //!
-//! | store | source | sink |
-//! |---|---|---|
-//! | `posix` | files of a tree | files of a tree, under temporary names until they land |
-//! | `memory` | one file of pseudo-random bytes, or a list of bytes | bytes in memory |
-//! | `null` | | throws bytes away |
-//! | standard output | | one file, in ascending order |
+//! What a store can is data ([`StoreDriver`]), and the stores that there are are a value
+//! ([`StoreRegistry`]); a program adds its own. One suite, `conformance`, runs over each.
 
+mod address;
 mod backup;
+mod bytes;
 mod checksum;
-mod diskless;
+mod driver;
 mod file_system;
+mod files;
 mod hidden;
 mod landing;
 mod leftover;
 mod memory;
 mod not_kept;
+mod null;
 mod openfile;
 mod partial;
 mod posix;
 mod receipts;
+mod registry;
 mod root;
 mod slow;
 mod standard;
 mod tree_receipt;
 mod walk;
 
+pub use address::StoreAddress;
 pub use backup::BackupPlace;
+pub use bytes::{BytesSink, BytesSource, ZeroSource};
 pub(crate) use checksum::ChecksumAlgorithm;
-pub(crate) use diskless::MEMORY_NAME;
-pub use diskless::{Diskless, DisklessSink, MemorySource};
+pub use driver::{
+    Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
+};
+pub use files::PosixStore;
 pub(crate) use hidden::is_hidden;
 pub use landing::{Landed, PosixSink};
 pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};
-pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
+pub use memory::MemorySource;
 pub(crate) use not_kept::LinkedFiles;
 pub use not_kept::NotKept;
 pub use openfile::DirectIo;
@@ -45,10 +50,11 @@ pub(crate) use posix::place_in;
 pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
 pub use receipts::{Receipt, receipts_in, state_folder};
+pub use registry::StoreRegistry;
 pub use root::Root;
 pub(crate) use slow::SlowSink;
 pub use slow::SlowSource;
-pub use standard::StandardOutput;
+pub(crate) use standard::{StandardStreams, one_file};
 pub(crate) use tree_receipt::TreeReceipt;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};
@@ -114,13 +120,17 @@ pub trait Landing: Sink + fmt::Debug {
     ///
     /// # Errors
     /// When it cannot be made.
-    fn open(&self, entry: usize) -> Result<(), Error>;
+    fn open(&self, _entry: usize) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Makes the tree's folders, so that writing finds them.
     ///
     /// # Errors
     /// When one cannot be made.
-    fn make_folders(&self) -> Result<(), Error>;
+    fn make_folders(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Claims the destination for a transfer from `origin`, and finds what is held there of it;
     /// nothing where nothing can be kept.
@@ -134,8 +144,8 @@ pub trait Landing: Sink + fmt::Debug {
     /// The transfer was refused for what it is: nothing of it is kept.
     fn refuse(&self) {}
 
-    /// What comes of these entries is dropped: what is at their places stays.
-    fn leave(&self, _entries: &BTreeSet<usize>) {}
+    /// Nothing comes of these entries, and what does is dropped: what is at their places stays.
+    fn leave(&self, entries: &BTreeSet<usize>);
 
     /// Reads back what was written of `entry` before it has landed, as a function of offset and
     /// room; `None` where nothing is kept.
@@ -179,6 +189,12 @@ impl Landing for PosixSink {
     fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         PosixSink::land(self, check)
     }
+}
+
+/// The error of a store that a node's operator does not let clients use.
+pub(crate) fn not_allowed(message: String) -> Error {
+    Error::new(Fault::Refused, ErrorCode::StoreNotAllowed, message)
+        .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE")
 }
 
 /// An error of this host's storage, with the path and what to do about the common ones.
@@ -240,6 +256,9 @@ pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
+
+#[cfg(test)]
+mod conformance;
 
 #[cfg(test)]
 mod tests {

@@ -1,31 +1,95 @@
-//! Standard output as a store: one file, whose bytes go out in ascending order as they come.
+//! Standard input and output as a store: one file whose bytes come, and go, in ascending order.
 
+use super::driver::{Access, LandingOptions, Store, StoreCapabilities, StoreDriver, StoreForm};
 use super::landing::check_digest;
-use super::{Landed, Landing, Sink};
-use farline_core::transfer::{DigestVerdict, Digests};
+use super::{Landed, Landing, Sink, storage_error};
+use crate::drivers::Values;
+use farline_core::transfer::{DigestVerdict, Digests, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The driver.
+pub(super) fn driver() -> StoreDriver {
+    let capabilities = StoreCapabilities {
+        source: true,
+        sink: true,
+        access: Access::Ordered,
+        paths: false,
+        keeps: false,
+        journals: false,
+        durable: false,
+    };
+    let about = "standard input, standard output";
+    let open = |_: &Values| Ok(Arc::new(StandardStreams::default()) as Arc<dyn Store>);
+    let driver = StoreDriver::new("standard", about, capabilities, open);
+    StoreDriver { form: StoreForm::Dash, ..driver }
+}
+
+/// Standard input and output.
+#[derive(Debug, Default)]
+pub(crate) struct StandardStreams {
+    /// What stands for them where they are not this process's own.
+    pub(super) instead: Option<(File, File)>,
+}
+
+impl Store for StandardStreams {
+    fn stream(&self) -> Result<File, Error> {
+        let input = match &self.instead {
+            None => io::stdin().as_fd().try_clone_to_owned(),
+            Some((input, _)) => input.as_fd().try_clone_to_owned(),
+        };
+        own(input, "read", b"standard input")
+    }
+
+    fn sink(
+        &self,
+        _start: &[u8],
+        layout: &Arc<Layout>,
+        _options: LandingOptions,
+    ) -> Result<Box<dyn Landing>, Error> {
+        let output = match &self.instead {
+            None => io::stdout().as_fd().try_clone_to_owned(),
+            Some((_, output)) => output.as_fd().try_clone_to_owned(),
+        };
+        let output = own(output, "write", b"standard output")?;
+        StreamSink::new(output, layout).map(|sink| Box::new(sink) as Box<dyn Landing>)
+    }
+}
+
+fn own(stream: io::Result<OwnedFd>, doing: &str, name: &[u8]) -> Result<File, Error> {
+    stream.map(File::from).map_err(|error| storage_error(doing, name, &error))
+}
 
 /// Standard output, not buffered here: the staging pool is buffer enough.
 #[derive(Debug)]
-pub struct StandardOutput {
+pub(super) struct StreamSink {
     file: File,
     /// Where the next part begins.
     next: AtomicU64,
 }
 
-impl StandardOutput {
-    /// Standard output of this process.
+impl StreamSink {
+    /// Takes the one file of `layout`.
     ///
     /// # Errors
-    /// When it is closed.
-    pub fn open() -> Result<StandardOutput, Error> {
-        let file = io::stdout().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
-        Ok(StandardOutput { file: file.into(), next: AtomicU64::new(0) })
+    /// When it has more.
+    pub(super) fn new(file: File, layout: &Layout) -> Result<StreamSink, Error> {
+        match layout.entries().len() {
+            1 => Ok(StreamSink { file, next: AtomicU64::new(0) }),
+            _ => Err(one_file()),
+        }
     }
+}
+
+/// What is no single file has no place in a stream.
+pub(crate) fn one_file() -> Error {
+    let message = "one file goes to standard output, no folder and no list of files";
+    Error::new(Fault::You, ErrorCode::OneFile, message)
 }
 
 fn failed(error: &io::Error) -> Error {
@@ -35,11 +99,11 @@ fn failed(error: &io::Error) -> Error {
             ErrorCode::OutputClosed,
             "who read standard output went away before the end of the file",
         ),
-        _ => super::storage_error("write", b"standard output", error),
+        _ => storage_error("write", b"standard output", error),
     }
 }
 
-impl Sink for StandardOutput {
+impl Sink for StreamSink {
     fn write(&self, _entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         if self.next.swap(offset + bytes.len() as u64, Ordering::AcqRel) != offset {
             return Err(Error::new(
@@ -56,14 +120,9 @@ impl Sink for StandardOutput {
     }
 }
 
-impl Landing for StandardOutput {
-    fn open(&self, _entry: usize) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn make_folders(&self) -> Result<(), Error> {
-        Ok(())
-    }
+impl Landing for StreamSink {
+    /// It has nothing at its place that could stay.
+    fn leave(&self, _entries: &BTreeSet<usize>) {}
 
     fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         let bytes = self.next.load(Ordering::Acquire);

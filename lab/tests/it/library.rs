@@ -8,6 +8,7 @@ use farline_lab::LinkUp;
 use farline_lab::files::{hidden, plant_file, same, text};
 use farline_lab::{assert_same_tree, node, plant, succeed, wait_for};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// An example of the crate `farline`, built as it stands there.
 pub(crate) fn example(name: &str) -> Command {
@@ -33,6 +34,18 @@ fn the_example_serve_serves_and_fetches() {
     std::fs::write(dir.path().join("a"), "bytes").expect("written");
     let said = succeed(example("serve").arg(dir.path()));
     assert!(said.contains("1 files came back"), "{said}");
+}
+
+#[test]
+fn the_example_own_store_serves_what_it_stored() {
+    let dir = tempfile::tempdir().expect("a folder");
+    plant(&dir.path().join("t"));
+    std::fs::remove_file(dir.path().join("t/link")).expect("objects are no links");
+    let back = dir.path().join("back");
+    std::fs::create_dir(&back).expect("a folder");
+    let said = succeed(example("own_store").arg(dir.path().join("t")).arg(&back));
+    assert!(said.contains("files came back, verified: true"), "{said}");
+    assert_same_tree(&dir.path().join("t"), &back.join("run7/t"));
 }
 
 #[test]
@@ -71,19 +84,31 @@ fn a_dropped_copy_leaves_nothing_under_its_name() {
     let request = || {
         Client::new()
             .copy(&from, format!("{url}/f"))
-            .map(|copy| copy.channels(1).limit(Rate::from_bps(160_000_000)))
+            .map(|copy| copy.channels(1))
             .expect("good words")
     };
-    let copying = request().start().expect("it begins");
+    // The whole of it would take 13 seconds.
+    let slowly = || request().limit(Rate::from_bps(40_000_000)).start();
+    let copying = slowly().expect("it begins");
     wait_for("the copy to begin", || !hidden(&root).is_empty());
     copying.cancel();
     assert_eq!(copying.wait().expect_err("it was given up").code, ErrorCode::Interrupted);
-    let copying = request().start().expect("it begins again");
+    let copying = slowly().expect("it begins again");
     let progress = copying.watch();
+    let moved = || progress.borrow().bytes.0 - progress.borrow().resumed.0;
+    wait_for("the copy to move something", || moved() > 1 << 20);
+    let left = progress.borrow().bytes_total.expect("known by now").0 - progress.borrow().bytes.0;
+    let dropped = Instant::now();
     drop(copying);
-    // Whoever told of its progress is gone when it has ended: by itself it would have landed.
+    // Whoever told of its progress is gone when it has ended.
     wait_for("the dropped copy to end", || progress.has_changed().is_err());
+    let by_itself = Rate::from_bps(40_000_000).time_for(Bytes(left));
+    let ended = dropped.elapsed();
+    assert!(ended < Duration::from(by_itself) / 2, "it went on for {ended:?}");
     assert!(!root.join("f").exists(), "half of it has its name");
+    assert!(!hidden(&root).is_empty(), "what is durable stays");
+    let outcome = request().start().and_then(|copy| copy.wait()).expect("it goes on");
+    assert!(outcome.resumed_bytes > 0 && same(&from, &root.join("f")), "{outcome:?}");
 }
 
 #[tokio::test]

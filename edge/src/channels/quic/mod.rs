@@ -17,7 +17,7 @@ use super::driver::{
     Role, Session, Transport,
 };
 use super::key::{PREAMBLE_LEN, PROOF_LEN};
-use super::options::{DriverOption, OptionKind, Values};
+use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::sync::Arc;
 use tasks::Tasks;

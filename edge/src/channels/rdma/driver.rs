@@ -10,7 +10,7 @@ use crate::channels::driver::{
     OfferedChannel, Opened, Peer, Role, Session, Slots, Taker, Transport,
 };
 use crate::channels::key::Key;
-use crate::channels::options::{DriverOption, OptionKind, Values};
+use crate::drivers::{DriverOption, OptionKind, Values};
 use crate::sys::verbs::device_count;
 use farline_core::rdma::{MOST_CREDITS, MOST_QUEUE_PAIRS, queue_pairs_for};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};

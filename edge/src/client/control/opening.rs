@@ -6,7 +6,7 @@ use crate::channels::trust::Trust;
 use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
 use crate::client::location::{ControlTransport, Remote};
-use crate::stores::Diskless;
+use crate::stores::not_allowed;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, PeerFeatures, Request};
 use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
@@ -190,20 +190,9 @@ impl Control {
             )
             .hint("write ftp:// for other GridFTP servers"));
         }
-        let Some(store) = remote.store else { return Ok(()) };
-        let (offers, name) = match store {
-            Diskless::Null => (self.features.null, "?null"),
-            Diskless::Memory(_) => (self.features.memory, "?memory"),
-        };
-        if !offers {
-            return Err(Error::new(
-                Fault::Refused,
-                ErrorCode::StoreNotAllowed,
-                format!("{} does not allow {name}", self.server),
-            )
-            .hint(
-                "the node's operator can allow it: farline serve --allow-null --allow-memory SIZE",
-            ));
+        let Some(store) = &remote.store else { return Ok(()) };
+        if !self.features.has_extension(&store.feature()) {
+            return Err(not_allowed(format!("{} does not allow {}", self.server, store.name())));
         }
         match self.store.take() {
             Some(id) => self.done(id).await.map(drop),
@@ -214,8 +203,8 @@ impl Control {
     /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`]
     /// learns whether it is had (S-1).
     fn choose_store(&mut self, remote: &Remote) {
-        let Some(store) = remote.store else { return };
-        let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
+        let Some(store) = &remote.store else { return };
+        let option = Opts::Farline { name: "store".to_owned(), value: store.option() };
         self.store = Some(
             self.try_request(Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))),
         );

@@ -5,12 +5,13 @@ use super::{Ending, PosixSink};
 use crate::stores::in_short;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
     utimensat,
 };
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
@@ -34,6 +35,31 @@ pub struct Landed {
 }
 
 impl Landed {
+    /// Lands the entries of `layout` by `land`, one after the other: all but those in `left`, and but
+    /// for files whose digest is not what the sender says, where `check` has what it says.
+    pub fn each(
+        layout: &Layout,
+        left: &BTreeSet<usize>,
+        check: Option<(&[DigestVerdict], &Digests)>,
+        mut land: impl FnMut(usize, &Entry) -> Result<(), Error>,
+    ) -> Landed {
+        let mut landed = Landed::default();
+        for (index, entry) in layout.entries().iter().enumerate() {
+            if left.contains(&index) {
+                continue;
+            }
+            let checked = match entry.kind {
+                EntryKind::File { .. } => check_digest(index, check),
+                EntryKind::Directory | EntryKind::Symlink { .. } => Ok(()),
+            };
+            match checked.and_then(|()| land(index, entry)) {
+                Ok(()) => landed.count(entry),
+                Err(error) => landed.failures.push((entry.path.clone(), error)),
+            }
+        }
+        landed
+    }
+
     fn count(&mut self, entry: &Entry) {
         if let EntryKind::File { len } = entry.kind {
             self.files += 1;

@@ -1,5 +1,7 @@
-//! A driver's options as one table, of which come its syntax, its help and its documentation.
+//! What drivers of channels and of stores have in common: options as one table, of which come their
+//! syntax, their help and their documentation.
 
+use farline_core::units::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -29,6 +31,9 @@ pub enum OptionKind {
         /// Whether it may stand without its name.
         bare: bool,
     },
+    /// A size with its unit, such as `10GiB`, written `name=SIZE`; or as `SIZE` alone, in the first
+    /// place.
+    Size,
 }
 
 /// The values that were given for a driver's options.
@@ -54,11 +59,22 @@ impl Values {
         values
     }
 
+    /// The values as [`Self::parse`] reads them, each behind a `:`.
+    pub(crate) fn text(&self, options: &[DriverOption]) -> String {
+        let given = options.iter().filter_map(|option| Some((option, self.0.get(option.name)?)));
+        let word = |(place, (option, value)): (usize, (&DriverOption, &Option<u64>))| match value {
+            None => format!(":{}", option.name),
+            Some(number) if place == 0 && option.may_be_bare() => format!(":{number}"),
+            Some(number) => format!(":{}={number}", option.name),
+        };
+        given.enumerate().map(word).collect()
+    }
+
     /// Reads `words`, such as `4` and `exchange`, by the table `options`.
     ///
     /// # Errors
     /// With the word that the table does not take, or takes once only.
-    pub(super) fn parse<'a>(
+    pub(crate) fn parse<'a>(
         options: &[DriverOption],
         words: impl Iterator<Item = &'a str>,
     ) -> Result<Values, String> {
@@ -75,6 +91,8 @@ impl Values {
                     (OptionKind::Number { least, most, bare: true }, None) if place == 0 => {
                         Some(within(word, least, most)?)
                     }
+                    (OptionKind::Size, Some(text)) if option.name == name => Some(size(text)?),
+                    (OptionKind::Size, None) if place == 0 => Some(size(word)?),
                     _ => return None,
                 };
                 Some((option.name, value))
@@ -88,8 +106,18 @@ impl Values {
     }
 }
 
+impl DriverOption {
+    fn may_be_bare(&self) -> bool {
+        matches!(self.kind, OptionKind::Number { bare: true, .. } | OptionKind::Size)
+    }
+}
+
 fn within(text: &str, least: u64, most: u64) -> Option<u64> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+fn size(text: &str) -> Option<u64> {
+    text.parse().ok().map(|Bytes(size)| size).filter(|&size| size > 0)
 }
 
 impl fmt::Display for DriverOption {
@@ -101,6 +129,7 @@ impl fmt::Display for DriverOption {
             OptionKind::Number { least, most, bare: false } => {
                 write!(f, ":{}={least}-{most}", self.name)
             }
+            OptionKind::Size => f.write_str(":SIZE"),
         }
     }
 }
@@ -134,6 +163,9 @@ mod tests {
         assert!(values.has("read") && !values.without("read").has("read"));
         assert_eq!(parse("pairs=4"), parse("4"), "its name may stand before it");
         assert_eq!(parse("").expect("nothing"), Values::default());
+        for text in [":4:read:mtu=1500", ":4", ":read", ":mtu=256", ""] {
+            assert_eq!(parse(text).expect("valid").text(&TABLE), text);
+        }
         for (wrong, word) in [
             ("0", "0"),
             ("17", "17"),
@@ -147,6 +179,19 @@ mod tests {
         ] {
             assert_eq!(parse(wrong), Err(word.to_owned()), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_size_has_a_unit_and_is_not_nothing() {
+        const SIZE: [DriverOption; 1] =
+            [DriverOption { name: "size", kind: OptionKind::Size, help: "how long" }];
+        let parse = |text: &'static str| Values::parse(&SIZE, std::iter::once(text));
+        assert_eq!(parse("10G").expect("a size").number("size"), Some(10 << 30));
+        assert_eq!(parse("size=1KiB").expect("a size").number("size"), Some(1024));
+        for wrong in ["", "0", "ten", "5X", "length=5"] {
+            assert_eq!(parse(wrong), Err(wrong.to_owned()));
+        }
+        assert_eq!(SIZE[0].to_string(), ":SIZE");
     }
 
     #[test]
