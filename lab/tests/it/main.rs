@@ -49,4 +49,5 @@ mod third_party;
 mod tls;
 mod tuner;
 mod tuning;
+mod udt;
 mod verbs;
