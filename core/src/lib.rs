@@ -18,5 +18,6 @@ pub mod rdma;
 pub mod report;
 pub mod statistics;
 pub mod transfer;
+pub mod udt;
 pub mod units;
 pub mod wan;

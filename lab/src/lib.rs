@@ -20,6 +20,7 @@ pub mod targets;
 pub mod throughput;
 pub mod tuner;
 mod turns;
+pub mod udt;
 
 pub use globus::{globus_server, globus_server_at, globus_server_behind};
 pub use isolation::{command, own_control, own_name, run_dir};

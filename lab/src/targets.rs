@@ -7,14 +7,35 @@
 use farline_core::gridftp::mode_e::{HEADER_LEN, Header};
 use farline_core::gridftp::{Command, Reply, ReplyReader};
 use farline_core::transfer::{Layout, manifest_lines, parse_manifest};
+use farline_core::udt::{Content, UdtPacket};
 use std::mem::take;
 
 /// Takes any bytes and panics when a law does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 4] =
-    [("command", command), ("manifest", manifest), ("mode_e", mode_e), ("reply", reply)];
+pub const ALL: [(&str, Target); 5] = [
+    ("command", command),
+    ("manifest", manifest),
+    ("mode_e", mode_e),
+    ("reply", reply),
+    ("udt", udt),
+];
+
+/// A datagram: what is understood as a packet of UDT's is written back the same.
+///
+/// # Panics
+/// When the law does not hold.
+pub fn udt(datagram: &[u8]) {
+    let Ok(packet) = UdtPacket::decode(datagram) else { return };
+    let mut written = Vec::new();
+    packet.encode(&mut written);
+    if matches!(packet.content, Content::Data { .. }) {
+        // The payload is the caller's.
+        written.push(0);
+    }
+    assert_eq!(UdtPacket::decode(&written), Ok(packet), "{datagram:?}");
+}
 
 /// A command line: what is understood can be printed and is then understood the same, on one line.
 ///

@@ -35,6 +35,7 @@ pub mod stack;
 pub mod tcp;
 pub mod tls;
 pub mod trust;
+pub mod udt;
 
 pub(crate) mod accept_error;
 mod breaker;

@@ -4,7 +4,7 @@ use super::driver::{Carries, Driver, Offered, Role};
 #[cfg(feature = "quic")]
 use super::quic;
 use super::stack::Stack;
-use super::{rdma, ssh, tcp, tls};
+use super::{rdma, ssh, tcp, tls, udt};
 use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
@@ -31,6 +31,7 @@ impl Registry {
             #[cfg(feature = "quic")]
             quic::driver(),
             rdma::driver(),
+            udt::driver(),
         ];
         Registry { drivers: own.into_iter().map(Arc::new).collect() }
     }

@@ -52,4 +52,5 @@ mod tls;
 mod told;
 mod tuner;
 mod tuning;
+mod udt;
 mod verbs;

@@ -38,6 +38,16 @@ fn tls_over_memory_conforms() {
 }
 
 #[test]
+fn udt_conforms() {
+    conform(site("udt"));
+}
+
+#[test]
+fn tls_over_udt_conforms() {
+    conform(site("tls+udt"));
+}
+
+#[test]
 #[cfg(feature = "quic")]
 fn quic_conforms() {
     conform(site("quic"));

@@ -11,6 +11,7 @@ mod plan;
 mod side;
 mod table;
 mod tuner;
+mod udp;
 mod verbs;
 
 use anyhow::Result;
@@ -37,6 +38,8 @@ enum What {
     Outages(outages::Options),
     /// The tuner over a grid of simulated paths, against copies left as they began
     Tuner(tuner::Options),
+    /// UDT: its machines in virtual time, and against libudt on the link
+    Udp(udp::Options),
     /// The RDMA channel against perftest and TCP, in a guest with two devices
     Verbs(verbs::Options),
 }
@@ -49,6 +52,7 @@ fn main() -> Result<()> {
         What::Causes(options) => causes::run(&options),
         What::Outages(options) => outages::run(&options),
         What::Tuner(options) => tuner::run(&options),
+        What::Udp(options) => udp::run(&options),
         What::Verbs(options) => verbs::run(&options),
     }
 }

@@ -1,0 +1,57 @@
+//! A control of `core/congestion` for a UDT flow: BBR, which needs neither NAKs nor packet pairs.
+
+use super::rate::{Pace, PathState, RateControl, RateEvent, SYN};
+use crate::congestion::{Algorithm, Constants, Control, Event, Start};
+use crate::units::{Bytes, Rng, Time};
+
+/// Tells a control what it wants to know of a flow, in its words.
+#[derive(Debug)]
+pub(super) struct ModelBased {
+    control: Box<dyn Control>,
+    packet: Bytes,
+    /// In recovery until all up to this packet is acknowledged.
+    recovery: Option<u64>,
+    /// What has arrived beyond the first that is missing, or was given up: not in flight.
+    beyond: u64,
+}
+
+impl ModelBased {
+    pub(super) fn bbr(packet: Bytes, seed: &Rng) -> ModelBased {
+        let start = Start { packet, ..Start::default() };
+        let control = Algorithm::Bbr.control(Constants::Linux, start, seed);
+        ModelBased { control, packet, recovery: None, beyond: 0 }
+    }
+}
+
+impl RateControl for ModelBased {
+    fn handle(&mut self, now: Time, path: &PathState, event: RateEvent) {
+        self.beyond = path.beyond;
+        match event {
+            RateEvent::Acked(acked) => {
+                if self.recovery.is_some_and(|end| path.acknowledged >= end) {
+                    self.recovery = None;
+                    self.control.handle(now, Event::Recovered);
+                }
+                if let Some(rtt) = path.last_rtt {
+                    self.control.handle(now, Event::Rtt(rtt));
+                }
+                self.control.handle(now, Event::Acked(acked));
+            }
+            RateEvent::Lost { .. } if self.recovery.is_none() => {
+                self.recovery = Some(path.sent);
+                self.control.handle(now, Event::Loss);
+            }
+            RateEvent::Lost { .. } => {}
+            RateEvent::Timeout => self.control.handle(now, Event::Timeout),
+        }
+    }
+
+    fn poll(&self) -> Pace {
+        let allowed = self.control.poll();
+        let interval = allowed.pacing.map_or(0.0, |rate| rate.time_for(self.packet).as_secs_f64());
+        // A receiver keeps what it knows to itself for up to a SYN; on a short path that is longer
+        // than all that BBR has in flight.
+        let unheard = if interval > 0.0 { SYN.as_secs_f64() / interval } else { 0.0 };
+        Pace { interval, window: allowed.window + unheard + self.beyond as f64 }
+    }
+}

@@ -1,0 +1,431 @@
+//! The machines in virtual time: handshakes, what a path may do to packets, and what a stranger may.
+
+use super::sim::{UdtFlow, UdtScenario, UdtSimulation};
+use super::*;
+use crate::units::{Bytes, Rate, Rng, Span, Time};
+use crate::wan::{Change, Side};
+use proptest::prelude::*;
+use std::net::SocketAddr;
+
+fn mbit(rate: u64) -> Rate {
+    Rate::from_bps(rate * 1_000_000)
+}
+
+fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+/// Runs to the end and checks that every byte came, in its place, and both ends know.
+fn run_whole(scenario: &UdtScenario, within: Span) -> UdtSimulation {
+    let mut simulation = UdtSimulation::new(scenario);
+    simulation.run(within);
+    for (index, flow) in scenario.flows.iter().enumerate() {
+        let (there, back) = simulation.received(index);
+        let ended = simulation.ended(index);
+        let said = format!("seed {} flow {index} {flow:?} {ended:?}", scenario.seed);
+        assert_eq!((there, back), (flow.bytes.0.0, flow.bytes.1.0), "{said}");
+        assert_eq!(simulation.misplaced(index), 0, "{said}");
+        let reasons = ended.map(|ended| ended.expect(&said).0);
+        assert!(reasons.contains(&Ended::Here), "{reasons:?} {said}");
+        assert!(!reasons.contains(&Ended::Silence), "{reasons:?} {said}");
+    }
+    simulation
+}
+
+#[test]
+fn a_clean_path_is_filled_and_nothing_comes_twice() {
+    let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(100_000_000));
+    let scenario = UdtScenario { seed: 3, ..UdtScenario::new(mbit(1000), ms(20), vec![flow]) };
+    let simulation = run_whole(&scenario, Span::from_secs(60));
+    let taken = simulation.now().since(Time::ZERO);
+    // 0.83 s of a gigabit, and what slow start takes.
+    assert!(taken < ms(1600), "{taken}");
+    let (again, twice) = simulation.repeats(0);
+    // Slow start doubles once more than path and queue hold: 4400 packets.
+    assert!(again < 4800 && twice < 100, "{again} again, {twice} twice");
+}
+
+#[test]
+fn every_byte_survives_what_a_path_may_do() {
+    for seed in 0..3000 {
+        let mut rng = Rng::new(seed);
+        let mut flow = UdtFlow::of(
+            [RateAlgorithm::Native, RateAlgorithm::Bbr, RateAlgorithm::Held(mbit(80))]
+                [rng.below(3) as usize],
+            Bytes(1 + rng.below(400_000)),
+        );
+        flow.bytes.1 = Bytes(rng.below(2) * rng.below(200_000));
+        flow.first = SequenceNumber::new(0_u32.wrapping_sub(rng.below(300) as u32));
+        flow.room = 32 + rng.below(500) as u32;
+        if rng.below(4) == 0 {
+            flow.reads = Some(mbit(20));
+        }
+        let rtt = Span::from_micros(200 + rng.below(100_000));
+        let mut scenario = UdtScenario::new(mbit(100), rtt, vec![flow]);
+        scenario.seed = seed;
+        for direction in [&mut scenario.directions.0, &mut scenario.directions.1] {
+            direction.loss = [0.0, 0.001, 0.02, 0.1][rng.below(4) as usize];
+            direction.jitter = Span::from_micros(rng.below(3000));
+            direction.reorder = rng.below(2) == 0;
+            direction.queue = Bytes(20_000 + rng.below(200_000));
+        }
+        scenario.duplicates = [0.0, 0.05][rng.below(2) as usize];
+        if rng.below(2) == 0 {
+            let outage = Change::Outage(ms(rng.below(2000)));
+            let side = [Side::AToB, Side::BToA, Side::Both][rng.below(3) as usize];
+            scenario.changes.push((ms(rng.below(80)), side, outage));
+        }
+        if rng.below(3) == 0 {
+            scenario.mtu.push((ms(rng.below(80)), 1280, rng.below(2) == 0));
+        }
+        scenario.wakes_every = Span::from_micros(rng.below(2) * 200);
+        run_whole(&scenario, Span::from_secs(300));
+    }
+}
+
+#[test]
+fn numbers_wrap_in_the_middle_of_a_stream() {
+    let mut flow = UdtFlow::of(RateAlgorithm::Native, Bytes(20_000_000));
+    flow.first = SequenceNumber::new(0x7FFF_F000);
+    let mut scenario = UdtScenario::new(mbit(200), ms(10), vec![flow]);
+    scenario.directions.0.loss = 1e-3;
+    run_whole(&scenario, Span::from_secs(60));
+}
+
+#[test]
+fn a_narrower_path_swallows_no_stream() {
+    for is_told in [true, false] {
+        let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(5_000_000));
+        let mut scenario = UdtScenario::new(mbit(100), ms(30), vec![flow]);
+        scenario.mtu.push((ms(150), 1300, is_told));
+        let simulation = run_whole(&scenario, Span::from_secs(60));
+        let taken = simulation.now().since(Time::ZERO);
+        assert!(taken < Span::from_secs(8), "told: {is_told}, {taken}");
+    }
+}
+
+#[test]
+fn a_dead_path_is_given_up_by_both_ends() {
+    let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(50_000_000));
+    let mut scenario = UdtScenario::new(mbit(100), ms(30), vec![flow]);
+    let forever = Change::Outage(Span::from_secs(3600));
+    scenario.changes.push((ms(500), Side::Both, forever));
+    let mut simulation = UdtSimulation::new(&scenario);
+    simulation.run(Span::from_secs(300));
+    for ended in simulation.ended(0) {
+        let (why, at) = ended.expect("an end");
+        assert_eq!(why, Ended::Silence);
+        let at = at.since(Time::ZERO);
+        assert!(at > Span::from_secs(30) && at < Span::from_secs(60), "{at}");
+    }
+}
+
+#[test]
+fn damage_that_no_checksum_shows_breaks_no_machine() {
+    for seed in 0..300 {
+        let flow = UdtFlow {
+            bytes: (Bytes(300_000), Bytes(300_000)),
+            ..UdtFlow::of(RateAlgorithm::Native, Bytes(0))
+        };
+        let mut scenario = UdtScenario::new(mbit(100), ms(5), vec![flow]);
+        scenario.seed = seed;
+        (scenario.directions.0.flips, scenario.directions.1.flips) = (0.02, 0.02);
+        // Bytes may come to a wrong place, which the checks above find; the run must go on.
+        UdtSimulation::new(&scenario).run(Span::from_secs(20));
+    }
+}
+
+#[test]
+fn a_slow_reader_holds_the_sender_back_without_loss() {
+    let mut flow = UdtFlow::of(RateAlgorithm::Native, Bytes(3_000_000));
+    (flow.room, flow.reads) = (200, Some(mbit(10)));
+    let scenario = UdtScenario::new(mbit(1000), ms(10), vec![flow]);
+    let simulation = run_whole(&scenario, Span::from_secs(60));
+    let taken = simulation.now().since(Time::ZERO);
+    // 2.4 s of reading.
+    assert!(taken < ms(3200), "{taken}");
+    let (again, _) = simulation.repeats(0);
+    assert!(again < 400, "{again} packets again, of 2050");
+}
+
+#[test]
+fn a_held_rate_survives_loss_and_gives_way_on_a_shared_path() {
+    let flow = |rate| UdtFlow::of(RateAlgorithm::Held(mbit(rate)), Bytes(100_000_000));
+    let mut scenario = UdtScenario::new(mbit(1000), ms(100), vec![flow(900)]);
+    scenario.directions.0.loss = 1e-3;
+    let simulation = run_whole(&scenario, Span::from_secs(60));
+    let taken = simulation.now().since(Time::ZERO);
+    assert!(taken < ms(1200), "0.94 s of payload at 900 Mbit/s took {taken}");
+    assert_eq!(simulation.yielded(0), None);
+
+    let short = UdtScenario::new(mbit(1000), ms(1), vec![flow(900)]);
+    assert_eq!(run_whole(&short, Span::from_secs(60)).yielded(0), None);
+
+    let scenario = UdtScenario::new(mbit(1000), ms(20), vec![flow(900), flow(900)]);
+    let simulation = run_whole(&scenario, Span::from_secs(60));
+    // Where one gives way there is room for the other.
+    assert!(simulation.yielded(0).or(simulation.yielded(1)).is_some());
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn listener() -> Listener {
+    Listener::new([7; 32], EndSettings::default(), 2)
+}
+
+/// The one reply of a listener, and whom it accepted.
+fn replies(listener: &mut Listener) -> (Option<Handshake>, Option<Established>) {
+    let (mut reply, mut accepted) = (None, None);
+    loop {
+        match listener.poll() {
+            ListenerOutput::Send { handshake, .. } => {
+                assert!(reply.replace(handshake).is_none(), "two replies to one packet");
+            }
+            ListenerOutput::Accepted { established, .. } => accepted = Some(established),
+            ListenerOutput::Wait => return (reply, accepted),
+        }
+    }
+}
+
+/// Two connectors, or one and a listener, by a path that loses; what both ends came to.
+fn meet(seed: u64, loses: f64, rendezvous: bool) -> (Established, Established) {
+    let mut rng = Rng::new(seed);
+    let settings = EndSettings::default();
+    let gives_up = Time::ZERO + Span::from_secs(600);
+    let connector =
+        |rng: &mut Rng| Connector::new(Time::ZERO, gives_up, address(1).ip(), &settings, rng);
+    let (mut near, mut far, mut waits) = (connector(&mut rng), connector(&mut rng), listener());
+    if rendezvous {
+        (near, far) = (near.rendezvous(), far.rendezvous());
+    }
+    let (mut one, mut other) = (None, None);
+    for step in 0..200_000 {
+        let now = Time::ZERO + Span::from_millis(step);
+        let (mut to_far, mut to_near) = (Vec::new(), Vec::new());
+        match near.poll(now) {
+            ConnectorOutput::Send(said) => to_far.push(said),
+            ConnectorOutput::Connected(established) => one = Some(established),
+            ConnectorOutput::Failed(why) => panic!("seed {seed}: {why:?}"),
+            ConnectorOutput::Wait(_) => {}
+        }
+        if rendezvous {
+            match far.poll(now) {
+                ConnectorOutput::Send(said) => to_near.push(said),
+                ConnectorOutput::Connected(established) => other = Some(established),
+                ConnectorOutput::Failed(why) => panic!("seed {seed}: {why:?}"),
+                ConnectorOutput::Wait(_) => {}
+            }
+        }
+        for said in to_far.into_iter().filter(|_| rng.unit() >= loses) {
+            match rendezvous {
+                // A connected end says so to one that asks still.
+                true if other.is_some() => to_near.extend(other.map(|end: Established| end.reply)),
+                true => far.handle(now, &said),
+                false => {
+                    waits.handle(now, address(2), &said);
+                    let (reply, accepted) = replies(&mut waits);
+                    to_near.extend(reply);
+                    other = other.or(accepted);
+                }
+            }
+        }
+        for said in to_near.into_iter().filter(|_| rng.unit() >= loses) {
+            match one {
+                Some(end) if rendezvous => far.handle(now, &end.reply),
+                _ => near.handle(now, &said),
+            }
+        }
+        if let (Some(one), Some(other)) = (one, other) {
+            return (one, other);
+        }
+    }
+    panic!("seed {seed}: no connection")
+}
+
+#[test]
+fn ends_meet_however_much_is_lost() {
+    for seed in 0..1000 {
+        for rendezvous in [false, true] {
+            let (one, other) = meet(seed, 0.5, rendezvous);
+            assert_eq!(one.ends, (other.ends.1, other.ends.0), "seed {seed}");
+            assert_eq!(one.first, (other.first.1, other.first.0), "seed {seed}");
+            assert_eq!(one.packet_len, other.packet_len);
+        }
+    }
+}
+
+/// What a client says first, and with its cookie.
+fn asks() -> (Handshake, Connector) {
+    let settings = EndSettings::default();
+    let end = Time::ZERO + Span::from_secs(3);
+    let mut connector =
+        Connector::new(Time::ZERO, end, address(1).ip(), &settings, &mut Rng::new(9));
+    let ConnectorOutput::Send(said) = connector.poll(Time::ZERO) else { panic!("no request") };
+    (said, connector)
+}
+
+#[test]
+fn a_listener_believes_only_who_is_where_it_says() {
+    let (request, _) = asks();
+    let mut waits = listener();
+    // Nobody is remembered, and 64 bytes are replied to with 64.
+    for port in 0..1000 {
+        waits.handle(Time::ZERO, address(port), &request);
+        assert_eq!(replies(&mut waits).1, None);
+    }
+    waits.handle(Time::ZERO, address(5), &request);
+    let cookie = replies(&mut waits).0.expect("a cookie").cookie;
+    let shows = Handshake { kind: HandshakeKind::Response, cookie, ..request };
+    // Neither from another address, nor with another cookie, nor when it is old.
+    waits.handle(Time::ZERO, address(6), &shows);
+    assert_eq!(replies(&mut waits), (None, None));
+    waits.handle(Time::ZERO, address(5), &Handshake { cookie: cookie ^ 1, ..shows });
+    assert_eq!(replies(&mut waits), (None, None));
+    let late = Time::ZERO + Span::from_secs(121);
+    let mut later = listener();
+    later.handle(late, address(5), &shows);
+    assert_eq!(replies(&mut later), (None, None));
+    // It itself, once; again it is told the same.
+    waits.handle(Time::ZERO, address(5), &shows);
+    let (reply, accepted) = replies(&mut waits);
+    assert!(accepted.is_some());
+    waits.handle(Time::ZERO, address(5), &shows);
+    assert_eq!(replies(&mut waits), (reply, None));
+}
+
+#[test]
+fn a_listener_that_is_full_or_asked_for_messages_says_so() {
+    let (request, _) = asks();
+    let mut waits = listener();
+    for (port, is_stream, kind) in [
+        (1, false, HandshakeKind::Refused(1002)),
+        (2, true, HandshakeKind::Response),
+        (3, true, HandshakeKind::Response),
+        (4, true, HandshakeKind::Refused(1000)),
+    ] {
+        waits.handle(Time::ZERO, address(port), &request);
+        let cookie = replies(&mut waits).0.expect("a cookie").cookie;
+        let shows = Handshake { kind: HandshakeKind::Response, cookie, is_stream, ..request };
+        waits.handle(Time::ZERO, address(port), &shows);
+        assert_eq!(replies(&mut waits).0.expect("a reply").kind, kind, "{port}");
+    }
+    waits.forget(address(2), request.from);
+    waits.handle(Time::ZERO, address(4), &request);
+    let cookie = replies(&mut waits).0.expect("a cookie").cookie;
+    waits.handle(
+        Time::ZERO,
+        address(4),
+        &Handshake { kind: HandshakeKind::Response, cookie, ..request },
+    );
+    assert!(replies(&mut waits).1.is_some(), "there is room again");
+}
+
+#[test]
+fn a_client_believes_no_reply_to_what_it_did_not_say() {
+    let (request, mut connector) = asks();
+    // A response before the cookie, and its own request reflected.
+    let response = Handshake { kind: HandshakeKind::Response, from: SocketId(77), ..request };
+    connector.handle(Time::ZERO, &response);
+    assert!(matches!(connector.poll(Time::ZERO), ConnectorOutput::Wait(_)));
+    connector.handle(Time::ZERO, &Handshake { cookie: 5, ..request });
+    let ConnectorOutput::Send(said) = connector.poll(Time::ZERO) else { panic!("no cookie") };
+    assert_eq!((said.kind, said.cookie), (HandshakeKind::Response, 5));
+    let other = Handshake { first: request.first.after(1), ..response };
+    connector.handle(Time::ZERO, &other);
+    assert_eq!(connector.poll(Time::ZERO), ConnectorOutput::Failed(ConnectFailure::Nonsense));
+    let (_, mut alone) = asks();
+    let late = Time::ZERO + Span::from_secs(3);
+    assert_eq!(alone.poll(late), ConnectorOutput::Failed(ConnectFailure::Silence));
+}
+
+/// A connection of its own, with `bytes` written.
+fn connection(bytes: u64) -> Connection {
+    let (request, _) = asks();
+    let established = Established {
+        ends: (SocketId(1), SocketId(2)),
+        first: (SequenceNumber::new(0x7FFF_FFF0), SequenceNumber::new(5)),
+        packet_len: 1500,
+        window: 1000,
+        reply: request,
+        is_rendezvous: false,
+    };
+    let settings = EndSettings { room: 64, ..EndSettings::default() };
+    let mut connection = Connection::new(Time::ZERO, established, settings, &Rng::new(1));
+    connection.handle(Time::ZERO, Input::Written(bytes));
+    connection
+}
+
+#[test]
+fn an_end_waits_for_more_than_a_light_acknowledgement() {
+    let mut connection = connection(1000);
+    connection.handle(Time::ZERO, Input::Finish);
+    let outputs = |connection: &mut Connection| {
+        let poll = || Some(connection.poll(Time::ZERO));
+        let goes_on = |output: &Output| !matches!(output, Output::Wait(_));
+        std::iter::from_fn(poll).take_while(goes_on).collect::<Vec<_>>()
+    };
+    assert!(matches!(outputs(&mut connection)[..], [Output::SendData(_)]));
+    let ack =
+        |known| ControlPacket::Ack { number: 1, next: SequenceNumber::new(0x7FFF_FFF1), known };
+    connection.handle(Time::ZERO, Input::Control(ack(None)));
+    assert!(!outputs(&mut connection).contains(&Output::Ended(Ended::Here)));
+    let known = ReceiverState { rtt: (100, 10), room: 9, rates: None };
+    connection.handle(Time::ZERO, Input::Control(ack(Some(known))));
+    let outputs = outputs(&mut connection);
+    assert!(outputs.contains(&Output::Ended(Ended::Here)), "{outputs:?}");
+}
+
+fn any_input() -> impl Strategy<Value = Input> {
+    let number =
+        || prop_oneof![any::<u32>(), 0x7FFF_FFE0_u32..0x8000_0020].prop_map(SequenceNumber::new);
+    let loss = (number(), number()).prop_map(|(first, last)| LossRange { first, last });
+    let known = (any::<(u32, u32)>(), any::<u32>(), any::<Option<(u32, u32)>>())
+        .prop_map(|(rtt, room, rates)| ReceiverState { rtt, room, rates });
+    prop_oneof![
+        (number(), proptest::option::of(known), 0_u32..9).prop_map(|(next, known, number)| {
+            Input::Control(ControlPacket::Ack { number, next, known })
+        }),
+        proptest::collection::vec(loss, 1..5)
+            .prop_map(|list| Input::Control(ControlPacket::Nak(list))),
+        (0_u32..9).prop_map(|number| Input::Control(ControlPacket::Ack2 { number })),
+        Just(Input::Control(ControlPacket::KeepAlive)),
+        (0_u32..200, any::<u64>()).prop_map(|(number, token)| Input::Data {
+            sequence: SequenceNumber::new(number),
+            len: 100,
+            token,
+            arrived: Time::ZERO,
+        }),
+        (0_u32..2000).prop_map(Input::LongestDatagram),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn a_stranger_cannot_acknowledge_what_was_not_sent(
+        inputs in proptest::collection::vec((any_input(), 0_u64..40), 0..60),
+    ) {
+        let mut connection = connection(100_000);
+        let (mut now, mut sent, mut kept) = (Time::ZERO, 0, 0_i64);
+        for (input, wait) in inputs {
+            now += Span::from_millis(wait);
+            kept += i64::from(matches!(input, Input::Data { .. }));
+            connection.handle(now, input);
+            loop {
+                match connection.poll(now) {
+                    Output::SendData(packet) => sent = sent.max(packet.bytes.end),
+                    Output::Acknowledged(bytes) => prop_assert!(bytes <= sent, "{bytes} of {sent}"),
+                    Output::Discard(_) => kept -= 1,
+                    Output::Wait(at) => {
+                        prop_assert!(at.is_none_or(|at| at > now), "it would be polled for ever");
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            prop_assert!(kept <= 64, "{kept} packets kept of 64");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! UDT as a channel driver: its options, and how channels of a session come about.
+
+use super::super::arrivals::Arrivals;
+use super::super::driver::{
+    Agreed, Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened,
+    Peer, Role, Session, Transport,
+};
+use super::super::ordered::ByteStream;
+use super::super::socket::{no_port, unreachable};
+use super::connected::packet_len;
+use super::datagrams::longest_datagram;
+use super::port::{self, Accept, Call, Open, PortSettings};
+use super::stream::UdtStream;
+use crate::drivers::{DriverOption, OptionKind, Values};
+use farline_core::udt::{EndSettings, RateAlgorithm, SequenceNumber};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The rate whose bandwidth-delay product a channel's buffers are made for.
+const FASTEST: Rate = Rate::from_bps(10_000_000_000);
+/// Bandwidth-delay products of a buffer: a packet that is lost twice is waited for.
+const PRODUCTS: f64 = 3.0;
+/// The least of a buffer, and the most; a node knows no round trip before the first data.
+const BUFFER: (u64, u64) = (32 << 20, 256 << 20);
+const NODE_BUFFER: u64 = 128 << 20;
+/// The longest packet that is offered: larger frames are on loopback alone.
+const LONGEST_PACKET: u32 = 9000;
+/// Connections of one session, those that have not shown its key included: K-3.
+const MOST_CONNECTIONS: usize = 256;
+/// How long a peer may be silent that should speak.
+const SILENCE: Span = Span::from_secs(30);
+
+/// Mbit/s that are held, whatever is lost.
+const RATE: &str = "rate";
+/// BBR in the place of UDT's own control.
+const BBR: &str = "bbr";
+
+const OPTIONS: [DriverOption; 2] = [
+    DriverOption {
+        name: BBR,
+        kind: OptionKind::Flag,
+        help: "what this end sends is paced by BBR; else by UDT's own congestion control",
+    },
+    DriverOption {
+        name: RATE,
+        kind: OptionKind::Number { least: 1, most: 1_000_000, bare: false },
+        help: "what this end sends goes at this many Mbit/s whatever is lost: only for a path \
+               that is reserved",
+    },
+];
+
+/// The driver.
+pub fn driver() -> Driver {
+    Driver {
+        name: "udt",
+        schemes: &["udt"],
+        title: "UDT",
+        about: "ordered bytes over UDP, as libudt 4 speaks them, with a congestion control that \
+                long paths do not slow down",
+        options: &OPTIONS,
+        capabilities: Capabilities {
+            carries: Carries::OrderedBytes,
+            encrypted: false,
+            same_fabric: false,
+            congestion: CongestionBy::Driver,
+            needs_key: true,
+            grows: true,
+            max_block: None,
+            offered: Offered::WhenAsked,
+        },
+        features: &[FEATURE],
+        role: Role::Channel(Box::new(Udt)),
+    }
+}
+
+/// What a node lists in FEAT that takes channels over UDT.
+const FEATURE: &str = "UDT";
+
+struct Udt;
+
+impl Transport for Udt {
+    fn agree(&self, values: &Values, peer: &Peer<'_>) -> Result<Agreed, Error> {
+        if !(peer.has)(FEATURE) {
+            let message = format!("{} takes no channels over UDT", peer.server);
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message));
+        }
+        Ok(Agreed { values: values.clone(), notes: Vec::new() })
+    }
+
+    fn dialer(&self, session: &Session, values: &Values) -> Result<Arc<dyn Dialer>, Error> {
+        let rate = match values.number(RATE) {
+            Some(mbit) => RateAlgorithm::Held(Rate::from_bps(mbit.saturating_mul(1_000_000))),
+            None if values.has(BBR) => RateAlgorithm::Bbr,
+            None if session.sockets.congestion.is_some_and(|name| name.is_bbr()) => {
+                RateAlgorithm::Bbr
+            }
+            None => RateAlgorithm::Native,
+        };
+        let product = FASTEST.bytes_in(session.rtt).0 as f64 * PRODUCTS;
+        let buffer = session.sockets.buffer.map_or(product as u64, |Bytes(len)| len);
+        let buffer = Bytes(buffer.clamp(BUFFER.0, BUFFER.1));
+        Ok(Arc::new(UdtDialer(UdtOptions { rate, buffer, ..UdtOptions::default() })))
+    }
+
+    fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
+        let buffer = listen.sockets.buffer.map_or(NODE_BUFFER, |Bytes(len)| len);
+        let options = UdtOptions { buffer: Bytes(buffer), ..UdtOptions::default() };
+        // A port must not keep its session alive.
+        let arrivals = Arc::downgrade(&listen.arrivals);
+        let accept: Accept = Box::new(move |stream| {
+            let Some(arrivals) = arrivals.upgrade() else { return false };
+            meet(arrivals, stream);
+            true
+        });
+        let port = bind(listen.ip, listen.ports)
+            .and_then(|socket| UdtPort::open(socket, &options, accept));
+        Ok(Box::new(port.map_err(|error| no_port(SocketAddr::new(listen.ip, 0), &error))?))
+    }
+}
+
+/// Has a connection show the session's key, on a thread of its own: it may say nothing for long.
+fn meet(arrivals: Arc<Arrivals>, stream: UdtStream) {
+    let meeting = move || drop(arrivals.meet(Box::new(stream)));
+    // A system without a thread to spare takes no more connections.
+    drop(std::thread::Builder::new().name("udt preamble".to_owned()).spawn(meeting));
+}
+
+/// A socket at `ip`, at one of `ports` where they are given.
+fn bind(ip: IpAddr, ports: Option<(u16, u16)>) -> io::Result<UdpSocket> {
+    let Some((low, high)) = ports else { return UdpSocket::bind((ip, 0)) };
+    (low..=high)
+        .find_map(|port| match UdpSocket::bind((ip, port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+            result => Some(result),
+        })
+        .unwrap_or(Err(io::ErrorKind::AddrInUse.into()))
+}
+
+/// How a program's connections are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdtOptions {
+    /// How this end sends.
+    pub rate: RateAlgorithm,
+    /// Bytes of the send and of the receive buffer.
+    pub buffer: Bytes,
+    /// Whether the peer connects here at the same time, and nobody listens.
+    pub rendezvous: bool,
+    /// The number of the first packet; drawn when absent.
+    pub first: Option<SequenceNumber>,
+}
+
+impl Default for UdtOptions {
+    /// UDT's own control, 128 MiB, a listener at the other end.
+    fn default() -> UdtOptions {
+        let rate = RateAlgorithm::Native;
+        UdtOptions { rate, buffer: Bytes(NODE_BUFFER), rendezvous: false, first: None }
+    }
+}
+
+impl UdtOptions {
+    fn settings(&self, packet_len: u32) -> PortSettings {
+        let Bytes(buffer) = self.buffer;
+        let room = u32::try_from(buffer / u64::from(packet_len.min(1500))).unwrap_or(u32::MAX);
+        let ends = EndSettings { packet_len, room, rate: self.rate, silence: SILENCE };
+        PortSettings { ends, limit: usize::try_from(buffer).unwrap_or(usize::MAX) }
+    }
+}
+
+/// A UDP port that takes connections, until this is dropped; those that it has taken go on.
+#[derive(Debug)]
+pub struct UdtPort {
+    address: SocketAddr,
+    _open: Open,
+}
+
+impl UdtPort {
+    /// Takes connections at a bound socket; `accept` says false when nobody wants more, and must
+    /// not wait.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no random bytes.
+    pub fn open(socket: UdpSocket, options: &UdtOptions, accept: Accept) -> io::Result<UdtPort> {
+        let address = socket.local_addr()?;
+        let settings = options.settings(LONGEST_PACKET);
+        let open = port::listen(socket, settings, MOST_CONNECTIONS, accept)?;
+        Ok(UdtPort { address, _open: open })
+    }
+}
+
+impl Listener for UdtPort {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+struct UdtDialer(UdtOptions);
+
+impl Dialer for UdtDialer {
+    fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
+        let stream = connect(address, None, &self.0, timeout);
+        let stream: Box<dyn ByteStream> =
+            Box::new(stream.map_err(|error| unreachable(address, &error))?);
+        Ok(Opened::Bytes(stream))
+    }
+}
+
+/// Connects to `peer`, from `from` when given; waits for it.
+///
+/// # Errors
+/// When no connection comes about in time.
+pub fn connect(
+    peer: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &UdtOptions,
+    timeout: Duration,
+) -> io::Result<UdtStream> {
+    let any: SocketAddr = match peer {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(from.unwrap_or(any))?;
+    let packet = longest_datagram(peer).map_or(1500, packet_len).min(LONGEST_PACKET);
+    let settings = options.settings(packet);
+    let UdtOptions { rendezvous, first, .. } = *options;
+    port::connect(Call { socket, peer, settings, timeout: timeout.into(), rendezvous, first })
+}

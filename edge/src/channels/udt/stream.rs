@@ -1,0 +1,135 @@
+//! The program's end of a UDT connection.
+
+use super::super::Handle;
+use super::super::handle::ConnectionControl;
+use super::super::ordered::ByteStream;
+use super::pipe::Pipe;
+use crate::sys::tcp::TcpInfo;
+use bytes::{Buf, Bytes as Shared};
+use farline_core::congestion::ControlName;
+use farline_core::units::Span;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an end that closes waits for its farewell to be said: the process may end next.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// A connected stream of ordered bytes over UDT.
+#[derive(Debug)]
+pub struct UdtStream {
+    pipe: Arc<Pipe>,
+    control: &'static str,
+    /// What came and was not read yet, and how many packets of it were.
+    ready: VecDeque<Shared>,
+    read: u64,
+    expected: usize,
+}
+
+impl UdtStream {
+    pub(super) fn new(pipe: Arc<Pipe>, control: &'static str) -> UdtStream {
+        UdtStream { pipe, control, ready: VecDeque::new(), read: 0, expected: 1 }
+    }
+
+    /// Moves what is ready into `into`.
+    fn fill(&mut self, into: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while filled < into.len()
+            && let Some(next) = self.ready.front_mut()
+        {
+            let len = next.len().min(into.len() - filled);
+            next.copy_to_slice(&mut into[filled..filled + len]);
+            filled += len;
+            if next.is_empty() {
+                self.ready.pop_front();
+                self.read += 1;
+            }
+        }
+        filled
+    }
+}
+
+impl Read for UdtStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(into)])
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if parts.iter().all(|part| part.is_empty()) {
+            return Ok(0);
+        }
+        if self.ready.is_empty() {
+            self.ready = self.pipe.read(self.expected, std::mem::take(&mut self.read))?;
+        }
+        Ok(parts.iter_mut().map(|part| self.fill(part)).sum())
+    }
+}
+
+impl Write for UdtStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pipe.write(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.pipe.write(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ByteStream for UdtStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        Ok(Handle::new(UdtControl(Arc::clone(&self.pipe), self.control)))
+    }
+
+    fn congestion(&self) -> Option<ControlName> {
+        ControlName::from_kernel(self.control.as_bytes())
+    }
+
+    fn expect(&mut self, len: usize) {
+        // Half: what is left after a read that took less must be enough for the next one.
+        self.expected = (len / 2).max(1);
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.pipe.finish();
+        Ok(())
+    }
+}
+
+impl Drop for UdtStream {
+    fn drop(&mut self) {
+        self.pipe.finish();
+        self.pipe.wait_for_end(FAREWELL);
+    }
+}
+
+/// What another thread may do with a connection.
+#[derive(Debug)]
+struct UdtControl(Arc<Pipe>, &'static str);
+
+impl ConnectionControl for UdtControl {
+    fn rtt(&self) -> Option<Span> {
+        self.0.rtt()
+    }
+
+    fn break_now(&self) {
+        self.0.abort();
+    }
+
+    fn congestion(&self) -> Option<ControlName> {
+        ControlName::from_kernel(self.1.as_bytes())
+    }
+
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_patience(timeout);
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! One end of a UDT connection of Farline's, with the arguments of `lab/udt/peer.cpp` and its last
+//! line.
+
+use anyhow::{Context, Result, bail};
+use farline::channels::ordered::ByteStream;
+use farline::channels::udt::{UdtOptions, UdtPort, UdtStream, connect};
+use farline_core::udt::RateAlgorithm;
+use farline_core::units::{Bytes, Rate};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Waits here rather than connecting
+    #[arg(long)]
+    listen: bool,
+    /// Where to
+    address: SocketAddr,
+    /// `send` or `receive`
+    what: String,
+    bytes: u64,
+    /// `udt`, `bbr`, or a rate to hold
+    #[arg(long, default_value = "udt")]
+    control: String,
+    /// Of the send and of the receive buffer
+    #[arg(long, default_value = "128MiB")]
+    buffer: Bytes,
+}
+
+/// Moves bytes and prints a line.
+///
+/// # Errors
+/// When they are not all moved.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let rate = match options.control.as_str() {
+        "udt" => RateAlgorithm::Native,
+        "bbr" => RateAlgorithm::Bbr,
+        rate => RateAlgorithm::Held(rate.parse::<Rate>()?),
+    };
+    let settings = UdtOptions { rate, buffer: options.buffer, ..UdtOptions::default() };
+    let mut stream = if options.listen {
+        accepted(options.address, &settings)?
+    } else {
+        connect(options.address, None, &settings, Duration::from_secs(30))?
+    };
+    let (began, before) = (Instant::now(), processor_seconds()?);
+    match options.what.as_str() {
+        "send" => send(&mut stream, options.bytes)?,
+        "receive" => receive(&mut stream, options.bytes)?,
+        other => bail!("`{other}` is neither send nor receive"),
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{{\"bytes\":{},\"seconds\":{seconds:.6},\"cpu_seconds\":{:.6}}}",
+        options.bytes,
+        processor_seconds()? - before
+    );
+    Ok(())
+}
+
+fn accepted(address: SocketAddr, settings: &UdtOptions) -> Result<UdtStream> {
+    let (arrives, arrived) = mpsc::channel();
+    let accept = Box::new(move |stream| arrives.send(stream).is_ok());
+    let _port = UdtPort::open(UdpSocket::bind(address)?, settings, accept)?;
+    println!("ready");
+    arrived.recv().context("nobody connects")
+}
+
+fn send(stream: &mut UdtStream, bytes: u64) -> Result<()> {
+    let piece = vec![7; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let len = left.min(piece.len() as u64);
+        stream.write_all(&piece[..len as usize])?;
+        left -= len;
+    }
+    stream.finish()?;
+    // The end is when the other has everything.
+    match stream.read(&mut [0]) {
+        Ok(0) | Err(_) => Ok(()),
+        Ok(_) => bail!("the other end sends too"),
+    }
+}
+
+fn receive(stream: &mut UdtStream, bytes: u64) -> Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let most = left.min(piece.len() as u64) as usize;
+        stream.expect(most.min(512 << 10));
+        match stream.read(&mut piece[..most])? {
+            0 => bail!("it ended {left} bytes early"),
+            read => left -= read as u64,
+        }
+    }
+    Ok(())
+}
+
+/// What this process took of the processors so far.
+fn processor_seconds() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // proc_pid_stat(5): utime and stime are fields 14 and 15; the third stands behind the name.
+    let fields: Vec<&str> = stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();
+    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
