@@ -53,6 +53,11 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
+        if several {
+            let message = format!("{from} is a folder, and not the only source");
+            return Err(Error::new(Fault::You, ErrorCode::OneSource, message)
+                .hint("copy the folders of a server other than Farline's one after the other"));
+        }
         list_tree(copy, control, &from.path).await?
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
@@ -78,6 +83,8 @@ pub(super) async fn run(
     for id in [control.request(parallelism(choice.streams)), control.request(active)] {
         control.done(id).await?;
     }
+    // Of other sources before this one.
+    let begun = copy.stats.bytes;
     let files = layout.files();
     let mut receipt = match place.at() {
         Some((root, start)) if is_folder => {
@@ -96,8 +103,10 @@ pub(super) async fn run(
     });
     copy.note_landed_before(&before);
     for (index, item) in layout.entries().iter().enumerate() {
+        // One of several sources, which may be of one size and time, is known by where it is.
+        let source = [from.place().as_bytes(), b" ", &join(trim(&from.path), &item.path)].concat();
         if let Some(&is_compared) = before.get(&index) {
-            copy.landed_before(&item.path, item, is_compared);
+            copy.landed_before(&source, item, is_compared);
             continue;
         }
         let compared_before = copy.stats.compared;
@@ -106,13 +115,13 @@ pub(super) async fn run(
             Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
         let mut landed = match item.kind {
             EntryKind::Directory => continue,
-            EntryKind::File { .. } if copy.has_landed(&item.path, item) => continue,
+            EntryKind::File { .. } if copy.has_landed(&source, item) => continue,
             EntryKind::Symlink { .. } => {
                 place.below(&item.path).sink(&one, copy.options)?.land(None)
             }
             EntryKind::File { .. } => {
                 let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
-                copy.live.expect(layout.payload() - copy.stats.bytes, files);
+                copy.live.expect(layout.payload() - (copy.stats.bytes - begun), files);
                 let file = File {
                     place: from.place(),
                     path,
@@ -126,7 +135,7 @@ pub(super) async fn run(
         };
         landed.failures = landed.failures.into_iter().map(at_its_path).collect();
         if landed.files == 1 && landed.failures.is_empty() {
-            copy.land_one(&item.path, item);
+            copy.land_one(&source, item);
             if let (Some(receipt), Some(landed)) = (&mut receipt, landed_as(item)) {
                 let is_compared = copy.stats.compared > compared_before;
                 receipt.record(&item.path, &FileFacts::of(item), &landed, is_compared);

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(1);
 /// And when more than this has come.
 const MOST: u64 = BLOCK_LEN as u64;
+/// And when it comes in so many pieces with gaps between them: the machine says how many may be.
+const MOST_RANGES: usize = 1 << 10;
 
 /// One channel of the transfer.
 struct InlineChannel {
@@ -74,7 +76,9 @@ fn receive_all(job: &mut ReceiveJob<'_>, channels: &mut Vec<InlineChannel>) -> R
         for channel in channels.iter_mut().filter(|channel| channel.ended.is_none()) {
             while channel.ended.is_none() {
                 match channel.channel.has_arrival().map_err(|error| broken(&error))? {
-                    Some(true) if received < MOST => received += channel.receive(job)?,
+                    Some(true) if received < MOST && lock(job.held).count() < MOST_RANGES => {
+                        received += channel.receive(job)?;
+                    }
                     Some(false) => break,
                     _ => return Ok(false),
                 }

@@ -92,7 +92,7 @@ impl Targets<'_> {
                 return refused(
                     why,
                     "the operator can name networks: `third_party_networks`, or \
-                    --third-party-network 10.0.0.0/8",
+                    --third-party-net 10.0.0.0/8",
                 );
             }
         }

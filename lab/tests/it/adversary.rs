@@ -240,7 +240,7 @@ fn a_node_connects_to_no_service_for_a_client() {
         assert!(client.ask(target).starts_with("200"), "{target}");
     }
     let (_node, url) =
-        node(dir.path(), "read", &["--third-party", "--third-party-network", "10.0.0.0/8"]);
+        node(dir.path(), "read", &["--third-party", "--third-party-net", "10.0.0.0/8"]);
     let mut client = RawClient::open(&url);
     assert!(client.ask("PORT 10,0,0,1,20,0").starts_with("200"));
     assert!(client.ask("PORT 10,0,0,1,0,25").starts_with("550"));

@@ -62,9 +62,11 @@ fn what_goes_is_kept_as_rsync_keeps_it() {
             let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
             let (source, there) = stage(&ours);
             let (_, by_rsync) = stage(&theirs);
-            let third = ["--third-party", "--listen", "127.0.0.2:0"];
+            let third =
+                ["--third-party", "--third-party-net", "127.0.0.0/8", "--listen", "127.0.0.2:0"];
             let (_node, url) = node(&ours, "write", &third);
-            let third = ["--third-party", "--listen", "127.0.0.3:0"];
+            let third =
+                ["--third-party", "--third-party-net", "127.0.0.0/8", "--listen", "127.0.0.3:0"];
             let (_other, other) = node(&ours, "write", &third);
             let (from, to) = match way {
                 "up" => (text(&source).to_owned(), format!("{url}/dst")),

@@ -44,8 +44,16 @@ fn files_of_the_same_content_stay_wherever_they_are() {
     plant(&source);
     // A stock server cannot make one, and a node makes it again each time.
     fs::remove_file(source.join("link")).expect("removed");
-    let (_node, url) = node(dir.path(), "write", &["--listen", "127.0.0.2:0", "--third-party"]);
-    let (_other, other) = node(dir.path(), "write", &["--listen", "127.0.0.3:0", "--third-party"]);
+    let (_node, url) = node(
+        dir.path(),
+        "write",
+        &["--listen", "127.0.0.2:0", "--third-party", "--third-party-net", "127.0.0.0/8"],
+    );
+    let (_other, other) = node(
+        dir.path(),
+        "write",
+        &["--listen", "127.0.0.3:0", "--third-party", "--third-party-net", "127.0.0.0/8"],
+    );
     let (_globus, globus) = globus_server();
     let here = text(&source).to_owned();
     let globus = format!("{globus}{}", dir.path().display());
@@ -100,8 +108,16 @@ fn a_sync_between_two_nodes_copies_what_differs() {
     plant(&a.join("src"));
     fs::remove_file(a.join("src/link")).expect("removed");
     fs::create_dir(&b).expect("a folder");
-    let (_a, from) = node(&a, "write", &["--listen", "127.0.0.2:0", "--third-party"]);
-    let (_b, to) = node(&b, "write", &["--listen", "127.0.0.3:0", "--third-party"]);
+    let (_a, from) = node(
+        &a,
+        "write",
+        &["--listen", "127.0.0.2:0", "--third-party", "--third-party-net", "127.0.0.0/8"],
+    );
+    let (_b, to) = node(
+        &b,
+        "write",
+        &["--listen", "127.0.0.3:0", "--third-party", "--third-party-net", "127.0.0.0/8"],
+    );
     let (from, to) = (format!("{from}/src"), format!("{to}/dst"));
     let would = planned(&sync(&["--dry-run", "--exclude", "small1*"], &from, &to));
     assert!(!b.join("dst").exists() && would.len() == 96, "{}", would.len());

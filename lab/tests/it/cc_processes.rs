@@ -491,7 +491,7 @@ fn a_copy_tells_the_sender_the_control_or_says_it_did_not() {
             "--listen",
             "127.0.0.2:0",
             "--third-party",
-            "--third-party-network",
+            "--third-party-net",
             "127.0.0.0/8",
             "--allow-congestion",
         ],
@@ -503,7 +503,7 @@ fn a_copy_tells_the_sender_the_control_or_says_it_did_not() {
             "--listen",
             "127.0.0.3:0",
             "--third-party",
-            "--third-party-network",
+            "--third-party-net",
             "127.0.0.0/8",
             "--allow-congestion",
         ],
@@ -542,7 +542,8 @@ fn a_copy_tells_the_sender_the_control_or_says_it_did_not() {
     std::fs::write(nobody.0.path().join("file"), b"of nobody").expect("written");
     let mut serve = nobody.farline("-all");
     serve
-        .args(["--json", "serve", "--anonymous", "read", "--listen", "127.0.0.1:0", "--root"])
+        .args(["--json", "serve", "--anonymous", "read", "--listen", "127.0.0.1:0"])
+        .args(["--allow-congestion", "--root"])
         .arg(nobody.0.path());
     let (_serves, poor) = farline_lab::announced(&mut serve);
     let outcome = copied(control, &format!("{poor}/file"), here);

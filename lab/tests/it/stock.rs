@@ -320,7 +320,7 @@ fn a_killed_third_party_copy_starts_again_without_partial() {
     let (_node, node) = node(
         &root,
         "read",
-        &["--listen", "127.0.0.2:0", "--third-party", "--third-party-network", "127.0.0.0/8"],
+        &["--listen", "127.0.0.2:0", "--third-party", "--third-party-net", "127.0.0.0/8"],
     );
     let (from, to) = (format!("{node}/big"), bench.url("landed"));
     let mut client = bench.begin(&from, &to);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
     std::fs::create_dir_all(root).expect("a folder");
     let listen = format!("{address}:0");
-    let more = ["--listen", &listen, "--third-party", "--third-party-network", "127.0.0.0/8"];
+    let more = ["--listen", &listen, "--third-party", "--third-party-net", "127.0.0.0/8"];
     node(root, "write", &more[..if third_party { 5 } else { 2 }])
 }
 
@@ -171,7 +171,7 @@ fn blocks_that_change_between_two_nodes_are_sent_again() {
         std::fs::create_dir(root).expect("a folder");
     }
     plant_file(&a.join("file"), 60, 7);
-    let networks = ["--third-party-network", "10.0.0.0/8", "--third-party-network", "fd00::/8"];
+    let networks = ["--third-party-net", "10.0.0.0/8", "--third-party-net", "fd00::/8"];
     let _receiver = link.node(&b, &["--third-party"]);
     let mut sender = link.farline("a", &["--json", "serve", "--anonymous", "read"]);
     sender.args(networks).args(["--listen", "[::]:2812", "--third-party", "--root"]).arg(&a);

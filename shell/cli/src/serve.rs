@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// What anyone may: read or write [default: none]
     #[arg(long, value_name = "RIGHTS", hide_possible_values = true)]
     anonymous: Option<Rights>,
-    /// Ports for data, such as 50000-50100 [default: any]
+    /// Ports for data, as 50000-50100 [default: any]
     #[arg(long, value_name = "LO-HI")]
     data_ports: Option<String>,
     /// Drivers besides TCP, such as rdma [default: all]
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Address that clients are told to send data to [default: the one they reached]
     #[arg(long, value_name = "ADDR")]
     data_address: Option<IpAddr>,
-    /// Let clients send to ?null, which drops what comes [default: no]
+    /// Let clients send to ?null [default: no]
     #[arg(long)]
     allow_null: bool,
     /// Memory that ?memory=SIZE of all sessions may take, such as 16GiB [default: none]
@@ -78,17 +78,16 @@ pub(crate) struct Args {
     /// Longest standstill; 0: any [default: 300]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Let data go to and come from hosts other than the client [default: no]
+    /// Let data go to other hosts too [default: no]
     #[arg(long)]
     third_party: bool,
-    /// Network that third-party copies may reach though it is not public, such as 10.0.0.0/8; may
-    /// be repeated [default: none]
+    /// A private network for that [default: none]
     #[arg(long, value_name = "NET")]
-    third_party_network: Vec<String>,
-    /// Let clients have Farline's congestion controls loaded into this kernel [default: no]
+    third_party_net: Vec<String>,
+    /// Load congestion controls if asked [default: no]
     #[arg(long)]
     allow_congestion: bool,
-    /// How long transfers may go on after SIGTERM or ctrl-C; a second one ends them [default: 30]
+    /// Longest end after SIGTERM [default: 30]
     #[arg(long, value_name = "SECONDS")]
     drain: Option<u64>,
     /// For measuring: files are read no faster than this, such as 100M [default: all it can]
@@ -147,10 +146,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         tls_key: args.tls_key.or(file.tls_key),
         timeout: args.timeout.or(file.timeout),
         third_party: if args.third_party { Some(true) } else { file.third_party },
-        third_party_networks: if args.third_party_network.is_empty() {
+        third_party_networks: if args.third_party_net.is_empty() {
             file.third_party_networks
         } else {
-            Some(args.third_party_network)
+            Some(args.third_party_net)
         },
         allow_congestion: if args.allow_congestion { Some(true) } else { file.allow_congestion },
         drain: args.drain.or(file.drain),

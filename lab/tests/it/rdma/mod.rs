@@ -35,7 +35,7 @@ fn without_a_device_a_copy_goes_by_tcp_and_says_why_in_one_line() {
     }
     assert_same(Path::new(source), &back);
     for driver in
-        ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "rdma:read:read", "tcp:read", "udt"]
+        ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "rdma:read:read", "tcp:read", "sctp"]
     {
         let (error, code) = error_of(&["cp", "--channel", driver, source, &format!("{url}/c")]);
         assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{driver}: {error}");
