@@ -20,7 +20,7 @@
 //! | the client writes | the session puts out | the edge answers | the session puts out |
 //! |---|---|---|---|
 //! | (connects) | `Send(220 ...)` | | |
-//! | `USER anonymous`, `PASS x` | `Send(331 ...)`, `Send(230 ...)` | | |
+//! | `USER anonymous`, `PASS x` | `Send(331 ...)`, `Ask(Admit)` | `Done` | `Send(230 ...)` |
 //! | `TYPE I`, `MODE E` | `Send(200 ...)`, `CloseChannels` | | |
 //! | `MKD /run7` | `Ask(MakeDirectory)` | `Done` | `Send(257 "/run7" created.)` |
 //! | `PASV` | `Ask(Passive)` | `Passive([127.0.0.1:5000])` | `Send(227 ...)` |
@@ -60,10 +60,10 @@
 //! client.handle(now, client::Input::Request { id: 2, request: Request::Exec(Command::MakeDirectory("/run7".into())) });
 //!
 //! let mut said = Vec::new();
-//! while said.len() < 3 {
+//! for _ in 0..100 {
 //!     match server.poll(now) {
 //!         server::Output::Send(bytes) => client.handle(now, client::Input::Received(&bytes)),
-//!         server::Output::Ask { id, ask: Ask::MakeDirectory { .. } } => {
+//!         server::Output::Ask { id, ask: Ask::Admit | Ask::MakeDirectory { .. } } => {
 //!             server.handle(now, server::Input::Answer { id, answer: Answer::Done });
 //!         }
 //!         _ => {}
