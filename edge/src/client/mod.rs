@@ -1,5 +1,6 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod by_file;
 mod channel_opener;
 mod checksum;
 mod connect_options;
