@@ -42,6 +42,11 @@ impl Arrivals {
         &self.key
     }
 
+    /// What the node shows, if the session's connections are encrypted.
+    pub fn identity(&self) -> Option<&Arc<ServerConfig>> {
+        self.layer.as_ref().map(|(_, identity)| identity)
+    }
+
     /// Hands a channel on; says false when the session wants no more.
     pub fn deliver(&self, channel: Box<dyn Channel>) -> bool {
         (self.deliver)(channel)

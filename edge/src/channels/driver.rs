@@ -64,9 +64,8 @@ pub struct Capabilities {
     pub encrypted: bool,
     /// Whether both hosts must be on one fabric, with devices for it.
     pub same_fabric: bool,
-    /// Whether its channels take a congestion control of the kernel's, and more of them fill a path
-    /// that one does not.
-    pub kernel_congestion: bool,
+    /// Whose congestion control its channels are under.
+    pub congestion: CongestionBy,
     /// Whether it carries data only for a session that has a key (K-1).
     pub needs_key: bool,
     /// Whether further channels may open in the middle of a transfer.
@@ -84,6 +83,27 @@ pub enum Carries {
     OrderedBytes,
     /// Slots of registered memory, which nothing can stand over.
     RegisteredSlots,
+}
+
+/// Whose congestion control channels are under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionBy {
+    /// The kernel's: a name can be set, and more channels fill a path that one does not.
+    Kernel,
+    /// The driver's own, in user space, which its channels name.
+    Driver,
+    /// That of what is below or behind it, of which nothing is known.
+    Below,
+}
+
+impl fmt::Display for CongestionBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CongestionBy::Kernel => "the kernel's",
+            CongestionBy::Driver => "its own",
+            CongestionBy::Below => "that below",
+        })
+    }
 }
 
 /// When a driver is offered for a copy.
@@ -188,6 +208,9 @@ pub struct Session {
     pub sockets: TcpOptions,
     /// For channels of registered slots.
     pub slots: Slots,
+    /// Whom to take for the node, where a driver encrypts by itself; nothing where the control
+    /// connection is in the clear.
+    pub trust: Option<Arc<rustls::ClientConfig>>,
     /// What carries connections to the peer's own ports, as its user's ssh does.
     pub tunnel: Option<Arc<dyn Tunnel>>,
 }
@@ -239,6 +262,8 @@ pub trait Dialer: Send + Sync {
 pub enum Opened {
     /// A connection, over which layers and MODE E stand.
     Bytes(Box<dyn ByteStream>),
+    /// A connection that has shown the session's key inside its own encryption.
+    Entered(Box<dyn ByteStream>),
     /// A channel as it is.
     Channel(Box<dyn Channel>),
 }
@@ -265,6 +290,8 @@ pub struct Listen {
     pub sockets: TcpOptions,
     /// For channels of registered slots.
     pub slots: Slots,
+    /// The client's address, which its control connection came from.
+    pub client: IpAddr,
     /// The session's key, and where its channels go to. A port must not keep it alive.
     pub arrivals: Arc<Arrivals>,
 }

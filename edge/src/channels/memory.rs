@@ -4,8 +4,8 @@
 use super::Handle;
 use super::arrivals::Arrivals;
 use super::driver::{
-    Capabilities, Carries, Dialer, Driver, Listen, Listener, Offered, Opened, Role, Session,
-    Transport,
+    Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
+    Session, Transport,
 };
 use super::handle::ConnectionControl;
 use super::options::Values;
@@ -35,7 +35,7 @@ pub(crate) fn driver() -> Driver {
             carries: Carries::OrderedBytes,
             encrypted: false,
             same_fabric: true,
-            kernel_congestion: false,
+            congestion: CongestionBy::Below,
             needs_key: true,
             grows: true,
             max_block: None,

@@ -25,6 +25,8 @@ pub mod layer;
 pub mod offers;
 pub mod options;
 pub mod ordered;
+#[cfg(feature = "quic")]
+pub mod quic;
 pub mod rdma;
 pub mod registry;
 pub mod socket;

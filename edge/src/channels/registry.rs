@@ -2,6 +2,8 @@
 
 use super::driver::{Carries, Driver, Offered, Role};
 use super::options::Values;
+#[cfg(feature = "quic")]
+use super::quic;
 use super::stack::Stack;
 use super::{rdma, ssh, tcp, tls};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -22,7 +24,14 @@ impl Registry {
 
     /// Farline's own.
     pub fn builtin() -> Registry {
-        let own = [tcp::driver(), tls::driver(), ssh::driver(), rdma::driver()];
+        let own = [
+            tcp::driver(),
+            tls::driver(),
+            ssh::driver(),
+            #[cfg(feature = "quic")]
+            quic::driver(),
+            rdma::driver(),
+        ];
         Registry { drivers: own.into_iter().map(Arc::new).collect() }
     }
 
@@ -141,8 +150,10 @@ impl Registry {
     pub fn usage(&self) -> String {
         let mut text =
             self.listening().map(|driver| syntax(driver)).collect::<Vec<_>>().join(" or ");
-        for option in self.drivers.iter().flat_map(|driver| driver.options) {
-            let _ = write!(text, "; {option}: {}", option.help);
+        for driver in &self.drivers {
+            for option in driver.options {
+                let _ = write!(text, "; {}{option}: {}", driver.name, option.help);
+            }
         }
         text
     }
@@ -169,7 +180,7 @@ impl Registry {
                 "| `{}` | {carries} | {} | {} | {} | {} |",
                 driver.name,
                 if can.encrypted { "yes" } else { "no" },
-                if can.kernel_congestion { "the kernel's" } else { "its own, or that below" },
+                can.congestion,
                 when,
                 driver.about,
             );

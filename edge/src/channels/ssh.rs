@@ -2,7 +2,8 @@
 //! bytes, encrypted by ssh.
 
 use super::driver::{
-    Capabilities, Carries, Dialer, Driver, Offered, Opened, Role, Session, Transport, Tunnel,
+    Capabilities, Carries, CongestionBy, Dialer, Driver, Offered, Opened, Role, Session, Transport,
+    Tunnel,
 };
 use super::options::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -22,7 +23,7 @@ pub fn driver() -> Driver {
             carries: Carries::OrderedBytes,
             encrypted: true,
             same_fabric: false,
-            kernel_congestion: false,
+            congestion: CongestionBy::Below,
             needs_key: true,
             grows: false,
             max_block: None,

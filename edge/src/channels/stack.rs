@@ -118,6 +118,7 @@ impl Opener {
     pub fn open_one(&self) -> Result<Box<dyn Channel>, Error> {
         match self.dialer.open(self.address, self.timeout)? {
             Opened::Channel(channel) => Ok(channel),
+            Opened::Entered(stream) => Ok(Box::new(OrderedChannel::over(stream))),
             Opened::Bytes(stream) => {
                 let stream = self.enter(stream);
                 let stream = stream.map_err(|error| unreachable(self.address, &error))?;
@@ -137,6 +138,7 @@ impl Opener {
                 ErrorCode::Unsupported,
                 "the driver carries no bytes in order",
             )),
+            Opened::Entered(stream) => Ok(stream),
             Opened::Bytes(stream) => {
                 self.enter(stream).map_err(|error| unreachable(self.address, &error))
             }

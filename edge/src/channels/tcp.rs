@@ -2,8 +2,8 @@
 
 use super::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use super::driver::{
-    Capabilities, Carries, Dialer, Driver, Listen, Listener, Offered, Opened, Role, Session,
-    Transport,
+    Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
+    Session, Transport,
 };
 use super::key::{PREAMBLE_LEN, Token};
 use super::options::Values;
@@ -33,7 +33,7 @@ pub fn driver() -> Driver {
             carries: Carries::OrderedBytes,
             encrypted: false,
             same_fabric: false,
-            kernel_congestion: true,
+            congestion: CongestionBy::Kernel,
             needs_key: false,
             grows: true,
             max_block: None,

@@ -2,7 +2,7 @@
 //! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
 
 use super::Handle;
-use super::driver::{Capabilities, Carries, Driver, Offered, Role};
+use super::driver::{Capabilities, Carries, CongestionBy, Driver, Offered, Role};
 use super::key::{Key, PROOF_LEN};
 use super::layer::{Layer, TlsPeer};
 use super::ordered::ByteStream;
@@ -42,7 +42,7 @@ pub fn driver() -> Driver {
             carries: Carries::OrderedBytes,
             encrypted: true,
             same_fabric: false,
-            kernel_congestion: false,
+            congestion: CongestionBy::Below,
             needs_key: true,
             grows: true,
             max_block: None,

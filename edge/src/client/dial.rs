@@ -109,6 +109,7 @@ async fn by(
         rtt: control.rtt(),
         sockets: sockets.clone(),
         slots: Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most },
+        trust: control.data_tls().await?,
         tunnel,
     };
     let dialer = control.dialer(stack, &session)?;

@@ -144,10 +144,11 @@ impl DataPlane {
             })?),
         };
         let (slots, sockets) = (self.slot_terms(), self.options.clone());
-        let ports = self.shared.config.data_ports;
+        let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
         let door = self.door_for(&driver)?;
         let arrivals = Arc::clone(door.arrivals());
-        let port = door.listen(&driver, Listen { ip, ports, sockets, slots, arrivals })?;
+        let listen = Listen { ip, ports, sockets, slots, client, arrivals };
+        let port = door.listen(&driver, listen)?;
         Ok(self.told(port))
     }
 

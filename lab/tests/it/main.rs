@@ -28,6 +28,7 @@ mod pipes;
 mod plain_ftp;
 mod profile;
 mod profile_node;
+mod quic;
 mod rdma;
 mod reach;
 mod refused;

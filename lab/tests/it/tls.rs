@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A node that offers TLS: itself, its address, its fingerprint.
-fn node(root: &Path, more: &[&str]) -> (farline_lab::Running, String, String) {
+pub(crate) fn node(root: &Path, more: &[&str]) -> (farline_lab::Running, String, String) {
     let mut command = farline_lab::command(farline_binary());
     command
         .args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"])

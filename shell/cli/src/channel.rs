@@ -58,8 +58,11 @@ mod tests {
     fn a_wrong_channel_is_told_what_there_is() {
         for text in ["pigeon", "rdma:17", "tls", "tls+rdma"] {
             let said = stack(text).expect_err(text);
-            assert!(said.contains("tcp or rdma[:1-16][:exchange][:read]"), "{text}: {said}");
-            assert!(said.contains("queue pairs of each channel"), "{text}: {said}");
+            assert!(
+                said.contains("tcp or quic[:1-16] or rdma[:1-16][:exchange][:read]"),
+                "{text}: {said}"
+            );
+            assert!(said.contains("rdma:1-16: queue pairs of each channel"), "{text}: {said}");
         }
         assert_eq!(stack("rdma:4:read").expect("a stack").to_string(), "rdma");
         let measures = ["tcp", "tls", "rdma"].map(|name| measured(name).expect(name));

@@ -1,7 +1,7 @@
 //! What every driver has to show.
 
 use super::*;
-use crate::channels::driver::{Offered, Peer};
+use crate::channels::driver::{CongestionBy, Offered, Peer};
 use crate::channels::offers::{Need, Tunnelled};
 use crate::channels::ordered::ByteStream;
 use crate::channels::{is_damage, is_final};
@@ -345,9 +345,10 @@ fn denied(bench: &Bench) {
     let can = driver.capabilities;
     let Ends { near, port: _port, .. } = bench.open();
     let handle = near.handle().expect("a handle");
-    let kernels = can.kernel_congestion;
+    let kernels = can.congestion == CongestionBy::Kernel;
     assert_eq!(handle.set_congestion("reno").is_ok(), kernels, "set a control");
-    assert_eq!(near.congestion().is_some(), kernels, "name its control");
+    let named = can.congestion != CongestionBy::Below;
+    assert_eq!(near.congestion().is_some(), named, "name its control");
     assert_eq!(near.tcp_info().is_some(), kernels, "TCP's figures");
     assert_eq!(handle.pace(Rate::from_bps(1 << 40)), kernels, "paced by the kernel");
     assert!(can.max_block.is_none_or(|most| most.0 >= BLOCK as u64));
@@ -371,9 +372,12 @@ fn denied(bench: &Bench) {
         assert!(!encrypt || ranked.iter().all(|offer| offer.stack.is_encrypted()), "{ranked:?}");
         ranked.iter().any(|offer| offer.stack.channel().name == driver.name)
     };
-    assert!(ranks(false, true, &all), "nothing stands against it");
-    assert_eq!(ranks(false, false, &all), !can.needs_key, "without a key");
-    assert_eq!(ranks(false, true, &nothing), driver.features.is_empty(), "the peer has it not");
+    // Whom a driver that encrypts by itself may trust, an encrypted control connection alone tells.
+    let encrypt = can.encrypted && tunnel == Tunnelled::No;
+    assert!(ranks(encrypt, true, &all), "nothing stands against it");
+    assert_eq!(ranks(encrypt, false, &all), !can.needs_key, "without a key");
+    assert_eq!(ranks(encrypt, true, &nothing), driver.features.is_empty(), "the peer has it not");
+    assert_eq!(ranks(false, true, &all), !encrypt, "in the clear");
     let encrypts = can.encrypted || can.carries == Carries::OrderedBytes;
     assert_eq!(ranks(true, true, &all), encrypts, "encrypted");
     let port = bench.listen();

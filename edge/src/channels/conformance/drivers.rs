@@ -37,6 +37,13 @@ fn tls_over_memory_conforms() {
 }
 
 #[test]
+#[cfg(feature = "quic")]
+fn quic_conforms() {
+    conform(site("quic"));
+    conform(site("quic:3"));
+}
+
+#[test]
 fn ssh_conforms() {
     let tunnel: Option<Arc<dyn Tunnel>> = Some(Arc::new(Relay));
     conform(Site { listens_by: Some("tcp"), tunnel, ..site("ssh") });

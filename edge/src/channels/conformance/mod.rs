@@ -126,7 +126,11 @@ impl Bench {
     pub(super) fn listen(&self) -> Port {
         let key = Key::random().expect("random bytes");
         let (deliver, arrived) = mpsc::channel();
-        let layer = self.stack.layers.first().and_then(|driver| driver.layer());
+        // A driver that encrypts by itself shows what the layer would.
+        let by_itself = self.stack.is_encrypted() && self.site.tunnel.is_none();
+        let layer = self.stack.layers.first();
+        let layer = layer.or(self.site.registry.encrypting_layer().filter(|_| by_itself));
+        let layer = layer.and_then(|driver| driver.layer());
         let layer = layer.map(|layer| (Arc::clone(layer), Arc::clone(&self.identity.config)));
         let deliver = Box::new(move |channel| deliver.send(channel).is_ok());
         let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver));
@@ -139,6 +143,7 @@ impl Bench {
             ports: None,
             sockets: TcpOptions::default(),
             slots: self.slots(),
+            client: self.site.ip,
             arrivals: Arc::clone(&arrivals),
         };
         let listener = transport.listen(listen).expect("a port");
@@ -154,6 +159,7 @@ impl Bench {
             rtt: Span::from_millis(1),
             sockets: TcpOptions::default(),
             slots: self.slots(),
+            trust: Some(pinned(self.identity.fingerprint).expect("a fingerprint")),
             tunnel: self.site.tunnel.clone(),
         };
         self.stack.dialer(&session).expect("a dialer")

@@ -1,7 +1,7 @@
 //! Ranking and falling back, with drivers that exist only here.
 
 use super::*;
-use crate::channels::driver::{Agreed, Dialer, Session};
+use crate::channels::driver::{Agreed, CongestionBy, Dialer, Session};
 use crate::channels::{ssh, tcp, tls};
 use farline_core::units::{Bytes, ErrorCode};
 
@@ -44,7 +44,7 @@ fn registry(is_here: bool, carries: Carries) -> Registry {
             carries,
             encrypted: false,
             same_fabric: true,
-            kernel_congestion: false,
+            congestion: CongestionBy::Below,
             needs_key: true,
             grows: false,
             max_block: Some(Bytes::mib(1)),

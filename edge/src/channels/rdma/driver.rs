@@ -6,8 +6,8 @@ use super::exchange::{Exchange, Offered as OfferedPairs};
 use super::fabric::Fabric;
 use crate::channels::Channel;
 use crate::channels::driver::{
-    Agreed, Capabilities, Carries, Dialer, Driver, Listen, Listener, Offered, OfferedChannel,
-    Opened, Peer, Role, Session, Slots, Taker, Transport,
+    Agreed, Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered,
+    OfferedChannel, Opened, Peer, Role, Session, Slots, Taker, Transport,
 };
 use crate::channels::key::Key;
 use crate::channels::options::{DriverOption, OptionKind, Values};
@@ -59,7 +59,7 @@ pub fn driver() -> Driver {
             carries: Carries::RegisteredSlots,
             encrypted: false,
             same_fabric: true,
-            kernel_congestion: false,
+            congestion: CongestionBy::Below,
             needs_key: true,
             grows: false,
             max_block: Some(Bytes(u32::MAX as u64)),

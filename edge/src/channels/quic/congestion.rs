@@ -1,0 +1,224 @@
+//! `farline_core::congestion`'s machines as the congestion controls of QUIC connections.
+//!
+//! quinn tells a control of bytes, packet by packet; the machines count packets, and are told once
+//! for each acknowledgement what the newest packet in it says of the path, as Linux tells its
+//! controls. Pacing is quinn's: five quarters of a window each round trip (RFC 9002, section 7.7),
+//! so that a machine which wants to be paced otherwise (BBR) is held by its window alone.
+
+use farline_core::congestion::{Acked, Algorithm, Constants, Control, Event, Start};
+use farline_core::units::{Bytes, Rng, Span, Time};
+use quinn::congestion::{Controller, ControllerFactory};
+use quinn_proto::RttEstimator;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// What a connection's path was seen to be, for who looks from another thread.
+#[derive(Debug)]
+pub(super) struct Meter {
+    /// Nanoseconds of the least round trip; the largest number before there was one.
+    least_rtt: AtomicU64,
+}
+
+impl Default for Meter {
+    fn default() -> Meter {
+        Meter { least_rtt: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Meter {
+    /// The least round trip; `None` before there was one.
+    pub(super) fn least_rtt(&self) -> Option<Span> {
+        let nanos = self.least_rtt.load(Ordering::Relaxed);
+        (nanos < u64::MAX).then_some(Span::from_nanos(nanos))
+    }
+}
+
+/// Makes controls of `algorithm`, which note what they see in `meter`.
+pub(super) fn controls(
+    algorithm: Algorithm,
+    meter: &Arc<Meter>,
+) -> Arc<dyn ControllerFactory + Send + Sync> {
+    Arc::new(Controls { algorithm, meter: Arc::clone(meter) })
+}
+
+#[derive(Debug)]
+struct Controls {
+    algorithm: Algorithm,
+    meter: Arc<Meter>,
+}
+
+impl ControllerFactory for Controls {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        Box::new(Adapted::new(self, now, mtu))
+    }
+}
+
+/// What was known when packets of one moment were sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    /// Packets that had been delivered, and when the last of them was.
+    delivered: u64,
+    delivered_at: Instant,
+    /// When the newest packet was sent that had been acknowledged.
+    first_sent: Instant,
+}
+
+/// One connection's control.
+struct Adapted {
+    made_by: Arc<Controls>,
+    begun: Instant,
+    mtu: u64,
+    /// Behind a lock that nobody waits for, since a control may be asked from any thread.
+    machine: Mutex<Box<dyn Control>>,
+    /// Moments of sending whose packets may be acknowledged yet, oldest first.
+    sent: VecDeque<Sent>,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    /// Bytes, and the newest moment of sending, of the acknowledgement that is being told.
+    acked: u64,
+    newest: Option<Instant>,
+    /// Whether nothing was on its way.
+    is_idle: bool,
+    /// Packets sent up to here belong to a window whose loss was told.
+    recovery: Option<Instant>,
+}
+
+impl Adapted {
+    fn new(made_by: Arc<Controls>, now: Instant, mtu: u16) -> Adapted {
+        let mtu = u64::from(mtu);
+        let start = Start { packet: Bytes(mtu), ..Start::default() };
+        // BBR draws the phase that it begins with; the moment is as good a seed as any.
+        let seed = Rng::new(Arc::as_ptr(&made_by.meter) as u64);
+        let machine = made_by.algorithm.control(Constants::Linux, start, &seed);
+        Adapted {
+            made_by,
+            begun: now,
+            mtu,
+            machine: Mutex::new(machine),
+            sent: VecDeque::new(),
+            delivered: 0,
+            delivered_at: now,
+            first_sent: now,
+            acked: 0,
+            newest: None,
+            is_idle: true,
+            recovery: None,
+        }
+    }
+
+    fn tell(&mut self, now: Instant, event: Event) {
+        let now = Time::from_nanos(nanos(self.begun, now));
+        self.machine.get_mut().unwrap_or_else(PoisonError::into_inner).handle(now, event);
+    }
+
+    /// What was known when what was sent at `at` was sent; older moments are forgotten.
+    fn sent_at(&mut self, at: Instant) -> Option<Sent> {
+        while self.sent.front().is_some_and(|sent| sent.at < at) {
+            self.sent.pop_front();
+        }
+        self.sent.front().filter(|sent| sent.at == at).copied()
+    }
+}
+
+impl Controller for Adapted {
+    fn on_sent(&mut self, now: Instant, _bytes: u64, _last_packet_number: u64) {
+        if self.is_idle {
+            (self.delivered_at, self.first_sent, self.is_idle) = (now, now, false);
+        }
+        if self.sent.back().is_none_or(|sent| sent.at != now) {
+            self.sent.push_back(Sent {
+                at: now,
+                delivered: self.delivered,
+                delivered_at: self.delivered_at,
+                first_sent: self.first_sent,
+            });
+        }
+    }
+
+    fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {
+        self.acked += bytes;
+        self.newest = self.newest.max(Some(sent));
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
+        self.is_idle = in_flight == 0;
+        let (bytes, Some(newest)) = (std::mem::take(&mut self.acked), self.newest.take()) else {
+            return;
+        };
+        let rtt = nanos(newest, now);
+        self.made_by.meter.least_rtt.fetch_min(rtt, Ordering::Relaxed);
+        self.tell(now, Event::Rtt(Span::from_nanos(rtt)));
+        if self.recovery.is_some_and(|until| newest > until) {
+            self.recovery = None;
+            self.tell(now, Event::Recovered);
+        }
+        let packets = bytes.div_ceil(self.mtu).max(1);
+        self.delivered += packets;
+        let sent = self.sent_at(newest);
+        let (delivered_at_send, interval) = sent.map_or((self.delivered, 0), |sent| {
+            let sending = nanos(sent.first_sent, newest);
+            (sent.delivered, sending.max(nanos(sent.delivered_at, now)))
+        });
+        (self.delivered_at, self.first_sent) = (now, newest);
+        let acked = Acked {
+            packets: u32::try_from(packets).unwrap_or(u32::MAX),
+            delivered: self.delivered,
+            delivered_at_send,
+            interval: Span::from_nanos(interval),
+            in_flight: u32::try_from((in_flight + bytes) / self.mtu).unwrap_or(u32::MAX),
+            window_limited: !app_limited,
+        };
+        self.tell(now, Event::Acked(acked));
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost: u64) {
+        if persistent {
+            self.recovery = None;
+            return self.tell(now, Event::Timeout);
+        }
+        // Once for each window of data.
+        if self.recovery.is_some_and(|until| sent <= until) {
+            return;
+        }
+        match lost {
+            0 => self.tell(now, Event::Ecn),
+            _ => {
+                self.recovery = Some(now);
+                self.tell(now, Event::Loss);
+            }
+        }
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.mtu = u64::from(mtu);
+    }
+
+    fn window(&self) -> u64 {
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two packets are the least that a flow may send (RFC 9002, section 7.2).
+        ((machine.poll().window * self.mtu as f64) as u64).max(2 * self.mtu)
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        // Asked for when the peer's address changed: what is known may be of another path.
+        let mtu = u16::try_from(self.mtu).unwrap_or(u16::MAX);
+        Box::new(Adapted::new(Arc::clone(&self.made_by), Instant::now(), mtu))
+    }
+
+    fn initial_window(&self) -> u64 {
+        (Start::default().window * self.mtu as f64) as u64
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+fn nanos(from: Instant, to: Instant) -> u64 {
+    u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,124 @@
+//! The client's end: opens a session's QUIC connections, each when a channel first needs it, and a
+//! stream for each channel.
+
+use super::congestion::Meter;
+use super::endpoint::{bind, client, endpoint, fit, settings};
+use super::stream::{QuicStream, gone};
+use super::tasks::Tasks;
+use super::{GREETING_LEN, not_private};
+use crate::channels::driver::{Dialer, Opened, Session};
+use crate::channels::key::{Key, PREAMBLE_LEN};
+use crate::channels::socket::unreachable;
+use farline_core::congestion::Algorithm;
+use farline_core::units::{Error, ErrorCode, Fault};
+use quinn::Connection;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// The name that the handshake asks for: nobody looks at it, since the certificate is known by its
+/// fingerprint.
+const NAME: &str = "farline";
+
+/// A connection with what is measured of it.
+type Measured = (Connection, Arc<Meter>);
+
+/// Opens the channels of one session.
+pub(super) struct QuicDialer {
+    key: Key,
+    trust: Arc<rustls::ClientConfig>,
+    control: Algorithm,
+    tasks: Arc<Tasks>,
+    /// The connections; none where none was needed yet.
+    connections: Vec<Mutex<Option<Measured>>>,
+    /// Channels that were opened.
+    opened: AtomicUsize,
+}
+
+impl QuicDialer {
+    /// Of `session`, over so many connections.
+    ///
+    /// # Errors
+    /// When the session has no key or no encrypted control connection, or asks for a congestion
+    /// control that is a kernel's alone.
+    pub(super) fn new(
+        session: &Session,
+        connections: usize,
+        tasks: Arc<Tasks>,
+    ) -> Result<QuicDialer, Error> {
+        let no_key =
+            || Error::new(Fault::There, ErrorCode::Unsupported, "QUIC needs a session with a key");
+        let key = session.key.clone().ok_or_else(no_key)?;
+        let trust = session.trust.clone().ok_or_else(not_private)?;
+        Ok(QuicDialer {
+            key,
+            trust,
+            control: control(session.sockets.congestion.as_deref())?,
+            tasks,
+            connections: (0..connections.max(1)).map(|_| Mutex::default()).collect(),
+            opened: AtomicUsize::new(0),
+        })
+    }
+
+    /// A connection to `address`, of those that there may be.
+    async fn connection(&self, address: SocketAddr) -> io::Result<Measured> {
+        let turn = self.opened.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+        let mut place = self.connections[turn].lock().await;
+        if let Some((connection, meter)) = &*place
+            && connection.close_reason().is_none()
+            && connection.remote_address() == address
+        {
+            return Ok((connection.clone(), Arc::clone(meter)));
+        }
+        let meter = Arc::<Meter>::default();
+        let config = client(&self.trust, settings(self.control, &meter))?;
+        // A port for each: what comes in on one wakes one task.
+        let own: IpAddr = match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let endpoint = endpoint(&self.tasks, bind(SocketAddr::new(own, 0))?, None)?;
+        let connecting = endpoint.connect_with(config, address, NAME).map_err(io::Error::other)?;
+        let connection = connecting.await.map_err(gone)?;
+        fit(&connection);
+        *place = Some((connection.clone(), Arc::clone(&meter)));
+        Ok((connection, meter))
+    }
+
+    /// A channel's stream, in which the session was shown.
+    async fn stream(&self, address: SocketAddr) -> io::Result<QuicStream> {
+        let (connection, meter) = self.connection(address).await?;
+        let (mut send, recv) = connection.open_bi().await.map_err(gone)?;
+        let mut greeting = [0; GREETING_LEN];
+        greeting[..PREAMBLE_LEN].copy_from_slice(&self.key.preamble());
+        greeting[PREAMBLE_LEN..].copy_from_slice(&self.key.proof());
+        send.write_all(&greeting).await.map_err(io::Error::other)?;
+        let tasks = Arc::clone(&self.tasks);
+        Ok(QuicStream::new(connection, (send, recv), tasks, meter, self.control.name()))
+    }
+}
+
+impl Dialer for QuicDialer {
+    fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
+        let opening = async {
+            tokio::time::timeout(timeout, self.stream(address))
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        };
+        let opened = self.tasks.wait(opening).flatten();
+        opened
+            .map(|stream| Opened::Entered(Box::new(stream)))
+            .map_err(|error| unreachable(address, &error))
+    }
+}
+
+/// The congestion control of that name, in user space; CUBIC where none was named.
+///
+/// # Errors
+/// When it is none of ours.
+pub(super) fn control(name: Option<&str>) -> Result<Algorithm, Error> {
+    name.map_or(Ok(Algorithm::Cubic), str::parse)
+}

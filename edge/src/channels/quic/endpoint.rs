@@ -1,0 +1,130 @@
+//! UDP ports and the settings of their connections: windows, packet sizes, idle time.
+
+use super::ALPN;
+use super::congestion::{Meter, controls};
+use super::tasks::Tasks;
+use farline_core::congestion::Algorithm;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout,
+    MtuDiscoveryConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Without a word for so long a connection is gone; the copy's own time-out is usually shorter.
+const IDLE: Duration = Duration::from_secs(120);
+/// A word now and then keeps what stands between the ends (firewalls, NAT) from forgetting them.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// The rate whose bandwidth-delay product windows hold, in bytes a second: 10 Gbit/s.
+const WINDOW_RATE: f64 = 10e9 / 8.0;
+/// Bytes that a window holds at least and at most: it bounds what a connection may take of memory.
+const LEAST_WINDOW: u32 = 16 << 20;
+const MOST_WINDOW: u32 = 256 << 20;
+
+/// Bytes of a socket's buffers, so that a burst of the other end's is not lost here.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+/// The largest UDP payload that is tried: that of Ethernet's jumbo frames, less IPv6 and UDP.
+const LARGEST_PAYLOAD: u16 = 9000 - 48;
+
+/// Acknowledgements for each so many packets (draft-ietf-quic-ack-frequency): fewer cost less, and
+/// a window of data still brings many.
+const PACKETS_PER_ACK: u32 = 10;
+
+/// What every connection begins with.
+pub(super) fn settings(control: Algorithm, meter: &Arc<Meter>) -> TransportConfig {
+    let mut settings = TransportConfig::default();
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(LARGEST_PAYLOAD);
+    let mut acks = AckFrequencyConfig::default();
+    acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK));
+    settings
+        .stream_receive_window(VarInt::from_u32(MOST_WINDOW))
+        .receive_window(VarInt::from_u32(LEAST_WINDOW))
+        .send_window(u64::from(LEAST_WINDOW))
+        .max_concurrent_bidi_streams(VarInt::from_u32(128))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .mtu_discovery_config(Some(mtu))
+        .ack_frequency_config(Some(acks))
+        .congestion_controller_factory(controls(control, meter));
+    settings
+}
+
+/// Gives `connection`, whose handshake measured its path, the windows that the path takes.
+pub(super) fn fit(connection: &Connection) {
+    let product = 2.0 * WINDOW_RATE * connection.rtt().as_secs_f64();
+    let window = (product as u32).clamp(LEAST_WINDOW, MOST_WINDOW);
+    connection.set_receive_window(VarInt::from_u32(window));
+    connection.set_send_window(u64::from(window));
+}
+
+/// The client's end: takes whom `trust` takes.
+///
+/// # Errors
+/// When the TLS settings do not suit QUIC.
+pub(super) fn client(
+    trust: &rustls::ClientConfig,
+    settings: TransportConfig,
+) -> io::Result<ClientConfig> {
+    let mut trust = trust.clone();
+    trust.alpn_protocols = vec![ALPN.to_vec()];
+    let crypto = QuicClientConfig::try_from(trust).map_err(io::Error::other)?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(Arc::new(settings));
+    Ok(config)
+}
+
+/// The node's end: shows what `identity` has, and takes no data before the handshake is done.
+///
+/// # Errors
+/// When the TLS settings do not suit QUIC.
+pub(super) fn server(
+    identity: &rustls::ServerConfig,
+    settings: TransportConfig,
+) -> io::Result<ServerConfig> {
+    let mut identity = identity.clone();
+    identity.alpn_protocols = vec![ALPN.to_vec()];
+    identity.max_early_data_size = 0;
+    let crypto = QuicServerConfig::try_from(identity).map_err(io::Error::other)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(settings));
+    // A session's client stays where it is.
+    config.migration(false);
+    Ok(config)
+}
+
+/// A UDP port at `address`.
+///
+/// # Errors
+/// When it cannot be had.
+pub(super) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    // Only wishes: the system grants what its limits allow.
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// What carries connections over `socket`; with `server`, also those that come in.
+///
+/// # Errors
+/// When the system gives no threads, or the socket is not usable.
+pub(super) fn endpoint(
+    tasks: &Tasks,
+    socket: UdpSocket,
+    server: Option<ServerConfig>,
+) -> io::Result<Endpoint> {
+    let handle = tasks.handle()?;
+    let _inside = handle.enter();
+    Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))
+}

@@ -1,0 +1,139 @@
+//! The node's end: a UDP port for one session, whose connections carry the session's channels.
+
+use super::congestion::Meter;
+use super::dialer::control;
+use super::endpoint::{bind, endpoint, fit, server, settings};
+use super::stream::QuicStream;
+use super::tasks::Tasks;
+use super::{GREETING_LEN, not_private};
+use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
+use crate::channels::driver::{Listen, Listener};
+use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
+use crate::channels::ordered::OrderedChannel;
+use crate::channels::socket::no_port;
+use farline_core::congestion::Algorithm;
+use farline_core::units::Error;
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// How long a handshake may take: P-2.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A session's port; no connection comes in once it is dropped, and those that did go on.
+pub(super) struct QuicPort {
+    address: SocketAddr,
+    task: AbortHandle,
+}
+
+/// What every connection of a port needs.
+#[derive(Clone)]
+struct Inside {
+    arrivals: Weak<Arrivals>,
+    tasks: Arc<Tasks>,
+    identity: Arc<rustls::ServerConfig>,
+    control: Algorithm,
+    /// The address that the session's client has, for certain.
+    client: IpAddr,
+}
+
+impl QuicPort {
+    /// Listens as `listen` has it.
+    ///
+    /// # Errors
+    /// When the control connection is in the clear, or no port can be had.
+    pub(super) fn open(listen: &Listen, tasks: Arc<Tasks>) -> Result<QuicPort, Error> {
+        let identity = Arc::clone(listen.arrivals.identity().ok_or_else(not_private)?);
+        let control = control(listen.sockets.congestion.as_deref())?;
+        let wanted = SocketAddr::new(listen.ip, 0);
+        let failed = |error: io::Error| no_port(wanted, &error);
+        let socket = bind_one_of(wanted, listen.ports).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let config = server(&identity, settings(control, &Arc::default())).map_err(failed)?;
+        let endpoint = endpoint(&tasks, socket, Some(config)).map_err(failed)?;
+        let handle = tasks.handle().map_err(failed)?;
+        let arrivals = Arc::downgrade(&listen.arrivals);
+        let inside = Inside { arrivals, tasks, identity, control, client: listen.client };
+        let task = handle.spawn(accept(endpoint, inside)).abort_handle();
+        Ok(QuicPort { address, task })
+    }
+}
+
+impl Listener for QuicPort {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for QuicPort {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn bind_one_of(address: SocketAddr, ports: Option<(u16, u16)>) -> io::Result<UdpSocket> {
+    let Some((low, high)) = ports else { return bind(address) };
+    (low..=high)
+        .find_map(|port| match bind(SocketAddr::new(address.ip(), port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+            result => Some(result),
+        })
+        .unwrap_or(Err(io::ErrorKind::AddrInUse.into()))
+}
+
+/// Takes connections until the session is gone.
+async fn accept(endpoint: Endpoint, inside: Inside) {
+    while let Some(incoming) = endpoint.accept().await {
+        if inside.arrivals.strong_count() == 0 {
+            return;
+        }
+        let is_client = incoming.remote_address().ip().to_canonical() == inside.client;
+        if !is_client && !incoming.remote_address_validated() {
+            // Who has not shown that this address is theirs gets no more than they sent: Q-4. One
+            // that cannot be told is dropped.
+            let _ = incoming.retry();
+            continue;
+        }
+        tokio::spawn(carry(incoming, inside.clone()));
+    }
+}
+
+/// Takes one connection, and the streams in it as channels.
+async fn carry(incoming: Incoming, inside: Inside) {
+    let meter = Arc::<Meter>::default();
+    let Ok(config) = server(&inside.identity, settings(inside.control, &meter)) else { return };
+    let Ok(connecting) = incoming.accept_with(Arc::new(config)) else { return };
+    let Ok(Ok(connection)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await else {
+        return;
+    };
+    fit(&connection);
+    while let Ok(stream) = connection.accept_bi().await {
+        let greeted = greet(connection.clone(), stream, inside.clone(), Arc::clone(&meter));
+        tokio::spawn(greeted);
+    }
+}
+
+/// Makes a channel of a stream that shows the session's key.
+async fn greet(
+    connection: Connection,
+    (send, mut recv): (SendStream, RecvStream),
+    inside: Inside,
+    meter: Arc<Meter>,
+) {
+    let mut greeting = [0; GREETING_LEN];
+    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, recv.read_exact(&mut greeting)).await;
+    let (Ok(Ok(())), Some(arrivals)) = (read, inside.arrivals.upgrade()) else { return };
+    let (mut preamble, mut proof) = ([0; PREAMBLE_LEN], [0; PROOF_LEN]);
+    preamble.copy_from_slice(&greeting[..PREAMBLE_LEN]);
+    proof.copy_from_slice(&greeting[PREAMBLE_LEN..]);
+    let key = arrivals.key();
+    if Token::of(&preamble) != Some(key.token()) || !key.proves(proof) {
+        return;
+    }
+    let Inside { tasks, control, .. } = inside;
+    let stream = QuicStream::new(connection, (send, recv), tasks, meter, control.name());
+    arrivals.deliver(Box::new(OrderedChannel::over(stream)));
+}

@@ -1,0 +1,87 @@
+//! QUIC channels: trees there and back, over a path that loses, and where they cannot be had.
+
+use crate::tls::node;
+use farline_lab::files::{plant_file, same};
+use farline_lab::{LinkUp, assert_same_tree, error_of, farline, json_of, plant};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn a_tree_goes_there_and_back_over_quic() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    let (_node, address, fingerprint) = node(&root, &["--tls"]);
+    for (channel, streams) in [("quic", "1"), ("quic", "3"), ("quic:2", "4")] {
+        let cp = || {
+            let mut command = farline();
+            command.args(["--json", "cp", "-r", "--tls-pin", &fingerprint]);
+            command.args(["--channel", channel, "--streams", streams]);
+            command
+        };
+        let name = format!("{}-{streams}", channel.replace(':', "-"));
+        let back = dir.path().join(&name);
+        let there = format!("farlines://{address}/{name}/");
+        let results = [
+            json_of(cp().arg(&source).arg(&there)),
+            json_of(cp().arg(format!("{there}src/")).arg(&back)),
+        ];
+        assert_same_tree(&source, &root.join(&name).join("src"));
+        assert_same_tree(&source, &back);
+        for result in results {
+            let said = (&result["data_path"], &result["encrypted"], &result["verified"]);
+            assert_eq!(said, (&"quic".into(), &true.into(), &true.into()), "{result}");
+        }
+    }
+}
+
+#[test]
+fn quic_is_refused_where_nothing_tells_whom_to_trust() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, address, _) = node(dir.path(), &["--tls"]);
+    let url = format!("farline://{address}/f");
+    let (error, exit) = error_of(&["cp", "--channel", "quic", "memory:1MiB", &url]);
+    assert_eq!((error["code"].as_str(), exit), (Some("cannot-encrypt"), 2), "{error}");
+    assert!(!dir.path().join("f").exists(), "nothing was copied");
+}
+
+#[test]
+fn a_node_without_quic_gets_tcp_and_the_copy_says_so() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, address, fingerprint) = node(dir.path(), &["--tls", "--channel", "rdma"]);
+    let url = format!("farlines://{address}/f");
+    let mut cp = farline();
+    cp.args(["--json", "cp", "--tls-pin", &fingerprint, "--channel", "quic", "memory:3MiB", &url]);
+    let result = json_of(&mut cp);
+    let said = (&result["data_path"], &result["encrypted"]);
+    assert_eq!(said, (&"direct".into(), &true.into()), "{result}");
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("over TCP instead of QUIC") && notes.contains("QUIC"), "{notes}");
+}
+
+#[test]
+fn quic_gets_whole_files_over_a_path_that_loses_and_delays() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let arguments = ["custom", "--rate", "200M", "--rtt", "20ms", "--loss", "0.003"];
+    let Some(link) = LinkUp::up("t-quic", &arguments) else { return };
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    let source = dir.path().join("f");
+    plant_file(&source, 12, 7);
+    let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
+    let mut serve = link.farline("b", &listen);
+    let mut child = serve.arg("--root").arg(&root).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    let _node = farline_lab::Running(child);
+    BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+    let said: serde_json::Value = serde_json::from_str(&line).expect("one object");
+    let fingerprint = said["fingerprint"].as_str().expect("a fingerprint");
+    let url = format!("farlines://{}-b:2811/f", link.name());
+    let source = source.to_str().expect("text");
+    let args = ["--json", "cp", "--tls-pin", fingerprint, "--channel", "quic", source, &url];
+    let result = json_of(&mut link.farline("a", &args));
+    assert_eq!(result["data_path"], "quic", "{result}");
+    assert!(same(source.as_ref(), &root.join("f")), "other bytes came");
+}
