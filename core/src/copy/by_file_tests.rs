@@ -295,7 +295,7 @@ fn what_is_here_already_is_only_checked() {
 }
 
 #[test]
-fn what_landed_before_is_counted_and_links_go_only_where_they_can() {
+fn what_landed_before_is_counted_and_links_go_where_they_can() {
     let before = BTreeMap::from([
         (0, LandedFile::ThisCopy),
         (1, LandedFile::EarlierCopy { is_compared: true }),

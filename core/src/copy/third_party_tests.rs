@@ -310,7 +310,7 @@ fn what_the_receiver_holds_is_told_to_the_sender_as_it_takes_it() {
 }
 
 #[test]
-fn of_a_pair_the_first_failure_waits_only_a_moment_for_the_other() {
+fn of_a_pair_the_first_failure_waits_a_moment_for_the_other() {
     let second = |secs| Time::ZERO + Span::from_secs(secs);
     let mut words = PairedTransfer::default();
     let both = vec![DataEnd::Receiver, DataEnd::Sender];
