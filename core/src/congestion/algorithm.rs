@@ -2,6 +2,7 @@
 
 use super::bbr::Bbr;
 use super::bic::Bic;
+use super::careful_resume::CarefulResume;
 use super::constants::Constants;
 use super::control::{Control, Start};
 use super::cubic::Cubic;
@@ -71,9 +72,14 @@ impl Algorithm {
         matches!(self, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
     }
 
-    /// A control for a flow that begins as `start` says; `seed` serves those that draw lots (BBR's
+    /// A control for a flow that begins as `start` says, with care where it resumes (RFC 9959); `seed` serves those that draw lots (BBR's
     /// first phase).
     pub fn control(self, set: Constants, start: Start, seed: &Rng) -> Box<dyn Control> {
+        if let Some(saved) = start.saved {
+            let seed = seed.fork(9959);
+            let make = move |start| self.control(set, start, &seed);
+            return Box::new(CarefulResume::new(make, start, saved));
+        }
         match self {
             Algorithm::Bbr => Box::new(Bbr::new(start, seed)),
             Algorithm::Bic => Box::new(LossBased::new(start, Bic::new(set))),

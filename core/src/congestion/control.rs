@@ -61,6 +61,15 @@ pub trait Control: fmt::Debug + Send {
     fn poll(&self) -> Allowed;
 }
 
+/// What an earlier flow saw of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SavedPath {
+    /// Bytes on their way that arrived, at most.
+    pub in_flight: Bytes,
+    /// The least round trip.
+    pub rtt: Span,
+}
+
 /// How a flow begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
@@ -74,10 +83,13 @@ pub struct Start {
     pub packet: Bytes,
     /// How long after the run's beginning.
     pub after: Span,
+    /// What an earlier flow saw of the path, for a flow that resumes with care.
+    pub saved: Option<SavedPath>,
 }
 
 impl Default for Start {
-    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp, at once.
+    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp, at once, over a path of which
+    /// nothing is known.
     fn default() -> Start {
         Start {
             window: 10.0,
@@ -85,6 +97,7 @@ impl Default for Start {
             clamp: f64::INFINITY,
             packet: Bytes(1500),
             after: Span::ZERO,
+            saved: None,
         }
     }
 }

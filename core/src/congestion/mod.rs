@@ -17,6 +17,9 @@
 //! | `vegas` | Brakmo, Peterson, JSAC 13(8), 1995 |
 //! | `bbr` | Cardwell et al., ACM Queue 14(5), 2016; draft-cardwell-iccrg-bbr-congestion-control-00, version 1 as in Linux |
 //!
+//! Any of them may resume with care where an earlier flow measured the path (RFC 9959):
+//! [`Start::saved`].
+//!
 //! Each has two sets of constants ([`Constants`]): what its source says, and what Linux's module of the
 //! same name does. [`theory`] answers how long a flow needs to win back its window after one loss;
 //! [`sim`] runs flows over [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in
@@ -25,6 +28,7 @@
 mod algorithm;
 mod bbr;
 mod bic;
+mod careful_resume;
 mod constants;
 mod control;
 mod cubic;
@@ -39,7 +43,7 @@ mod vegas;
 
 pub use algorithm::Algorithm;
 pub use constants::Constants;
-pub use control::{Acked, Allowed, Control, Event, Start};
+pub use control::{Acked, Allowed, Control, Event, SavedPath, Start};
 
 #[cfg(test)]
 mod scenario;
