@@ -31,7 +31,7 @@ pub struct FileRules {
 
 /// Where a file landed before this attempt: it does not come again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LandedFile {
+pub enum PriorLanding {
     /// In an earlier attempt of this copy.
     ThisCopy,
     /// In an earlier copy.
@@ -62,7 +62,7 @@ pub enum FileEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOutput {
     /// Count an entry that has landed before. No event.
-    Count(usize, LandedFile),
+    Count(usize, PriorLanding),
     /// Name an entry that does not come, and why. No event.
     Fail(usize, Error),
     /// Make the link. No event: what becomes of it is named.
@@ -124,7 +124,7 @@ enum Step {
 pub struct FileByFile {
     rules: FileRules,
     entries: Vec<Entry>,
-    landed: BTreeMap<usize, LandedFile>,
+    landed: BTreeMap<usize, PriorLanding>,
     next: usize,
     step: Step,
     held: ByteRanges,
@@ -137,7 +137,7 @@ impl FileByFile {
     pub fn new(
         rules: FileRules,
         entries: Vec<Entry>,
-        landed: BTreeMap<usize, LandedFile>,
+        landed: BTreeMap<usize, PriorLanding>,
     ) -> FileByFile {
         let mut files = FileByFile {
             rules,

@@ -1,7 +1,7 @@
 //! Copies file by file against a scripted server and journals that may be wrong, over many seeds: no
 //! file lands that is not whole and of one version where anything could tell.
 
-use super::by_file::{FileByFile, FileEvent, FileOutput, FileRules, LandedFile};
+use super::by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 use crate::transfer::journal::FileFacts;
 use crate::transfer::{Entry, EntryKind};
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rng};
@@ -297,13 +297,13 @@ fn what_is_here_already_is_only_checked() {
 #[test]
 fn what_landed_before_is_counted_and_links_go_where_they_can() {
     let before = BTreeMap::from([
-        (0, LandedFile::ThisCopy),
-        (1, LandedFile::EarlierCopy { is_compared: true }),
+        (0, PriorLanding::ThisCopy),
+        (1, PriorLanding::EarlierCopy { is_compared: true }),
     ]);
     let entries = vec![file("a", 1), file("b", 1), link()];
     let mut there = FileByFile::new(UP, entries.clone(), before.clone());
-    assert_eq!(there.poll(), Some(FileOutput::Count(0, LandedFile::ThisCopy)));
-    let earlier = LandedFile::EarlierCopy { is_compared: true };
+    assert_eq!(there.poll(), Some(FileOutput::Count(0, PriorLanding::ThisCopy)));
+    let earlier = PriorLanding::EarlierCopy { is_compared: true };
     assert_eq!(there.poll(), Some(FileOutput::Count(1, earlier)));
     assert!(matches!(there.poll(), Some(FileOutput::Fail(2, _))));
     assert_eq!(there.poll(), Some(FileOutput::End(Ok(()))));

@@ -25,7 +25,7 @@ mod third_party_tests;
 
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
-pub use by_file::{FileByFile, FileEvent, FileOutput, FileRules, LandedFile};
+pub use by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 pub use existing::{CopyReason, Existing};
 pub use idle_timeout::IdleTimeout;
 pub use paired::{DataEnd, PairedState, PairedTransfer};

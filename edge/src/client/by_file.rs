@@ -3,7 +3,7 @@
 use super::checksum;
 use super::copy::Copy;
 use super::landed_before::LandedBefore;
-use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, LandedFile};
+use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
@@ -69,25 +69,25 @@ pub(super) async fn execute(
     before: &LandedBefore,
     end: &mut impl FileEnd,
 ) -> Result<(), Error> {
-    let mut landed: BTreeMap<usize, LandedFile> = before
+    let mut landed: BTreeMap<usize, PriorLanding> = before
         .iter()
-        .map(|(&index, &is_compared)| (index, LandedFile::EarlierCopy { is_compared }))
+        .map(|(&index, &is_compared)| (index, PriorLanding::EarlierCopy { is_compared }))
         .collect();
     for (index, entry) in entries.iter().enumerate() {
         if copy.is_landed(&end.path(index), entry) {
-            landed.insert(index, LandedFile::ThisCopy);
+            landed.insert(index, PriorLanding::ThisCopy);
         }
     }
     let mut files = FileByFile::new(rules, entries.to_vec(), landed);
     let mut failure = None;
     while let Some(output) = files.poll() {
         let event = match output {
-            FileOutput::Count(index, LandedFile::ThisCopy) => {
+            FileOutput::Count(index, PriorLanding::ThisCopy) => {
                 copy.land_one(&end.path(index), &entries[index]);
                 copy.settle();
                 continue;
             }
-            FileOutput::Count(index, LandedFile::EarlierCopy { is_compared }) => {
+            FileOutput::Count(index, PriorLanding::EarlierCopy { is_compared }) => {
                 copy.landed_before(&end.path(index), &entries[index], is_compared);
                 continue;
             }

@@ -154,7 +154,7 @@ impl FromServer<'_> {
     }
 
     fn running(&self) -> Result<Running, Error> {
-        let none = || Error::new(Fault::Bug, ErrorCode::NoPartial, "no file was begun");
+        let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
         self.running.clone().ok_or_else(none)
     }
 

@@ -124,7 +124,7 @@ impl<'a> ToServer<'a> {
     }
 
     fn partial(&mut self) -> Result<(&mut RemotePartial<'a>, &mut Control), Error> {
-        let none = || Error::new(Fault::Bug, ErrorCode::NoPartial, "no file was begun");
+        let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
         Ok((self.partial.as_mut().ok_or_else(none)?, self.control))
     }
 }

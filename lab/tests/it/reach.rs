@@ -63,7 +63,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn a_node_behind_another_address_tells_it_with_a_key_and_without() {
+fn a_node_behind_another_address_tells_it_with_a_key_too() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "write", &["--data-address", "192.0.2.7"]);
     let mut client = RawClient::open(&url);

@@ -116,7 +116,7 @@ impl Between<'_, '_> {
 }
 
 fn none_begun() -> Error {
-    Error::new(Fault::Bug, ErrorCode::NoPartial, "no file was begun")
+    Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun")
 }
 
 impl FileEnd for Between<'_, '_> {

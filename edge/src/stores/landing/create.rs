@@ -104,7 +104,7 @@ impl PosixSink {
     }
 
     /// Whether zeros of a new file may be left out: where its length is known.
-    fn is_sparse(&self, entry: &Entry) -> bool {
+    pub(super) fn is_sparse(&self, entry: &Entry) -> bool {
         self.in_place.is_none() && entry.len() >= SPARSE_FROM && entry.len() < UNKNOWN_LEN
     }
 
