@@ -17,6 +17,8 @@ pub enum Existing {
     Keep,
     /// Files of the same size and modification time stay.
     KeepSame,
+    /// Files of the same content stay, whatever their times.
+    KeepSameContent,
 }
 
 /// Why a copy would write a file.
@@ -36,6 +38,8 @@ pub enum CopyReason {
     Older,
     /// It is replaced, whatever it is.
     Replaced,
+    /// It has other bytes, and the same size.
+    ContentDiffers,
     /// The source does not have it: it would be deleted.
     Extraneous,
 }
@@ -50,6 +54,7 @@ impl CopyReason {
             CopyReason::Newer => "newer",
             CopyReason::Older => "older",
             CopyReason::Replaced => "replaced",
+            CopyReason::ContentDiffers => "content differs",
             CopyReason::Extraneous => "delete",
         }
     }
@@ -58,19 +63,20 @@ impl CopyReason {
 const SECOND: i64 = 1_000_000_000;
 
 impl Existing {
-    /// Whether `there`, which stands where `ours` is to go, stays.
+    /// Whether `there`, which stands where `ours` is to go, stays, as far as the facts of both say.
     fn keeps(self, ours: &Entry, there: &Entry) -> bool {
         let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
         // Many servers tell whole seconds only.
         let is_coarse = ours.modified_ns % SECOND == 0 || there.modified_ns % SECOND == 0;
         let unit = if is_coarse { SECOND } else { 1 };
+        let is_as_long = is_file(ours) && is_file(there) && ours.len() == there.len();
         match self {
             Existing::Replace => false,
             Existing::Keep => true,
+            // What else there is to know the content says.
+            Existing::KeepSameContent => is_as_long,
             Existing::KeepSame => {
-                is_file(ours)
-                    && is_file(there)
-                    && ours.len() == there.len()
+                is_as_long
                     && ours.modified_ns.div_euclid(unit) == there.modified_ns.div_euclid(unit)
             }
         }
@@ -122,6 +128,8 @@ mod tests {
         assert!(!same(&ours, &file(6, 7 * SECOND + 3)));
         assert!(!same(&ours, &file(5, 8 * SECOND)));
         assert!(!same(&ours, &Entry { kind: EntryKind::Directory, ..ours.clone() }));
+        let content = |there: &Entry| Existing::KeepSameContent.keeps(&ours, there);
+        assert!(content(&file(5, 0)) && !content(&file(6, 7 * SECOND + 3)));
         assert!(Existing::Keep.keeps(&ours, &file(9, 0)) && !Existing::Replace.keeps(&ours, &ours));
     }
 }

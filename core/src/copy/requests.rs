@@ -2,7 +2,7 @@
 
 use crate::gridftp::client::{Request, Transfer, TransferKind};
 use crate::gridftp::{Command, Module, Options, Pathname, RetrieveOptions};
-use crate::units::ByteRanges;
+use crate::units::{ByteRanges, percent};
 use std::ops::Range;
 
 /// The module that moves trees (`docs/protocol.md`, clause T-1).
@@ -23,6 +23,38 @@ pub fn tree_part(what: TransferKind, path: &Pathname, part: &str, held: ByteRang
 pub fn farline_option(name: &str, value: &str) -> Request {
     let option = Options::Farline { name: name.to_owned(), value: value.to_owned() };
     Request::Exec(Command::Options(option))
+}
+
+/// Bytes of paths that a switch names at most, of a command line of 8 KiB.
+const MOST_LEFT: usize = 7 << 10;
+
+/// Has a sender leave `paths` out of its tree (`docs/protocol.md`, T-10), many with one switch;
+/// `None` when one is too long for a command line.
+pub fn leave<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> {
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    for path in paths {
+        let mut named = b"/".to_vec();
+        percent::encode(
+            path,
+            |byte| byte.is_ascii_graphic() && !b",;=".contains(&byte),
+            &mut named,
+        );
+        match lines.last_mut() {
+            _ if named.len() > MOST_LEFT => return None,
+            Some(line) if line.len() + named.len() < MOST_LEFT => {
+                line.push(b',');
+                line.extend(named);
+            }
+            _ => lines.push(named),
+        }
+    }
+    let switch = |line: Vec<u8>| farline_option("leave", &String::from_utf8_lossy(&line));
+    Some(lines.into_iter().map(switch).collect())
+}
+
+/// The paths that a switch of [`leave`] names, or nothing when it is none.
+pub fn parse_leave(value: &str) -> Option<Vec<Vec<u8>>> {
+    value.split(',').map(|path| percent::decode(path.strip_prefix('/')?.as_bytes())).collect()
 }
 
 /// Has a sender use so many channels.
@@ -80,4 +112,34 @@ fn longest(held: &ByteRanges, count: usize) -> ByteRanges {
     let mut ranges: Vec<_> = held.iter().collect();
     ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
     ranges.into_iter().take(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_path_that_no_line_can_carry_is_not_left_out() {
+        let long = vec![b'\n'; 4000];
+        assert_eq!(leave([&b"a"[..], &long].into_iter()), None);
+        assert_eq!(parse_leave("/a,b"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn paths_to_leave_out_survive_the_wire(
+            paths in prop::collection::vec(prop::collection::vec(1u8.., 0..300), 0..90),
+        ) {
+            let mut came = Vec::new();
+            for request in leave(paths.iter().map(|path| &path[..])).expect("short enough") {
+                let Request::Exec(Command::Options(Options::Farline { value, .. })) = request else {
+                    panic!("no switch");
+                };
+                prop_assert!(value.len() <= MOST_LEFT && !value.contains([';', ' ', '\r']));
+                came.extend(parse_leave(&value).expect("our own"));
+            }
+            prop_assert_eq!(came, paths);
+        }
+    }
 }

@@ -189,7 +189,7 @@ impl ThirdPartySession {
             (State::Asking(mut left, then), Answered { end, result, held })
                 if left.front().is_some_and(|(of, _)| *of == end) =>
             {
-                self.learn(&held);
+                self.held = held;
                 left.pop_front();
                 match result {
                     Ok(()) => self.ask(left, then),
@@ -203,7 +203,7 @@ impl ThirdPartySession {
                 self.ask(told.into(), Then::Move);
             }
             (State::Moving(mut parts, failed), Answered { end, result, held }) => {
-                self.learn(&held);
+                self.held = held;
                 if let Some(part) = parts.front_mut() {
                     part.words.ended(now, end, result);
                 }
@@ -214,11 +214,10 @@ impl ThirdPartySession {
         }
     }
 
-    /// The receiver's word on what it holds: what no file of the tree has is a slip or a lie, and
-    /// brings nothing forward.
-    fn learn(&mut self, held: &ByteRanges) {
-        self.held = held.clone();
-        self.held.remove(self.tree.bytes..u64::MAX);
+    /// Bytes of the tree that the receiver holds, by its word: more than all of them is a slip or a
+    /// lie, and brings nothing forward.
+    fn progress(&self) -> u64 {
+        self.held.total().min(self.tree.bytes)
     }
 
     fn ask(&mut self, left: VecDeque<(DataEnd, RequestId)>, then: Then) {
@@ -249,7 +248,7 @@ impl ThirdPartySession {
             for request in before {
                 self.request(DataEnd::Sender, request);
             }
-            self.resumed.get_or_insert(all.total());
+            self.resumed.get_or_insert(all.total().min(self.tree.bytes));
             self.asked += self.tree.bytes.saturating_sub(all.total());
             // Lists are not payload.
             vec![self.part("data", in_line, true), self.part("digests", ByteRanges::new(), false)]
@@ -299,7 +298,7 @@ impl ThirdPartySession {
                 self.move_what_lacks();
             }
             Some(error) if !self.integrity.checks => self.end(Err(error)),
-            Some(error) => match self.passes.failed(error, self.held.total()) {
+            Some(error) => match self.passes.failed(error, self.progress()) {
                 Err(error) => self.end(Err(error)),
                 // Channels of the pass before are gone at one end at least.
                 Ok(()) => self.arrange(),

@@ -7,6 +7,31 @@ mod rules;
 use crate::units::Error;
 use pattern::NamePattern;
 
+/// Wildcards that are held against one name, as a shell has them: a dot at its beginning must be
+/// written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameGlob {
+    pattern: NamePattern,
+    takes_hidden: bool,
+}
+
+impl NameGlob {
+    /// Takes one part of a path; `None` when it has no wildcards, or none that make sense, and so
+    /// means itself.
+    pub fn parse(part: &[u8]) -> Option<NameGlob> {
+        if part.contains(&b'/') || !part.iter().any(|byte| b"*?[".contains(byte)) {
+            return None;
+        }
+        let pattern = NamePattern::parse(&[b"/", part].concat()).ok()?;
+        Some(NameGlob { pattern, takes_hidden: part.starts_with(b".") })
+    }
+
+    /// Whether it matches all of `name`.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        (self.takes_hidden || !name.starts_with(b".")) && self.pattern.matches(name, false)
+    }
+}
+
 /// Reads a file of rules, given its name: the core touches none.
 pub type FilterReader<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>, Error>;
 

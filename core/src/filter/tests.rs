@@ -86,3 +86,28 @@ fn a_pattern_of_many_stars_takes_no_time() {
     let rule = format!("- {}b", "*a".repeat(40));
     assert!(!excludes(&rule, &"a".repeat(4000)));
 }
+
+#[test]
+fn a_glob_is_held_against_one_whole_name() {
+    let matches = |glob: &str, name: &str| {
+        NameGlob::parse(glob.as_bytes()).expect("wildcards").matches(name.as_bytes())
+    };
+    for (glob, name) in [
+        ("run*", "run7"),
+        ("x[0-9].h5", "x3.h5"),
+        ("?", "a"),
+        ("*", "a b"),
+        (".*", ".x"),
+        ("\\**", "*a"),
+    ] {
+        assert!(matches(glob, name), "{glob} {name}");
+    }
+    for (glob, name) in
+        [("run*", "a run"), ("x[0-9]", "x10"), ("*", ".x"), ("?", "ab"), ("\\**", "a")]
+    {
+        assert!(!matches(glob, name), "{glob} {name}");
+    }
+    for none in ["run7", "x[1", "", "a/b*"] {
+        assert_eq!(NameGlob::parse(none.as_bytes()), None, "{none}");
+    }
+}

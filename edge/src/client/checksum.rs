@@ -6,101 +6,37 @@
 use super::control::Control;
 use super::copy::Copy;
 use super::options::{Options, Verify};
-use crate::mover::BLOCK_LEN;
-use aws_lc_rs::digest;
+use crate::stores::ChecksumAlgorithm;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
-use md5::Digest as _;
 
 /// Between a server's words on how far a checksum is.
 const MARKERS_EVERY: Span = Span::from_secs(5);
 
-/// An algorithm that both ends have, strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    Sha512,
-    Sha256,
-    Sha1,
-    Md5,
-    Adler32,
-}
-
-impl Algorithm {
-    const ALL: [(Algorithm, &'static str, &'static str); 5] = [
-        (
-            Algorithm::Sha256,
-            "SHA256",
-            "SHA256 of every file, computed at both ends, compared (CKSM)",
-        ),
-        (
-            Algorithm::Sha512,
-            "SHA512",
-            "SHA512 of every file, computed at both ends, compared (CKSM)",
-        ),
-        (Algorithm::Sha1, "SHA1", "SHA1 of every file, computed at both ends, compared (CKSM)"),
-        (Algorithm::Md5, "MD5", "MD5 of every file, computed at both ends, compared (CKSM)"),
-        (
-            Algorithm::Adler32,
-            "ADLER32",
-            "ADLER32 of every file, computed at both ends, compared (CKSM)",
-        ),
-    ];
-
-    /// In lower-case hexadecimal digits, as servers say it.
-    fn of(
-        self,
-        len: u64,
-        read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
-    ) -> Result<String, Error> {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let sha = match self {
-            Algorithm::Sha512 => &digest::SHA512,
-            Algorithm::Sha256 => &digest::SHA256,
-            Algorithm::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            Algorithm::Md5 => {
-                let mut md5 = md5::Md5::new();
-                whole(len, read, |bytes| md5.update(bytes))?;
-                return Ok(hex(&md5.finalize()));
-            }
-            Algorithm::Adler32 => {
-                let mut adler = adler2::Adler32::new();
-                whole(len, read, |bytes| adler.write_slice(bytes))?;
-                return Ok(hex(&adler.checksum().to_be_bytes()));
-            }
-        };
-        let mut context = digest::Context::new(sha);
-        whole(len, read, |bytes| context.update(bytes))?;
-        Ok(hex(context.finish().as_ref()))
-    }
-}
-
-/// Reads `len` bytes from their start to their end.
-fn whole(
-    len: u64,
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
-    mut take: impl FnMut(&[u8]),
-) -> Result<(), Error> {
-    let mut buffer = vec![0; BLOCK_LEN];
-    let mut at = 0;
-    while at < len {
-        let part = &mut buffer[..usize::try_from(len - at).unwrap_or(BLOCK_LEN).min(BLOCK_LEN)];
-        read(at, part)?;
-        take(part);
-        at += part.len() as u64;
-    }
-    Ok(())
-}
-
-/// An algorithm, its name, and what is said of files that were compared by it.
-pub(super) type Shared = (Algorithm, &'static str, &'static str);
-
-/// The checksum that this host and all of these servers can compute, strongest first.
-pub(super) fn common(ends: &[&Control]) -> Option<Shared> {
+/// The checksum that this host and all of these servers can compute, preferred first.
+pub(super) fn common(ends: &[&Control]) -> Option<ChecksumAlgorithm> {
     let offers = |control: &&Control, name: &str| {
         control.features().checksums.iter().any(|offer| offer == name)
     };
-    Algorithm::ALL.into_iter().find(|(_, name, _)| ends.iter().all(|end| offers(end, name)))
+    let mut known = ChecksumAlgorithm::ALL.into_iter();
+    known.find(|algorithm| ends.iter().all(|end| offers(end, algorithm.name())))
+}
+
+/// What is said of files that were compared by it.
+fn compared_how(algorithm: ChecksumAlgorithm) -> &'static str {
+    match algorithm {
+        ChecksumAlgorithm::Crc64Nvme => {
+            "CRC-64/NVME of every file, computed at both ends, compared (CKSM)"
+        }
+        ChecksumAlgorithm::Sha256 => "SHA256 of every file, computed at both ends, compared (CKSM)",
+        ChecksumAlgorithm::Sha512 => "SHA512 of every file, computed at both ends, compared (CKSM)",
+        ChecksumAlgorithm::Sha1 => "SHA1 of every file, computed at both ends, compared (CKSM)",
+        ChecksumAlgorithm::Md5 => "MD5 of every file, computed at both ends, compared (CKSM)",
+        ChecksumAlgorithm::Adler32 => {
+            "ADLER32 of every file, computed at both ends, compared (CKSM)"
+        }
+    }
 }
 
 /// Refuses before anything moves what was asked for outright and cannot be had of `server`.
@@ -109,7 +45,7 @@ pub(super) fn common(ends: &[&Control]) -> Option<Shared> {
 /// Then.
 pub(super) fn require(
     options: &Options,
-    common: Option<Shared>,
+    common: Option<ChecksumAlgorithm>,
     server: &str,
 ) -> Result<(), Error> {
     let refused = |message: String, hint: &str| {
@@ -132,11 +68,15 @@ pub(super) fn require(
     }
 }
 
-/// Asks a server for a checksum of its file at `path`.
-pub(super) fn ask(control: &mut Control, (_, name, _): Shared, path: Pathname) -> u64 {
-    // A server that is busy for long says how far it is, if it knows how to.
+/// Has a server that is busy with a checksum for long say how far it is, if it knows how to.
+pub(super) fn ask_for_markers(control: &mut Control) {
     control.try_request(Request::Exec(Command::Options(Opts::Checksum { markers: MARKERS_EVERY })));
-    let ask = Command::Checksum { algorithm: name.to_owned(), offset: 0, length: None, path };
+}
+
+/// Asks a server for a checksum of its file at `path`.
+pub(super) fn ask(control: &mut Control, wanted: ChecksumAlgorithm, path: Pathname) -> u64 {
+    let algorithm = wanted.name().to_owned();
+    let ask = Command::Checksum { algorithm, offset: 0, length: None, path };
     control.try_request(Request::Exec(ask))
 }
 
@@ -165,17 +105,18 @@ pub(super) fn not_compared(copy: &mut Copy<'_>, error: Error) -> Result<bool, Er
 /// When it differs.
 pub(super) fn judge(
     copy: &mut Copy<'_>,
-    (_, name, how): Shared,
+    algorithm: ChecksumAlgorithm,
     path: &Pathname,
     [(one, its), (other, others)]: [(&str, &str); 2],
 ) -> Result<bool, Error> {
     if one != other {
+        let name = algorithm.name();
         let message = format!("the {name} of {path} is {one} {its} and {other} {others}");
         return Err(Error::new(Fault::Between, ErrorCode::DigestMismatch, message)
             .hint("what came of it is given up; run the same command again, it starts anew"));
     }
     copy.stats.compared += 1;
-    copy.stats.verified_how = how;
+    copy.stats.verified_how = compared_how(algorithm);
     Ok(true)
 }
 
@@ -191,10 +132,10 @@ pub(super) async fn compare(
     (len, here): (u64, impl FnMut(u64, &mut [u8]) -> Result<(), Error> + Send + 'static),
 ) -> Result<bool, Error> {
     let Some(shared) = common(&[&*control]) else { return Ok(false) };
+    ask_for_markers(control);
     let id = ask(control, shared, path.clone());
-    let algorithm = shared.0;
     let ours =
-        copy.supervise(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
+        copy.supervise(Some(control), move |live| live.alone(|| shared.of(0..len, here))).await?;
     match copy.reply_to(control, id).await {
         Ok(reply) => {
             judge(copy, shared, &path, [(&said(&reply), "at the server"), (&ours, "here")])
@@ -215,30 +156,5 @@ pub(super) fn conclude(copy: &mut Copy<'_>, files: u64) {
             (Verify::Digest, _) => "not verified: not every file could be compared",
             _ => "not verified: switched off",
         };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checksums_are_those_that_servers_say() {
-        // As globus-gridftp-server 13.24 answers CKSM for a file of these bytes.
-        let bytes = b"farline";
-        let expected = [
-            (Algorithm::Md5, "850822f07bf1b422f89a773ad81d0ee5"),
-            (Algorithm::Adler32, "0b7d02e2"),
-            (Algorithm::Sha1, "50d4bce4c510b5950ddcd9baf7b52a1091351c57"),
-            (Algorithm::Sha256, "2083a34f4dba4f5c71f77aecaa4fcf1539e2853999f7cd3d7e6ceb3e5f6f4728"),
-        ];
-        for (algorithm, digest) in expected {
-            let computed = algorithm.of(bytes.len() as u64, |at, into| {
-                let from = at as usize;
-                into.copy_from_slice(&bytes[from..from + into.len()]);
-                Ok(())
-            });
-            assert_eq!(computed.as_deref(), Ok(digest), "{algorithm:?}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a copy lands on this host, and what an interrupted one left there.
 
 use super::interrupted::interrupted_into;
+use super::keep_replaced;
 use super::location::{Location, last_name};
 use super::options::Options;
 use crate::stores::{
@@ -34,6 +35,7 @@ impl Destination {
                 let files =
                     PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
                         .lenient()
+                        .keeping(keep_replaced::place_here(options.backup.as_ref(), root)?)
                         .directly(options.direct_io.clone());
                 Box::new(if options.atomic { files } else { files.one_by_one() })
             }

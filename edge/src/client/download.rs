@@ -1,25 +1,26 @@
 //! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes
 //! over.
 
+use super::by_content::ContentAt;
 use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, Watched, known};
 use super::destination::{destination, has_partial, kept_of};
 use super::dial::dial;
-use super::existing::{blocks_of, omitted_here};
+use super::existing::{blocks_of, omitted_here, shares_blocks, without};
 use super::from_stock;
 use super::itself;
-use super::location::{Location, Remote};
+use super::location::{Location, Remote, trim};
 use super::receiving::{listen, receive_layout, receive_list};
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT};
-use crate::stores::{Landed, Landing, ResumeState};
+use crate::stores::{Landed, Landing, ResumeState, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
     Agreement, CopyOptions, CopyRole, CopySession, Existing, OpenedChannels, SenderControl,
-    TreePart,
+    TreePart, leave,
 };
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
@@ -218,7 +219,11 @@ impl TreeEnd for Download<'_> {
         lock(&self.arrived).clone()
     }
 
-    fn prepare(&mut self, copy: &mut Copy<'_>) -> Result<ByteRanges, Error> {
+    async fn prepare(
+        &mut self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+    ) -> Result<ByteRanges, Error> {
         let entries = parse_manifest(&std::mem::take(&mut self.text))
             .map_err(|error| Error::new(Fault::There, ErrorCode::BadManifest, error.to_string()))?;
         let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
@@ -231,10 +236,25 @@ impl TreeEnd for Download<'_> {
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+        let mut layout = Layout::new(entries, BLOCK_LEN);
         let place = destination(self.to, name, is_folder, self.from.names_content(), self.several)?;
         let top = if is_folder && self.from.names_content() { b"" } else { name };
-        let kept = omitted_here(copy, Some(&place), top, layout.entries());
+        let entries = layout.entries();
+        let path_of =
+            |index: usize| Pathname::new(join(trim(&self.from.path), &entries[index].path));
+        let there = ContentAt::There(&mut *control, Box::new(path_of));
+        let mut kept = omitted_here(copy, Some(&place), top, entries, Some(there)).await?;
+        let paths = kept.iter().map(|&index| &entries[index].path[..]);
+        let may_leave = control.features().leave && shares_blocks(&layout, &kept);
+        if let Some(requests) = leave(paths).filter(|_| may_leave) {
+            // T-10: the node lays the rest out anew, and nothing comes that is here.
+            for request in requests {
+                control.request(request);
+            }
+            layout = Layout::new(without(layout.entries().to_vec(), &kept), BLOCK_LEN);
+            kept.clear();
+        }
+        let layout = Arc::new(layout);
         let sink: Arc<dyn Landing> = place.sink(&layout, copy.options)?.into();
         sink.leave(&kept);
         let Integrity { checks, digests, .. } = self.agreement.integrity;

@@ -1,8 +1,9 @@
-//! `--no-clobber` and `--skip-same`: which files stay as they are at the destination.
+//! `--no-clobber`, `--skip-same` and `--checksum`: which files stay as they are at the destination.
 //!
 //! They are looked at before data moves, not under a lock: a file that another process makes
 //! meanwhile is replaced, whole, as ever.
 
+use super::by_content::{self, ContentAt};
 use super::control::Control;
 use super::copy::Copy;
 use super::destination::Destination;
@@ -15,6 +16,7 @@ use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
 /// the other to read, and enough that ten thousand take a few round trips.
@@ -28,37 +30,47 @@ const COMPARED: FactSet =
 const LOOK_LEN: usize = 7;
 
 /// Which of `entries`, of a source that goes under the name `top`, do not come to this host, by
-/// their number: what is not selected, and what stays as it is, whose names are noted.
-pub(super) fn omitted_here(
+/// their number: what is not selected, and what stays as it is, whose names are noted. `from` says
+/// where their bytes are, where they are files.
+///
+/// # Errors
+/// When contents are to be compared, and cannot be.
+pub(super) async fn omitted_here(
     copy: &mut Copy<'_>,
     place: Option<&Destination>,
     top: &[u8],
     entries: &[Entry],
-) -> BTreeSet<usize> {
+    from: Option<ContentAt<'_>>,
+) -> Result<BTreeSet<usize>, Error> {
     let mut omitted = copy.options.selection.left_out(top, entries);
     let missing = copy.options.selection.missing(entries);
     copy.stats.failures.extend(missing);
-    let kept = kept_here(copy, place, entries, &omitted);
+    let kept = kept_here(copy, place, entries, &omitted, from).await?;
     omitted.extend(kept);
-    omitted
+    Ok(omitted)
 }
 
 /// Which of `entries` stay as they are on this host, by their number; notes their names.
-fn kept_here(
+async fn kept_here(
     copy: &mut Copy<'_>,
     place: Option<&Destination>,
     entries: &[Entry],
     omitted: &BTreeSet<usize>,
-) -> BTreeSet<usize> {
+    from: Option<ContentAt<'_>>,
+) -> Result<BTreeSet<usize>, Error> {
     let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
     let mut kept = BTreeSet::new();
     if existing == Existing::Replace && !dry_run {
-        return kept;
+        return Ok(kept);
     }
     let start = match place {
         Some(Destination::Files { root, start }) => Some((root, start)),
-        _ if !dry_run => return kept,
+        _ if !dry_run => return Ok(kept),
         _ => None,
+    };
+    let name = |entry: &Entry| {
+        let alone = start.map_or(&b""[..], |(_, start)| start);
+        if entry.path.is_empty() { alone.to_vec() } else { entry.path.clone() }
     };
     for (index, ours) in entries.iter().enumerate() {
         if ours.kind == EntryKind::Directory || omitted.contains(&index) {
@@ -77,18 +89,19 @@ fn kept_here(
             None => {
                 kept.insert(index);
             }
-            Some(reason) if dry_run => {
-                let alone = start.map_or(&b""[..], |(_, start)| start);
-                let name = if ours.path.is_empty() { alone } else { &ours.path };
-                plan_file(copy, name, ours, reason);
-            }
+            Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
             Some(_) => {}
         }
     }
+    let to = start.map(|(root, start)| {
+        let place = |index: usize| (Arc::clone(root), join(start, &entries[index].path));
+        ContentAt::Here(Box::new(place))
+    });
+    let kept = of_same_content(copy, entries, kept, from.zip(to), name).await?;
     note(copy, &kept, entries, |entry| {
         start.map_or_else(Vec::new, |(_, start)| join(start, &entry.path))
     });
-    kept
+    Ok(kept)
 }
 
 /// The same at a server, where the entries go to the paths that `path_of` says.
@@ -96,7 +109,8 @@ pub(super) async fn kept_there(
     copy: &mut Copy<'_>,
     control: &mut Control,
     entries: &[Entry],
-    path_of: impl Fn(&Entry) -> Pathname,
+    path_of: impl Fn(&Entry) -> Pathname + Send + Sync,
+    from: Option<ContentAt<'_>>,
 ) -> Result<BTreeSet<usize>, Error> {
     let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
     let mut kept = BTreeSet::new();
@@ -109,6 +123,9 @@ pub(super) async fn kept_there(
     if narrows {
         ask_for(control, COMPARED);
     }
+    let name = |entry: &Entry| {
+        if entry.path.is_empty() { path_of(entry).as_bytes().to_vec() } else { entry.path.clone() }
+    };
     let (mut asked, mut asked_bytes) = (VecDeque::new(), 0);
     loop {
         // Many with one write.
@@ -129,19 +146,41 @@ pub(super) async fn kept_there(
             None => {
                 kept.insert(index);
             }
-            Some(reason) if dry_run => {
-                let target = path_of(ours);
-                let name = if ours.path.is_empty() { target.as_bytes() } else { &ours.path };
-                plan_file(copy, name, ours, reason);
-            }
+            Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
             Some(_) => {}
         }
     }
     if narrows {
         ask_for(control, FactSet::ALL);
     }
+    let to = ContentAt::There(control, Box::new(|index| path_of(&entries[index])));
+    let kept = of_same_content(copy, entries, kept, from.map(|from| (from, to)), name).await?;
     note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
     Ok(kept)
+}
+
+/// Of `kept` those that stay for their content too, where that is asked for; the others are copied.
+async fn of_same_content(
+    copy: &mut Copy<'_>,
+    entries: &[Entry],
+    kept: BTreeSet<usize>,
+    ends: Option<(ContentAt<'_>, ContentAt<'_>)>,
+    name: impl Fn(&Entry) -> Vec<u8>,
+) -> Result<BTreeSet<usize>, Error> {
+    if copy.options.existing != Existing::KeepSameContent || kept.is_empty() {
+        return Ok(kept);
+    }
+    let candidates: Vec<_> = kept.iter().map(|&index| (index, entries[index].len())).collect();
+    let same = match ends {
+        Some(ends) => by_content::same(copy, ends, &candidates).await?,
+        None => BTreeSet::new(),
+    };
+    if copy.options.dry_run {
+        for &index in kept.difference(&same) {
+            plan_file(copy, &name(&entries[index]), &entries[index], CopyReason::ContentDiffers);
+        }
+    }
+    Ok(same)
 }
 
 /// Has the server tell these facts from now on; one that does not know how tells what it likes.
@@ -152,7 +191,9 @@ fn ask_for(control: &mut Control, facts: FactSet) {
 /// Notes for a dry run that `entry` would be copied to a place of the name `path`.
 fn plan_file(copy: &mut Copy<'_>, path: &[u8], entry: &Entry, reason: CopyReason) {
     // A link that is the same already costs nothing to make again.
-    if reason == CopyReason::Replaced && copy.options.existing == Existing::KeepSame {
+    let keeps_same =
+        matches!(copy.options.existing, Existing::KeepSame | Existing::KeepSameContent);
+    if reason == CopyReason::Replaced && keeps_same {
         return;
     }
     let path = String::from_utf8_lossy(path).into_owned();
@@ -179,6 +220,16 @@ pub(super) fn without(entries: Vec<Entry>, kept: &BTreeSet<usize>) -> Vec<Entry>
         .filter(|(index, _)| !kept.contains(index))
         .map(|(_, entry)| entry)
         .collect()
+}
+
+/// Whether some block of `layout` holds files that stay next to others: it would come whole.
+pub(super) fn shares_blocks(layout: &Layout, kept: &BTreeSet<usize>) -> bool {
+    !kept.is_empty()
+        && (0..layout.block_count()).map(|index| layout.block(index)).any(|block| {
+            let mut pieces = layout.pieces(block.offset, block.len);
+            let first = pieces.next().is_some_and(|piece| kept.contains(&piece.entry));
+            pieces.any(|piece| kept.contains(&piece.entry) != first)
+        })
 }
 
 /// The blocks of `layout` in which nothing lies but what stays: they need not come.
@@ -213,6 +264,8 @@ mod tests {
         let layout =
             Layout::new(vec![file(100, 0), file(100, 0), file(1024, 0), file(3000, 0)], 1024);
         assert_eq!(blocks_of(&layout, &BTreeSet::from([0, 2])).to_string(), "1024-2048");
+        assert!(shares_blocks(&layout, &BTreeSet::from([0, 2])));
+        assert!(!shares_blocks(&layout, &BTreeSet::from([0, 1, 3])));
         assert_eq!(blocks_of(&layout, &BTreeSet::from([0, 1, 3])).to_string(), "0-200,2048-5048");
     }
 }

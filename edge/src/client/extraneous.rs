@@ -4,8 +4,10 @@
 //! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links are
 //! deleted, never followed.
 
+use super::backup::Backup;
 use super::control::Control;
 use super::copy::Copy;
+use super::keep_replaced;
 use super::listing::list_tree;
 use super::location::{Location, Remote, trim};
 use super::selection::{PlannedFile, Selection};
@@ -18,7 +20,7 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, unlinkat};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 /// Deletions asked for with one write; replies to them are short.
@@ -98,7 +100,9 @@ async fn try_delete(
         copy.stats.note("nothing was deleted, for not every folder could be listed".to_owned());
         return Ok(());
     }
-    let gone = extraneous(&ours, &there, &copy.options.selection);
+    let top = place.top();
+    let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
+    let gone = extraneous(&ours, &there, &copy.options.selection, backup);
     let within = usize::try_from(most).unwrap_or(usize::MAX).min(gone.len());
     let (now, left) = gone.split_at(within);
     if copy.options.dry_run {
@@ -156,13 +160,52 @@ impl Place {
         })
     }
 
+    /// The whole path of the folder.
+    fn top(&self) -> Vec<u8> {
+        match self {
+            Place::Here(root) => {
+                let whole = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
+                whole.into_os_string().into_vec()
+            }
+            Place::There(_, top) => top.clone(),
+            Place::Nowhere => Vec::new(),
+        }
+    }
+
     async fn delete(&mut self, copy: &mut Copy<'_>, gone: &[&Entry]) {
-        let mut note = |entry: &Entry, deleted: Result<(), Error>| match deleted {
+        let note = |copy: &mut Copy<'_>, entry: &Entry, deleted: Result<(), Error>| match deleted {
             Ok(()) => copy.stats.deleted.push(entry.path.clone()),
             Err(error) => copy.stats.not_deleted.push((entry.path.clone(), error)),
         };
         match self {
-            Place::Here(root) => gone.iter().for_each(|entry| note(entry, remove(root, entry))),
+            Place::Here(root) => {
+                let kept = match keep_replaced::place_here(copy.options.backup.as_ref(), root) {
+                    Ok(kept) => kept,
+                    Err(error) => return copy.stats.not_deleted.push((Vec::new(), error)),
+                };
+                let remove = |entry: &Entry| match &kept {
+                    Some(kept) if entry.kind != EntryKind::Directory => kept
+                        .take_away(root, &entry.path)
+                        .map_err(|error| root.error("keep", &entry.path, &error)),
+                    _ => remove(root, entry),
+                };
+                gone.iter().for_each(|entry| note(copy, entry, remove(entry)));
+            }
+            Place::There(control, top) if copy.options.backup.is_some() => {
+                for entry in gone {
+                    let done = match &copy.options.backup {
+                        Some(backup) if entry.kind != EntryKind::Directory => {
+                            keep_replaced::take_away_there(backup, control, top, &entry.path).await
+                        }
+                        _ => {
+                            let path = Pathname::new(join(trim(top), &entry.path));
+                            let id = control.request(Request::Exec(Command::RemoveDirectory(path)));
+                            control.done(id).await.map(drop)
+                        }
+                    };
+                    note(copy, entry, done);
+                }
+            }
             Place::There(control, top) => {
                 for part in gone.chunks(AT_ONCE) {
                     let ask = |entry: &&Entry| {
@@ -174,7 +217,7 @@ impl Place {
                     };
                     let asked: Vec<u64> = part.iter().map(ask).collect();
                     for (entry, id) in part.iter().zip(asked) {
-                        note(entry, control.done(id).await.map(drop));
+                        note(copy, entry, control.done(id).await.map(drop));
                     }
                 }
             }
@@ -196,18 +239,31 @@ fn remove(root: &Root, entry: &Entry) -> Result<(), Error> {
 
 /// What of `there` is not among `ours` and not excluded, folders after what is in them. A folder with
 /// something in it that stays, stays.
-fn extraneous<'a>(ours: &[Entry], there: &'a [Entry], selection: &Selection) -> Vec<&'a Entry> {
+fn extraneous<'a>(
+    ours: &[Entry],
+    there: &'a [Entry],
+    selection: &Selection,
+    backup: Option<(&Backup, &[u8])>,
+) -> Vec<&'a Entry> {
     let known: BTreeSet<&[u8]> = ours.iter().map(|entry| &entry.path[..]).collect();
     let stays = |entry: &Entry| {
         let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         entry.path.is_empty()
             || known.contains(&entry.path[..])
             || is_hidden(name)
+            || backup.is_some_and(|(backup, top)| backup.owns(top, &entry.path))
             || !selection.takes(b"", &entry.path, entry.kind == EntryKind::Directory)
     };
     let mut above_kept: BTreeSet<&[u8]> = BTreeSet::new();
     for entry in there.iter().filter(|entry| stays(entry)) {
         above_kept.extend(folders_above(&entry.path));
+    }
+    if let Some((backup, _)) = backup {
+        // What is kept next to itself keeps its folder.
+        let kept = |entry: &&Entry| entry.kind != EntryKind::Directory && backup.is_beside();
+        for entry in there.iter().filter(kept) {
+            above_kept.extend(folders_above(&entry.path));
+        }
     }
     let mut gone: Vec<&Entry> = there
         .iter()
@@ -238,7 +294,7 @@ mod tests {
 
     fn gone(ours: &[&str], there: &[&str], selection: &Selection) -> Vec<String> {
         let (ours, there) = (tree(ours), tree(there));
-        let gone = extraneous(&ours, &there, selection);
+        let gone = extraneous(&ours, &there, selection, None);
         gone.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
     }
 

@@ -3,6 +3,7 @@
 //!
 //! `docs/protocol.md`, clauses G-5 and G-6.
 
+use super::by_content::ContentAt;
 use super::by_file::{FileEnd, execute};
 use super::checksum;
 use super::control::Control;
@@ -11,7 +12,7 @@ use super::destination::{Destination, destination, is_absent};
 use super::existing::{omitted_here, without};
 use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
-use super::location::{Location, Remote};
+use super::location::{Location, Remote, trim};
 use super::options::Verify;
 use super::receiving::{listen, receive_layout, tell_buffer};
 use super::resources::TransferResources;
@@ -64,7 +65,9 @@ pub(super) async fn run(
         false => Some(destination(to, from.name(), is_folder, contents, several)?),
     };
     let top = if is_folder && contents { b"" } else { from.name() };
-    let omitted = omitted_here(copy, place.as_ref(), top, &entries);
+    let path_of = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
+    let there = ContentAt::There(control, Box::new(path_of));
+    let omitted = omitted_here(copy, place.as_ref(), top, &entries, Some(there)).await?;
     let Some(place) = place.filter(|_| !copy.options.dry_run) else {
         copy.stats.verified_how = DRY_RUN;
         return Ok(());

@@ -1,5 +1,6 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
+use super::by_content::ContentAt;
 use super::copy::Copy;
 use super::destination::{destination, is_absent, kept_of};
 use super::existing::{omitted_here, without};
@@ -116,7 +117,11 @@ pub(super) async fn run(
         false => Some(destination(to, &name, is_folder, contents, several)?),
     };
     let top = if is_folder && contents { b"" } else { &name[..] };
-    let omitted = omitted_here(copy, place.as_ref(), top, &entries);
+    let from_here = at.as_ref().map(|(root, start)| {
+        let place = |index: usize| (Arc::clone(root), join(start, &entries[index].path));
+        ContentAt::Here(Box::new(place))
+    });
+    let omitted = omitted_here(copy, place.as_ref(), top, &entries, from_here).await?;
     let Some(place) = place.filter(|_| !copy.options.dry_run) else {
         copy.stats.verified_how = DRY_RUN;
         return Ok(());

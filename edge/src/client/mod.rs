@@ -1,5 +1,7 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod backup;
+mod by_content;
 mod by_file;
 mod channel_opener;
 mod checksum;
@@ -15,9 +17,11 @@ mod download;
 mod existing;
 mod extraneous;
 mod from_stock;
+mod glob;
 mod greet;
 mod interrupted;
 mod itself;
+mod keep_replaced;
 mod landed_before;
 mod listing;
 mod local;
@@ -43,6 +47,7 @@ mod tree;
 mod upload;
 
 pub use crate::stores::Diskless;
+pub use backup::Backup;
 pub use connect_options::{ConnectOptions, DEFAULT_IDLE_TIMEOUT};
 pub use copy::unmeasured;
 pub use copying::{Client, CopyRequest, Copying};

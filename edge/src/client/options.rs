@@ -1,5 +1,6 @@
 //! How a copy is to be made, how it is asked to end, and what is told of it meanwhile.
 
+use super::backup::Backup;
 use super::connect_options::ConnectOptions;
 use super::selection::Selection;
 use crate::channels::{Registry, Stack};
@@ -35,6 +36,8 @@ pub struct Options {
     pub atomic: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
+    /// How what is replaced or deleted at the destination is kept; absent: not.
+    pub backup: Option<Backup>,
     /// How many files and folders that the source does not have are deleted at the destination, at
     /// most; absent: none. For one folder that is to hold what another holds.
     pub most_deleted: Option<u64>,

@@ -1,6 +1,8 @@
 //! Runs a copy: which way its data goes, and what comes of it.
 
 use super::copy::Copy;
+use super::glob;
+use super::keep_replaced;
 use super::location::Location;
 use super::options::{Options, Progress, StoredProfiles};
 use super::outcome::{Outcome, ProgressSample};
@@ -37,6 +39,14 @@ pub async fn copy(
         let message = "a pipe and a memory store have no files to choose from, nor a dry run";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
+    keep_replaced::require(options.backup.as_ref(), destination)?;
+    let mut expanded = Vec::new();
+    with_retries(&mut copy, async |copy| {
+        expanded = glob::expand(copy, sources).await?;
+        Ok(())
+    })
+    .await?;
+    let sources = &expanded[..];
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
     }

@@ -5,6 +5,7 @@ use super::control::Control;
 use super::copy::Copy;
 use super::destination::{Destination, destination};
 use super::dial::handles;
+use super::keep_replaced;
 use super::location::{Location, Remote};
 use super::sending::{PLAIN_FTP_STORES, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, Stage, StreamJob, UNKNOWN_LEN, send_stream};
@@ -59,7 +60,9 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     let sink: Box<dyn Landing> = match destination(to, b"", false, false, false)? {
         // Its mode and time are nobody's to keep.
         Destination::Files { root, start } => Box::new(
-            PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()),
+            PosixSink::new(Arc::clone(&root), start, layout, false)
+                .keeping(keep_replaced::place_here(copy.options.backup.as_ref(), &root)?)
+                .directly(copy.options.direct_io.clone()),
         ),
         other => other.sink(&layout, copy.options)?,
     };

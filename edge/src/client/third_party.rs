@@ -5,21 +5,26 @@ mod ends;
 mod files;
 mod tree;
 
+use super::by_content::ContentAt;
 use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
+use super::existing::{kept_there, without};
 use super::itself;
+use super::keep_replaced;
 use super::listing::{entry, list_tree};
 use super::location::{Remote, trim};
 use super::outcome::DataDirection;
+use super::selection::DRY_RUN;
 use crate::stores::join;
 use ends::{Ends, at};
-use farline_core::copy::{Existing, farline_option};
+use farline_core::copy::{farline_option, leave};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::{Entry, TransferParams};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use files::Target;
+use std::collections::BTreeSet;
 
 pub(super) async fn run(
     copy: &mut Copy<'_>,
@@ -27,20 +32,6 @@ pub(super) async fn run(
     to: &Remote,
     several: bool,
 ) -> Result<(), Error> {
-    if copy.options.existing != Existing::Replace {
-        let message = "between two other hosts what is there is replaced: --no-clobber and \
-            --skip-same cannot be kept";
-        return Err(
-            Error::new(Fault::You, ErrorCode::Unsupported, message).hint("copy to this host first")
-        );
-    }
-    if copy.options.dry_run || !copy.options.selection.is_all() {
-        let message = "between two other hosts all is copied: --dry-run, --filter and what else \
-            chooses files cannot be kept";
-        return Err(
-            Error::new(Fault::You, ErrorCode::Unsupported, message).hint("copy to this host first")
-        );
-    }
     let sender = Control::open_for_another(from, &copy.options.reach)
         .await
         .map_err(|error| at(from, error))?;
@@ -67,6 +58,15 @@ pub(super) async fn run(
     let target = target(&mut ends, is_folder, several).await?;
     let Ends { sender, receiver, .. } = &mut ends;
     itself::refuse_elsewhere((sender, from, &from.path), (receiver, to, &target)).await?;
+    let (entries, left) = chosen(copy, &mut ends, entries, (&target, is_folder)).await?;
+    if copy.options.dry_run {
+        copy.stats.verified_how = DRY_RUN;
+        return Ok(());
+    }
+    if entries.is_empty() && !left.is_empty() {
+        copy.stats.verified_how = "nothing was copied";
+        return Ok(());
+    }
     let (bytes, count) = (entries.iter().map(Entry::len).sum(), files::count(&entries));
     copy.live.expect(bytes, count);
     let choice =
@@ -78,6 +78,17 @@ pub(super) async fn run(
     if !is_tree {
         let common = checksum::common(&[&ends.sender, &ends.receiver]);
         checksum::require(copy.options, common, &format!("{from} and {to}"))?;
+    }
+    let folder = if is_folder && from.path.ends_with(b"/") {
+        &target
+    } else {
+        keep_replaced::folder_of(&target)
+    };
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
+        .await
+        .map_err(|error| at(to, error))?;
+    if is_tree && !left.is_empty() {
+        leave_out(&mut ends, &left).await?;
     }
     tell_congestion(copy, &mut ends).await?;
     if is_tree {
@@ -144,6 +155,50 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
     let entries =
         list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
     Ok((entries, true))
+}
+
+/// What of `entries` is to move to `target`, and the paths of what is not: it is not selected, or
+/// stays as it is there.
+async fn chosen(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    entries: Vec<Entry>,
+    (target, is_folder): (&[u8], bool),
+) -> Result<(Vec<Entry>, Vec<Vec<u8>>), Error> {
+    let Ends { from, to, sender, receiver, .. } = ends;
+    let top = if is_folder && from.path.ends_with(b"/") { b"" } else { from.name() };
+    let selection = &copy.options.selection;
+    let (missing, omitted) = (selection.missing(&entries), selection.left_out(top, &entries));
+    copy.stats.failures.extend(missing);
+    let paths = |entries: &[Entry], which: &BTreeSet<usize>| -> Vec<Vec<u8>> {
+        which.iter().map(|&index| entries[index].path.clone()).collect()
+    };
+    let mut left = paths(&entries, &omitted);
+    let entries = without(entries, &omitted);
+    let at_source = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
+    let content = ContentAt::There(sender, Box::new(at_source));
+    let at_target = |entry: &Entry| Pathname::new(join(trim(target), &entry.path));
+    let kept = kept_there(copy, receiver, &entries, at_target, Some(content))
+        .await
+        .map_err(|error| at(to, error))?;
+    left.extend(paths(&entries, &kept));
+    Ok((without(entries, &kept), left))
+}
+
+/// Has the node that sends leave these paths out (T-10).
+async fn leave_out(ends: &mut Ends<'_>, left: &[Vec<u8>]) -> Result<(), Error> {
+    let Some(requests) =
+        leave(left.iter().map(|path| &path[..])).filter(|_| ends.sender.features().leave)
+    else {
+        let message = format!("{} is of a version that always sends the whole tree", ends.from);
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+            .hint("copy to this host first, or without choosing files"));
+    };
+    let asked: Vec<u64> = requests.into_iter().map(|line| ends.sender.request(line)).collect();
+    for id in asked {
+        ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
+    }
+    Ok(())
 }
 
 /// Where it goes, as rsync has it: into a folder by its name, under the name of what is none.

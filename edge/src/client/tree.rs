@@ -29,7 +29,11 @@ pub(super) trait TreeEnd {
 
     /// Where the list has come to: decides where its files go, and finds what is here of them.
     /// None comes to a sender.
-    fn prepare(&mut self, _copy: &mut Copy<'_>) -> Result<ByteRanges, Error> {
+    async fn prepare(
+        &mut self,
+        _copy: &mut Copy<'_>,
+        _control: &mut Control,
+    ) -> Result<ByteRanges, Error> {
         Ok(ByteRanges::new())
     }
 
@@ -72,7 +76,7 @@ pub(super) async fn execute(
                 Event::Moved { result, told, held: end.held(), unreadable: end.unreadable() }
             }
             Output::Hear { until } => Event::Heard(copy.hear(control, until).await),
-            Output::Prepare => Event::Prepared(end.prepare(copy)),
+            Output::Prepare => Event::Prepared(end.prepare(copy, control).await),
             Output::Refuse => {
                 end.refuse();
                 continue;

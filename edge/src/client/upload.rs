@@ -1,12 +1,14 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
 use super::dial::handles;
 use super::existing::kept_there;
 use super::interrupted::interrupted;
 use super::itself;
+use super::keep_replaced;
 use super::location::{Location, Remote, last_name, trim};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
@@ -114,7 +116,14 @@ pub(super) async fn run(
             join(trim(&target), &entry.path)
         })
     };
-    let kept = kept_there(copy, &mut control, &load.entries, at).await?;
+    let content = (!load.parts.is_empty()).then(|| {
+        let place = |index: usize| {
+            let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
+            (Arc::clone(root), path)
+        };
+        ContentAt::Here(Box::new(place))
+    });
+    let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
     load.leave_out(&kept);
     if copy.options.dry_run {
         copy.stats.verified_how = DRY_RUN;
@@ -125,9 +134,15 @@ pub(super) async fn run(
         return Ok(());
     }
     if !load.parts.is_empty() {
-        let place = |index: usize| place_in(&load.parts, index, &load.entries[index].path);
+        let place = |index: usize| {
+            let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
+            (&**root, path)
+        };
         copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
     }
+    let folder =
+        if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {

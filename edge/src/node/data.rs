@@ -17,11 +17,12 @@ use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
-use farline_core::copy::MOST_HELD_RANGES;
-use farline_core::gridftp::Family;
+use farline_core::copy::{MOST_HELD_RANGES, parse_leave};
+use farline_core::gridftp::{Family, Pathname};
 use farline_core::transfer::DigestAlgorithm;
-use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, percent};
 use rustls::ServerConfig;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,6 +33,9 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A session's pool to begin with; what is not used of it takes no memory.
 const STAGING: Bytes = Bytes::mib(64);
+
+/// Paths that a client leaves out of its trees at most.
+const MOST_LEFT: usize = 4 << 20;
 
 /// Listeners, channels and staging of one session.
 pub(super) struct DataPlane {
@@ -64,12 +68,16 @@ pub(super) struct DataPlane {
     /// What the client holds of the next tree data that it retrieves, besides what REST says
     ///
     pub(super) held_there: ByteRanges,
+    /// What the client does not want of the trees that it retrieves (T-10).
+    pub(super) left: BTreeSet<Vec<u8>>,
     /// Whether the client is told what is left out of a tree (O-4).
     pub(super) names_omissions: bool,
     /// Whether what does not land of a tree is named to the client, and the rest lands (O-5).
     pub(super) names_unlanded: bool,
     /// Whether each file of a tree lands when it is whole, and not all at the end.
     pub(super) lands_whole: bool,
+    /// How what this session replaces is kept: a suffix, and a folder unless next to it.
+    pub(super) backup: Option<(Vec<u8>, Option<Pathname>)>,
     /// What may change by itself of what this session sends.
     pub(super) adapt: Adapt,
 }
@@ -98,9 +106,11 @@ impl DataPlane {
             driver: None,
             in_order: false,
             held_there: ByteRanges::new(),
+            left: BTreeSet::new(),
             names_omissions: false,
             names_unlanded: false,
             lands_whole: false,
+            backup: None,
             adapt: Adapt::default(),
         }
     }
@@ -269,6 +279,44 @@ impl DataPlane {
         Ok(())
     }
 
+    fn keep_replaced(&mut self, value: &str) -> Result<(), Error> {
+        if value == "none" {
+            self.backup = None;
+            return Ok(());
+        }
+        let decoded = |text: &str| percent::decode(text.as_bytes());
+        let parts = value
+            .split_once(':')
+            .and_then(|(suffix, folder)| Some((decoded(suffix)?, decoded(folder)?)));
+        let is_name = |suffix: &[u8]| !suffix.iter().any(|byte| matches!(byte, b'/' | 0));
+        let (suffix, folder) = parts
+            .filter(|(suffix, folder)| is_name(suffix) && !(suffix.is_empty() && folder.is_empty()))
+            .ok_or_else(|| {
+                let message = "backup is a suffix, a colon and a folder, one of which may be empty";
+                Error::new(Fault::You, ErrorCode::Rejected, message)
+            })?;
+        let folder = (!folder.is_empty()).then(|| self.shared.home.resolve(&Pathname::new(folder)));
+        self.backup = Some((suffix, folder));
+        Ok(())
+    }
+
+    fn leave(&mut self, value: &str) -> Result<(), Error> {
+        if value == "none" {
+            self.left.clear();
+            return Ok(());
+        }
+        let paths = parse_leave(value).ok_or_else(|| {
+            let message = "leave is a list of paths below the tree, such as /a,/b/c";
+            Error::new(Fault::You, ErrorCode::Rejected, message)
+        })?;
+        if self.left.len() + paths.len() > MOST_LEFT {
+            let message = format!("at most {MOST_LEFT} paths are left out of a tree");
+            return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
+        }
+        self.left.extend(paths);
+        Ok(())
+    }
+
     /// Farline's own options.
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
@@ -363,6 +411,8 @@ impl DataPlane {
                 Ok(())
             }
             "held" => self.hold_there(value),
+            "backup" => self.keep_replaced(value),
+            "leave" => self.leave(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
             "unlanded" => set(&mut self.names_unlanded, value, "named"),
             "landing" => set(&mut self.lands_whole, value, "whole"),

@@ -7,6 +7,7 @@
 
 mod adapt;
 mod builder;
+mod checksum;
 mod config;
 mod data;
 mod diskless;

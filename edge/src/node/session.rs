@@ -1,5 +1,6 @@
 //! One client's session: the control connection around the core's server machine.
 
+use super::checksum::{self, WantedChecksum};
 use super::config::Anonymous;
 use super::data::DataPlane;
 use super::files::Files;
@@ -153,9 +154,10 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             ["FARLINE HELD", "FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
                 .map(str::to_owned)
                 .to_vec(),
-            [tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::UNLANDED_FEATURE]
+            [tree::BACKUP_FEATURE, tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::LEAVE_FEATURE]
                 .map(str::to_owned)
                 .to_vec(),
+            [tree::UNLANDED_FEATURE].map(str::to_owned).to_vec(),
             kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
             shared
                 .config
@@ -178,6 +180,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
+        checksums: checksum::offered(),
         passive_retrieve: true,
         tls: shared.identity.is_some() && !arrival.over_ssh,
         secure: arrival.over_ssh,
@@ -212,6 +215,12 @@ impl Job {
                 let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
                 data.transfer(&request, &self.cancel, &Reporter::new(&tell))
                     .map(|bytes| Answer::Finished { bytes })
+            }
+            // It needs no data connection, and whoever clears those away need not wait for it.
+            Ask::Checksum { algorithm, offset, length, markers, path } => {
+                let wanted = WantedChecksum { algorithm, offset, length, markers, path };
+                checksum::compute(&self.shared.root, &wanted, &self.cancel, &Reporter::new(&tell))
+                    .map(Answer::Digest)
             }
             other => self.quick(other),
         };

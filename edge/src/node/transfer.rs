@@ -1,5 +1,6 @@
 //! A session's transfers: each file, list or part over the session's data channels, in its mode.
 
+use super::checksum;
 use super::data::DataPlane;
 use super::files::{Files, beneath};
 use super::reporter::Reporter;
@@ -183,6 +184,19 @@ impl DataPlane {
             let message =
                 format!("{} of the {size} bytes announced with ALLO came", written.total());
             return Err(Error::new(Fault::Between, ErrorCode::Incomplete, message));
+        }
+        if let Some(expected) = &request.expected {
+            // What was written in place is whole only together with what was there before.
+            if in_place.is_some() {
+                let message = "SCKS is for a whole file that is stored at once";
+                return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+            }
+            let read = sink.read_back(0)?;
+            run.landing(|| checksum::compare(expected, written.total(), read)).inspect_err(
+                |_| {
+                    sink.refuse();
+                },
+            )?;
         }
         match run.landing(|| sink.land(None)).failures.into_iter().next() {
             Some((_, error)) => Err(error),

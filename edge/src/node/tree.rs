@@ -15,12 +15,14 @@ use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
-    BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource, ResumeState,
-    SlowSource, Source, Walked, join, stat, walk_linked,
+    BackupPlace, BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource,
+    ResumeState, SlowSource, Source, Walked, join, stat, walk_linked,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Layout, manifest_lines, parse_manifest};
+use farline_core::transfer::{
+    DigestVerdict, Entry, EntryKind, Layout, manifest_lines, parse_manifest,
+};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +32,10 @@ pub(crate) const FEATURE: &str = "FARLINE TREE";
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 /// The FEAT line of blocks of zeros that are not sent.
 pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
+/// The FEAT line of trees of which what they replace is kept.
+pub(crate) const BACKUP_FEATURE: &str = "FARLINE BACKUP";
+/// The FEAT line of trees of which a client takes what it wants.
+pub(crate) const LEAVE_FEATURE: &str = "FARLINE LEAVE";
 /// The FEAT line of files compared by CRC-64/NVME.
 pub(crate) const CRC64_FEATURE: &str = "FARLINE CRC64";
 /// The FEAT line of trees of which what does not land is named.
@@ -37,6 +43,24 @@ pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 
 /// The FEAT line of trees of which each file lands when it is whole.
 pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
+
+/// `entries` of what the client retrieves, laid out and to be read.
+fn laid_out(plane: &DataPlane, entries: Vec<Entry>, run: &RunningTransfer<'_>) -> OutgoingTree {
+    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    let source: Box<dyn Source> = match plane.store_kind() {
+        None => {
+            let (root, start) = (&plane.shared.root, beneath(&run.request.path).to_vec());
+            let files = PosixSource::new(Arc::clone(root), start, Arc::clone(&layout));
+            match plane.shared.config.trial_read {
+                None => Box::new(files),
+                rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
+            }
+        }
+        Some(_) => Box::new(MemorySource::new()),
+    };
+    let audit = Audit::new(&layout, plane.integrity.digests);
+    OutgoingTree { layout, source, audit, whole: true }
+}
 
 /// Receives one of the three.
 pub(super) fn store(
@@ -57,7 +81,9 @@ pub(super) fn store(
             let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
                 None => {
                     let root = Arc::clone(&plane.shared.root);
+                    let backup = backup_place(plane, &start, &layout)?;
                     let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
+                    let sink = sink.keeping(backup);
                     // Who does not hear of what is refused must not take the rest for all.
                     let sink = if plane.names_unlanded { sink.lenient() } else { sink };
                     let sink = if plane.lands_whole { sink.one_by_one() } else { sink };
@@ -170,28 +196,14 @@ pub(super) fn retrieve(
     match phase {
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
-            let ((entries, left_out), linked) = match plane.store_kind() {
+            let ((mut entries, left_out), linked) = match plane.store_kind() {
                 None => listed(plane, run)?,
                 Some(store) => ((vec![store.entry(b"")?], Vec::new()), LinkedFiles::new()),
             };
+            entries.retain(|entry| !plane.left.contains(&entry.path));
             let text = manifest_lines(&entries);
-            let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-            let source: Box<dyn Source> = match plane.store_kind() {
-                None => {
-                    let start = beneath(&run.request.path).to_vec();
-                    let files = PosixSource::new(
-                        Arc::clone(&plane.shared.root),
-                        start,
-                        Arc::clone(&layout),
-                    );
-                    match plane.shared.config.trial_read {
-                        None => Box::new(files),
-                        rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
-                    }
-                }
-                Some(_) => Box::new(MemorySource::new()),
-            };
-            let audit = Audit::new(&layout, plane.integrity.digests);
+            let outgoing = laid_out(plane, entries, run);
+            let layout = Arc::clone(&outgoing.layout);
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
                 if plane.store_kind().is_none() {
@@ -205,12 +217,19 @@ pub(super) fn retrieve(
             }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
             // at once (I-7).
-            plane.tree().outgoing = Some(OutgoingTree { layout, source, audit, whole: true });
+            plane.tree().outgoing = Some(outgoing);
             Ok(len)
         }
         TreePhase::Data => {
             let mut outgoing =
                 plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
+            // T-10: what the client has found to be there already since it read the list.
+            let is_left = |entry: &Entry| plane.left.contains(&entry.path);
+            if outgoing.layout.entries().iter().any(is_left) {
+                let mut entries = outgoing.layout.entries().to_vec();
+                entries.retain(|entry| !is_left(entry));
+                outgoing = laid_out(plane, entries, run);
+            }
             let sent =
                 plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
             outgoing.whole = sent.is_ok();
@@ -227,6 +246,27 @@ pub(super) fn retrieve(
             plane.send_bytes(list, run)
         }
     }
+}
+
+/// Where what the tree at `start` replaces is kept, if it is.
+fn backup_place(
+    plane: &DataPlane,
+    start: &[u8],
+    layout: &Layout,
+) -> Result<Option<BackupPlace>, Error> {
+    let Some((suffix, folder)) = &plane.backup else { return Ok(None) };
+    let Some(folder) = folder else { return Ok(Some(BackupPlace::beside(suffix.clone()))) };
+    let is_one_file = matches!(layout.entries(), [only] if only.path.is_empty()
+        && only.kind != EntryKind::Directory);
+    // Paths below the folder that it all goes into.
+    let base = match start.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) if is_one_file => &start[..slash],
+        None if is_one_file => b"",
+        _ => start,
+    };
+    let root = &plane.shared.root;
+    let kept = (Arc::clone(root), beneath(folder).to_vec());
+    BackupPlace::in_folder(suffix.clone(), kept, base.to_vec(), root).map(Some)
 }
 
 /// The entries of the file or directory that the client asks for, what is left out of them, and

@@ -17,6 +17,7 @@ mod whole;
 #[cfg(test)]
 mod whole_tests;
 
+use super::backup::BackupPlace;
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
@@ -73,6 +74,8 @@ pub struct PosixSink {
     /// Files that have.
     landed: AtomicU64,
     direct: DirectIo,
+    /// Where what is replaced is kept.
+    backup: Option<BackupPlace>,
 }
 
 /// What changes while a transfer runs.
@@ -122,6 +125,7 @@ impl PosixSink {
             one_by_one: false,
             landed: AtomicU64::new(0),
             direct: DirectIo::default(),
+            backup: None,
             root,
             start,
             layout,
@@ -185,6 +189,13 @@ impl PosixSink {
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSink {
         self.direct = direct;
+        self
+    }
+
+    /// The same sink, which keeps at `backup`, where there is one, what it replaces.
+    #[must_use]
+    pub fn keeping(mut self, backup: Option<BackupPlace>) -> PosixSink {
+        self.backup = backup;
         self
     }
 

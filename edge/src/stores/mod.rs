@@ -8,6 +8,8 @@
 //! | `null` | | throws bytes away |
 //! | standard output | | one file, in ascending order |
 
+mod backup;
+mod checksum;
 mod diskless;
 mod file_system;
 mod hidden;
@@ -25,6 +27,8 @@ mod standard;
 mod tree_receipt;
 mod walk;
 
+pub use backup::BackupPlace;
+pub(crate) use checksum::ChecksumAlgorithm;
 pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub(crate) use hidden::is_hidden;

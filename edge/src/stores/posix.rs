@@ -71,7 +71,8 @@ impl PosixSource {
     }
 
     fn place(&self, entry: usize) -> (&Root, Vec<u8>) {
-        place_in(&self.parts, entry, &self.layout.entries()[entry].path)
+        let (root, path) = place_in(&self.parts, entry, &self.layout.entries()[entry].path);
+        (root, path)
     }
 
     fn failed(&self, entry: usize, error: &io::Error) -> Error {
@@ -108,7 +109,11 @@ impl PosixSource {
 }
 
 /// The root of the entry of that number and path, and where it lies below it.
-pub(crate) fn place_in<'a>(parts: &'a [Part], entry: usize, path: &[u8]) -> (&'a Root, Vec<u8>) {
+pub(crate) fn place_in<'a>(
+    parts: &'a [Part],
+    entry: usize,
+    path: &[u8],
+) -> (&'a Arc<Root>, Vec<u8>) {
     let part = &parts[parts.partition_point(|part| part.first <= entry).saturating_sub(1)];
     let rest = &path[part.strip.min(path.len())..];
     (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))

@@ -1,8 +1,10 @@
 //! End-to-end tests of the real binary, of the link, and against other people's GridFTP: one program,
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
+mod backup;
 mod bad_files;
 mod bad_peers;
+mod by_content;
 mod causes;
 mod cc;
 mod cc_processes;
@@ -12,6 +14,7 @@ mod copy;
 mod corpus;
 mod delete;
 mod existing;
+mod globs;
 mod guest;
 mod interop;
 mod interrupt;

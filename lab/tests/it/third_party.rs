@@ -96,7 +96,7 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
         ]);
         assert_eq!(
             (result["verified"].as_bool(), result["files"].as_u64()),
-            (Some(false), Some(17)),
+            (Some(true), Some(17)),
             "{result}"
         );
         succeed(

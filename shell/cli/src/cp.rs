@@ -7,7 +7,7 @@ use crate::select::SelectionArgs;
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::channels::{Registry, Stack};
 use farline::client::{
-    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
+    Backup, CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
     RetryListener, RetryNotice, StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
@@ -16,6 +16,7 @@ use farline_core::profile::Stall;
 use farline_core::transfer::{Limit, Party, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,6 +71,18 @@ pub(crate) struct How {
     /// Only say what would be copied, and why
     #[arg(long, hide = true)]
     dry_run: bool,
+    /// Leave files of the same content alone, whatever their times [default: no]
+    #[arg(long, short, hide = true)]
+    checksum: bool,
+    /// Keep what is replaced or deleted, its name with a suffix [default: no]
+    #[arg(long, short, hide = true)]
+    backup: bool,
+    /// Suffix of backups [default: ~; with --backup-dir none]
+    #[arg(long, value_name = "S", hide = true)]
+    suffix: Option<OsString>,
+    /// Keep it in DIR, of the destination or absolute, by its path [default: next to it]
+    #[arg(long, value_name = "DIR", hide = true)]
+    backup_dir: Option<OsString>,
     #[command(flatten)]
     selection: SelectionArgs,
     /// Such as tcp or rdma:4:exchange:read [default: tcp]
@@ -202,6 +215,14 @@ pub(crate) fn carry_out(
     args: How,
     output: &Output,
 ) -> Result<ExitCode, Error> {
+    let existing = match (what.existing, args.checksum) {
+        (Existing::Keep, true) => {
+            let message = "--checksum replaces what differs, and --no-clobber nothing";
+            return Err(Error::new(Fault::You, ErrorCode::Usage, message));
+        }
+        (_, true) => Existing::KeepSameContent,
+        (existing, false) => existing,
+    };
     if *destination == Location::Standard {
         output.leave_stdout_to_data();
     }
@@ -218,6 +239,18 @@ pub(crate) fn carry_out(
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
         timeout: args.timeout.map(Span::from_secs),
+    };
+    let backup = match (args.backup || args.backup_dir.is_some(), args.suffix) {
+        (false, Some(_)) => {
+            let message = "--suffix is of backups: --backup or --backup-dir is missing";
+            return Err(Error::new(Fault::You, ErrorCode::Usage, message));
+        }
+        (false, None) => None,
+        (true, suffix) => {
+            let usual = if args.backup_dir.is_some() { "" } else { "~" };
+            let suffix = suffix.unwrap_or_else(|| usual.into()).into_vec();
+            Some(Backup::new(suffix, args.backup_dir.map(OsString::into_vec))?)
+        }
     };
     let trial = Trial {
         stall: args.trial_stall,
@@ -239,7 +272,8 @@ pub(crate) fn carry_out(
         trial,
         atomic: args.atomic,
         compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
-        existing: what.existing,
+        existing,
+        backup,
         most_deleted: what.most_deleted,
         buffer: args.buffer,
         direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
@@ -298,7 +332,7 @@ pub(crate) fn carry_out(
         }
         (result, _) => result?,
     };
-    report(&outcome, args.verbose, what.existing == Existing::KeepSame, output)?;
+    report(&outcome, args.verbose, existing, output)?;
     Ok(match outcome.failures.first().or(outcome.not_deleted.first()) {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
@@ -314,7 +348,7 @@ fn mendable(outcome: &Outcome) -> Option<String> {
 }
 
 /// What came of it, in one line.
-fn summary(outcome: &Outcome, by_time: bool) -> String {
+fn summary(outcome: &Outcome, existing: Existing) -> String {
     let there = match outcome.bytes - outcome.moved_bytes {
         0 => String::new(),
         there => {
@@ -325,7 +359,11 @@ fn summary(outcome: &Outcome, by_time: bool) -> String {
             )
         }
     };
-    let why = if by_time { "unchanged by size and time" } else { "there already" };
+    let why = match existing {
+        Existing::KeepSame => "unchanged by size and time",
+        Existing::KeepSameContent => "of the same content",
+        _ => "there already",
+    };
     let skipped = outcome.skipped.len();
     let deleted = match outcome.deleted.len() {
         0 => String::new(),
@@ -357,8 +395,13 @@ fn summary(outcome: &Outcome, by_time: bool) -> String {
     }
 }
 
-fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> Result<(), Error> {
-    let mut text = summary(outcome, by_time);
+fn report(
+    outcome: &Outcome,
+    verbose: bool,
+    existing: Existing,
+    output: &Output,
+) -> Result<(), Error> {
+    let mut text = summary(outcome, existing);
     match outcome.encrypted {
         Some(true) => text.push_str(", encrypted"),
         Some(false) => text.push_str(", not encrypted"),
@@ -402,7 +445,8 @@ fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> R
         text.push_str(&format!("\n{line}"));
     }
     // That files are unchanged is what a sync hopes for: their number is enough.
-    let listed = match (verbose, by_time) {
+    let is_sync = matches!(existing, Existing::KeepSame | Existing::KeepSameContent);
+    let listed = match (verbose, is_sync) {
         (true, _) => usize::MAX,
         (false, true) => 0,
         (false, false) => SKIPPED_LISTED,

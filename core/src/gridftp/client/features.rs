@@ -20,6 +20,8 @@ pub struct PeerFeatures {
     pub checksums: Vec<String>,
     /// Changes what it sends by itself (D-1).
     pub adapt: bool,
+    /// Keeps what it replaces, on wish.
+    pub backup: bool,
     /// Speaks checked blocks (I-1).
     pub check: bool,
     /// Where its data ports are, when that is another address (K-6).
@@ -30,6 +32,8 @@ pub struct PeerFeatures {
     pub host: Option<String>,
     /// Knows data connections by a key.
     pub key: bool,
+    /// Leaves paths out of a tree that it sends (T-10).
+    pub leave: bool,
     /// Holds what it sends to a rate (O-2).
     pub limit: bool,
     /// Offers a store in memory.
@@ -88,11 +92,13 @@ impl PeerFeatures {
             mlst: named.has("MLST"),
             checksums: named.checksums(),
             adapt: ours("ADAPT"),
+            backup: ours("BACKUP"),
             check: ours("CHECK"),
             data_address: told("ADDRESS ").and_then(|address| address.parse().ok()),
             held: ours("HELD"),
             host: told("HOST ").map(str::to_owned),
             key: ours("KEY"),
+            leave: ours("LEAVE"),
             limit: ours("LIMIT"),
             memory: ours("MEMORY"),
             null: ours("NULL"),

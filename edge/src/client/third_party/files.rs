@@ -185,6 +185,8 @@ async fn compare(
     target: Pathname,
 ) -> Result<bool, Error> {
     let Some(shared) = checksum::common(&[&ends.sender, &ends.receiver]) else { return Ok(false) };
+    checksum::ask_for_markers(&mut ends.sender);
+    checksum::ask_for_markers(&mut ends.receiver);
     let sent = checksum::ask(&mut ends.sender, shared, source);
     let stored = checksum::ask(&mut ends.receiver, shared, target.clone());
     let Ends { from, to, sender, receiver, .. } = ends;

@@ -194,7 +194,12 @@ impl PosixSink {
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let (from, to) = (OsStr::from_bytes(&temporary), OsStr::from_bytes(&name));
-        renameat(&folder, from, &folder, to).map_err(|errno| failed(errno.into()))?;
+        match &self.backup {
+            Some(backup) => backup.replace((&folder, &name, &temporary), &path).map_err(failed)?,
+            None => {
+                renameat(&folder, from, &folder, to).map_err(|errno| failed(errno.into()))?;
+            }
+        }
         if sync && is_file {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = openat(&folder, c".", flags, Mode::empty())

@@ -1,0 +1,122 @@
+//! Wildcards in the paths of remote sources: `host:/data/run*/x[0-9].h5`.
+//!
+//! They are held against the server's listings here, folder by folder; nothing of them reaches a
+//! shell at the other end. A path that exists as it is written means itself.
+
+use super::control::Control;
+use super::copy::Copy;
+use super::location::{Location, Remote};
+use crate::stores::join;
+use farline_core::filter::NameGlob;
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{ListingKind, Pathname};
+use farline_core::units::{Error, ErrorCode, Fault};
+
+/// What `sources` stand for. A folder that only wildcards name, in a copy of files, is a failure of
+/// its own and costs the others nothing.
+///
+/// # Errors
+/// When wildcards match nothing, or a server cannot be asked.
+pub(super) async fn expand(
+    copy: &mut Copy<'_>,
+    sources: &[Location],
+) -> Result<Vec<Location>, Error> {
+    let mut expanded = Vec::new();
+    for source in sources {
+        match source {
+            Location::Remote(remote) if remote.store.is_none() && is_wild(&remote.path) => {
+                expanded.extend(matching(copy, remote).await?.into_iter().map(Location::Remote));
+            }
+            other => expanded.push(other.clone()),
+        }
+    }
+    Ok(expanded)
+}
+
+/// Whether some part of `path` has wildcards that make sense.
+fn is_wild(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|part| NameGlob::parse(part).is_some())
+}
+
+async fn matching(copy: &mut Copy<'_>, remote: &Remote) -> Result<Vec<Remote>, Error> {
+    let look = Request::Stat(Pathname::new(remote.path.clone()));
+    let (mut control, ids) = Control::open(remote, &copy.options.reach, vec![look]).await?;
+    if control.looked(ids[0]).await.is_ok_and(|found| found.is_some()) {
+        return Ok(vec![remote.clone()]);
+    }
+    let parts: Vec<&[u8]> =
+        remote.path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+    let (wants_folders, is_absolute) = (remote.path.ends_with(b"/"), remote.path.starts_with(b"/"));
+    let mut found = vec![(if is_absolute { b"/".to_vec() } else { Vec::new() }, true)];
+    for (index, part) in parts.iter().enumerate() {
+        let is_last = index + 1 == parts.len();
+        let mut below = Vec::new();
+        for (folder, _) in found {
+            let at = |name: &[u8]| match &folder[..] {
+                b"/" => [b"/", name].concat(),
+                folder => join(folder, name),
+            };
+            let Some(glob) = NameGlob::parse(part) else {
+                let (path, look) = (at(part), Request::Stat(Pathname::new(at(part))));
+                // Between wildcards, what is not there matches nothing.
+                let id = control.try_request(look);
+                if let Some(entry) = control.looked(id).await? {
+                    below.push((path, entry.kind == ListingKind::Directory));
+                }
+                continue;
+            };
+            for name in names(copy, &mut control, &folder, &glob).await? {
+                below.push((at(&name.0), name.1));
+            }
+        }
+        below.retain(|(_, is_folder)| *is_folder || (is_last && !wants_folders));
+        found = below;
+    }
+    if found.is_empty() {
+        let message = format!("nothing matches {remote}");
+        return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message)
+            .hint("wildcards are *, ? and [a-z]; `farline cp` holds them against what is there"));
+    }
+    if !copy.options.recursive && found.iter().any(|(_, is_folder)| !is_folder) {
+        for (folder, _) in found.extract_if(.., |(_, is_folder)| *is_folder) {
+            let error = Error::new(Fault::You, ErrorCode::IsADirectory, "it is a directory")
+                .hint("add -r to copy directories with all that is in them");
+            copy.stats.failures.push((folder, error));
+        }
+    }
+    let named = |(mut path, _): (Vec<u8>, bool)| {
+        if wants_folders {
+            path.push(b'/');
+        }
+        remote.with_path(path)
+    };
+    Ok(found.into_iter().map(named).collect())
+}
+
+/// The names in `folder` that match, sorted, and which of them are folders. One that may not be
+/// listed has none, unless it is where the path begins.
+async fn names(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    folder: &[u8],
+    glob: &NameGlob,
+) -> Result<Vec<(Vec<u8>, bool)>, Error> {
+    let at = if folder.is_empty() { b"." } else { folder };
+    let listed = match control.list(at).await {
+        Err(error) if error.code == ErrorCode::PermissionDenied => {
+            copy.stats.failures.push((folder.to_vec(), error));
+            return Ok(Vec::new());
+        }
+        listed => listed?,
+    };
+    let is_other = |kind: &ListingKind| {
+        matches!(kind, ListingKind::CurrentDirectory | ListingKind::ParentDirectory)
+    };
+    let mut names: Vec<(Vec<u8>, bool)> = listed
+        .iter()
+        .filter(|entry| !is_other(&entry.kind) && glob.matches(entry.name.name()))
+        .map(|entry| (entry.name.name().to_vec(), entry.kind == ListingKind::Directory))
+        .collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,107 @@
+//! Arranges where a copy keeps what it replaces and deletes (`--backup`): here, and at a node.
+
+use super::backup::Backup;
+use super::control::Control;
+use super::location::{Location, Remote, trim};
+use crate::stores::{BackupPlace, Root, folders_above, join, storage_error};
+use farline_core::copy::farline_option;
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{Command, Pathname};
+use farline_core::units::{Error, ErrorCode, Fault};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// The place of backups of a copy into `root`, a folder of this host.
+pub(super) fn place_here(
+    backup: Option<&Backup>,
+    root: &Arc<Root>,
+) -> Result<Option<BackupPlace>, Error> {
+    let Some(backup) = backup else { return Ok(None) };
+    let suffix = backup.suffix().to_vec();
+    let Some(folder) = backup.folder() else { return Ok(Some(BackupPlace::beside(suffix))) };
+    let path = root.path().join(OsStr::from_bytes(folder));
+    std::fs::create_dir_all(&path)
+        .map_err(|error| storage_error("create directory", path.as_os_str().as_bytes(), &error))?;
+    let kept = (Arc::new(Root::open(&path)?), Vec::new());
+    BackupPlace::in_folder(suffix, kept, Vec::new(), root).map(Some)
+}
+
+/// Has `control`'s node keep what it replaces of `destination`, a folder there, before anything
+/// moves.
+///
+/// # Errors
+/// When it is no Farline node, or one that cannot.
+pub(super) async fn arrange(
+    backup: Option<&Backup>,
+    control: &mut Control,
+    to: &Remote,
+    destination: &[u8],
+) -> Result<(), Error> {
+    let Some(backup) = backup else { return Ok(()) };
+    if !control.features().backup {
+        let message = format!(
+            "--backup: {to}: only a Farline node of this version keeps what it replaces without a \
+            moment in which neither is there"
+        );
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message));
+    }
+    let id = control.request(farline_option("backup", &backup.told(destination)));
+    control
+        .done(id)
+        .await
+        .map_err(|error| error.while_doing("having the node keep what is replaced"))?;
+    Ok(())
+}
+
+/// The folder that something at `path` of a server lies in.
+pub(super) fn folder_of(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(0) => b"/",
+        Some(slash) => &path[..slash],
+        None => b"",
+    }
+}
+
+/// Refuses what no destination keeps backups of.
+///
+/// # Errors
+/// When the destination is a pipe or a store without files.
+pub(super) fn require(backup: Option<&Backup>, destination: &Location) -> Result<(), Error> {
+    let has_files = match destination {
+        Location::Local(_) => true,
+        Location::Remote(remote) => remote.store.is_none(),
+        Location::Standard | Location::Diskless(_) => false,
+    };
+    if has_files || backup.is_none() {
+        return Ok(());
+    }
+    let message = format!("--backup: {destination} has no files to keep");
+    Err(Error::new(Fault::You, ErrorCode::Unsupported, message))
+}
+
+/// Moves the file at `path` below `top` of a node to where its backups are.
+pub(super) async fn take_away_there(
+    backup: &Backup,
+    control: &mut Control,
+    top: &[u8],
+    path: &[u8],
+) -> Result<(), Error> {
+    let from = join(trim(top), path);
+    let to = match backup.folder_there(top) {
+        None => [&from[..], backup.suffix()].concat(),
+        Some(folder) => {
+            let kept = join(&folder, &[path, backup.suffix()].concat());
+            for above in folders_above(&kept).filter(|above| !above.is_empty()) {
+                let make = Command::MakeDirectory(Pathname::new(above));
+                let id = control.try_request(Request::Exec(make));
+                // It is there, most often; what else is wrong the rename says.
+                let _ = control.done(id).await;
+            }
+            kept
+        }
+    };
+    let rename = Request::Rename { from: Pathname::new(from), to: Pathname::new(to) };
+    let id = control.try_request(rename);
+    control.done(id).await.map(drop)
+}

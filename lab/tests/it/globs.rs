@@ -1,0 +1,130 @@
+//! Wildcards in remote sources: held against listings, never given to a shell.
+
+use farline_lab::files::{folder, names, text};
+use farline_lab::{
+    Sshd, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
+};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Names that a shell would do something with.
+const ODD: [&str; 3] = ["x5 $(touch hurt).h5", "x6;touch hurt.h5", "x7`touch hurt`.h5"];
+
+fn plant(root: &Path) {
+    for path in
+        ["run1/x1.h5", "run1/x2.h5", "run1/y.h5", "run2/x3.h5", "run2/.x4.h5", "other/x9.h5"]
+    {
+        let file = root.join("data").join(path);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, path).expect("written");
+    }
+    for name in ODD {
+        fs::write(root.join("data/run2").join(name), name).expect("written");
+    }
+    fs::create_dir(root.join("data/run1/x8.h5")).expect("a folder");
+    fs::write(root.join("data/run1/x8.h5/in"), "in").expect("written");
+    fs::write(root.join("data/run1/z[1].h5"), "itself").expect("written");
+    fs::write(root.join("data/run1/z1.h5"), "not meant").expect("written");
+}
+
+fn copied(command: &mut Command, from: &[&str], to: &Path) -> Value {
+    fs::create_dir(to).expect("a folder");
+    json_of(command.args(from).arg(to))
+}
+
+fn cp() -> Command {
+    let mut command = farline();
+    command.args(["--json", "cp"]);
+    command
+}
+
+#[test]
+fn wildcards_mean_what_the_server_lists() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    plant(&root);
+    let (_node, url) = node(&root, "read", &[]);
+    let (_globus, globus) = globus_server();
+    let farline_url = url.replacen("ftp", "farline", 1);
+    for (index, base) in [
+        format!("{url}/data"),
+        format!("{farline_url}/data"),
+        format!("{globus}{}/data", root.display()),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let to = |name: &str| dir.path().join(format!("{name}{index}"));
+        let result = copied(&mut cp(), &[&format!("{base}/run*/x[1-3].h5")], &to("digits"));
+        assert_eq!((&result["files"], &result["failures"]), (&3.into(), &serde_json::json!([])));
+        assert_eq!(names(&to("digits")), ["x1.h5", "x2.h5", "x3.h5"], "{base}");
+        let odd = copied(&mut cp(), &[&format!("{base}/run2/x[567]*")], &to("odd"));
+        assert_eq!(odd["files"], 3, "{base}: {odd}");
+        assert_eq!(names(&to("odd")), ODD, "{base}");
+        // Hidden names must be written so, and a name that exists means itself.
+        let all = copied(&mut cp(), &[&format!("{base}/run2/*")], &to("all"));
+        assert_eq!(all["files"], 4, "{base}: {all}");
+        let hidden = copied(&mut cp(), &[&format!("{base}/run2/.x*")], &to("hidden"));
+        assert_eq!(hidden["files"], 1, "{base}: {hidden}");
+        copied(&mut cp(), &[&format!("{base}/run1/z[1].h5")], &to("itself"));
+        assert_eq!(fs::read_to_string(to("itself").join("z[1].h5")).expect("landed"), "itself");
+        // Folders, by their names and by their content.
+        let mut trees = cp();
+        // In a URL of Farline's own a `?` begins a query.
+        let one = if base.starts_with("farline") { "%3F" } else { "?" };
+        let tree = copied(trees.arg("-r"), &[&format!("{base}/run{one}")], &to("trees"));
+        assert_eq!(
+            (names(&to("trees")), &tree["files"]),
+            (vec!["run1".into(), "run2".into()], &11.into())
+        );
+        let mut trees = cp();
+        copied(trees.arg("-r"), &[&format!("{base}/ru*1/")], &to("content"));
+        assert!(to("content").join("x8.h5/in").exists());
+        let (error, exit) = error_of(&["cp", &format!("{base}/run[7-9]/*"), text(dir.path())]);
+        assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{base}: {error}");
+    }
+    assert!(!Path::new("hurt").exists() && !root.join("hurt").exists());
+}
+
+#[test]
+fn a_folder_among_files_costs_the_files_nothing() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    plant(&root);
+    let (_node, url) = node(&root, "read", &[]);
+    let to = dir.path().join("to");
+    fs::create_dir(&to).expect("a folder");
+    let output = cp().arg(format!("{url}/data/run1/x*")).arg(&to).output().expect("runs");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("json");
+    assert_eq!((output.status.code(), names(&to)), (Some(2), vec!["x1.h5".into(), "x2.h5".into()]));
+    let failure = &result["failures"][0];
+    assert_eq!(failure["path"], "/data/run1/x8.h5", "{result}");
+    assert_eq!(failure["error"]["code"], "is-a-directory", "{result}");
+}
+
+#[test]
+fn over_ssh_no_shell_sees_them() {
+    let dir = folder();
+    plant(dir.path());
+    let sshd = Sshd::start(&dir.path().join("far"), "127.0.0.1", "", &[]);
+    let config = dir.path().join("ssh_config");
+    fs::write(&config, sshd.client_config("far", None)).expect("written");
+    let ssh = format!("ssh -F {}", config.display());
+    let cp = || {
+        let mut command = cp();
+        command.args(["--ssh", &ssh, "--remote-farline"]).arg(farline_binary());
+        command
+    };
+    let data = dir.path().join("data");
+    let to = dir.path().join("to");
+    let result = copied(&mut cp(), &[&format!("far:{}/run2/x*", data.display())], &to);
+    assert_eq!(result["files"], 4, "{result}");
+    assert!(ODD.iter().all(|name| to.join(name).exists()));
+    // What looks like a command is a name that is not there.
+    let wild = format!("far:{}/*$(touch {}/hurt)", data.display(), dir.path().display());
+    let (error, exit) = error_of_command(cp().args([&wild, text(&to)]));
+    assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+    assert!(!dir.path().join("hurt").exists());
+}
