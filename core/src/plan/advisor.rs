@@ -16,6 +16,10 @@ pub(crate) const TIE: f64 = 0.02;
 /// (`fluids_and_packets_agree`). What one repetition may be off from others nobody knows: the same
 /// is assumed.
 const ASSUMED: f64 = 0.1;
+/// Round trips that no data fills: login, key, data connections and request, three until the first
+/// byte leaves, and one in which the other end says that all has arrived (seen at 100 ms: 4.2 to
+/// 4.8 for a file of 1,000 bytes).
+pub(crate) const SET_UP_TRIPS: f64 = 4.25;
 /// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section
 /// V.B: 32 to 64 MB).
 const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
@@ -37,6 +41,9 @@ pub enum PlanSource {
 pub struct PlanInput {
     /// The path: its rate is the bottleneck's, what other traffic leaves.
     pub path: PathPoint,
+    /// Whether the path's queue is known; otherwise it may be anything from a tenth of what the path
+    /// holds to four times as much.
+    pub is_queue_known: bool,
     /// Probability that a packet is lost for other reasons than a full queue.
     pub loss: f64,
     /// The largest window that the hosts let one stream have.
@@ -68,9 +75,10 @@ pub struct Plan {
     pub staging_bytes: Bytes,
     /// Expected time.
     pub seconds: f64,
-    /// It lies between these in 19 of 20 cases: by Student's t where runs differ, and a tenth to
-    /// either side at least where they are the model's, which is its own error, or where one
-    /// repetition says nothing of the others, which is an assumption. The reasons say which.
+    /// It lies between these in 19 of 20 cases: by Student's t where runs differ, of the logarithms
+    /// where a queue that nobody knows makes them differ, and a tenth to either side at least where
+    /// they are the model's, which is its own error, or where one repetition says nothing of the
+    /// others, which is an assumption. The reasons say which.
     pub interval_s: (f64, f64),
     /// Payload per time that this is.
     pub rate_bps: Rate,
@@ -80,14 +88,85 @@ pub struct Plan {
     pub reasons: Vec<String>,
 }
 
-/// The plan of `streams` streams of `congestion` that took `all` seconds, each in a run of its own;
-/// `is_measured` says whether they are those of a path, and not of the model.
+/// What runs of a cell took.
+pub(crate) enum Runs<'a> {
+    /// Seconds of each, of the model's.
+    Modelled(&'a [f64]),
+    /// Seconds of each, over a path; of one alone, by how much they may be off by what it saw.
+    Measured(&'a [f64], Option<f64>),
+}
+
+/// Expected seconds, between which they lie, and a sentence on that; `least` is what the wire takes.
+fn foretold(runs: &Runs<'_>, is_queue_known: bool, least: f64) -> (f64, (f64, f64), String) {
+    let tenth = ASSUMED * 100.0;
+    match *runs {
+        Runs::Modelled(all) => {
+            // A queue changes a time by factors, not by seconds.
+            let logs: Vec<f64> = all.iter().map(|seconds| seconds.ln()).collect();
+            let by = if is_queue_known { all } else { &logs };
+            let summary = Summary::of(by).map(|all| (all.mean, all.prediction95()));
+            let (mean, range) = summary.unwrap_or((f64::INFINITY, None));
+            let (mut low, mut high) = range.unwrap_or((mean, mean));
+            let mut seconds = mean;
+            if !is_queue_known {
+                (seconds, low, high) = (mean.exp(), low.exp(), high.exp());
+            }
+            let seconds = seconds.max(least);
+            low = low.min(seconds * (1.0 - ASSUMED)).max(least);
+            // Where the model fills the wire a copy can only be slower.
+            let at_wire = seconds * (1.0 - ASSUMED) < least;
+            let seconds =
+                if at_wire { seconds.max(least * (1.0 + ASSUMED / 2.0)) } else { seconds };
+            high = high.max(seconds * (1.0 + ASSUMED));
+            let queue = if is_queue_known {
+                ""
+            } else {
+                ", and what queues of 0.1 to 4 times what the path holds make of it"
+            };
+            let wire =
+                if at_wire { ", as far as the wire allows: a copy can only be slower" } else { "" };
+            let why = format!(
+                "the interval has at least {tenth:.0} % to either side, the most that the model \
+                 was off from packets{wire}{queue}"
+            );
+            (seconds, (low, high), why)
+        }
+        Runs::Measured(all, alone) => {
+            let summary = Summary::of(all).map(|all| (all.mean, all.prediction95()));
+            let (mean, range) = summary.unwrap_or((f64::INFINITY, None));
+            let seconds = mean.max(least);
+            let (off, why) = match (range, alone) {
+                (Some((_, high)), _) => {
+                    let n = all.len();
+                    let why = format!(
+                        "the interval is where Student's t of {n} repetitions has 19 of 20 more"
+                    );
+                    (high - mean, why)
+                }
+                (None, Some(off)) if off > seconds * ASSUMED => {
+                    let why = "the interval is by what the rate of one repetition varied, in fifths \
+                               of its time";
+                    (off, why.to_owned())
+                }
+                _ => {
+                    let why = format!(
+                        "the interval is {tenth:.0} % to either side, which is assumed: one \
+                         repetition says nothing of others"
+                    );
+                    (seconds * ASSUMED, why)
+                }
+            };
+            (seconds, ((seconds - off).max(least), seconds + off), why)
+        }
+    }
+}
+
+/// The plan of `streams` streams of `congestion` whose `runs` took so long, each on its own.
 pub(crate) fn finished(
     known: &PlanInput,
     size: Bytes,
     (congestion, streams): (Algorithm, u32),
-    all: &[f64],
-    is_measured: bool,
+    runs: &Runs<'_>,
     mut reasons: Vec<String>,
 ) -> Plan {
     // No transfer is faster than the wire; what was measured for seconds may be, by what a queue or
@@ -95,42 +174,10 @@ pub(crate) fn finished(
     let share = (f64::from(known.mtu) - TCP_HEADERS as f64)
         / crate::wan::frames::wire_bytes(u64::from(known.mtu)) as f64;
     let least = size.0 as f64 * 8.0 / (known.path.rate_bps.as_bps() as f64 * share);
-    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-    let seconds = mean.max(least);
-    let foretold = Summary::of(all).and_then(|summary| summary.prediction95());
-    let spread = foretold.map_or(0.0, |(_, high)| high - mean);
-    let off =
-        if is_measured && foretold.is_some() { spread } else { spread.max(seconds * ASSUMED) };
-    let (mut low, high) = (seconds - off, seconds + off);
-    // Where the model fills the wire a copy can only be slower.
-    let at_wire = !is_measured && low < least;
-    low = low.max(least);
-    let seconds = if at_wire { f64::midpoint(low, high) } else { seconds };
-    let tenth = ASSUMED * 100.0;
-    reasons.push(match (is_measured, foretold) {
-        (true, Some(_)) => format!(
-            "the interval is where Student's t of {} repetitions has 19 of \
-            20 more",
-            all.len()
-        ),
-        (true, None) => {
-            format!(
-                "the interval is {tenth:.0} % to either side, which is assumed: one \
-                repetition says nothing of others"
-            )
-        }
-        (false, _) => {
-            format!(
-                "the interval has at least {tenth:.0} % to either side, the most that the \
-                model was off from packets{}",
-                if at_wire {
-                    ", as far as the wire allows: the estimate is its middle"
-                } else {
-                    ""
-                }
-            )
-        }
-    });
+    let (seconds, interval, why) = foretold(runs, known.is_queue_known, least);
+    reasons.push(why);
+    let set_up = known.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
+    let (seconds, interval_s) = (seconds + set_up, (interval.0 + set_up, interval.1 + set_up));
     // A full pipe and a full queue, shared by the streams.
     let held = known.path.rate_bps.bytes_in(known.path.rtt_ns).0 + known.path.queue_bytes.0;
     let window = Bytes((held / u64::from(streams)).max(64 << 10));
@@ -149,7 +196,7 @@ pub(crate) fn finished(
         window_bytes: window,
         staging_bytes: staging,
         seconds,
-        interval_s: (low, high),
+        interval_s,
         rate_bps: Rate::of(size, Span::from_secs_f64(seconds)),
         source: known.source,
         reasons,

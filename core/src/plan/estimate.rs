@@ -1,7 +1,7 @@
 //! How a transfer begins over a path of which nothing was measured but the round trip: the control
 //! is the host's, its streams the model's.
 
-use super::advisor::{Plan, PlanInput, PlanSource, finished};
+use super::advisor::{Plan, PlanInput, PlanSource, Runs, finished};
 use super::limits::ChannelLimits;
 use super::path::{PathPoint, USUAL_MTU, streams_in_words};
 use crate::congestion::Algorithm;
@@ -94,6 +94,8 @@ impl PathEstimate {
     pub fn known(&self) -> PlanInput {
         PlanInput {
             path: PathPoint::custom(Self::RATE, self.rtt.clamp(RTT.0, RTT.1)),
+            // Like its rate it is assumed.
+            is_queue_known: true,
             loss: 0.0,
             window: Some(self.window.max(Bytes(u64::from(USUAL_MTU)))),
             host: None,
@@ -183,12 +185,14 @@ impl PathEstimate {
         let congestion = known.available[0];
         let seconds = known.seconds(congestion, streams, size, 1..5);
         let reasons = vec![format!("{}: {why}", streams_in_words(streams)), self.congestion().1];
-        Ok(finished(&known, size, (congestion, streams), &seconds, false, reasons))
+        let runs = Runs::Modelled(&seconds);
+        Ok(finished(&known, size, (congestion, streams), &runs, reasons))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::advisor::SET_UP_TRIPS;
     use super::*;
 
     fn path(rtt: Span, window: Bytes) -> PathEstimate {
@@ -278,13 +282,16 @@ mod tests {
                 let path = path(Span::from_millis(rtt), Bytes::mib(window));
                 let plan = path.plan(size).expect("a plan");
                 assert_eq!(plan.streams, path.streams(Some(size)).0);
+                let set_up = path.rtt.as_secs_f64() * SET_UP_TRIPS;
                 // Seeds that it has not seen.
                 let mean = |streams| {
-                    path.known()
-                        .seconds(Algorithm::Cubic, streams, size, 100..103)
-                        .iter()
-                        .sum::<f64>()
-                        / 3.0
+                    set_up
+                        + path
+                            .known()
+                            .seconds(Algorithm::Cubic, streams, size, 100..103)
+                            .iter()
+                            .sum::<f64>()
+                            / 3.0
                 };
                 let (took, best) =
                     (mean(plan.streams), (1..=16).map(mean).fold(f64::INFINITY, f64::min));

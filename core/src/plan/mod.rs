@@ -14,7 +14,7 @@ mod path;
 mod pool;
 
 pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
-pub(crate) use advisor::{TIE, finished};
+pub(crate) use advisor::{Runs, TIE, finished};
 pub use estimate::{PathEstimate, for_size};
 pub use fluid::Disturbance;
 pub use limits::ChannelLimits;
@@ -22,3 +22,6 @@ pub use model::plan;
 pub use path::PathPoint;
 pub(crate) use path::{TCP_HEADERS, USUAL_MTU, streams_in_words};
 pub use pool::{StagedSource, Stall};
+
+#[cfg(test)]
+mod drawn_tests;

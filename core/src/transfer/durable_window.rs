@@ -1,12 +1,12 @@
 //! How much a receiver may have written that is not durable yet, and when it makes it durable: what
 //! a crash costs.
 //!
-//! A checkpoint is due after a quarter of a second, or once half the window is written; a copy too
-//! short for either makes none. Writers wait while the window is full. It begins at 64 MiB. A disk
-//! whose syncs take long whatever their size would be held to one window a sync; so while writers
-//! had to wait, and the window's last doubling has made the disk faster, it is doubled again: on a
-//! disk with a rate of its own it stays, on one with a slow sync it comes to what the disk writes in
-//! about a second.
+//! A checkpoint is due after a quarter of a second, or once half the window is written, of the first
+//! a quarter; a copy too short for either makes none. Writers wait while the window is full. It
+//! begins at 64 MiB. A disk whose syncs take long whatever their size would be held to one window a
+//! sync. Where writers have to wait, a small checkpoint and a large one tell it from a disk that has
+//! a rate of its own, for which the window stays; the other's is doubled for as long as a doubling
+//! makes it faster, and comes to what the disk writes in about a second.
 
 use crate::units::{Bytes, Span, Time};
 
@@ -21,6 +21,12 @@ const REST_OF_LITTLE: Span = Span::from_secs(1);
 /// Where half a window is written before that, the rest is so many times the last sync: the other half
 /// is for what comes during the next.
 const RESTS_PER_SYNC: f64 = 0.5;
+/// How much larger than a small checkpoint a large one is, and how much faster it makes the disk where
+/// a sync's own time weighs: a disk with a rate of its own is as fast with both.
+const LARGER: u64 = 2;
+const FASTER: f64 = 1.5;
+/// Checkpoints that may be too alike to tell before the window stays as it is.
+const ALIKE: u32 = 4;
 /// What a doubling must bring, and over how many checkpoints that is seen: what one makes durable
 /// was written while the one before ran.
 const WORTH: f64 = 1.3;
@@ -34,16 +40,28 @@ pub struct DurableWindow {
     written: u64,
     /// Being made durable, since then.
     syncing: Option<(u64, Time)>,
-    /// When the last checkpoint ended, and how long it took.
+    /// When the last checkpoint ended.
     ended: Time,
-    took: Span,
+    /// What it made durable, and how long that took.
+    last: Option<(u64, Span)>,
     /// Whether a writer waited since the last checkpoint began.
     was_full: bool,
     /// What became durable since the window's last change, or since it was first full.
     trial: Option<Trial>,
-    /// Bytes a second that became durable, before the last doubling.
-    before: Option<f64>,
-    is_settled: bool,
+    /// Bytes a second that became durable, before the last change.
+    before: f64,
+    phase: Phase,
+}
+
+/// How far the window's size is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// What the disk is like is not known yet, after so many checkpoints that were too alike.
+    First { alike: u32 },
+    /// It is doubled while that helps.
+    Doubled,
+    /// For good.
+    Settled,
 }
 
 /// Checkpoints with a window of one size, in which writers had to wait.
@@ -62,11 +80,11 @@ impl DurableWindow {
             written: 0,
             syncing: None,
             ended: now,
-            took: Span::ZERO,
+            last: None,
             was_full: false,
             trial: None,
-            before: None,
-            is_settled: false,
+            before: 0.0,
+            phase: Phase::First { alike: 0 },
         }
     }
 
@@ -98,8 +116,9 @@ impl DurableWindow {
             return Some(now);
         }
         let rest = if self.written >= MUCH.0 { REST } else { REST_OF_LITTLE };
-        let rest = match self.written * 2 >= self.window {
-            true => rest.min(self.took.mul_f64(RESTS_PER_SYNC)),
+        let (part, took) = self.last.map_or((4, Span::ZERO), |(_, took)| (2, took));
+        let rest = match self.written * part >= self.window {
+            true => rest.min(took.mul_f64(RESTS_PER_SYNC)),
             false => rest,
         };
         Some(self.ended + rest)
@@ -114,11 +133,37 @@ impl DurableWindow {
     pub fn end(&mut self, now: Time) {
         let Some((bytes, began)) = self.syncing.take() else { return };
         let cycle_began = std::mem::replace(&mut self.ended, now);
-        self.took = now.since(began);
+        let took = now.since(began);
+        let before = self.last.replace((bytes, took));
         let was_full = std::mem::take(&mut self.was_full);
-        if self.is_settled || (self.trial.is_none() && !was_full) {
-            return;
+        match self.phase {
+            Phase::First { alike } if was_full => {
+                self.phase =
+                    before.map_or(self.phase, |before| self.tell(before, (bytes, took), alike));
+            }
+            Phase::Doubled if was_full || self.trial.is_some() => {
+                self.try_doubled(now, cycle_began, bytes, was_full);
+            }
+            _ => {}
         }
+    }
+
+    /// Tells by two checkpoints whether a sync's own time weighs.
+    fn tell(&mut self, one: (u64, Span), other: (u64, Span), alike: u32) -> Phase {
+        let (small, large) = if one.0 <= other.0 { (one, other) } else { (other, one) };
+        let rate = |(bytes, took): (u64, Span)| bytes as f64 / took.as_secs_f64().max(1e-9);
+        if small.0 * LARGER > large.0 {
+            return if alike < ALIKE { Phase::First { alike: alike + 1 } } else { Phase::Settled };
+        }
+        if rate(large) < rate(small) * FASTER {
+            return Phase::Settled;
+        }
+        self.before = rate((one.0 + other.0, one.1 + other.1));
+        self.window *= 2;
+        Phase::Doubled
+    }
+
+    fn try_doubled(&mut self, now: Time, cycle_began: Time, bytes: u64, was_full: bool) {
         let trial = self.trial.get_or_insert(Trial { since: cycle_began, bytes: 0, full: 0 });
         trial.bytes += bytes;
         trial.full += u32::from(was_full);
@@ -127,12 +172,12 @@ impl DurableWindow {
         }
         let rate = trial.bytes as f64 / now.since(trial.since).as_secs_f64().max(1e-9);
         self.trial = None;
-        if self.before.is_none_or(|before| rate >= before * WORTH) {
-            self.before = Some(rate);
+        if rate >= self.before * WORTH {
+            self.before = rate;
             self.window *= 2;
         } else {
             self.window = (self.window / 2).max(FIRST.0);
-            self.is_settled = true;
+            self.phase = Phase::Settled;
         }
     }
 }
@@ -205,7 +250,7 @@ mod tests {
             let slow = Disk { rate: 40e6, latency: 0.01 };
             let (took, worst, window) = copy(&slow, 1e9, 400 << 20, seed);
             assert!(took < 1.15 * f64::from(400 << 20) / 40e6, "seed {seed}: {took} s");
-            assert!(worst <= 128 << 20 && window <= 128 << 20, "seed {seed}: {worst} bytes");
+            assert!(worst <= 64 << 20 && window <= 64 << 20, "seed {seed}: {worst} bytes");
         }
     }
 

@@ -104,6 +104,8 @@ struct State {
     over: bool,
     lost: bool,
     tcp: Vec<TcpInfo>,
+    /// When the last channel came to its end-of-data mark, and how many did.
+    ended: Option<(Instant, u32)>,
 }
 
 /// Receives; returns when every channel is past its end-of-data mark and every byte is in the sink.
@@ -122,6 +124,7 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
     let state = State {
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,
+        ended: None,
         free: FreeSlots::new(job.slots),
         slots,
         offers: Vec::new(),
@@ -216,6 +219,10 @@ impl<'a> Shared<'a> {
                 // ever.
                 for handle in state.handles.iter_mut().filter_map(Option::take) {
                     handle.break_now();
+                }
+                // All that came since was in the store's hands.
+                if let Some((at, channels)) = state.ended {
+                    (0..channels).for_each(|_| self.tally.add_store_wait(at));
                 }
                 return Ok(());
             }
@@ -465,6 +472,8 @@ impl<'a> Shared<'a> {
                     let mut unused: Vec<Slot> = std::iter::from_fn(|| channel.unused()).collect();
                     let mut state = lock(&self.state);
                     state.tcp.extend(channel.tcp_info());
+                    let channels_ended = state.ended.map_or(0, |(_, channels)| channels) + 1;
+                    state.ended = Some((Instant::now(), channels_ended));
                     if !closing {
                         state.finished.push(channel);
                     }

@@ -47,6 +47,7 @@ mod stores;
 mod sync;
 mod third_party;
 mod tls;
+mod told;
 mod tuner;
 mod tuning;
 mod verbs;

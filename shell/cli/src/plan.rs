@@ -11,6 +11,7 @@ use farline_core::profile::{
     Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Probability, Rate, Span};
+use farline_core::wan;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -121,6 +122,7 @@ impl Model {
         available: Vec<Algorithm>,
     ) -> PlanInput {
         PlanInput {
+            is_queue_known: wan::Path::named(&path.name).is_ok_and(|named| named.rtt.is_some()),
             path,
             loss: self.loss.unwrap_or_default().0,
             window: self.window.or(window),
@@ -178,8 +180,7 @@ impl Args {
 /// Whether `what` names a node rather than a path: a URL, or a host that is no path's name.
 fn is_node(what: &str) -> bool {
     what.contains("://")
-        || (farline_core::wan::Path::named(what).is_err()
-            && (what.contains('.') || what.contains(':')))
+        || (wan::Path::named(what).is_err() && (what.contains('.') || what.contains(':')))
 }
 
 /// The plan for a node: by what is stored of the path to it, else by a probe, else by the model of
@@ -249,7 +250,7 @@ fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
 }
 
 fn known(args: &Args) -> Result<PlanInput, Error> {
-    let named = farline_core::wan::Path::named(&args.what)?;
+    let named = wan::Path::named(&args.what)?;
     let rtt = args.model.rtt.or(named.rtt).ok_or_else(|| {
         Error::new(
             Fault::You,

@@ -158,16 +158,21 @@ fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) ->
         .bytes_total
         .filter(|total| total.0 > 0)
         .map(|total| format!("{} %", u128::from(sample.bytes_done.0) * 100 / u128::from(total.0)));
-    let limit = sample.limited_by.map(|limit| format!("limit: {}", limit.name().replace('_', " ")));
+    let limit = sample.limited_by.map(|limit| match limit {
+        // "Limit: rate limit" says nothing.
+        Limit::RateLimit => "limit: as asked".to_owned(),
+        limit => format!("limit: {}", limit.name().replace('_', " ")),
+    });
     // As they stand on the line, with the order in which they go when it is too short.
     let mut parts = [
         (0, Some(format!("{label}:"))),
         (6, percent),
-        (3, Some(bytes)),
-        (1, files),
+        // The percentage has them already.
+        (1, Some(bytes)),
+        (2, files),
         (4, rate.map(|rate| rate.to_string())),
         (5, left),
-        (2, limit),
+        (3, limit),
     ];
     loop {
         let shown: Vec<&str> = parts.iter().filter_map(|(_, part)| part.as_deref()).collect();
@@ -284,6 +289,10 @@ mod tests {
             assert!(line.chars().count() < columns || line == "50 %", "{columns}: {line}");
         }
         assert_eq!(describe("run7", &sample(1_000, 512), rate, 30), "50 %  8.00 Gbit/s  1 s left");
+        assert_eq!(
+            describe("run7", &sample(1_000, 512), rate, 80 - LEAST_BAR),
+            "50 %  3 of 4 files  8.00 Gbit/s  1 s left  limit: path rate"
+        );
     }
 
     #[test]

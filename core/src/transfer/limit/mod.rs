@@ -152,13 +152,14 @@ impl Diagnosis {
     pub fn of_peer(name: &str, evidence: &str, is_sender: bool) -> Option<Diagnosis> {
         let limit = match Limit::named(name)? {
             Limit::Cpu => Limit::Peer,
-            // Its other end is this one, which knows that itself.
-            Limit::Peer => return None,
+            // Its other end is this one.
+            Limit::Peer => Limit::Cpu,
             limit => limit,
         };
         let party = match limit {
             Limit::RateLimit => Party::You,
             Limit::ReceiverWindow if is_sender => Party::Here,
+            Limit::Cpu => Party::Here,
             Limit::SlowStart | Limit::Loss | Limit::PathRate | Limit::Network | Limit::SetUp => {
                 Party::Path
             }
@@ -175,7 +176,7 @@ impl Diagnosis {
     pub fn joined(self, there: Option<Diagnosis>, is_sender: bool) -> Diagnosis {
         let Some(there) = there else { return self };
         let waited = match self.limit {
-            Limit::Network | Limit::ReceiverWindow => true,
+            Limit::Network | Limit::ReceiverWindow | Limit::Peer => true,
             Limit::SlowStart | Limit::Loss | Limit::PathRate => is_sender,
             Limit::SendBuffer => {
                 matches!(there.limit, Limit::Peer | Limit::DiskWrite | Limit::PipeWrite)
@@ -216,6 +217,10 @@ mod tests {
             (Limit::SendBuffer, true, "path_rate", Limit::SendBuffer),
             (Limit::DiskWrite, false, "receiver_window", Limit::DiskWrite),
             (Limit::Network, false, "receiver_window", Limit::ReceiverWindow),
+            (Limit::Network, false, "peer", Limit::Cpu),
+            (Limit::DiskWrite, false, "peer", Limit::DiskWrite),
+            (Limit::Peer, true, "disk_write", Limit::DiskWrite),
+            (Limit::Peer, true, "network", Limit::Peer),
         ] {
             let there = Diagnosis::of_peer(peer, "measured there", !is_sender);
             let joined = own(mine).joined(there, is_sender);
@@ -228,6 +233,8 @@ mod tests {
         let said = |is_sender| Diagnosis::of_peer("receiver_window", "", is_sender);
         assert_eq!(said(true).map(|said| said.party), Some(Party::Here));
         assert_eq!(said(false).map(|said| said.party), Some(Party::There));
+        let busy = Diagnosis::of_peer("peer", "", true);
+        assert_eq!(busy.map(|said| said.party), Some(Party::Here), "its other end is this one");
     }
 
     #[test]

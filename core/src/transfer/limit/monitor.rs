@@ -11,6 +11,11 @@ use super::super::losses::{JudgedSample, NewLosses};
 use super::super::path_sample::PathSample;
 use super::super::rounds::{BURST_TRIPS, Rounds};
 use crate::units::{Bytes, Rate, Span};
+use std::collections::VecDeque;
+
+/// Looks with losses, of which more than half say what the path's losses are: a busy host is late
+/// now and then, which looks like a queue, and a shallow queue may be empty again.
+const JUDGED: usize = 7;
 
 /// Rounds without it after which the first growth is over.
 const FLAT_ROUNDS: u32 = 2;
@@ -73,9 +78,9 @@ impl PathTimes {
     }
 }
 
-/// What the last loss says of the path.
+/// What the last losses say of the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum LastLoss {
+enum LastLosses {
     #[default]
     None,
     /// There was no queue.
@@ -99,7 +104,8 @@ pub struct PathMonitor {
     /// Until the windows have stopped growing for the first time.
     growth: Option<Growth>,
     last: Option<PathSample>,
-    last_loss: LastLoss,
+    /// Of the last looks with losses: whether a queue overflowed.
+    overflows: VecDeque<bool>,
 }
 
 impl Default for PathMonitor {
@@ -109,7 +115,7 @@ impl Default for PathMonitor {
             times: PathTimes::default(),
             growth: Some(growth),
             last: None,
-            last_loss: LastLoss::None,
+            overflows: VecDeque::new(),
         }
     }
 }
@@ -153,11 +159,21 @@ impl PathMonitor {
     fn lose(&mut self, NewLosses { stray, overflowed }: NewLosses) {
         self.times.lost += stray;
         self.times.overflowed += overflowed;
-        self.last_loss = match (stray, overflowed) {
-            (0, 0) => self.last_loss,
-            (0, _) => LastLoss::Congestion,
-            _ => LastLoss::Stray,
-        };
+        if stray + overflowed > 0 {
+            self.overflows.push_back(overflowed > stray);
+            let old = self.overflows.len().saturating_sub(JUDGED);
+            self.overflows.drain(..old);
+        }
+    }
+
+    fn last_losses(&self) -> LastLosses {
+        let all = self.overflows.len();
+        let overflows = self.overflows.iter().filter(|&&overflowed| overflowed).count();
+        match all {
+            0 => LastLosses::None,
+            _ if overflows * 2 > all => LastLosses::Congestion,
+            _ => LastLosses::Stray,
+        }
     }
 
     /// What the time since the last sample went to, growth apart.
@@ -172,11 +188,11 @@ impl PathMonitor {
         let rest = rest.saturating_sub(buffer);
         let bytes = Bytes(sample.delivered.0.saturating_sub(last.delivered.0));
         let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };
-        let path = match self.last_loss {
+        let path = match self.last_losses() {
             _ if judged.has_queue || sample.is_model_based => full,
-            LastLoss::Congestion => full,
-            LastLoss::None => PathTimes { growing: rest, ..PathTimes::default() },
-            LastLoss::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
+            LastLosses::Congestion => full,
+            LastLosses::None => PathTimes { growing: rest, ..PathTimes::default() },
+            LastLosses::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
         };
         PathTimes { window, buffer, ..path }
     }
@@ -257,6 +273,17 @@ mod tests {
             watch(|step, sample| PathSample { retransmits: u64::from(step % 10 == 9), ..sample });
         assert!(seconds(times.lossy) > 18.0 && times.full == Span::ZERO, "{times:?}");
         assert_eq!((times.lost, times.overflowed), (20, 0));
+    }
+
+    #[test]
+    fn a_host_that_is_late_now_and_then_makes_no_full_path() {
+        let late = |step: u64| Span::from_millis(if step % 30 > 26 { 9 } else { 0 });
+        let times = watch(|step, sample| PathSample {
+            rtt: sample.min_rtt + late(step),
+            retransmits: u64::from(step % 10 == 9),
+            ..sample
+        });
+        assert!(seconds(times.lossy) > 14.0 && seconds(times.full) < 4.0, "{times:?}");
     }
 
     #[test]

@@ -7,6 +7,12 @@ use crate::units::{Bytes, Rate, Span};
 /// the time in which they have work are what others wait for.
 const BUSY: f64 = 0.75;
 
+/// A shorter round trip is within one host, between two programs: there is no path that could be
+/// full, and the one whose threads are busy for less than this part of their time waits for the
+/// other.
+const WITHIN_HOST: Span = Span::from_micros(30);
+const WAITS: f64 = 0.5;
+
 /// How busy the threads of a stage were, summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTime {
@@ -159,7 +165,11 @@ impl Waits {
             // What carries it does not say.
             return self.named(Limit::Network);
         }
-        let PathTimes { growing, window, buffer, lossy, full, .. } = self.path;
+        let PathTimes { growing, window, buffer, lossy, full, min_rtt, .. } = self.path;
+        if self.buffer.is_none() && min_rtt > Span::ZERO && min_rtt < WITHIN_HOST {
+            let is_busy = self.busy.channels.share() >= WAITS;
+            return self.named(if is_busy { Limit::Cpu } else { Limit::Peer });
+        }
         if self.path.total() == Span::ZERO {
             // Over before the second look at it.
             let grew = self.retransmits == 0;
@@ -260,7 +270,14 @@ impl Waits {
                 Party::Here,
                 format!("channels waited for it {:.0} % of the time", share(self.store)),
             ),
-            Limit::Peer => (Party::There, String::new()),
+            Limit::Peer => {
+                let busy = 100.0 * self.busy.channels.share();
+                let evidence = format!(
+                    "within one host, where no path is full, this end was busy {busy:.0} % of the \
+                     time and waited for the other"
+                );
+                (Party::There, evidence)
+            }
         };
         Diagnosis { limit, party, evidence }
     }
@@ -308,6 +325,20 @@ mod tests {
             ..waits()
         };
         assert_eq!(sender(short), Limit::SetUp);
+    }
+
+    #[test]
+    fn within_a_host_a_processor_is_slow_and_no_path() {
+        let sender = |busy_s, rtt| {
+            let channels = StageTime { busy: Span::from_secs(busy_s), active: Span::from_secs(40) };
+            let busy = StageTimes { channels, ..StageTimes::default() };
+            let path = PathTimes { min_rtt: Span::from_micros(rtt), ..waits().path };
+            Waits { busy, path, ..waits() }.sender_limit()
+        };
+        let named = |said: Diagnosis| (said.limit, said.party);
+        assert_eq!(named(sender(25, 3)), (Limit::Cpu, Party::Here));
+        assert_eq!(named(sender(12, 3)), (Limit::Peer, Party::There));
+        assert_eq!(named(sender(12, 100)), (Limit::PathRate, Party::Path), "a rack");
     }
 
     #[test]

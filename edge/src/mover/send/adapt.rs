@@ -44,6 +44,8 @@ impl Shared<'_> {
             judged.iter().for_each(|judged| tuner.handle(judged));
             while let Some(advice) = tuner.poll() {
                 match advice {
+                    // The pace, with what it makes up for, is no word on the path.
+                    Advice::Measured { .. } if self.job.pace.is_some() => {}
                     Advice::Measured { why } => (tuning.tell)(why),
                     Advice::Congestion { name, why } => {
                         before = watched.first().and_then(Handle::congestion);

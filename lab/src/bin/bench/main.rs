@@ -6,6 +6,7 @@
 mod causes;
 mod link;
 mod mover;
+mod outages;
 mod plan;
 mod side;
 mod table;
@@ -32,6 +33,8 @@ enum What {
     Plan(plan::Options),
     /// Copies held back on purpose, and what they say held them back
     Causes(causes::Options),
+    /// Copies through outages of path and node, and more at once than a node takes: ten minutes
+    Outages(outages::Options),
     /// The tuner over a grid of simulated paths, against copies left as they began
     Tuner(tuner::Options),
     /// The RDMA channel against perftest and TCP, in a guest with two devices
@@ -44,6 +47,7 @@ fn main() -> Result<()> {
         What::Link(options) => link::run(&options),
         What::Plan(options) => plan::run(&options),
         What::Causes(options) => causes::run(&options),
+        What::Outages(options) => outages::run(&options),
         What::Tuner(options) => tuner::run(&options),
         What::Verbs(options) => verbs::run(&options),
     }

@@ -1,6 +1,8 @@
 //! Holds the planner and the model against grids: simulated in full, and measured on the emulated
 //! link cell by cell.
 
+mod drawn;
+
 use crate::side::{binary, json};
 use crate::table::median;
 use anyhow::{Context, Result};
@@ -22,6 +24,9 @@ enum How {
     Simulated,
     /// The plan's cell, the 5 best simulated and 5 random ones, measured once each: ten minutes
     Link(Measured),
+    /// Plans for paths drawn at random, by a probe and by the model, next to copies over the link:
+    /// half an hour
+    Drawn(drawn::Options),
 }
 
 #[derive(clap::Args)]
@@ -79,6 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.how {
         How::Simulated => simulated(),
         How::Link(measured) => link(measured),
+        How::Drawn(options) => drawn::run(options),
     }
 }
 
