@@ -2,6 +2,7 @@
 
 mod backup;
 mod by_content;
+mod by_file;
 mod channel_opener;
 mod checksum;
 mod connect_options;
