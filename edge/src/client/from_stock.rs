@@ -126,7 +126,6 @@ pub(super) async fn run(
 fn landed_as(place: &Destination, item: &Entry) -> Option<FileFacts> {
     let (root, start) = place.at()?;
     stat(root, &join(start, &item.path), b"").ok().map(|entry| FileFacts::of(&entry))
-    }
 }
 
 /// The server, and the file that comes from it now.
