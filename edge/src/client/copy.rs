@@ -91,6 +91,12 @@ pub(super) struct Copy<'a> {
     base: u64,
     /// What the time went to lately.
     lately: RecentWaits,
+    /// Whether every end was reached, so that a fault may pass.
+    pub(super) is_reached: bool,
+    /// The sources, as they were written, and which of them is copied now.
+    pub(super) sources: (Vec<String>, usize),
+    /// Where there are several: paths at the destination, and which source took them.
+    claimed: BTreeMap<Vec<u8>, usize>,
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
@@ -122,8 +128,34 @@ impl<'a> Copy<'a> {
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
             lately: RecentWaits::default(),
+            is_reached: false,
+            sources: (Vec::new(), 0),
+            claimed: BTreeMap::new(),
             landed: BTreeSet::new(),
         }
+    }
+
+    /// Takes `path` at the destination for the source of that number.
+    ///
+    /// # Errors
+    /// When another source has taken it: it would be replaced by what was copied a moment before.
+    pub(super) fn claim(&mut self, path: &[u8], source: usize) -> Result<(), Error> {
+        let (sources, _) = &self.sources;
+        if sources.len() < 2 {
+            return Ok(());
+        }
+        let first = *self.claimed.entry(path.to_vec()).or_insert(source);
+        if first == source {
+            return Ok(());
+        }
+        let named = |index: usize| sources.get(index).map_or("another source", String::as_str);
+        let message = format!(
+            "of {} it is not copied, for {} has that name at the destination",
+            named(source),
+            named(first)
+        );
+        Err(Error::new(Fault::You, ErrorCode::PathExists, message)
+            .hint("copy the two to different directories"))
     }
 
     /// Makes the congestion control that was asked for available to this host's channels, or notes
@@ -259,6 +291,7 @@ impl<'a> Copy<'a> {
         entries: impl IntoIterator<Item = &'e Entry>,
     ) {
         let unlanded = self.newly_named(control);
+        self.stats.not_set += lock(&control.heard()).take_not_set();
         let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
         for entry in entries.into_iter().filter(is_file) {
             if unlanded.contains_key(&entry.path) {
@@ -491,6 +524,7 @@ impl<'a> Copy<'a> {
         self.stats.bytes += landed.bytes;
         self.stats.files += landed.files;
         self.stats.failures.extend(landed.failures);
+        self.stats.not_set += landed.not_set;
     }
 
     /// Counts `entry`, which has landed at `path`.

@@ -36,6 +36,7 @@ impl Destination {
                     PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
                         .lenient()
                         .keeping(keep_replaced::place_here(options.backup.as_ref(), root)?)
+                        .setting(options.attributes, true)
                         .directly(options.direct_io.clone());
                 Box::new(if options.atomic { files } else { files.one_by_one() })
             }

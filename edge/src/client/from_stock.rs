@@ -107,7 +107,7 @@ pub(super) async fn run(
         let one =
             Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
         let mut landed = match item.kind {
-            EntryKind::Directory => continue,
+            EntryKind::Directory | EntryKind::There { .. } => continue,
             EntryKind::File { .. } if copy.has_landed(&item.path, item) => continue,
             EntryKind::Symlink { .. } => {
                 place.below(&item.path).sink(&one, copy.options)?.land(None)

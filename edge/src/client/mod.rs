@@ -1,5 +1,6 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod attributes;
 mod backup;
 mod by_content;
 mod channel_opener;

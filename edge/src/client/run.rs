@@ -1,5 +1,6 @@
 //! Runs a copy: which way its data goes, and what comes of it.
 
+use super::attributes;
 use super::copy::Copy;
 use super::glob;
 use super::keep_replaced;
@@ -40,6 +41,8 @@ pub async fn copy(
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
     keep_replaced::require(options.backup.as_ref(), destination)?;
+    attributes::require(options, sources)?;
+    attributes::require(options, std::slice::from_ref(destination))?;
     let mut expanded = Vec::new();
     with_retries(&mut copy, async |copy| {
         expanded = glob::expand(copy, sources).await?;
@@ -47,13 +50,15 @@ pub async fn copy(
     })
     .await?;
     let sources = &expanded[..];
+    copy.sources.0 = sources.iter().map(Location::to_string).collect();
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
     }
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
         Location::Remote(to) if sources.iter().all(remote) => {
-            for source in sources {
+            for (index, source) in sources.iter().enumerate() {
+                copy.sources.1 = index;
                 if let Location::Remote(from) = source {
                     with_retries(&mut copy, async |copy| {
                         third_party::run(copy, from, to, sources.len() > 1).await
@@ -75,7 +80,8 @@ pub async fn copy(
             with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
         }
         here => {
-            for source in sources {
+            for (index, source) in sources.iter().enumerate() {
+                copy.sources.1 = index;
                 match source {
                     Location::Remote(from) => {
                         with_retries(&mut copy, async |copy| {
@@ -93,7 +99,13 @@ pub async fn copy(
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
     if let (Some(most), [source]) = (options.most_deleted, sources) {
-        extraneous::delete(&mut copy, source, destination, most).await;
+        let deleted = with_retries(&mut copy, async |copy| {
+            extraneous::delete(copy, source, destination, most).await
+        });
+        if let Err(error) = deleted.await {
+            let error = error.while_doing("deleting what the source does not have");
+            copy.stats.not_deleted.push((Vec::new(), error));
+        }
     }
     let special = options.channel.as_ref().map(Stack::channel);
     if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)

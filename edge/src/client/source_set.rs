@@ -2,7 +2,7 @@
 //! lie here.
 
 use super::copy::Copy;
-use super::existing::without;
+use super::existing::{refuse_taken, without};
 use super::location::{Location, Remote, last_name, source_here};
 use crate::stores::{
     DirectIo, Diskless, LinkedFiles, MemorySource, Part, PosixSource, Root, Source, join, stat,
@@ -100,9 +100,10 @@ pub(super) fn load(
         parts: Vec::new(),
         source_id,
     };
-    for path in paths {
+    for (source, path) in paths.iter().enumerate() {
         let bytes = path.as_os_str().as_bytes();
         let first = load.entries.len();
+        copy.sources.1 = source;
         if look_at(path)?.is_dir() {
             let root = Arc::new(Root::open(path)?);
             let name = if names_content(bytes) { b"" } else { last_name(bytes) };
@@ -111,7 +112,8 @@ pub(super) fn load(
             let selection = &copy.options.selection;
             let problems = selection.concerned(name, &entries, problems);
             let missing = selection.missing(&entries);
-            let omitted = selection.left_out(name, &entries);
+            let mut omitted = selection.left_out(name, &entries);
+            refuse_taken(copy, &entries, &mut omitted, |entry| join(name, &entry.path));
             let entries = without(entries, &omitted);
             copy.stats.failures.extend(missing);
             copy.stats.failures.extend(
@@ -131,6 +133,10 @@ pub(super) fn load(
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
             if !copy.options.selection.takes(name, b"", false) {
+                continue;
+            }
+            if let Err(error) = copy.claim(name, source) {
+                copy.stats.failures.push((name.to_vec(), error));
                 continue;
             }
             let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;

@@ -1,11 +1,12 @@
 //! Copies from one server to another: two control connections here, the data straight between them
 //! (`docs/protocol.md`, Y-1).
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
-use super::existing::{kept_there, without};
+use super::existing::{kept_there, refuse_taken, without};
 use super::itself;
 use super::keep_replaced;
 use super::listing::{entry, list_tree};
@@ -100,6 +101,9 @@ pub(super) async fn run(
     keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
         .await
         .map_err(|error| at(to, error))?;
+    for (control, remote) in [(&mut ends.sender, from), (&mut ends.receiver, to)] {
+        attributes::arrange(copy.options, control, remote).await?;
+    }
     if is_tree && !left.is_empty() {
         leave_out(&mut ends, &left).await?;
     }
@@ -190,8 +194,9 @@ async fn chosen(
     let Ends { from, to, sender, receiver } = ends;
     let top = if is_folder && from.path.ends_with(b"/") { b"" } else { from.name() };
     let selection = &copy.options.selection;
-    let (missing, omitted) = (selection.missing(&entries), selection.left_out(top, &entries));
+    let (missing, mut omitted) = (selection.missing(&entries), selection.left_out(top, &entries));
     copy.stats.failures.extend(missing);
+    refuse_taken(copy, &entries, &mut omitted, |entry| join(trim(target), &entry.path));
     let paths = |entries: &[Entry], which: &BTreeSet<usize>| -> Vec<Vec<u8>> {
         which.iter().map(|&index| entries[index].path.clone()).collect()
     };
@@ -406,7 +411,7 @@ async fn file_by_file(
     for entry in entries {
         match entry.kind {
             EntryKind::File { .. } => {}
-            EntryKind::Directory => continue,
+            EntryKind::Directory | EntryKind::There { .. } => continue,
             EntryKind::Symlink { .. } => {
                 let error = Error::new(
                     Fault::There,

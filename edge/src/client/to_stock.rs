@@ -78,7 +78,7 @@ pub(super) async fn run(
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {
             EntryKind::File { .. } => {}
-            EntryKind::Directory => continue,
+            EntryKind::Directory | EntryKind::There { .. } => continue,
             EntryKind::Symlink { .. } => {
                 let error = Error::new(
                     Fault::There,

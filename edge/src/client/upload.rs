@@ -1,6 +1,7 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
@@ -22,7 +23,7 @@ use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{
-    BytesSource, LinkedFiles, MEMORY_NAME, NotKept, SlowSource, Source, join, place_in,
+    BytesSource, LinkedFiles, MEMORY_NAME, NotKept, SlowSource, Source, gather, join, place_in,
 };
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
@@ -108,6 +109,18 @@ pub(super) async fn run(
         .collect();
     itself::refuse_there(&mut control, &named, &load.target, to).await?;
     let mut load = load;
+    let wanted = copy.options.attributes;
+    if !copy.options.dry_run {
+        attributes::arrange(copy.options, &mut control, to).await?;
+    }
+    if !wanted.is_empty() {
+        let SourceSet { entries, parts, linked, .. } = &mut load;
+        let parts = &*parts;
+        gather(entries, linked, wanted, |index, entry| {
+            let (root, path) = place_in(parts, index, &entry.path);
+            (&**root, path)
+        });
+    }
     let target = load.target.clone();
     let at = |entry: &Entry| {
         Pathname::new(if entry.path.is_empty() {
@@ -124,7 +137,10 @@ pub(super) async fn run(
         ContentAt::Here(Box::new(place))
     });
     let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
-    load.leave_out(&kept);
+    match wanted.is_empty() {
+        true => load.leave_out(&kept),
+        false => attributes::stay(&mut load.entries, &kept),
+    }
     if copy.options.dry_run {
         copy.stats.verified_how = DRY_RUN;
         return Ok(());
@@ -138,7 +154,7 @@ pub(super) async fn run(
             let (root, path) = place_in(&load.parts, index, &load.entries[index].path);
             (&**root, path)
         };
-        copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, place);
+        copy.stats.not_kept += NotKept::of(&load.entries, &load.linked, wanted, place);
     }
     let folder =
         if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };

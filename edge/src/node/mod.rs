@@ -103,6 +103,7 @@ fn usable(config: &Config) -> Registry {
 /// # Errors
 /// When the session cannot begin.
 pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(), Error> {
+    let config = Config { allow_owner: true, ..config };
     let root = Root::open(&config.root)?.exported();
     let home = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (peer, local) = connection.and_then(ends).unwrap_or_else(|| {

@@ -16,7 +16,7 @@ use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
     BackupPlace, BytesSink, Landing, LinkedFiles, MemorySource, NotKept, PosixSink, PosixSource,
-    ResumeState, SlowSource, Source, Walked, join, stat, walk_linked,
+    ResumeState, SlowSource, Source, Walked, gather, join, stat, walk_linked,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
@@ -32,6 +32,8 @@ pub(crate) const FEATURE: &str = "FARLINE TREE";
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 /// The FEAT line of blocks of zeros that are not sent.
 pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
+/// The FEAT line of trees with owners, ACLs and what else is no part of a file's content.
+pub(crate) const ATTRIBUTES_FEATURE: &str = "FARLINE ATTRIBUTES";
 /// The FEAT line of trees of which what they replace is kept.
 pub(crate) const BACKUP_FEATURE: &str = "FARLINE BACKUP";
 /// The FEAT line of trees of which a client takes what it wants.
@@ -83,7 +85,8 @@ pub(super) fn store(
                     let root = Arc::clone(&plane.shared.root);
                     let backup = backup_place(plane, &start, &layout)?;
                     let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
-                    let sink = sink.keeping(backup);
+                    let may_own = plane.shared.config.allow_owner;
+                    let sink = sink.keeping(backup).setting(plane.attributes, may_own);
                     // Who does not hear of what is refused must not take the rest for all.
                     let sink = if plane.names_unlanded { sink.lenient() } else { sink };
                     let sink = if plane.lands_whole { sink.one_by_one() } else { sink };
@@ -161,6 +164,7 @@ pub(super) fn store(
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             let is_named = plane.names_unlanded && !landed.is_cut_short;
+            run.not_set(landed.not_set);
             if is_named {
                 run.left_out(&landed.failures);
             }
@@ -201,6 +205,12 @@ pub(super) fn retrieve(
                 Some(store) => ((vec![store.entry(b"")?], Vec::new()), LinkedFiles::new()),
             };
             entries.retain(|entry| !plane.left.contains(&entry.path));
+            if plane.store_kind().is_none() {
+                let (root, start) = (&plane.shared.root, beneath(&run.request.path));
+                gather(&mut entries, &linked, plane.attributes, |_, entry| {
+                    (&**root, join(start, &entry.path))
+                });
+            }
             let text = manifest_lines(&entries);
             let outgoing = laid_out(plane, entries, run);
             let layout = Arc::clone(&outgoing.layout);
@@ -210,7 +220,7 @@ pub(super) fn retrieve(
                     let (root, start) = (&plane.shared.root, beneath(&run.request.path));
                     let place =
                         |index: usize| (&**root, join(start, &layout.entries()[index].path));
-                    run.not_kept(NotKept::of(layout.entries(), &linked, place));
+                    run.not_kept(NotKept::of(layout.entries(), &linked, plane.attributes, place));
                 }
                 let problems = left_out.into_iter().map(|problem| (problem.path, problem.error));
                 run.left_out(&problems.collect::<Vec<_>>());

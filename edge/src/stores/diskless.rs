@@ -64,6 +64,7 @@ impl Diskless {
                     mode: 0o644,
                     modified_ns,
                     changed_ns: 0,
+                    attributes: None,
                 })
             }
         }

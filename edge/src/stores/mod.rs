@@ -8,6 +8,7 @@
 //! | `null` | | throws bytes away |
 //! | standard output | | one file, in ascending order |
 
+mod attributes;
 mod backup;
 mod checksum;
 mod diskless;
@@ -27,6 +28,8 @@ mod standard;
 mod tree_receipt;
 mod walk;
 
+pub use attributes::NotSet;
+pub(crate) use attributes::gather;
 pub use backup::BackupPlace;
 pub(crate) use checksum::ChecksumAlgorithm;
 pub(crate) use diskless::MEMORY_NAME;

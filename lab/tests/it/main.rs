@@ -1,6 +1,7 @@
 //! End-to-end tests of the real binary, of the link, and against other people's GridFTP: one program,
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
+mod archive;
 mod backup;
 mod bad_files;
 mod bad_peers;
@@ -24,6 +25,7 @@ mod limit;
 mod link;
 mod near;
 mod omitted;
+mod one_name;
 mod ordinary;
 mod page;
 mod partials;
