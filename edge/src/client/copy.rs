@@ -7,6 +7,7 @@ pub(super) use choice::known;
 pub use choice::unmeasured;
 pub(super) use watch::Watched;
 
+use super::claimed::ClaimedPaths;
 use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
@@ -41,6 +42,12 @@ pub(super) struct Copy<'a> {
     base: u64,
     /// What the time went to lately.
     lately: RecentWaits,
+    /// Whether every end was reached, so that a fault may pass.
+    pub(super) is_reached: bool,
+    /// Which of the sources is copied now.
+    pub(super) source: usize,
+    /// Where there are several: paths at the destination, and which source took them.
+    pub(super) claimed: ClaimedPaths,
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
@@ -72,6 +79,9 @@ impl<'a> Copy<'a> {
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
             lately: RecentWaits::default(),
+            is_reached: false,
+            source: 0,
+            claimed: ClaimedPaths::default(),
             landed: BTreeSet::new(),
         }
     }
@@ -121,6 +131,7 @@ impl<'a> Copy<'a> {
         entries: impl IntoIterator<Item = &'e Entry>,
     ) {
         let unlanded = self.newly_named(control);
+        self.stats.not_set += lock(&control.heard()).take_not_set();
         let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
         for entry in entries.into_iter().filter(is_file) {
             if unlanded.contains_key(&entry.path) {
@@ -210,6 +221,7 @@ impl<'a> Copy<'a> {
         self.stats.bytes += landed.bytes;
         self.stats.files += landed.files;
         self.stats.failures.extend(landed.failures);
+        self.stats.not_set += landed.not_set;
     }
 
     /// Counts `entry`, which has landed at `path`.

@@ -1,6 +1,7 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
@@ -24,7 +25,7 @@ use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{BytesSource, Part, SlowSource, Source, join, place_in};
+use crate::stores::{BytesSource, Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
@@ -110,6 +111,17 @@ pub(super) async fn run(
         })
         .collect();
     let mut looks = LooksThere::begin(&mut control, named, &load.target);
+    let wanted = copy.options.attributes;
+    if !wanted.is_empty() && !copy.options.dry_run {
+        attributes::arrange(copy.options, &mut control, to).await?;
+        let SourceSet { entries, at, linked, .. } = &mut load;
+        if let Some(parts) = at.parts() {
+            gather(entries, linked, wanted, |index, entry| {
+                let (root, path) = place_in(parts, index, &entry.path);
+                (&**root, path)
+            });
+        }
+    }
     let target = load.target.clone();
     let at = |entry: &Entry| {
         Pathname::new(if entry.path.is_empty() {
@@ -126,7 +138,10 @@ pub(super) async fn run(
         ContentAt::Here(Box::new(place))
     });
     let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
-    load.leave_out(&kept);
+    match wanted.is_empty() {
+        true => load.leave_out(&kept),
+        false => attributes::stay(&mut load.entries, &kept),
+    }
     if copy.options.dry_run || load.entries.is_empty() {
         looks.refuse(&mut control, to).await?;
         copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
@@ -155,7 +170,7 @@ pub(super) async fn run(
         })
     } else if control.features().is_gridftp {
         looks.refuse(&mut control, to).await?;
-        copy.stats.not_kept += load.not_kept();
+        copy.stats.not_kept += load.not_kept(copy.options.attributes);
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
         Err(to.not_gridftp(PLAIN_FTP_STORES))
@@ -180,7 +195,8 @@ async fn to_farline(
     let parts = load.at.parts().map(<[Part]>::to_vec).unwrap_or_default();
     let (entries, linked) = (Arc::clone(&layout), load.linked);
     // A system call for each file, which need not be waited for.
-    let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, &parts))?;
+    let kept = copy.options.attributes;
+    let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, kept, &parts))?;
     let source = load.at.source(&layout, &copy.options.direct_io)?;
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
