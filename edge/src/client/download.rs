@@ -42,9 +42,8 @@ pub(super) async fn run(
 ) -> Result<(), Error> {
     // Where the node knows keys its data port is known as soon as the login is done.
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
-    let (mut control, ahead) =
-        Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))])
-            .await?;
+    let ahead = vec![Request::ToFarline(Box::new(passive))];
+    let (mut control, ahead) = copy.session_with(from, ahead).await?;
     control.require(from).await?;
     let mut choice = copy.choose(control.rtt(), None, None, false);
     let is_ordered = control.features().order;
@@ -69,7 +68,11 @@ pub(super) async fn run(
     } else {
         return Err(from.not_gridftp("curl or lftp can fetch from it"));
     };
-    copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))
+    copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))?;
+    if several {
+        copy.park(from, control);
+    }
+    Ok(())
 }
 
 /// What is to be agreed with the node, and done.

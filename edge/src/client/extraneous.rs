@@ -68,8 +68,7 @@ pub(super) async fn require(
 }
 
 /// Deletes at most `most`, of all attempts together, of what is at `destination` and not at `source`,
-/// and notes what was, and
-/// what could not be.
+/// and notes what was, and what could not be.
 pub(super) async fn delete(
     copy: &mut Copy<'_>,
     source: &Location,

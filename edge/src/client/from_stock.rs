@@ -55,11 +55,6 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        if several {
-            let message = format!("{from} is a folder, and not the only source");
-            return Err(Error::new(Fault::You, ErrorCode::OneSource, message)
-                .hint("copy the folders of a server other than Farline's one after the other"));
-        }
         list_tree(copy, control, &from.path).await?
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]

@@ -59,6 +59,10 @@ pub async fn copy(
     })
     .await?;
     let sources = &expanded[..];
+    if matches!(destination, Location::Remote(_)) {
+        // Between two servers data goes by sessions of another kind.
+        copy.parked = None;
+    }
     copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
@@ -67,13 +71,14 @@ pub async fn copy(
     match destination {
         Location::Remote(to) if sources.iter().all(remote) => {
             for (index, source) in sources.iter().enumerate() {
-                copy.source = index;
+                copy.begin_source(index);
                 if let Location::Remote(from) = source {
                     with_retries(&mut copy, async |copy| {
                         third_party::run(copy, from, to, sources.len() > 1).await
                     })
                     .await?;
                 }
+                copy.end_source();
             }
         }
         Location::Remote(to) if sources.iter().any(remote) => {
@@ -90,7 +95,7 @@ pub async fn copy(
         }
         here => {
             for (index, source) in sources.iter().enumerate() {
-                copy.source = index;
+                copy.begin_source(index);
                 match source {
                     Location::Remote(from) => {
                         with_retries(&mut copy, async |copy| {
@@ -103,6 +108,7 @@ pub async fn copy(
                     }
                     from => local::run(&mut copy, from, here, sources.len() > 1).await?,
                 }
+                copy.end_source();
             }
         }
     }
