@@ -86,7 +86,9 @@ pub(super) async fn run(
         Some((root, start)) if is_folder => {
             let here = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
             let target = [&b"from"[..], here.as_os_str().as_bytes(), start];
-            TreeReceipt::begin(&target, source_of(&from.place(), [&from.path[..]].into_iter()))
+            let name = join(here.as_os_str().as_bytes(), start);
+            let source = source_of(&from.place(), [&from.path[..]].into_iter());
+            TreeReceipt::begin(&target, &name, source)
         }
         _ => None,
     };

@@ -31,7 +31,9 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
-use farline_core::transfer::{Block, DigestVerdict, Entry, Layout, TransferParams, manifest_lines};
+use farline_core::transfer::{
+    Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, manifest_lines,
+};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -157,12 +159,22 @@ pub(super) async fn run(
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
+        // A directory that is copied is made with all above it; for files alone none is.
+        let missing = load.entries.iter().all(|entry| entry.kind != EntryKind::Directory);
+        let missing = missing.then(|| Pathname::new(folder));
         let load = (load, looks);
         let copied = to_farline(copy, &mut control, (to, ahead[0]), load, &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
-        copied.map_err(|error| match error.code {
+        let Err(error) = copied else { return Ok(()) };
+        if let (ErrorCode::PathNotFound, Some(folder)) = (error.code, missing) {
+            let look = control.try_request(Request::Stat(folder.clone()));
+            if matches!(control.looked(look).await, Ok(None)) {
+                return Err(no_folder(to, &folder));
+            }
+        }
+        Err(match error.code {
             ErrorCode::Interrupted if is_kept => {
                 interrupted(error, &format!("at {}, `farline partials ls DIR`", to.host))
             }
@@ -175,6 +187,12 @@ pub(super) async fn run(
     } else {
         Err(to.not_gridftp(PLAIN_FTP_STORES))
     }
+}
+
+fn no_folder(to: &Remote, folder: &Pathname) -> Error {
+    let message = format!("{} has no directory {folder}", to.server());
+    Error::new(Fault::You, ErrorCode::PathNotFound, message)
+        .hint("make it there; a directory that is copied (cp -r) is made, with all above it")
 }
 
 /// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks
