@@ -2,6 +2,7 @@
 
 use super::protected::open_again;
 use super::{Ending, PosixSink};
+use crate::stores::attributes::NotSet;
 use crate::stores::in_short;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
@@ -30,6 +32,8 @@ pub struct Landed {
     pub bytes: u64,
     /// What did not land, and why.
     pub failures: Vec<(Vec<u8>, Error)>,
+    /// What was asked for and could not be set, for lack of the right to.
+    pub not_set: NotSet,
     /// Landing ended before its end: what is not among the failures did not land for certain.
     pub is_cut_short: bool,
 }
@@ -51,6 +55,10 @@ impl Landed {
             let checked = match entry.kind {
                 EntryKind::File { .. } => check_digest(index, check),
                 EntryKind::Directory | EntryKind::Symlink { .. } => Ok(()),
+                EntryKind::There { .. } => {
+                    let message = "this store keeps no further names of files";
+                    Err(Error::new(Fault::You, ErrorCode::Unsupported, message))
+                }
             };
             match checked.and_then(|()| land(index, entry)) {
                 Ok(()) => landed.count(entry),
@@ -116,7 +124,7 @@ impl PosixSink {
             }
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
-                EntryKind::Symlink { .. } => Ok(()),
+                EntryKind::Symlink { .. } | EntryKind::There { .. } => Ok(()),
                 EntryKind::File { .. } => {
                     check_digest(index, check).and_then(|()| self.complete(index, entry, together))
                 }
@@ -134,8 +142,11 @@ impl PosixSink {
             landed.failures.push((self.start.clone(), error));
             return landed;
         }
-        for entry in good {
-            match self.land_one(entry, !together) {
+        // What is another name of a file comes when that one has landed.
+        let (late, good): (Vec<&Entry>, Vec<&Entry>) =
+            good.into_iter().partition(|entry| matches!(entry.kind, EntryKind::There { .. }));
+        for entry in good.into_iter().chain(late) {
+            match self.land_unless_failed(entry, !together, &landed) {
                 Ok(()) => landed.count(entry),
                 Err(error) => {
                     self.remove_temporary(entry);
@@ -151,7 +162,18 @@ impl PosixSink {
         if let Some(partial) = self.journal() {
             partial.finish();
         }
+        landed.not_set = self.not_set();
         landed
+    }
+
+    fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
+        if let EntryKind::There { at } = &entry.kind
+            && landed.failures.iter().any(|(path, _)| path == at)
+        {
+            let message = "the file that it is another name of did not land";
+            return Err(Error::new(Fault::Here, ErrorCode::PathNotFound, message));
+        }
+        self.land_one(entry, sync)
     }
 
     pub(super) fn set_metadata(&self, entry: &Entry, file: &File) -> Result<(), Error> {
@@ -199,6 +221,7 @@ impl PosixSink {
         let failed = |error: io::Error| self.root.error("write", &path, &error);
         let (folder, name, temporary) = match &entry.kind {
             EntryKind::Directory => return Ok(()),
+            EntryKind::There { at } => return self.land_there(entry, at),
             EntryKind::File { .. } => self.place(entry)?,
             EntryKind::Symlink { target } => {
                 let (folder, name, temporary) = self.place(entry)?;
@@ -219,19 +242,32 @@ impl PosixSink {
             return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
-        let (from, to) = (OsStr::from_bytes(&temporary), OsStr::from_bytes(&name));
-        match &self.backup {
-            Some(backup) => backup.replace((&folder, &name, &temporary), &path).map_err(failed)?,
-            None => {
-                renameat(&folder, from, &folder, to).map_err(|errno| failed(errno.into()))?;
-            }
-        }
+        self.refuse_same_name((&folder, &name), entry)?;
+        self.set_attributes((&folder, &temporary), entry)?;
+        self.take_name((&folder, &name, &temporary), &path).map_err(failed)?;
         if sync && is_file {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = openat(&folder, c".", flags, Mode::empty())
                 .map(File::from)
                 .map_err(|errno| failed(errno.into()))?;
             folder.sync_all().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for, what
+    /// has that name is kept.
+    pub(super) fn take_name(
+        &self,
+        (folder, name, temporary): (&OwnedFd, &[u8], &[u8]),
+        path: &[u8],
+    ) -> io::Result<()> {
+        match &self.backup {
+            Some(backup) => backup.replace((folder, name, temporary), path)?,
+            None => {
+                let (from, to) = (OsStr::from_bytes(temporary), OsStr::from_bytes(name));
+                renameat(folder, from, folder, to)?;
+            }
         }
         Ok(())
     }
@@ -247,18 +283,20 @@ impl PosixSink {
                 continue;
             }
             let path = self.path(entry);
-            let set = self
-                .root
-                .open_beneath(&path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
-                .and_then(|fd| {
-                    let file = File::from(fd);
-                    // The root of a copy may be a folder that was there before and belongs to
-                    // others.
-                    if !entry.path.is_empty() {
-                        file.set_permissions(Permissions::from_mode(mode(entry)))?;
-                    }
-                    Ok(rustix::fs::futimens(&file, &times(entry))?)
-                });
+            let usual = || {
+                self.root.open_beneath(&path, OFlags::RDONLY | OFlags::DIRECTORY, 0).and_then(
+                    |fd| {
+                        let file = File::from(fd);
+                        // The root of a copy may be a folder that was there before and belongs to
+                        // others.
+                        if !entry.path.is_empty() {
+                            file.set_permissions(Permissions::from_mode(mode(entry)))?;
+                        }
+                        Ok(rustix::fs::futimens(&file, &times(entry))?)
+                    },
+                )
+            };
+            let set = self.set_folder(entry).unwrap_or_else(usual);
             // A folder above the copy that is not ours keeps its time: the copy itself is whole.
             if let Err(error) = set
                 && !entry.path.is_empty()
