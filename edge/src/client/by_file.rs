@@ -4,8 +4,8 @@ use super::checksum;
 use super::copy::Copy;
 use super::landed_before::LandedBefore;
 use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
-use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::Entry;
+use farline_core::transfer::journal::FileFacts;
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeMap;
 

@@ -5,8 +5,8 @@ mod parked;
 mod watch;
 
 pub(super) use choice::known;
-use parked::Parked;
 pub use choice::unmeasured;
+use parked::Parked;
 pub(super) use watch::Watched;
 
 use super::claimed::ClaimedPaths;

@@ -5,8 +5,8 @@ use super::keep_replaced;
 use super::location::{Location, last_name};
 use super::options::Options;
 use crate::stores::{
-    BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal, join, one_file,
-    storage_error,
+    BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal,
+    join, one_file, storage_error,
 };
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};

@@ -12,6 +12,7 @@ use super::existing::{blocks_of, omitted_here, shares_blocks, without};
 use super::from_stock;
 use super::itself;
 use super::location::{Location, Remote, trim};
+use super::options::Options;
 use super::receiving::{listen, receive_layout, receive_list};
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
@@ -91,10 +92,16 @@ fn session(
     let options = CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants() };
     let role = CopyRole::Receiver {
         may_hold: has_partial(to, from.name(), from.names_content()),
-        may_stay: copy.options.existing != Existing::Replace || !copy.options.selection.is_all(),
+        may_stay: may_stay(copy.options),
     };
     let path = Pathname::new(from.path.clone());
     CopySession::new(role, path, options, control.features(), control.rtt())
+}
+
+/// Whether it is known beforehand that something of a tree may stay behind: the node is told what
+/// before it sends.
+fn may_stay(options: &Options) -> bool {
+    options.existing != Existing::Replace || !options.selection.is_all()
 }
 
 async fn from_farline(
@@ -272,10 +279,17 @@ impl TreeEnd for Download<'_> {
             let all = (0..stays.len()).collect();
             attributes::stay(&mut stays, &all);
             stays.retain(|entry| matches!(entry.kind, EntryKind::There { .. }));
-            self.settled = Some((place.below(b""), stays));
+            if !stays.is_empty() {
+                // What is set below changes the time of the top.
+                stays.extend(entries.first().filter(|_| is_folder).cloned());
+                stays.rotate_right(1);
+                self.settled = Some((place.below(b""), stays));
+            }
         }
         let paths = kept.iter().map(|&index| &entries[index].path[..]);
-        let may_leave = control.features().leave && shares_blocks(&layout, &kept);
+        // What another source has taken comes, and is dropped: the node has begun already.
+        let may_leave =
+            may_stay(copy.options) && control.features().leave && shares_blocks(&layout, &kept);
         if let Some(requests) = leave(paths).filter(|_| may_leave) {
             // T-10: the node lays the rest out anew, and nothing comes that is here.
             for request in requests {

@@ -55,7 +55,9 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        list_tree(copy, control, &from.path).await?
+        let mut entries = vec![entry(Vec::new(), &top)];
+        entries.extend(list_tree(copy, control, &from.path).await?);
+        entries
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };

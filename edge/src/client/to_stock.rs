@@ -57,7 +57,7 @@ pub(super) async fn run(
         true => None,
         false => {
             let target = [&b"to"[..], place.as_bytes(), &load.target];
-            let name = [place.as_bytes(), &load.target].concat();
+            let name = [place.as_bytes(), trim(&load.target)].concat();
             TreeReceipt::begin(&target, &name, load.source_id)
         }
     };

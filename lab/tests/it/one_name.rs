@@ -28,8 +28,16 @@ fn copied(args: &[&str]) -> (Value, i32) {
 fn of_two_sources_of_one_name_the_first_is_copied() {
     let dir = folder();
     plant(dir.path(), &["a/x", "b/x", "b/y", "a/t/same", "b/t/same", "b/t/other"]);
-    let (_node, url) = node(dir.path(), "write", &["--third-party", "--listen", "127.0.0.2:0"]);
-    let (_other, other) = node(dir.path(), "write", &["--third-party", "--listen", "127.0.0.3:0"]);
+    let (_node, url) = node(
+        dir.path(),
+        "write",
+        &["--third-party", "--third-party-net", "127.0.0.0/8", "--listen", "127.0.0.2:0"],
+    );
+    let (_other, other) = node(
+        dir.path(),
+        "write",
+        &["--third-party", "--third-party-net", "127.0.0.0/8", "--listen", "127.0.0.3:0"],
+    );
     let at = |name: &str| text(&dir.path().join(name)).to_owned();
     let here = dir.path().display().to_string();
     for (name, from, to) in [
@@ -45,7 +53,7 @@ fn of_two_sources_of_one_name_the_first_is_copied() {
         args.extend(sources.iter().map(String::as_str));
         args.push(&to);
         let (result, exit) = copied(&args);
-        let failures = result["failures"].as_array().expect("a list");
+        let failures = result["failures"].as_array().unwrap_or_else(|| panic!("{result}"));
         assert_eq!((failures.len(), exit), (2, 2), "{name}: {result}");
         for failure in failures {
             assert_eq!(failure["error"]["code"], "path-exists", "{name}: {result}");
@@ -82,7 +90,7 @@ fn what_is_one_name_there_lands_once() {
             args.extend(atomic.then_some("--atomic"));
             args.extend([&from[..], &to]);
             let (result, exit) = copied(&args);
-            let failures = result["failures"].as_array().expect("a list");
+            let failures = result["failures"].as_array().unwrap_or_else(|| panic!("{result}"));
             assert_eq!((failures.len(), exit), (1, 2), "{way}: {result}");
             let error = &failures[0]["error"];
             assert_eq!(error["code"], "path-exists", "{way}: {result}");

@@ -166,14 +166,10 @@ fn trees_at(remote: &Remote) -> Result<Vec<BrokenTree>, Error> {
 /// may be a node to be `asked`.
 fn stored_at(remote: &Remote, asked: bool) -> Result<Vec<Receipt>, Error> {
     let named = name_of(remote);
-    let is_there =
-        |receipt: &Receipt| receipt.partial == named || is_at(&receipt.target(), &named);
+    let is_there = |receipt: &Receipt| receipt.partial == named || is_at(&receipt.target(), &named);
     let stored: Vec<Receipt> = stored_elsewhere()?.into_iter().filter(is_there).collect();
     // A Farline node keeps its own account of what is left there, beneath its root.
-    if asked
-        && stored.is_empty()
-        && (remote.farline || hello(remote, &reach::usual())?.farline)
-    {
+    if asked && stored.is_empty() && (remote.farline || hello(remote, &reach::usual())?.farline) {
         let message =
             format!("{} is a Farline node: what is left there is listed there", remote.server());
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)

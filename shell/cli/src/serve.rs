@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Drivers besides TCP, such as rdma [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::channel::name)]
     channel: Vec<String>,
-    /// Address that clients are told to send data to [default: the one they reached]
+    /// Address told for data [default: the one reached]
     #[arg(long, value_name = "ADDR")]
     data_address: Option<IpAddr>,
     /// Let -a give files to other users [default: no]

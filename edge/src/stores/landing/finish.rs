@@ -159,10 +159,16 @@ impl PosixSink {
             landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
         }
+        landed.not_set = self.not_set();
         if let Some(partial) = self.journal() {
             partial.finish();
+            // The journal may have lain in the copy's own folder, which has changed by its going.
+            if let Some(top) =
+                self.layout.entries().first().filter(|top| self.metadata && is_top(top))
+            {
+                let _ = self.finish_folder(top);
+            }
         }
-        landed.not_set = self.not_set();
         landed
     }
 
@@ -282,25 +288,11 @@ impl PosixSink {
             if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
                 continue;
             }
-            let path = self.path(entry);
-            let usual = || {
-                self.root.open_beneath(&path, OFlags::RDONLY | OFlags::DIRECTORY, 0).and_then(
-                    |fd| {
-                        let file = File::from(fd);
-                        // The root of a copy may be a folder that was there before and belongs to
-                        // others.
-                        if !entry.path.is_empty() {
-                            file.set_permissions(Permissions::from_mode(mode(entry)))?;
-                        }
-                        Ok(rustix::fs::futimens(&file, &times(entry))?)
-                    },
-                )
-            };
-            let set = self.set_folder(entry).unwrap_or_else(usual);
             // A folder above the copy that is not ours keeps its time: the copy itself is whole.
-            if let Err(error) = set
+            if let Err(error) = self.finish_folder(entry)
                 && !entry.path.is_empty()
             {
+                let path = self.path(entry);
                 landed.failures.push((
                     entry.path.clone(),
                     self.root.error("set mode and time of", &path, &error),
@@ -311,6 +303,19 @@ impl PosixSink {
         lock(&self.state).opened_up.restore_only(&self.root, &self.start);
     }
 
+    fn finish_folder(&self, entry: &Entry) -> io::Result<()> {
+        if let Some(set) = self.set_folder(entry) {
+            return set;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = File::from(self.root.open_beneath(&self.path(entry), flags, 0)?);
+        // The root of a copy may be a folder that was there before and belongs to others.
+        if !entry.path.is_empty() {
+            folder.set_permissions(Permissions::from_mode(mode(entry)))?;
+        }
+        Ok(rustix::fs::futimens(&folder, &times(entry))?)
+    }
+
     fn sync_all(&self) -> Result<(), Error> {
         let synced = self
             .root
@@ -318,6 +323,11 @@ impl PosixSink {
             .and_then(|fd| Ok(rustix::fs::syncfs(&fd)?));
         synced.map_err(|error| self.root.error("make durable", &self.start, &error))
     }
+}
+
+/// Whether it is the folder that a tree begins with.
+fn is_top(entry: &Entry) -> bool {
+    entry.path.is_empty() && entry.kind == EntryKind::Directory
 }
 
 pub(in crate::stores) fn check_digest(
