@@ -45,6 +45,7 @@ mod sending;
 mod source_set;
 mod ssh;
 mod stream;
+mod stream_mode;
 mod third_party;
 mod to_stock;
 mod transfer_state;
