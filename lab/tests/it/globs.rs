@@ -1,6 +1,7 @@
 //! Wildcards in remote sources: held against listings, never given to a shell.
 
 use farline_lab::files::{folder, names, text};
+use farline_lab::plain_ftp::pyftpdlib;
 use farline_lab::relay::relay_that_counts;
 use farline_lab::{
     Sshd, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
@@ -114,6 +115,38 @@ fn what_wildcards_match_comes_over_one_connection() {
         let again = json_of(cp().args(["-r", "--skip-same", &from]).arg(&to));
         assert_eq!(again["files"], 5, "{again}");
         assert!(to.join("run2/x3.h5").exists(), "{again}");
+    }
+}
+
+#[test]
+fn of_several_sources_one_not_compared_decides() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    plant(&root);
+    fs::create_dir(root.join("empty")).expect("a folder");
+    let (_node, node) = node(&root, "read", &[]);
+    let (_globus, globus) = globus_server();
+    let globus = format!("{globus}{}", root.display());
+    // It computes no checksum.
+    let (_plain, plain) = pyftpdlib(&root);
+    let (x1, x3) = ("data/run1/x1.h5", "data/run2/x3.h5");
+    for (index, (sources, files, verified)) in [
+        ([format!("{globus}/{x1}"), format!("{node}/{x3}")], 2, true),
+        ([format!("{node}/{x3}"), format!("{globus}/{x1}")], 2, true),
+        ([format!("{globus}/{x1}"), format!("{globus}/empty")], 1, true),
+        ([format!("{plain}/{x1}"), format!("{node}/{x3}")], 2, false),
+        ([format!("{globus}/{x3}"), format!("{plain}/{x1}")], 2, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sources = sources.each_ref().map(String::as_str);
+        let to = dir.path().join(format!("to{index}"));
+        let result = copied(cp().arg("-r"), &sources, &to);
+        let said = (&result["files"], &result["verified"]);
+        assert_eq!(said, (&files.into(), &verified.into()), "{sources:?}: {result}");
+        let how = result["verified_how"].as_str().expect("text");
+        assert_eq!(how.starts_with("not verified"), !verified, "{sources:?}: {result}");
     }
 }
 
