@@ -58,7 +58,7 @@ pub use root::Root;
 pub(crate) use slow::SlowSink;
 pub use slow::SlowSource;
 pub(crate) use standard::{StandardStreams, one_file};
-pub use tree_receipt::BrokenTree;
+pub use tree_receipt::LandedTree;
 pub(crate) use tree_receipt::TreeReceipt;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};

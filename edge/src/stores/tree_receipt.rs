@@ -142,7 +142,7 @@ impl TreeReceipt {
 
 /// A copy of a tree to or from a stock server that was broken off, as `farline partials` finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokenTree {
+pub struct LandedTree {
     /// The journal.
     pub journal: PathBuf,
     /// Where the tree goes: `ftp://host:port/path`, its path as it is at the server, or a path here.
@@ -157,31 +157,31 @@ pub struct BrokenTree {
     pub running: Option<bool>,
 }
 
-impl BrokenTree {
+impl LandedTree {
     /// Every one that this user's copies left.
     ///
     /// # Errors
     /// When the folder of the journals is there and cannot be read.
-    pub fn all() -> Result<Vec<BrokenTree>, Error> {
+    pub fn all() -> Result<Vec<LandedTree>, Error> {
         let Some(folder) = state_folder().map(|state| state.join(FOLDER)) else {
             return Ok(Vec::new());
         };
-        BrokenTree::all_in(&folder)
+        LandedTree::all_in(&folder)
             .map_err(|error| storage_error("read", folder.as_os_str().as_bytes(), &error))
     }
 
-    fn all_in(folder: &Path) -> io::Result<Vec<BrokenTree>> {
+    fn all_in(folder: &Path) -> io::Result<Vec<LandedTree>> {
         let items = match std::fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             items => items?.collect::<io::Result<Vec<_>>>()?,
         };
-        let found = items.iter().filter_map(|item| BrokenTree::read(&item.path()));
-        let mut found: Vec<BrokenTree> = found.collect();
+        let found = items.iter().filter_map(|item| LandedTree::read(&item.path()));
+        let mut found: Vec<LandedTree> = found.collect();
         found.sort_by(|a, b| a.target.cmp(&b.target));
         Ok(found)
     }
 
-    fn read(path: &Path) -> Option<BrokenTree> {
+    fn read(path: &Path) -> Option<LandedTree> {
         path.file_name().filter(|name| name.as_bytes().ends_with(TAIL.as_bytes()))?;
         // Whoever ended meanwhile has left nothing.
         let file = File::open(path).ok()?;
@@ -198,7 +198,7 @@ impl BrokenTree {
             path.map(|_| at_source.facts.len)
         });
         let (files, bytes) = landed.fold((0, 0), |(files, bytes), len| (files + 1, bytes + len));
-        Some(BrokenTree { journal: path.to_owned(), target, files, bytes, changed, running })
+        Some(LandedTree { journal: path.to_owned(), target, files, bytes, changed, running })
     }
 
     /// Gives up what the journal knows; what landed stays where it is.
@@ -243,7 +243,7 @@ mod tests {
         drop(receipt);
         assert!(begin(1).before(b"d", &facts(4)).is_some());
         let held = begin(1);
-        let all = || BrokenTree::all_in(dir.path()).expect("listed");
+        let all = || LandedTree::all_in(dir.path()).expect("listed");
         let [tree] = &all()[..] else { panic!("{:?}", all()) };
         assert_eq!((&tree.target[..], tree.files, tree.bytes), (&b"ftp://h/t"[..], 3, 8));
         assert_eq!(tree.running, Some(true));

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::reach;
 use clap::Subcommand;
 use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
-use farline::stores::{BrokenTree, Leftover, Leftovers, Receipt, Removal};
+use farline::stores::{LandedTree, Leftover, Leftovers, Receipt, Removal};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, escaped};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Action::Ls { dirs } if dirs.is_empty() => {
             let here = PathBuf::from(".");
             let is_below = below(&here);
-            let all = BrokenTree::all()?.into_iter();
+            let all = LandedTree::all()?.into_iter();
             let trees = all.filter(|tree| !tree.target.starts_with(b"/") || is_below(tree));
             let mut rows: Vec<Row> = trees.map(|tree| row_of_tree(&tree, None)).collect();
             rows.extend(stored_elsewhere()?.iter().map(|receipt| row_elsewhere(receipt, None)));
@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
                     None => {
                         let is_below = below(&dir);
                         here.push(dir);
-                        BrokenTree::all()?.into_iter().filter(|tree| is_below(tree)).collect()
+                        LandedTree::all()?.into_iter().filter(|tree| is_below(tree)).collect()
                     }
                 };
                 rows.extend(trees.iter().map(|tree| row_of_tree(tree, None)));
@@ -141,7 +141,7 @@ fn server_of(path: &Path) -> Result<Option<Remote>, Error> {
 }
 
 /// Whether a tree goes to `dir` of this host, or below it.
-fn below(dir: &Path) -> impl Fn(&BrokenTree) -> bool + use<> {
+fn below(dir: &Path) -> impl Fn(&LandedTree) -> bool + use<> {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     move |tree| Path::new(OsStr::from_bytes(&tree.target)).starts_with(&dir)
 }
@@ -157,9 +157,9 @@ fn is_at(target: &[u8], named: &[u8]) -> bool {
 }
 
 /// Trees on their way to `remote` or below it.
-fn trees_at(remote: &Remote) -> Result<Vec<BrokenTree>, Error> {
+fn trees_at(remote: &Remote) -> Result<Vec<LandedTree>, Error> {
     let named = name_of(remote);
-    Ok(BrokenTree::all()?.into_iter().filter(|tree| is_at(&tree.target, &named)).collect())
+    Ok(LandedTree::all()?.into_iter().filter(|tree| is_at(&tree.target, &named)).collect())
 }
 
 /// What was left at `remote`: of the target that it names, or of those below it. Where nothing was, it
@@ -231,7 +231,7 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
         }
         let outcome = if path.is_dir() {
             let is_below = below(path);
-            let trees = BrokenTree::all()?.into_iter().filter(|tree| is_below(tree)).collect();
+            let trees = LandedTree::all()?.into_iter().filter(|tree| is_below(tree)).collect();
             forget(trees, &mut removed, &mut kept);
             let all = Leftovers::below(path)?;
             let outcome = all.remove(&|_| true);
@@ -267,7 +267,7 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
 type RemovalElsewhere = (Receipt, Result<(), Error>);
 
 /// Gives up what journals know of `trees`.
-fn forget(trees: Vec<BrokenTree>, removed: &mut Vec<Row>, kept: &mut Vec<Row>) {
+fn forget(trees: Vec<LandedTree>, removed: &mut Vec<Row>, kept: &mut Vec<Row>) {
     for tree in trees {
         match tree.forget() {
             Ok(()) => removed.push(row_of_tree(&tree, None)),
@@ -345,7 +345,7 @@ fn row(left: &Leftover, error: Option<Error>) -> Row {
 }
 
 /// A tree whose whole length nobody has noted; what landed of it is at its place.
-fn row_of_tree(tree: &BrokenTree, error: Option<Error>) -> Row {
+fn row_of_tree(tree: &LandedTree, error: Option<Error>) -> Row {
     Row {
         target: String::from_utf8_lossy(&tree.target).into_owned(),
         landed_files: Some(tree.files),

@@ -61,7 +61,7 @@ impl PosixSink {
             .map_err(|errno| self.root.error("link to", &old, &errno.into()))?;
         if FileType::from_raw_mode(is.st_mode) != FileType::RegularFile {
             let message = format!("{} is no file any more", in_short(&self.root.shown(&old)));
-            return Err(Error::new(Fault::Here, ErrorCode::NotAFile, message));
+            return Err(Error::new(Fault::You, ErrorCode::NotAFile, message));
         }
         let has_it = look(&folder, &name)
             .is_ok_and(|here| (here.st_dev, here.st_ino) == (is.st_dev, is.st_ino));

@@ -174,10 +174,10 @@ impl PosixSink {
 
     fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
         if let EntryKind::There { at } = &entry.kind
-            && landed.failures.iter().any(|(path, _)| path == at)
+            && let Some((_, error)) = landed.failures.iter().find(|(path, _)| path == at)
         {
-            let message = "the file that it is another name of did not land";
-            return Err(Error::new(Fault::Here, ErrorCode::PathNotFound, message));
+            let message = format!("the file that it is another name of did not land: {error}");
+            return Err(Error { message, ..error.clone() });
         }
         self.land_one(entry, sync)
     }
