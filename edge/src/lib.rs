@@ -12,6 +12,7 @@ pub mod client;
 pub mod drivers;
 pub mod host;
 pub mod kernelcc;
+pub mod line;
 pub mod link;
 mod mover;
 pub mod node;

@@ -6,6 +6,7 @@ mod check;
 mod cp;
 mod generate;
 mod interrupt;
+mod line;
 mod link;
 mod node;
 mod output;
@@ -62,6 +63,7 @@ enum Command {
     Serve(serve::Args),
     Link(link::Args),
     Profile(Box<profile::Args>),
+    Line(Box<line::Args>),
     Plan(plan::Args),
     Cc(cc::Args),
     Completions(generate::CompletionsArgs),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Profile(args) => profile::run(*args, &output),
+        Command::Line(args) => line::run(*args, &output),
         Command::Plan(args) => plan::run(args, &output),
         Command::Cc(args) => cc::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),
