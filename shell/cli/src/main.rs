@@ -14,6 +14,7 @@ mod partials;
 mod plan;
 mod profile;
 mod progress;
+mod reach;
 mod select;
 mod serve;
 mod sync;

@@ -3,8 +3,9 @@
 use crate::interrupt;
 use crate::node::hello;
 use crate::output::Output;
+use crate::reach;
 use clap::Subcommand;
-use farline::client::{ConnectOptions, Location, Remote, remove_elsewhere, stored_elsewhere};
+use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
 use farline::stores::{Leftover, Leftovers, Receipt, Removal};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, escaped};
 use serde::Serialize;
@@ -128,7 +129,7 @@ fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
     };
     let stored: Vec<Receipt> = stored_elsewhere()?.into_iter().filter(is_there).collect();
     // A Farline node keeps its own account of what is left there, beneath its root.
-    if stored.is_empty() && (remote.farline || hello(remote, &ConnectOptions::default())?.farline) {
+    if stored.is_empty() && (remote.farline || hello(remote, &reach::usual())?.farline) {
         let message =
             format!("{} is a Farline node: what is left there is listed there", remote.server());
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)

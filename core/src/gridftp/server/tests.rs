@@ -369,6 +369,7 @@ fn nothing_before_login_and_no_write_without_the_right() {
 fn asked_logins_are_the_edges_choice_and_guessing_ends() {
     let mut d = Dialogue::new(ServerConfig {
         logins: Logins::Asked { anonymous: None },
+        secure: true,
         ..ServerConfig::default()
     });
     for _ in 0..4 {
@@ -387,6 +388,33 @@ fn asked_logins_are_the_edges_choice_and_guessing_ends() {
     (0..5).for_each(|_| _ = d.client("USER bob\r\n"));
     assert!(d.said().contains("421 Too many failed logins"));
     assert_eq!(d.others, [Output::Close]);
+}
+
+#[test]
+fn in_the_clear_nobody_is_asked_for_a_password() {
+    let config = |anonymous| ServerConfig {
+        logins: Logins::Asked { anonymous },
+        tls: true,
+        ..ServerConfig::default()
+    };
+    let mut d = Dialogue::new(config(None));
+    d.said();
+    for user in ["bob", "anonymous"] {
+        assert_eq!(d.told(&format!("USER {user}")), "530");
+        assert_eq!(d.told("PASS secret"), "503");
+    }
+    let mut d = Dialogue::new(config(Some(Rights::Read)));
+    d.said();
+    assert_eq!(d.told("USER bob"), "530");
+    assert_eq!(d.told("USER anonymous"), "331");
+    d.client("PASS x\r\n");
+    assert_eq!(d.code(), "230", "the edge is asked for room alone");
+    // Over TLS it is asked about everybody: a certificate may say more than the name.
+    d.client("AUTH TLS\r\n");
+    assert_eq!(d.code(), "234");
+    d.client("USER anonymous\r\nPASS x\r\n");
+    let asked = Ask::Login { user: b"anonymous".to_vec(), password: b"x".to_vec() };
+    assert_eq!(d.asked(), &asked);
 }
 
 #[test]
