@@ -10,6 +10,8 @@ const KEPT: usize = 4_096;
 const SPANS: usize = 512;
 /// Clocks differ by less than this, in seconds a second.
 const MOST_SKEW: f64 = 1e-3;
+/// A clock that is set by less, in nanoseconds, is not told from one that drifts.
+const LEAST_STEP: f64 = 1e6;
 /// Parts in time whose means give a mean's interval: neighbours are alike, parts hardly.
 const PARTS: usize = 20;
 
@@ -95,6 +97,9 @@ pub struct PathDelay {
     sum: f64,
     squares: f64,
     variation: Variation,
+    before: Option<Kept>,
+    /// How often a clock was set while the test ran.
+    pub clock_steps: u64,
 }
 
 /// The difference between packets that follow each other (RFC 3393), whatever the clocks.
@@ -118,6 +123,8 @@ impl PathDelay {
             sum: 0.0,
             squares: 0.0,
             variation: Variation::default(),
+            before: None,
+            clock_steps: 0,
         }
     }
 
@@ -136,6 +143,10 @@ impl PathDelay {
             forward: difference(sample.received, sample.sent),
             back: difference(sample.came, sample.returned),
         };
+        if self.before.replace(kept).is_some_and(|before| is_step(&before, &kept)) {
+            self.forget_clocks();
+            return;
+        }
         self.seen += 1;
         self.sum += rtt;
         self.squares += rtt * rtt;
@@ -148,10 +159,19 @@ impl PathDelay {
         }
     }
 
+    /// A clock was set: what was known of it, and delays by it, are of no use any more.
+    fn forget_clocks(&mut self) {
+        self.clock_steps += 1;
+        self.kept.clear();
+        self.least.fill(None);
+        self.variation.before = None;
+    }
+
     /// Each sample with the same chance (Vitter's algorithm R).
     fn keep(&mut self, kept: Kept) {
         if self.kept.len() < KEPT {
-            return self.kept.push(kept);
+            self.kept.push(kept);
+            return;
         }
         let place = Rng::new(self.seen).below(self.seen) as usize;
         if let Some(old) = self.kept.get_mut(place) {
@@ -225,7 +245,11 @@ impl PathDelay {
             let (mut inside, mut outside) = (skew, outside);
             for _ in 0..100 {
                 let middle = (inside + outside) / 2.0;
-                if room(middle) >= forward + back - noise { inside = middle } else { outside = middle }
+                if room(middle) >= forward + back - noise {
+                    inside = middle
+                } else {
+                    outside = middle
+                }
             }
             inside * 1e6
         };
@@ -243,10 +267,7 @@ impl PathDelay {
         let clocks = self.clocks()?;
         let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
         let of = |delay: &dyn Fn(&Kept) -> f64| summary(self.ordered().iter().map(delay).collect());
-        Some((
-            of(&|kept| kept.forward - ahead(kept.at))?,
-            of(&|kept| kept.back + ahead(kept.at))?,
-        ))
+        Some((of(&|kept| kept.forward - ahead(kept.at))?, of(&|kept| kept.back + ahead(kept.at))?))
     }
 
     /// Round trips, without what the other end took; mean and deviation are of all, the rest of
@@ -275,6 +296,11 @@ impl PathDelay {
         rtts
     }
 
+    /// Means of round trips in parts of the time, in nanoseconds.
+    pub fn part_means(&self) -> Vec<f64> {
+        parts(&self.ordered().iter().map(|kept| kept.forward + kept.back).collect::<Vec<_>>())
+    }
+
     /// One-way delays there that were kept, in nanoseconds and ascending order.
     pub fn kept_delays(&self) -> Vec<f64> {
         let Some(clocks) = self.clocks() else { return Vec::new() };
@@ -295,21 +321,23 @@ impl PathDelay {
 impl Least {
     fn with(&self, other: &Least) -> Least {
         let least = |a: (f64, f64), b: (f64, f64)| if b.1 < a.1 { b } else { a };
-        Least {
-            forward: least(self.forward, other.forward),
-            back: least(self.back, other.back),
-        }
+        Least { forward: least(self.forward, other.forward), back: least(self.back, other.back) }
     }
+}
+
+/// Whether a clock was set between two samples: one way got longer by as much as the other got
+/// shorter, and by more than clocks drift apart.
+fn is_step(before: &Kept, now: &Kept) -> bool {
+    let (there, back) = (now.forward - before.forward, now.back - before.back);
+    let drift = MOST_SKEW * (now.at - before.at).abs();
+    there.abs() > LEAST_STEP + drift && (there + back).abs() < there.abs() / 10.0
 }
 
 /// The summary of delays in the order of time.
 fn summary(delays: Vec<f64>) -> Option<DelaySummary> {
     let whole = Summary::of(&delays)?;
-    let parts: Vec<f64> = delays
-        .chunks(delays.len().div_ceil(PARTS))
-        .map(|part| part.iter().sum::<f64>() / part.len() as f64)
-        .collect();
-    let mean_ci95_ns = if delays.len() < 4 * PARTS { None } else { Summary::of(&parts)?.ci95 };
+    let mean_ci95_ns =
+        if delays.len() < 4 * PARTS { None } else { Summary::of(&parts(&delays))?.ci95 };
     let mut sorted = delays;
     sorted.sort_by(f64::total_cmp);
     let at = |part: f64| sorted[((sorted.len() - 1) as f64 * part).round() as usize];
@@ -326,6 +354,12 @@ fn summary(delays: Vec<f64>) -> Option<DelaySummary> {
     })
 }
 
+/// The means of parts of `delays`, which are in the order of time.
+fn parts(delays: &[f64]) -> Vec<f64> {
+    let of = delays.chunks(delays.len().div_ceil(PARTS).max(1));
+    of.map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,7 +370,11 @@ mod tests {
         let mut delay = PathDelay::new(false);
         // Waiting times behind other frames at this load, as of a queue with Poisson arrivals.
         let mut wait = move || {
-            if rng.unit() < load { -rng.unit().max(1e-12).ln() * 1_300.0 / (1.0 - load) } else { 0.0 }
+            if rng.unit() < load {
+                -rng.unit().max(1e-12).ln() * 1_300.0 / (1.0 - load)
+            } else {
+                0.0
+            }
         };
         for n in 0..u64::from(seconds) * 100 {
             let sent = 1e15 + n as f64 * 1e7;
@@ -373,13 +411,50 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_is_noticed_and_does_not_bend_delays() {
+        let mut delay = PathDelay::new(false);
+        for n in 0..2_000_u64 {
+            let sent = 1_000_000_000_000 + n * 10_000_000;
+            let ahead = if n < 1_000 { 0 } else { 50_000_000 };
+            let at = Time::from_nanos;
+            let there = sent + 5_000_000 + n % 7 * 1_000;
+            delay.add(&DelaySample {
+                sent: at(sent),
+                received: at(there + ahead),
+                returned: at(there + ahead + 1_000),
+                came: at(there + 1_000 + 5_000_000 + n % 5 * 1_000),
+            });
+        }
+        assert_eq!(delay.clock_steps, 1);
+        let (there, _) = delay.one_way().expect("samples");
+        assert!((there.mean_ns - 5_003_000.0).abs() < 2_000.0, "{there:?}");
+        let clocks = delay.clocks().expect("samples");
+        assert!((clocks.offset_ns - 50e6).abs() < 3_000.0, "{clocks:?}");
+    }
+
+    #[test]
     fn an_answer_from_before_the_question_is_left_out() {
         let mut delay = PathDelay::new(true);
         let at = Time::from_nanos;
-        delay.add(&DelaySample { sent: at(100), received: at(120), returned: at(110), came: at(140) });
-        delay.add(&DelaySample { sent: at(100), received: at(20), returned: at(90), came: at(140) });
+        delay.add(&DelaySample {
+            sent: at(100),
+            received: at(120),
+            returned: at(110),
+            came: at(140),
+        });
+        delay.add(&DelaySample {
+            sent: at(100),
+            received: at(20),
+            returned: at(90),
+            came: at(140),
+        });
         assert_eq!((delay.seen, delay.rtt()), (0, None));
-        delay.add(&DelaySample { sent: at(100), received: at(120), returned: at(125), came: at(140) });
+        delay.add(&DelaySample {
+            sent: at(100),
+            received: at(120),
+            returned: at(125),
+            came: at(140),
+        });
         assert_eq!(delay.rtt().map(|rtt| rtt.mean_ns), Some(35.0));
     }
 }

@@ -221,8 +221,14 @@ pub struct LineDocument {
     pub clocks: Option<ClockDifference>,
     /// The mean difference between delays of packets that follow each other, in nanoseconds.
     pub delay_variation_ns: Option<f64>,
+    /// How often a clock was set while the test ran.
+    pub clock_steps: u64,
     /// One-way delays there, in nanoseconds and ascending order: a sample of all.
     pub delays_ns: Vec<f64>,
+    /// Round trips, likewise.
+    pub rtts_ns: Vec<f64>,
+    /// Means of round trips in parts of the time, in nanoseconds.
+    pub rtt_part_means_ns: Vec<f64>,
     /// The strip of time.
     pub strip: Vec<StripPart>,
     /// Seconds in each of its parts.
@@ -426,7 +432,10 @@ impl LineTest {
             one_way_delay_back: one_way.map(|(_, back)| back),
             clocks: self.delay.clocks(),
             delay_variation_ns: self.delay.variation_ns(),
+            clock_steps: self.delay.clock_steps,
             delays_ns: self.delay.kept_delays(),
+            rtts_ns: self.delay.kept_rtts(),
+            rtt_part_means_ns: self.delay.part_means(),
             strip: self.strip.clone(),
             strip_seconds: self.strip_seconds,
         }
@@ -444,8 +453,7 @@ impl LineTest {
         let sums = &self.sums;
         let (tested, untested) = (sums.tested, sums.untested());
         let time = format!("{} tested, {untested} s untested", words(Span::from_secs(tested)));
-        let is_unfit =
-            tested == 0 || untested as f64 > MOST_UNTESTED * (tested + untested) as f64;
+        let is_unfit = tested == 0 || untested as f64 > MOST_UNTESTED * (tested + untested) as f64;
         let percent = self.settings.confidence * 100.0;
         let (what, limit) = match self.settings.criterion {
             None if is_unfit => {

@@ -116,7 +116,9 @@ impl FromStr for FrameMix {
                 text,
                 &[(7, 64, Pattern::Crpat), (4, 594, Pattern::Cjpat), (1, 1_518, Pattern::Cjpat)],
             )),
-            "rfc2544" => Ok(FrameMix::counted(text, &RFC2544.map(|size| (1, size, Pattern::Cjpat)))),
+            "rfc2544" => {
+                Ok(FrameMix::counted(text, &RFC2544.map(|size| (1, size, Pattern::Cjpat))))
+            }
             _ => {
                 let size: u32 =
                     text.parse().map_err(|_| wrong(format!("`{text}` are no frames")))?;

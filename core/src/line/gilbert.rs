@@ -32,8 +32,7 @@ pub struct Gilbert {
 impl GilbertCounts {
     /// The maximum-likelihood fit; `None` where no frame was lost.
     pub fn fit(&self) -> Option<Gilbert> {
-        let (good, bad) =
-            (self.stayed_good + self.turned_bad, self.stayed_bad + self.turned_good);
+        let (good, bad) = (self.stayed_good + self.turned_bad, self.stayed_bad + self.turned_good);
         if self.turned_bad == 0 || bad == 0 {
             return None;
         }

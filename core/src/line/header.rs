@@ -49,7 +49,8 @@ impl LoadHeader {
 }
 
 fn parsed(key: u64, head: &[u8; HEADER_BYTES]) -> Option<LoadHeader> {
-    let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let number =
+        |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     if head[0] != KIND || number(12) != check(key, &head[..12]) {
         return None;
     }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_comes_midway_knows_the_second_and_counts_nothing_before() {
+    fn a_reader_that_comes_midway_counts_nothing_before() {
         let kind = FrameMix::fixed(64, Pattern::Crpat).turn[0];
         let (at_us, first) = (9_000_000_000_u64, 5_000_000_000_u64);
         let mut writer = LoadWriter::new(5, first);

@@ -14,6 +14,7 @@
 //!
 //! Not here: sockets, clocks, pacing.
 
+mod compare;
 mod delay;
 mod document;
 mod frames;
@@ -25,15 +26,19 @@ mod page;
 mod pattern;
 mod ratio;
 mod reflector;
+mod runs;
 mod sequential;
+mod simulate;
 pub mod stamp;
+mod state;
 mod tally;
 mod window;
 
+pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
 pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
 pub use document::{
-    LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SentSecond, StripPart,
-    TestedSecond, Untested, words,
+    LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SentSecond,
+    StripPart, TestedSecond, Untested, words,
 };
 pub use frames::{FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
@@ -43,8 +48,11 @@ pub use message::{LineAnswer, LineRequest, read_message, write_message};
 pub use pattern::Pattern;
 pub use ratio::Ratio;
 pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
+pub use runs::LossRuns;
 pub use sequential::{RatioDecision, RatioTest};
-pub use tally::{Arrived, LossRuns, SecondRow, Tally, TallyTotals};
+pub use simulate::simulate;
+pub use state::LineState;
+pub use tally::{Arrived, SecondRow, Tally, TallyTotals};
 
 #[cfg(test)]
 mod truth_tests;

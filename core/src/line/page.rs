@@ -38,10 +38,7 @@ impl LineDocument {
         say("lost or wrong", ratio_words(self.bit_errors.as_ref(), "bits"));
         say("wrong in payload", ratio_words(self.payload_bit_errors.as_ref(), "bits compared"));
         let order = &self.sums;
-        say(
-            "order",
-            format!("{} out of order, {} came twice", order.reordered, order.duplicates),
-        );
+        say("order", format!("{} out of order, {} came twice", order.reordered, order.duplicates));
         if let Some(rtt) = &self.rtt {
             say("round trip", delay_words(rtt));
         }
@@ -112,9 +109,8 @@ impl LineDocument {
         let section = Section::new("The test").cards(cards);
         match self.untested_words() {
             None => section,
-            Some(said) => section.warning(format!(
-                "Some seconds count neither for nor against the line. {said}."
-            )),
+            Some(said) => section
+                .warning(format!("Some seconds count neither for nor against the line. {said}.")),
         }
     }
 
@@ -174,7 +170,11 @@ impl LineDocument {
     fn losses(&self) -> Section {
         let rows = [
             ("Frames that did not come, of those sent", self.loss, "frames"),
-            ("Frames that did not come or had a wrong bit, of the bits sent", self.bit_errors, "bits"),
+            (
+                "Frames that did not come or had a wrong bit, of the bits sent",
+                self.bit_errors,
+                "bits",
+            ),
             (
                 "Frames with a wrong bit that no checksum saw, of the bits compared",
                 self.payload_bit_errors,
@@ -262,7 +262,8 @@ impl LineDocument {
             .figures("99 %", figure(|delay| delay.p99_ns))
             .figures("99.9 %", figure(|delay| delay.p999_ns))
             .figures("Most", figure(|delay| delay.max_ns));
-        let rows: Vec<_> = rows.iter().filter_map(|(name, delay)| Some((*name, (*delay)?))).collect();
+        let rows: Vec<_> =
+            rows.iter().filter_map(|(name, delay)| Some((*name, (*delay)?))).collect();
         if rows.is_empty() {
             return Section::new("Delay").text("No packet came back, so delays are not known.");
         }
@@ -270,12 +271,19 @@ impl LineDocument {
         if let Some(clocks) = &self.clocks {
             section = section.text(format!("Clocks: {}.", self.clock_words(clocks)));
         }
+        if self.clock_steps > 0 {
+            section = section.warning(format!(
+                "A clock was set {} times while the test ran; one-way delays are of the time since.",
+                self.clock_steps
+            ));
+        }
         if let Some(variation) = self.delay_variation_ns {
             section = section.text(format!(
                 "Packets that follow each other differ by {} on average (IPDV, RFC 3393); of the \
                  delays there, 99 % are less than {} above the least (PDV).",
                 nanos(variation),
-                self.one_way_delay.map_or("?".to_owned(), |delay| nanos(delay.p99_ns - delay.min_ns))
+                self.one_way_delay
+                    .map_or("?".to_owned(), |delay| nanos(delay.p99_ns - delay.min_ns))
             ));
         }
         match self.histogram() {

@@ -128,7 +128,8 @@ impl LineReflector {
                 LineAnswer::Cookie { nonce, cookie: self.cookie(from, now) }
             }
             LineRequest::Begin { nonce, cookie, session, rate_bps, at_us } => {
-                let before = Time::from_nanos(now.as_nanos().saturating_sub(COOKIE_LASTS.as_nanos()));
+                let before =
+                    Time::from_nanos(now.as_nanos().saturating_sub(COOKIE_LASTS.as_nanos()));
                 if cookie != self.cookie(from, now) && cookie != self.cookie(from, before) {
                     return None;
                 }
@@ -190,7 +191,10 @@ impl LineReflector {
             reflected: 0,
         });
         (session.rate, session.heard) = (rate, now);
-        // A sender that goes on is at another address.
+        // A sender that goes on is at another address, and does not know what it sent last.
+        if at_us > 0 && !self.addresses.contains_key(&from) {
+            session.reader.tally.go_on();
+        }
         self.addresses.retain(|_, other| *other != id);
         self.addresses.insert(from, id);
     }
@@ -209,8 +213,7 @@ impl LineReflector {
         datagram: &LineDatagram<'_>,
         mac: Option<Mac<'_>>,
     ) -> Option<Vec<u8>> {
-        let session =
-            self.addresses.get(&datagram.from).and_then(|id| self.sessions.get_mut(id));
+        let session = self.addresses.get(&datagram.from).and_then(|id| self.sessions.get_mut(id));
         if session.is_none() && !self.settings.is_open {
             return None;
         }
@@ -235,8 +238,7 @@ impl LineReflector {
 
     fn cookie(&self, from: SocketAddr, at: Time) -> u64 {
         let minute = at.as_nanos() / COOKIE_LASTS.as_nanos();
-        let hash =
-            blake3::keyed_hash(&self.settings.secret, format!("{from} {minute}").as_bytes());
+        let hash = blake3::keyed_hash(&self.settings.secret, format!("{from} {minute}").as_bytes());
         hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
 

@@ -251,7 +251,8 @@ mod tests {
     fn packets_are_read_back_in_both_modes() {
         for mac in [None, Some(&sum as Mac<'_>)] {
             let mut bytes = [0xff; 200];
-            let sent = SenderPacket { sequence: 7, sent: at(1_789_000_000_987_654_321), session: 3 };
+            let sent =
+                SenderPacket { sequence: 7, sent: at(1_789_000_000_987_654_321), session: 3 };
             sent.write(mac, &mut bytes);
             let back = SenderPacket::read(mac, &bytes).expect("a packet");
             assert_eq!((back.sequence, back.session), (7, 3));

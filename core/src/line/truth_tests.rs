@@ -2,54 +2,24 @@
 //! errors must lie in the intervals, and decisions that must be as rarely wrong as they say.
 
 use super::*;
-use crate::units::{Rate, Rng, Span, Time};
-use crate::wan::{Direction, Frames, Link, Output, Packet};
-
-/// Sends `frames` frames of `size` bytes over a link and returns what the receiver counts, and what
-/// the link itself dropped.
-fn over(direction: &Direction, size: u32, frames: u64, seed: u64) -> (TallyTotals, u64) {
-    let mut link = Link::new(Time::ZERO, direction, [], &Rng::new(seed));
-    let mut tally = Tally::new();
-    let gap = direction.rate.time_for(crate::units::Bytes(u64::from(size) + 20));
-    let mut now = Time::ZERO;
-    let mut take = |link: &mut Link, now: Time| {
-        loop {
-            match link.poll(now) {
-                Output::Deliver { token, .. } => tally.arrive(&Arrived {
-                    sequence: token,
-                    second: 0,
-                    compared_bits: 0,
-                    wrong_bits: 0,
-                    after_own_drops: false,
-                }),
-                Output::Dropped { .. } => {}
-                Output::Wait(_) => return,
-            }
-        }
-    };
-    for token in 0..frames {
-        link.handle(now, Packet { token, frames: Frames::one(size - 18) });
-        take(&mut link, now);
-        now += gap;
-    }
-    take(&mut link, now + Span::from_secs(1));
-    (tally.totals(Some(frames)), link.counters().dropped())
-}
+use crate::units::{Rate, Rng, Span};
+use crate::wan::Direction;
 
 #[test]
 fn true_loss_and_bit_error_ratios_lie_in_the_intervals() {
     let (links, mut held, mut rng) = (240, [0_u32; 2], Rng::new(19));
     for seed in 0..links {
         let ten = |low: f64, high: f64, rng: &mut Rng| 10_f64.powf(low + (high - low) * rng.unit());
-        let clean = Direction::new(Rate::from_bps(10_000_000_000), Span::from_millis(1), Span::ZERO);
+        let clean =
+            Direction::new(Rate::from_bps(10_000_000_000), Span::from_millis(1), Span::ZERO);
         let loss = ten(-4.0, -2.0, &mut rng);
-        let (totals, dropped) = over(&Direction { loss, ..clean.clone() }, 1_518, 20_000, seed);
-        assert_eq!(totals.runs.lost, dropped, "what the link dropped is what is counted");
+        let (totals, link) = simulate(&Direction { loss, ..clean.clone() }, 1_518, 20_000, seed);
+        assert_eq!(totals.runs.lost, link.dropped(), "what the link dropped is what is counted");
         let ratio = Ratio::clustered(totals.runs.lost, 20_000.0, totals.runs.dispersion(), 0.95);
         held[0] += u32::from(ratio.is_some_and(|ratio| ratio.holds(loss)));
 
         let ber = ten(-9.0, -6.0, &mut rng);
-        let (totals, _) = over(&Direction { ber, ..clean }, 1_518, 20_000, seed);
+        let (totals, _) = simulate(&Direction { ber, ..clean }, 1_518, 20_000, seed);
         let bits = 20_000.0 * 1_518.0 * 8.0;
         // Of frames with more than one wrong bit only one is seen; at 1e-6 these are 0.6 %.
         let ratio = Ratio::of(totals.runs.lost, bits, 0.95);
@@ -137,4 +107,52 @@ fn a_decision_takes_less_than_a_test_of_fixed_length() {
     let all = lines.iter().sum::<f64>() / lines.len() as f64;
     assert!(all <= 0.6 * fixed, "{lines:?}");
     assert!(lines[2] < fixed, "also where it takes longest: {lines:?}");
+}
+
+#[test]
+fn a_test_goes_on_from_what_was_written_down() {
+    let settings = LineSettings {
+        target: "there".to_owned(),
+        rate: Rate::from_bps(100_000_000),
+        load_percent: 50.0,
+        frames: FrameMix::cjpat(),
+        burst: 1,
+        criterion: Some(LineCriterion::BitErrors(1e-9)),
+        confidence: 0.95,
+        most_seconds: 100,
+    };
+    let mut test = LineTest::new(settings, false);
+    let sent =
+        |second| SentSecond { second, frames: 10, framed_bits: 1_000, ..SentSecond::default() };
+    let row = |second, received| SecondRow { second, received, ..SecondRow::default() };
+    for second in 0..3 {
+        test.note_sent(sent(second));
+        test.note_row(row(second, 10 - second));
+    }
+    let tested = test.settle(2);
+    assert_eq!(tested.iter().map(|second| second.lost).collect::<Vec<_>>(), [0, 1]);
+    let at = |seconds: u64| crate::units::Time::from_nanos(seconds * 1_000_000_000);
+    let state = LineState {
+        schema: LineState::SCHEMA.to_owned(),
+        session: 7,
+        begun: at(1_000),
+        written: at(1_003),
+        next_frame: 30,
+        instance: 1,
+        test,
+    };
+    let json = serde_json::to_string(&state).expect("an object");
+    let mut back = LineState::read(&json).expect("a state");
+    assert_eq!(back, state);
+    // Killed, and back after a minute: what lies between counts for nothing.
+    assert_eq!(back.since_begin(at(1_063)), Span::from_secs(63));
+    assert!(back.frames_from(at(1_063)) > 30 + 60 * 4_000);
+    let gap = back.test.away(64);
+    assert!(gap.iter().all(|second| second.untested == Some(Untested::Away)));
+    back.test.note_sent(sent(64));
+    back.test.note_row(row(64, 10));
+    back.test.settle_sent();
+    let sums = back.test.sums;
+    assert_eq!((sums.tested, sums.away, sums.sent, sums.lost), (3, 62, 30, 1));
+    assert!(LineState::read("{}").is_err());
 }

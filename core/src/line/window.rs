@@ -1,6 +1,6 @@
 //! Which of the latest sequence numbers came, and what became, for good, of those before.
 
-use super::tally::LossRuns;
+use super::runs::LossRuns;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -44,8 +44,11 @@ impl Window {
         self.next
     }
 
-    /// Nothing is known of what is before `sequence`.
+    /// Nothing is known of what is before `sequence`, as far as it has not come.
     pub(super) fn begin_at(&mut self, sequence: u64) {
+        if self.next > 0 {
+            return self.own(sequence);
+        }
         self.base = sequence / 64 * 64;
         self.next = sequence;
         self.own.push_back(self.base..sequence);

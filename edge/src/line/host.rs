@@ -3,7 +3,7 @@
 use crate::sys::clock::discipline;
 use crate::sys::ethtool::interface_of;
 use farline_core::line::stamp::StampTime;
-use farline_core::units::{Time, Span};
+use farline_core::units::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
 
@@ -64,7 +64,8 @@ impl DeviceDrops {
 fn counted(text: &str, device: &str) -> (u64, u64) {
     let mut lines = text.lines().filter_map(|line| line.trim_start().split_once(':'));
     let Some((_, counts)) = lines.find(|(name, _)| *name == device) else { return (0, 0) };
-    let counts: Vec<u64> = counts.split_whitespace().filter_map(|count| count.parse().ok()).collect();
+    let counts: Vec<u64> =
+        counts.split_whitespace().filter_map(|count| count.parse().ok()).collect();
     let sum = |from: usize| counts.iter().skip(from).take(2).sum();
     (sum(3), sum(11))
 }

@@ -57,7 +57,8 @@ impl LoadSender {
         let mut writer = LoadWriter::new(self.session, self.next);
         let mut bursts = self.bursts();
         let bits = self.settings.rate.as_bps() as f64 * self.settings.load_percent / 100.0;
-        let gaps: Vec<u64> = bursts.iter().map(|burst| (wire_bits(burst) / bits * 1e9) as u64).collect();
+        let gaps: Vec<u64> =
+            bursts.iter().map(|burst| (wire_bits(burst) / bits * 1e9) as u64).collect();
         let end = self.epoch.as_nanos() + self.settings.most_seconds * SECOND;
         let mut due = steady().as_nanos();
         let mut running: Option<Running> = None;

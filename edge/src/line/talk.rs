@@ -64,7 +64,8 @@ impl Talk {
                 self.asked.pop_front();
             }
             // As the packet has it: its format is coarser than a nanosecond.
-            let as_sent = SenderPacket::read(None, &packet).map_or(sent.time, |read| read.sent.time);
+            let as_sent =
+                SenderPacket::read(None, &packet).map_or(sent.time, |read| read.sent.time);
             self.asked.push_back((self.next, as_sent));
             self.next = self.next.wrapping_add(1);
         }

@@ -64,7 +64,8 @@ pub fn run(
     let socket = Arc::new(connected(&settings.target, settings)?);
     let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
     let session = random();
-    let rate = Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
+    let rate =
+        Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
     let mut talk = Talk::new(Arc::clone(&socket), clock_state());
     let begun = talk.begin(session, rate, 0, FIRST_PATIENCE)?;
     let LineAnswer::Begun { instance, boot: their_boot, .. } = begun else {
@@ -176,7 +177,8 @@ impl Running {
                     self.test.delay.add(&sample);
                     if self.test.delay.seen > seen {
                         let rtt = sample.came.since(sample.sent).as_nanos();
-                        let rtt = rtt.saturating_sub(sample.returned.since(sample.received).as_nanos());
+                        let rtt =
+                            rtt.saturating_sub(sample.returned.since(sample.received).as_nanos());
                         self.rtt_ns = rtt;
                         let second = self.since() / SECOND;
                         self.test.note_rtt(second, Span::from_nanos(rtt));
@@ -259,7 +261,10 @@ impl Running {
         let session = self.session;
         let mut since = self.test.next_second();
         loop {
-            match self.talk.answered(|nonce| LineRequest::Rows { nonce, session, since }, PATIENCE)? {
+            match self
+                .talk
+                .answered(|nonce| LineRequest::Rows { nonce, session, since }, PATIENCE)?
+            {
                 LineAnswer::Rows { rows, is_more, .. } => {
                     since = rows.last().map_or(since, |row| row.second + 1);
                     rows.into_iter().for_each(|row| self.test.note_row(row));

@@ -48,10 +48,9 @@ pub(crate) fn prepare(socket: &UdpSocket, buffer: usize, wait: Duration) -> io::
     set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
     let wanted = c_int::try_from(buffer).unwrap_or(c_int::MAX);
     // The first takes a right that an ordinary user has not.
-    for (forced, granted) in [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-    ] {
+    for (forced, granted) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
         if set(fd, libc::SOL_SOCKET, forced, wanted).is_err() {
             set(fd, libc::SOL_SOCKET, granted, wanted)?;
         }
@@ -184,7 +183,7 @@ impl DatagramBuffers {
         }
         let lengths = messages[..count as usize]
             .iter()
-            .map(|message| (message.msg_len as usize, message.msg_hdr.msg_controllen as usize));
+            .map(|message| (message.msg_len as usize, message.msg_hdr.msg_controllen));
         self.lengths.extend(lengths);
         Ok(count as usize)
     }

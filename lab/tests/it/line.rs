@@ -83,7 +83,8 @@ fn loss_and_flipped_bits_are_measured_as_put_in() {
 
 #[test]
 fn what_a_stopped_receiver_drops_is_not_the_lines() {
-    let Some(link) = LinkUp::up("t-line-stop", &["custom", "--rtt", "2ms", "--rate", "100M"]) else {
+    let Some(link) = LinkUp::up("t-line-stop", &["custom", "--rtt", "2ms", "--rate", "100M"])
+    else {
         return;
     };
     let far = reflector(&link, &["--buffer", "256KiB"]);

@@ -18,13 +18,10 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   farline line dtn2.example.org --rate 10G --load 90 --for 1h -o line.html
-  farline line 192.0.2.7 --rate 1G --ber 1e-12 --confidence 95
+  farline line 192.0.2.7 --rate 1G --ber 1e-12
 
-There, `farline line reflect` runs. A test fills the path at the rate you give:
-not for networks that others use (RFC 6815). With --ber or --loss it ends as
-soon as the ratio is known to be below or above, at the confidence you give.
-Exit: 0 passed or measured, 5 failed by the line, 3 not decided: too little
-time, or this host lost too much itself to say.";
+It fills the path at that rate: not for networks that others use (RFC 6815).
+Exit: 0 passed or measured, 5 failed by the line, 3 not decided or not fit.";
 
 /// Without a limit to decide on a test lasts so long.
 const USUAL: u64 = 10;
@@ -47,28 +44,28 @@ pub(crate) struct Args {
     /// The line's rate, on the wire
     #[arg(long, value_name = "RATE", default_value = "100M")]
     rate: Rate,
-    /// Percent of the rate that is sent
+    /// Percent of it that is sent
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     load: f64,
-    /// cjpat-mix, imix, rfc2544, or bytes from Ethernet header to FCS
+    /// imix, rfc2544, or bytes
     #[arg(long, value_name = "FRAMES", default_value = "cjpat-mix")]
     frames: FrameMix,
-    /// Payload: cjpat, crpat, prbs7, prbs15, prbs23, prbs31 [default: that of the frames]
+    /// cjpat, crpat, prbs7 to prbs31 [default: the frames']
     #[arg(long, value_name = "NAME")]
     pattern: Option<Pattern>,
-    /// Frames that leave back to back [default: 50 us of them, at most 64]
+    /// Frames back to back [default: 50 us, at most 64]
     #[arg(long, value_name = "FRAMES")]
     burst: Option<u32>,
-    /// The bit error ratio to decide on [default: none]
+    /// Bit error ratio to decide on [default: none]
     #[arg(long, value_name = "RATIO", conflicts_with = "loss")]
     ber: Option<Probability>,
-    /// The loss ratio of frames to decide on [default: none]
+    /// Loss ratio to decide on [default: none]
     #[arg(long, value_name = "RATIO")]
     loss: Option<Probability>,
-    /// Percent of decisions and intervals that are right
+    /// Of decisions and intervals
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
-    /// How long at most [default: 10s, or ten times what a decision takes at best]
+    /// How long at most [default: 10s, or 10 x at best]
     #[arg(long = "for", value_name = "SPAN")]
     duration: Option<Span>,
     /// .html or document [default: none]
@@ -91,8 +88,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         output.remark(format_args!("a decision takes {} at best", words(best)));
     }
     let (runtime, signals) = crate::interrupt::listening()?;
-    let options =
-        LineRequestOptions { settings, stop: crate::interrupt::asked(runtime, signals)? };
+    let options = LineRequestOptions { settings, stop: crate::interrupt::asked(runtime, signals)? };
     let mut face = LineFace::new(output);
     let test = line::run(&options, |progress: &LineProgress<'_>| {
         face.show(progress);
