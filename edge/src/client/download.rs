@@ -60,10 +60,8 @@ pub(super) async fn run(
     // What would come is asked for as from any server: nothing is begun.
     let copied = if control.features().tree && !copy.options.dry_run {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
-    } else if control.features().is_gridftp {
-        from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
-        return Err(from.not_gridftp("curl or lftp can fetch from it"));
+        from_stock::run(copy, &mut control, from, to, several, &choice).await
     };
     copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))
 }

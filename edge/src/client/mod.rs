@@ -2,6 +2,7 @@
 
 mod backup;
 mod by_content;
+mod by_file;
 mod channel_opener;
 mod checksum;
 mod connect_options;
@@ -42,6 +43,7 @@ mod sending;
 mod source_set;
 mod ssh;
 mod stream;
+mod stream_mode;
 mod third_party;
 mod to_stock;
 mod transfer_state;

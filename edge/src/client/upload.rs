@@ -15,7 +15,7 @@ use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
-use super::sending::{PLAIN_FTP_STORES, open_rig, send_bytes, send_layout};
+use super::sending::{open_rig, send_bytes, send_layout};
 use super::source_set::{
     SourceSet, load, load_store, look_at, names_content, not_kept, store_among,
 };
@@ -153,12 +153,10 @@ pub(super) async fn run(
             }
             _ => error,
         })
-    } else if control.features().is_gridftp {
+    } else {
         looks.refuse(&mut control, to).await?;
         copy.stats.not_kept += load.not_kept();
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
-    } else {
-        Err(to.not_gridftp(PLAIN_FTP_STORES))
     }
 }
 

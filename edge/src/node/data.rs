@@ -190,10 +190,7 @@ impl DataPlane {
             peer,
             &self.options,
         )?;
-        let told = SocketAddr::new(
-            self.shared.config.data_address.unwrap_or(ip),
-            acceptor.address().port(),
-        );
+        let told = self.told(acceptor.address());
         self.acceptor = Some(acceptor);
         Ok(told)
     }
@@ -210,7 +207,14 @@ impl DataPlane {
         let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
         let door = self.door_for(&driver)?;
         let arrivals = Arc::clone(door.arrivals());
-        door.listen(&driver, Listen { ip, ports, sockets, slots, client, arrivals })
+        let listen = Listen { ip, ports, sockets, slots, client, arrivals };
+        let port = door.listen(&driver, listen)?;
+        Ok(self.told(port))
+    }
+
+    /// A data port, as clients are told of it: behind another address where the operator says so.
+    fn told(&self, port: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.shared.config.data_address.unwrap_or(port.ip()), port.port())
     }
 
     /// Takes a channel of the driver `name` that the client offers; returns what to tell it (V-9,

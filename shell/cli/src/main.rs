@@ -4,6 +4,7 @@ mod cc;
 mod channel;
 mod check;
 mod cp;
+mod duration;
 mod generate;
 mod interrupt;
 mod line;

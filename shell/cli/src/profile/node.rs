@@ -1,6 +1,7 @@
 //! Profiles of real paths: to a node that lets itself be measured.
 
-use super::print::{duration, rate};
+use super::print::rate;
+use crate::duration::duration;
 use crate::node::remote;
 use crate::output::Output;
 use crate::reach;
