@@ -205,9 +205,7 @@ error_codes! {
     /// a kernel that is too old for a congestion control in BPF
     KernelTooOld "kernel-too-old" Never: Here;
     /// a file is no document of a line test
-    LineDocument "line-document" Never: You;
-    /// so much was lost in this host that nothing can be said of the line
-    LineDropped "line-dropped" Never: Here;
+    LineDocument "line-document" Never: You Bug;
     /// frames of a line test that do not exist, or do not fit the path
     LineFrames "line-frames" Never: You;
     /// the other end of a line test no longer answers
@@ -218,8 +216,8 @@ error_codes! {
     LineSetting "line-setting" Never: You;
     /// this host cannot send or receive the frames of a line test
     LineSocket "line-socket" Never: Here;
-    /// the state of a line test cannot be written, or is none to go on from
-    LineState "line-state" Never: You Here;
+    /// the state of a line test is none to go on from
+    LineState "line-state" Never: You;
     /// a TUN device cannot be had
     LinkDevice "link-device" Never: Here;
     /// the process that emulates a link cannot start, or ended early
