@@ -60,12 +60,9 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        if several {
-            let message = format!("{from} is a folder, and not the only source");
-            return Err(Error::new(Fault::You, ErrorCode::OneSource, message)
-                .hint("copy the folders of a server other than Farline's one after the other"));
-        }
-        list_tree(copy, control, &from.path).await?
+        let mut entries = vec![entry(Vec::new(), &top)];
+        entries.extend(list_tree(copy, control, &from.path).await?);
+        entries
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };
@@ -102,7 +99,9 @@ pub(super) async fn run(
         Some((root, start)) if is_folder => {
             let here = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
             let target = [&b"from"[..], here.as_os_str().as_bytes(), start];
-            TreeReceipt::begin(&target, source_of(&from.place(), [&from.path[..]].into_iter()))
+            let name = join(here.as_os_str().as_bytes(), start);
+            let source = source_of(&from.place(), [&from.path[..]].into_iter());
+            TreeReceipt::begin(&target, &name, source)
         }
         _ => None,
     };

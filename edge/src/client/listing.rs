@@ -101,5 +101,5 @@ pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
     let modified_ns =
         time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
     let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
-    Entry { path, kind, mode, modified_ns, changed_ns: 0 }
+    Entry { path, kind, mode, modified_ns, changed_ns: 0, attributes: None }
 }

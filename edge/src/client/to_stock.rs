@@ -73,7 +73,11 @@ pub(super) async fn run(
     // One file alone has a journal of its own.
     let receipt = match alone {
         true => None,
-        false => TreeReceipt::begin(&[b"to", place.as_bytes(), &load.target], load.source_id),
+        false => {
+            let target = [&b"to"[..], place.as_bytes(), &load.target];
+            let name = [place.as_bytes(), trim(&load.target)].concat();
+            TreeReceipt::begin(&target, &name, load.source_id)
+        }
     };
     let before = match &receipt {
         Some(receipt) => landed_there(receipt, control, layout.entries(), at).await?,

@@ -2,6 +2,7 @@
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
 mod adversary;
+mod archive;
 mod backup;
 mod bad_files;
 mod bad_peers;
@@ -29,6 +30,7 @@ mod limit;
 mod link;
 mod near;
 mod omitted;
+mod one_name;
 mod ordinary;
 mod page;
 mod partials;

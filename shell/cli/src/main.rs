@@ -1,5 +1,6 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod attributes;
 mod cc;
 mod channel;
 mod check;
