@@ -36,20 +36,20 @@ pub struct DataPort {
     /// Its number.
     pub port: u16,
     /// What became of a connection to it.
-    pub reached: Reached,
+    pub state: PortState,
 }
 
-/// What became of a connection.
+/// What a connection shows of a port, in nmap's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Reached {
+pub enum PortState {
     /// It was made.
     Open,
-    /// Nobody answered.
-    Silent,
+    /// Nobody answered: a firewall drops what goes there.
+    Filtered,
     /// Somebody answered that nothing listens there.
-    Refused,
+    Closed,
     /// Somebody on the way answered that nothing may pass, or knows no way.
     Unreachable,
 }
@@ -72,14 +72,14 @@ async fn data_port(control: &mut Control) -> Option<DataPort> {
     };
     let within = ANSWERS_WITHIN + Duration::from(control.rtt()) * 3;
     let connecting = TcpStream::connect(SocketAddr::new(ip, address.port()));
-    let reached = match tokio::time::timeout(within, connecting).await {
-        Ok(Ok(_)) => Reached::Open,
-        Err(_) => Reached::Silent,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Reached::Silent,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Reached::Refused,
-        Ok(Err(_)) => Reached::Unreachable,
+    let state = match tokio::time::timeout(within, connecting).await {
+        Ok(Ok(_)) => PortState::Open,
+        Err(_) => PortState::Filtered,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => PortState::Filtered,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => PortState::Closed,
+        Ok(Err(_)) => PortState::Unreachable,
     };
-    Some(DataPort { port: address.port(), reached })
+    Some(DataPort { port: address.port(), state })
 }
 
 /// Connects, logs in, and asks a few harmless things so that the kernel sees some round trips.

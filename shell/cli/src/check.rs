@@ -4,7 +4,7 @@ use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::reach;
 use farline::channels::trust::Fingerprint;
-use farline::client::{ConnectOptions, DataPort, Greeting, Reached};
+use farline::client::{ConnectOptions, DataPort, Greeting, PortState};
 use farline::host::{facts, measure};
 use farline_core::host::{Finding, HostFacts, Level, PathFacts, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -70,16 +70,16 @@ struct Report {
 /// What the port for data shows of the firewalls between.
 fn data_port(data: &DataPort, is_farline: bool) -> String {
     let port = data.port;
-    let why = match data.reached {
-        Reached::Open => {
+    let why = match data.state {
+        PortState::Open => {
             return format!("good     data ports: {port}, which it opened, is reached\n");
         }
-        Reached::Silent => "a firewall before the node drops what is not for its control port",
-        Reached::Refused => {
+        PortState::Filtered => "a firewall before the node drops what is not for its control port",
+        PortState::Closed => {
             "a firewall before the node rejects what is not for its control port, or a translation \
              of addresses passes that port on alone"
         }
-        Reached::Unreachable => "a router or firewall on the way says that nothing may pass",
+        PortState::Unreachable => "a router or firewall on the way says that nothing may pass",
         _ => "nobody knows why",
     };
     let instead = match is_farline {
