@@ -5,6 +5,7 @@
 
 mod causes;
 mod crowd;
+mod line;
 mod link;
 mod mover;
 mod outages;
@@ -31,6 +32,8 @@ enum What {
     Mover(mover::Options),
     /// The emulated link: what one stream of iperf3 brings, and how late packets are
     Link(link::Options),
+    /// The line tester: in virtual time, and frames a second next to iperf3
+    Line(line::Options),
     /// The planner and the model against grids, simulated or measured on the link
     Plan(plan::Options),
     /// Copies held back on purpose, and what they say held them back
@@ -51,6 +54,7 @@ fn main() -> Result<()> {
     match Arguments::parse().what {
         What::Mover(options) => mover::run(&options),
         What::Link(options) => link::run(&options),
+        What::Line(options) => line::run(&options),
         What::Plan(options) => plan::run(&options),
         What::Causes(options) => causes::run(&options),
         What::Outages(options) => outages::run(&options),
