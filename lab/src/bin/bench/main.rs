@@ -4,6 +4,7 @@
 //! is a ratio of medians of one run. All rows need a quiet machine, and root but for `memory`.
 
 mod causes;
+mod crowd;
 mod line;
 mod link;
 mod mover;
@@ -39,6 +40,8 @@ enum What {
     Causes(causes::Options),
     /// Copies through outages of path and node, and more at once than a node takes: ten minutes
     Outages(outages::Options),
+    /// A copy amid thousands of connections that do nothing, against one alone
+    Crowd(crowd::Options),
     /// The tuner over a grid of simulated paths, against copies left as they began
     Tuner(tuner::Options),
     /// UDT: its machines in virtual time, and against libudt on the link
@@ -55,6 +58,7 @@ fn main() -> Result<()> {
         What::Plan(options) => plan::run(&options),
         What::Causes(options) => causes::run(&options),
         What::Outages(options) => outages::run(&options),
+        What::Crowd(options) => crowd::run(&options),
         What::Tuner(options) => tuner::run(&options),
         What::Udp(options) => udp::run(&options),
         What::Verbs(options) => verbs::run(&options),
