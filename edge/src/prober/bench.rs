@@ -134,12 +134,12 @@ impl LinkBench {
                 )
             })?;
             let listen = std::net::SocketAddr::new(address, 0);
-            let mut receiver = End::start(&mut command(to, &Role::Receive { listen })?, &request)?;
-            let listening: Listening = receiver.answer()?;
+            let mut receiver = End::asked(&mut command(to, &Role::Receive { listen })?, &request)?;
+            let listening: Listening = receiver.answer()??;
             ends.push((*from, receiver, std::net::SocketAddr::new(address, listening.port)));
         }
         let start = |(from, receiver, to): (Side, End, std::net::SocketAddr)| {
-            End::start(&mut command(from, &Role::Send { to })?, &request)
+            End::asked(&mut command(from, &Role::Send { to })?, &request)
                 .map(|sender| (sender, receiver))
         };
         let ends: Vec<(End, End)> = ends.into_iter().map(start).collect::<Result<_, _>>()?;

@@ -1,49 +1,75 @@
-//! An end of a measurement as a process of its own, and what it says.
+//! An end of a measurement as a process of its own, what it is asked, and what it says.
 
-use super::ProbeRequest;
 use farline_core::units::{Error, ErrorCode, Fault};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// One end of a measurement, as a process in its side of the link.
+/// One end of a measurement, as a process, which ends with this.
 pub(super) struct End {
-    pub(super) child: Child,
+    child: Child,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl End {
-    pub(super) fn start(command: &mut Command, request: &ProbeRequest) -> Result<End, Error> {
+    /// The end that `command` runs.
+    pub(super) fn start(command: &mut Command) -> Result<End, Error> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| failed("an end", &error))?;
-        if let (Some(mut stdin), Ok(text)) = (child.stdin.take(), serde_json::to_vec(request)) {
-            // An end that stops early says why on its standard output.
-            let _ = stdin.write_all(&text);
-        }
-        let stdout = child
-            .stdout
-            .take()
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let stdout = stdout
             .ok_or_else(|| Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no output"))?;
-        Ok(End { child, stdout: BufReader::new(stdout) })
+        Ok(End { child, stdin, stdout: BufReader::new(stdout) })
     }
 
-    /// One line of its output.
-    pub(super) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+    /// The same, which is asked once and for all.
+    pub(super) fn asked(command: &mut Command, request: &impl Serialize) -> Result<End, Error> {
+        let mut end = End::start(command)?;
+        // An end that stops early says why on its standard output.
+        let _ = end.ask(request);
+        end.stdin = None;
+        Ok(end)
+    }
+
+    /// Asks it for something, in one line.
+    pub(super) fn ask(&mut self, request: &impl Serialize) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(request)
+            .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileEnd, error.to_string()))?;
+        line.push(b'\n');
+        match &mut self.stdin {
+            Some(stdin) => stdin.write_all(&line).map_err(|error| failed("an end", &error)),
+            None => Err(Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no input")),
+        }
+    }
+
+    /// What it says in its next line: of what it was asked, or that it failed; an error when it is
+    /// gone.
+    pub(super) fn answer<T: DeserializeOwned>(&mut self) -> Result<Result<T, Error>, Error> {
         let mut line = String::new();
         self.stdout.read_line(&mut line).map_err(|error| failed("an end", &error))?;
-        parse(&line)
+        reply(&line)
     }
 
-    /// The rest of it, when the end has ended.
+    /// The rest of what it says, when it has ended.
     pub(super) fn result<T: DeserializeOwned>(mut self) -> Result<T, Error> {
         let mut text = String::new();
         self.stdout.read_to_string(&mut text).map_err(|error| failed("an end", &error))?;
         let _ = self.child.wait();
         parse(&text)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Its input ends, and so does it; one that hangs in a device is not waited for.
+        self.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -59,7 +85,7 @@ pub(super) fn failed(what: &str, error: &io::Error) -> Error {
 ///
 /// # Errors
 /// When it said neither: it ended.
-pub(super) fn reply<T: DeserializeOwned>(text: &str) -> Result<Result<T, Error>, Error> {
+fn reply<T: DeserializeOwned>(text: &str) -> Result<Result<T, Error>, Error> {
     #[derive(Deserialize)]
     struct Failed {
         error: Failure,

@@ -5,26 +5,22 @@ use super::cross::Cross;
 use super::device::ends;
 use super::wire::{Wire, packet_of};
 use crate::prober::bench::claim;
-use crate::prober::ends::{failed, parse, reply};
+use crate::prober::ends::{End, failed};
 use crate::prober::role::Role;
 use crate::reexec;
 use crate::run_dir::name_here;
-use farline_core::profile::verbs::{
-    End, MeasurementHosts, VerbsCell, VerbsGrid, VerbsJob, VerbsRun,
-};
+use farline_core::profile::verbs::{MeasurementHosts, VerbsCell, VerbsGrid, VerbsJob, VerbsRun};
 use farline_core::profile::{Bench, CellJob, Environment};
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use serde::Deserialize;
-use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::{Path, PathBuf};
 
 /// Two ends, which stay for all runs.
 pub struct VerbsBench {
-    near: Worker,
-    far: Worker,
+    near: End,
+    far: End,
     wire: Wire,
     between: MeasurementHosts,
     addresses: (IpAddr, IpAddr),
@@ -46,7 +42,7 @@ impl VerbsBench {
     ) -> Result<VerbsBench, Error> {
         let (mut here, mut there) = ends(asked)?;
         let claim = claim(&name_here("profile"))?;
-        let start = |role: &Role| Worker::start(&mut reexec::command(program.as_deref(), role)?);
+        let start = |role: &Role| opened(program.as_deref(), role);
         let (far, opened) = start(&Role::VerbsFar { at: there.address, gid: there.gid_index })?;
         there.name = opened.device;
         let to = std::net::SocketAddr::new(there.address, opened.port);
@@ -124,68 +120,12 @@ struct Opened {
     port: u16,
 }
 
-/// One end as a process, which does a run for each line that it is given.
-struct Worker {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Worker {
-    fn start(command: &mut Command) -> Result<(Worker, Opened), Error> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed("an end", &error))?;
-        let stdin = child.stdin.take();
-        let stdout = child
-            .stdout
-            .take()
-            .ok_or_else(|| Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no output"))?;
-        let mut worker = Worker { child, stdin, stdout: BufReader::new(stdout) };
-        let line = worker.line()?;
-        // Its own words about a device that is not there are those for the user.
-        let opened = parse(&line)?;
-        Ok((worker, opened))
-    }
-
-    fn ask(&mut self, job: &VerbsJob) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(job)
-            .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileEnd, error.to_string()))?;
-        line.push(b'\n');
-        match &mut self.stdin {
-            Some(stdin) => stdin.write_all(&line).map_err(|error| failed("an end", &error)),
-            None => Err(Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no input")),
-        }
-    }
-
-    /// What it says of a run; an error when it is gone.
-    fn answer(&mut self) -> Result<Result<End, Error>, Error> {
-        reply(&self.line()?)
-    }
-
-    fn line(&mut self) -> Result<String, Error> {
-        let mut line = String::new();
-        match self.stdout.read_line(&mut line) {
-            Ok(0) => Err(Error::new(
-                Fault::Here,
-                ErrorCode::ProfileEnd,
-                "an end of the measurement ended without a word",
-            )),
-            Ok(_) => Ok(line),
-            Err(error) => Err(failed("an end", &error)),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Its input ends, and so does it; one that hangs in a device is not waited for.
-        self.stdin = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The end that has `role`, and what it says first: of a device that is not there its own words are
+/// those for the user.
+fn opened(program: Option<&Path>, role: &Role) -> Result<(End, Opened), Error> {
+    let mut end = End::start(&mut reexec::command(program, role)?)?;
+    let opened = end.answer()??;
+    Ok((end, opened))
 }
 
 #[cfg(test)]

@@ -173,11 +173,16 @@ fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> 
     let known = profile.changes().len();
     let environment = Environment { node: profile.environment.node.clone(), ..environment() };
     let profile = profile.goes_on_in(environment, now());
-    // It is the user's to say whether that is still one profile; the document has it.
-    if let (Some(changed), false) = (profile.changes().get(known), output.quiet()) {
+    say_elsewhere(profile.changes().get(known), output);
+    Ok(profile)
+}
+
+/// Says what `changed` since a profile began, if anything did: it is the user's to say whether that
+/// is still one profile; the document has it.
+fn say_elsewhere(changed: Option<&String>, output: &Output) {
+    if let (Some(changed), false) = (changed, output.quiet()) {
         eprintln!("farline: this profile began elsewhere; the document says so, {changed}");
     }
-    Ok(profile)
 }
 
 /// The command that goes on with a profile's file.

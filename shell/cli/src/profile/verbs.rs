@@ -2,7 +2,7 @@
 //! measured between two devices.
 
 use super::export::{is_document, write_made};
-use super::{Args, measure, now, side_by_side, simulate};
+use super::{Args, measure, now, say_elsewhere, side_by_side, simulate};
 use crate::output::Output;
 use farline::plan::document::write;
 use farline::plan::environment;
@@ -191,7 +191,11 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
             let mut bench = VerbsBench::open(ends, None, environment())?;
             let hosts = bench.between().clone();
             match args.resume {
-                Some(_) => *profile = profile.goes_on_in(hosts, now()),
+                Some(_) => {
+                    let known = profile.changes().len();
+                    *profile = profile.goes_on_in(hosts, now());
+                    say_elsewhere(profile.changes().get(known), output);
+                }
                 None => profile.between = Some(hosts),
             }
             let documents: Vec<&PathBuf> = files.iter().filter(|file| is_document(file)).collect();
