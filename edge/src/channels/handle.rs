@@ -1,7 +1,7 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
 use crate::sys::tcp::{TcpInfo, congestion_of, pace, tcp_info};
-use farline_core::congestion::{Algorithm, ControlName, SavedPath};
+use farline_core::congestion::{ControlName, SavedPath};
 use farline_core::units::{Bytes, Rate, Span};
 use socket2::Socket;
 use std::fmt;
@@ -64,8 +64,8 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     }
 
     /// Has what is sent from now on begin, with care, from what an earlier connection saw of the
-    /// path (RFC 9959): a kernel's connection by `control`. Says whether it does.
-    fn resume(&self, _saved: SavedPath, _control: Option<ControlName>) -> bool {
+    /// path (RFC 9959). Says whether it does.
+    fn resume(&self, _saved: SavedPath) -> bool {
         false
     }
 
@@ -146,8 +146,8 @@ impl Handle {
 
     /// Has what is sent from now on begin from what an earlier connection saw of the path; says
     /// whether it does.
-    pub(crate) fn resume(&self, saved: SavedPath, control: Option<ControlName>) -> bool {
-        self.0.resume(saved, control)
+    pub(crate) fn resume(&self, saved: SavedPath) -> bool {
+        self.0.resume(saved)
     }
 
     /// Sets the congestion control of the connection.
@@ -238,12 +238,6 @@ impl ConnectionControl for OfSocket {
             rtt: Some(info.min_rtt),
             packets: (sent, info.retransmits),
         })
-    }
-
-    fn resume(&self, _: SavedPath, control: Option<ControlName>) -> bool {
-        // What the kernel knows of the path is in the control, which is CUBIC otherwise.
-        let is_cubic = self.congestion().is_some_and(|name| name == Algorithm::Cubic);
-        is_cubic && control.is_some_and(|name| self.set_congestion(name).is_ok())
     }
 
     fn set_congestion(&self, name: ControlName) -> io::Result<()> {

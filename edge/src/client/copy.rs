@@ -36,9 +36,8 @@ pub(super) struct Copy<'a> {
     overrides: UserOverrides,
     /// The congestion control that was loaded for this copy, until its end.
     held: Option<CcGuard>,
-    /// What is known of the path that it sends over, and what its first channel begins by.
+    /// What is known of the path that it sends over.
     pub(super) path: Option<StoredPath>,
-    pub(super) resuming: Option<CcGuard>,
     pub(super) began: Instant,
     pub(super) stats: CopyStats,
     watch: &'a mut (dyn FnMut(&Progress) + Send),
@@ -80,7 +79,6 @@ impl<'a> Copy<'a> {
             overrides,
             held: None,
             path: None,
-            resuming: None,
             began,
             stats: CopyStats {
                 fixed: FixedLimits {

@@ -30,7 +30,7 @@ pub(super) async fn open_rig(
     let options = copy.tcp_options(choice.congestion);
     let dialled = dial(copy, control, address, choice, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    copy.begin_path(address.ip(), &dialled.channels);
+    copy.begin_path(address.ip());
     let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);

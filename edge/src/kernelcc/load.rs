@@ -89,12 +89,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
             return match table.shared(wish.control) {
                 Some(loaded) => Ok(of(loaded, Constants::default())),
                 None if wish.offered => Err(taken(name)),
-                None => load(
-                    wish,
-                    algorithm?,
-                    private_name(&format!("{:.4}_", wish.control))?,
-                    &mut table,
-                ),
+                None => load(wish, algorithm?, private_name(wish.control)?, &mut table),
             };
         }
         let ours = living || is_pinned(name);
@@ -136,11 +131,11 @@ fn unknown(algorithm: Result<Algorithm, Error>, name: ControlName) -> Error {
     algorithm.err().unwrap_or_else(missing)
 }
 
-/// A name that nobody asks for: what it begins with, the process, and how many it had before.
-pub(super) fn private_name(begins: &str) -> Result<ControlName, Error> {
+/// A name that nobody asks for: of the control, the process, and how many it had before.
+fn private_name(control: ControlName) -> Result<ControlName, Error> {
     static SO_FAR: AtomicU32 = AtomicU32::new(0);
     let number = SO_FAR.fetch_add(1, Ordering::Relaxed) % 1_000;
-    ControlName::to_register(&format!("{begins}{:x}_{number}", std::process::id()))
+    ControlName::to_register(&format!("{control:.4}_{:x}_{number}", std::process::id()))
 }
 
 fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
@@ -172,14 +167,6 @@ fn load(
         return Ok(CcGuard { set: Some(set), ..CcGuard::native(name, CcOrigin::Bpf) });
     }
     Ok(of(table.keep(wish, loaded), set))
-}
-
-/// Loads the kernel's CUBIC, as it begins by what `wish` says of the path, and registers it as
-/// `name`.
-pub(super) fn load_resuming(wish: &CcRequest, name: ControlName) -> Result<CcGuard, Error> {
-    let kernel = bpf::kernel()?;
-    let loaded = hold(Algorithm::Cubic, Constants::Linux, name, wish.clone(), kernel)?;
-    Ok(of(held::table().keep(wish, loaded), Constants::Linux))
 }
 
 /// Names next to each other.

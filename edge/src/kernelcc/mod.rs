@@ -29,7 +29,6 @@ mod object;
 mod privilege;
 mod record;
 mod request;
-mod resume;
 mod trace;
 
 use farline_core::congestion::Algorithm;
@@ -39,7 +38,6 @@ pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
 pub use load::{CcGuard, CcOrigin, obtain};
 pub use request::CcRequest;
-pub use resume::resuming;
 pub use trace::{FlowSample, SampleSource, Trace};
 
 /// Whether Farline brings `algorithm` in BPF, in a build with the feature `bpf`; of the others every

@@ -1,6 +1,6 @@
 //! A control that somebody wants, and how.
 
-use farline_core::congestion::{Constants, ControlName, SavedPath};
+use farline_core::congestion::{Constants, ControlName};
 use farline_core::units::Span;
 
 /// A control that somebody wants.
@@ -21,8 +21,6 @@ pub struct CcRequest {
     /// Whether the control is there for others to use by its name too, not for this process's own
     /// flows alone.
     pub offered: bool,
-    /// What its flows begin from.
-    pub saved: Option<SavedPath>,
 }
 
 impl CcRequest {
@@ -38,7 +36,6 @@ impl CcRequest {
             pin: false,
             without_link: false,
             offered: false,
-            saved: None,
         }
     }
 

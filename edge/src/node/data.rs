@@ -133,15 +133,15 @@ impl DataPlane {
         }
     }
 
-    /// How a transfer that sends over `channels` begins, by what is known of the path to the client.
-    pub(super) fn begin_path(&mut self, channels: &[Box<dyn Channel>]) -> Option<PathStart> {
+    /// How a transfer that sends begins, by what is known of the path to the client.
+    pub(super) fn begin_path(&mut self) -> Option<PathStart> {
         if self.shared.config.fresh_start || self.pace().is_some() {
             return None;
         }
         if let Some(path) = &self.path {
             return path.later();
         }
-        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first(channels)
+        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first()
     }
 
     /// Becomes the session of whoever says this, from its beginning.

@@ -80,7 +80,7 @@ impl DataPlane {
         if run.is_data() {
             held.extend(std::mem::take(&mut self.held_there).iter());
         }
-        let start = if run.is_data() { self.begin_path(&channels) } else { None };
+        let start = if run.is_data() { self.begin_path() } else { None };
         let begins = start.as_ref();
         let incoming = self.incoming(run.request.buffer_size);
         let adapts = run.is_data() && self.adapt.told;
@@ -120,7 +120,7 @@ impl DataPlane {
         if adapts {
             watch.tell(run, &run.tally, &sent.tcp, true);
         }
-        if let (Some(path), Some(start)) = (&mut self.path, &start) {
+        if let (Some(path), Some(start)) = (&mut self.path, start) {
             path.keep(start, run.tally.bytes());
         }
         self.channels = sent.channels;

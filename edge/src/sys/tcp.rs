@@ -1,6 +1,6 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
-use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -301,16 +301,10 @@ pub(crate) fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
     }
 }
 
-/// The congestion control of a TCP socket: CUBIC is it also where Farline had it begin from what an
-/// earlier flow saw.
+/// The congestion control of a TCP socket.
 pub(crate) fn congestion_of(socket: &socket2::Socket) -> Option<ControlName> {
-    let name = ControlName::from_kernel(&socket.tcp_congestion().ok()?)?;
-    let resumes = name.as_str().starts_with(RESUMING);
-    Some(if resumes { Algorithm::Cubic.into() } else { name })
+    ControlName::from_kernel(&socket.tcp_congestion().ok()?)
 }
-
-/// How names of controls begin that are the kernel's CUBIC and resume.
-pub(crate) const RESUMING: &str = "cubic.";
 
 /// Processor time of this process and the most memory that it ever had resident, in bytes.
 pub(crate) fn process_usage() -> (Span, u64) {

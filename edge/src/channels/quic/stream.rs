@@ -218,7 +218,7 @@ impl ConnectionControl for OfStream {
         Some(self.0.meter.flow())
     }
 
-    fn resume(&self, saved: SavedPath, _: Option<ControlName>) -> bool {
+    fn resume(&self, saved: SavedPath) -> bool {
         // BBR does not give way soon enough where the path became slower.
         self.0.control != Algorithm::Bbr && self.0.meter.resume(saved)
     }

@@ -129,7 +129,7 @@ impl ConnectionControl for UdtControl {
         Some(self.0.flow())
     }
 
-    fn resume(&self, saved: SavedPath, _: Option<ControlName>) -> bool {
+    fn resume(&self, saved: SavedPath) -> bool {
         // The others have no slow start, or do not give way soon enough.
         let can = self.1 == RateAlgorithm::Native.name();
         if can {

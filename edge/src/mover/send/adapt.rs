@@ -80,7 +80,9 @@ impl Shared<'_> {
                 }
             }
         }
-        start.inspect(|start| start.look(&watched));
+        if let Some(start) = start {
+            start.look_on(watched);
+        }
         self.job.tally.end_path();
         threads
     }
