@@ -7,6 +7,11 @@ use std::collections::VecDeque;
 
 /// A rate is that of so long at least, however short the path: a receiver acknowledges in bursts.
 const LEAST_WINDOW: Span = Span::from_millis(200);
+/// While losses are repaired a rate is that of so many times as long: where a peer acknowledges in
+/// order, all that waited for a packet is acknowledged at once.
+const REPAIR_WINDOWS: f64 = 4.0;
+/// So many round trips after a packet was sent again it has arrived and was acknowledged.
+const REPAIR_RTTS: f64 = 2.0;
 
 /// The machine: looks at how much has arrived go in, what is worth keeping comes out.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +24,8 @@ pub struct PathRecord {
     arrived: u64,
     /// Packets sent, and of those sent again.
     packets: (u64, u64),
+    /// When a packet was last sent again.
+    repaired: Option<Time>,
 }
 
 impl PathRecord {
@@ -29,10 +36,15 @@ impl PathRecord {
             // A channel is gone, and what it brought with it.
             self.looks.clear();
         }
+        if packets.1 > self.packets.1 {
+            self.repaired = Some(now);
+        }
         (self.arrived, self.packets) = (arrived.0, packets);
         self.rtt = self.rtt.into_iter().chain(rtt.filter(|rtt| *rtt > Span::ZERO)).min();
         self.looks.push_back((now, arrived.0));
-        let window = self.rtt.unwrap_or_default().max(LEAST_WINDOW);
+        let rtt = self.rtt.unwrap_or_default();
+        let repairs = self.repaired.is_some_and(|at| now.since(at) <= rtt.mul_f64(REPAIR_RTTS));
+        let window = rtt.max(LEAST_WINDOW).mul_f64(if repairs { REPAIR_WINDOWS } else { 1.0 });
         while self.looks.get(1).is_some_and(|&(at, _)| now.since(at) >= window) {
             self.looks.pop_front();
         }
@@ -97,6 +109,19 @@ mod tests {
         assert!(record(Span::from_millis(1), 100, |at| at * 1000).saved().is_none());
         // Of a path longer than all that was seen nothing is known.
         assert!(record(Span::from_millis(900), 800, |at| at * 1000).saved().is_none());
+    }
+
+    #[test]
+    fn what_waited_for_a_lost_packet_is_no_rate() {
+        // 1 MB/s, of which nothing is acknowledged for 600 ms, until what was lost has come.
+        let rtt = Span::from_millis(300);
+        let mut record = PathRecord::default();
+        for at in (0..=4000_u64).step_by(100) {
+            let now = Time::ZERO + Span::from_millis(at);
+            let arrived = if (2000..2600).contains(&at) { 2_000_000 } else { at * 1000 };
+            record.look(now, Bytes(arrived), Some(rtt), (at, u64::from(at >= 2300)));
+        }
+        assert_eq!(record.rate(), Some(Rate::from_bps(8_000_000)));
     }
 
     #[test]
