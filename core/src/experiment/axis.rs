@@ -1,10 +1,26 @@
-//! The axes of a grid: from their list follow its cells, what is refused, and what an outline says.
+//! The axes of a grid: from their list follow its cells, what is refused, what an outline says, and
+//! the charts of what was found along them.
 
 use crate::plan::PathPoint;
 use crate::units::{Error, ErrorCode, Fault, Rate};
 
 /// Puts the value at a place of an axis into a cell.
 type Put<C> = dyn Fn(&mut C, usize);
+
+/// An axis with numbers on it, as a chart of cells of type `C` has it.
+#[derive(Clone, Copy)]
+pub struct ChartAxis<C> {
+    /// What stands along it.
+    pub name: &'static str,
+    /// Of its numbers.
+    pub unit: &'static str,
+    /// Whether its values are spread over powers.
+    pub is_log: bool,
+    /// Where a cell lies on it; NaN for one without a value.
+    pub at: fn(&C) -> f64,
+    /// What the line of a cell over another axis is called after it.
+    pub words: fn(&C) -> String,
+}
 
 /// One axis: its values in words, and how each is put into a cell of type `C`.
 pub struct GridAxis<C> {
@@ -15,6 +31,7 @@ pub struct GridAxis<C> {
     shown: u8,
     is_repeated: bool,
     put: Box<Put<C>>,
+    chart: Option<ChartAxis<C>>,
 }
 
 impl<C> GridAxis<C> {
@@ -35,6 +52,7 @@ impl<C> GridAxis<C> {
             shown: 0,
             is_repeated: values.iter().enumerate().any(|(i, value)| values[..i].contains(value)),
             put: Box::new(move |cell, i| put(cell, &all[i])),
+            chart: None,
         }
     }
 
@@ -77,6 +95,17 @@ impl<C> GridAxis<C> {
     #[must_use]
     pub fn shown(self, rank: u8) -> GridAxis<C> {
         GridAxis { shown: rank, ..self }
+    }
+
+    /// How a chart has it.
+    #[must_use]
+    pub fn chart(self, chart: ChartAxis<C>) -> GridAxis<C> {
+        GridAxis { chart: Some(chart), ..self }
+    }
+
+    /// How a chart has it; `None` for one of a single value, or without numbers.
+    pub fn charted(self) -> Option<ChartAxis<C>> {
+        self.chart.filter(|_| self.words.len() > 1)
     }
 
     /// Where it stands in an outline.

@@ -6,11 +6,36 @@ use super::grid::Grid;
 use super::hypothesis::Hypothesis;
 use super::repetition::Repetition;
 use super::staging::{Order, Staged, Store};
-use crate::experiment::{Experiment, GridAxis, Outline};
+use crate::experiment::{ChartAxis, Experiment, GridAxis, Outline};
 use crate::units::{Bytes, Error, Rate};
 use std::borrow::Cow;
 
 type Axis = GridAxis<Cell>;
+
+/// The axis of streams, as a chart has it.
+pub(super) const STREAMS: &str = "Streams";
+
+/// An axis as a chart has it, with even steps.
+pub(super) fn along(
+    name: &'static str,
+    unit: &'static str,
+    at: fn(&Cell) -> f64,
+    words: fn(&Cell) -> String,
+) -> ChartAxis<Cell> {
+    ChartAxis { name, unit, is_log: false, at, words }
+}
+
+fn or_none(bytes: Option<Bytes>, what: &str) -> String {
+    bytes.map_or_else(|| format!("the kernel's {what}"), |bytes| format!("{what} {bytes}"))
+}
+
+fn mib(bytes: Option<Bytes>) -> f64 {
+    bytes.map_or(f64::NAN, |bytes| bytes.0 as f64 / 1_048_576.0)
+}
+
+fn message(cell: &Cell) -> Bytes {
+    cell.message_bytes.unwrap_or(Grid::USUAL_MESSAGE)
+}
 
 impl Experiment for Grid {
     type Cell = Cell;
@@ -64,26 +89,62 @@ impl Experiment for Grid {
             ),
             Axis::new("MTUs", &self.mtus, u32::to_string, |cell, mtu| cell.mtu = *mtu)
                 .unit(" bytes of MTU")
-                .shown(3),
+                .shown(3)
+                .chart(along(
+                    "MTU",
+                    "B",
+                    |cell| cell.mtu.into(),
+                    |cell| format!("MTU {}", cell.mtu),
+                )),
             Axis::new("windows", &self.windows_bytes, size, |cell, one| cell.window_bytes = *one)
                 .unit(" of window")
-                .shown(2),
+                .shown(2)
+                .chart(along(
+                    "Largest window",
+                    "MiB",
+                    |cell| mib(cell.window_bytes),
+                    |cell| or_none(cell.window_bytes, "window"),
+                )),
             Axis::new("buffers", &self.buffers_bytes, size, |cell, one| cell.buffer_bytes = *one)
                 .unit(" of send buffer")
-                .shown(2),
+                .shown(2)
+                .chart(along(
+                    "Send buffer",
+                    "MiB",
+                    |cell| mib(cell.buffer_bytes),
+                    |cell| or_none(cell.buffer_bytes, "buffer"),
+                )),
             Axis::new("messages", &self.messages_bytes, size, |cell, one| {
                 cell.message_bytes = *one;
             })
             .unit(" a message")
-            .shown(2),
-            Axis::cross_traffic(&self.cross_bps, |cell, cross| cell.cross_bps = cross).shown(4),
+            .shown(2)
+            .chart(ChartAxis {
+                is_log: true,
+                ..along(
+                    "Message size",
+                    "KiB",
+                    |cell| message(cell).0 as f64 / 1_024.0,
+                    |cell| format!("messages of {}", message(cell)),
+                )
+            }),
+            Axis::cross_traffic(&self.cross_bps, |cell, cross| cell.cross_bps = cross)
+                .shown(4)
+                .chart(along(
+                    "Other traffic",
+                    "Gbit/s",
+                    |cell| cell.cross_bps.as_gbps(),
+                    |cell| format!("cross {}", cell.cross_bps),
+                )),
             Axis::new("losses", &self.losses, f64::to_string, |cell, loss| cell.loss = *loss)
                 .unit(" of loss")
-                .shown(4),
+                .shown(4)
+                .chart(along("Loss", "", |cell| cell.loss, |cell| format!("loss {:e}", cell.loss))),
             Axis::new("streams", &self.streams, u32::to_string, |cell, one| cell.streams = *one)
                 .unit(" streams")
                 .short(range)
-                .shown(1),
+                .shown(1)
+                .chart(along(STREAMS, "", |cell| cell.streams.into(), Cell::streams_in_words)),
             Axis::named("directions", &self.directions, TrafficDirection::name, |cell, one| {
                 cell.direction = one
             })
@@ -110,7 +171,16 @@ impl Experiment for Grid {
                 put(cell, |staged| staged.staging_bytes = *bytes);
             })
             .unit(" of staging")
-            .shown(5),
+            .shown(5)
+            .chart(along(
+                "Staging",
+                "MiB",
+                |cell| mib(cell.staged.map(|one| one.staging_bytes)),
+                |cell| {
+                    let pool = |staged: Staged| format!("staging {}", staged.staging_bytes);
+                    cell.staged.map(pool).unwrap_or_default()
+                },
+            )),
         ]);
         axes
     }
@@ -189,8 +259,7 @@ mod tests {
         assert_eq!(
             of("sc08-distance", Form::Quick),
             "40 cells and 24 for 6 hypotheses, once 15 s, at most 17 min: usn-0.2, usn-1400, \
-             usn-6600, usn-8600; bic, htcp; 1, 5, \
-             10, 15, 20 streams"
+             usn-6600, usn-8600; bic, htcp; 1, 5, 10, 15, 20 streams"
         );
         assert!(of("sc08-distance", Form::Full).ends_with("; bic, htcp; 1 to 20 streams"));
         assert!(

@@ -2,12 +2,11 @@
 
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
-use crate::experiment::word;
+use crate::experiment::{CellName, from_word};
 pub use crate::plan::PathPoint;
 use crate::plan::{USUAL_MTU, payload_rate, streams_in_words};
-use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use crate::units::{Bytes, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
-use std::str::FromStr;
 
 /// Which way the data of a cell goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +20,14 @@ pub enum TrafficDirection {
     /// Both at once, as many streams each way; the goodput is that of both together.
     Both,
 }
+
+from_word!(
+    TrafficDirection,
+    Fault::You,
+    ErrorCode::ProfileDirection,
+    "direction",
+    "out, back and both"
+);
 
 impl TrafficDirection {
     /// Its name.
@@ -36,17 +43,6 @@ impl TrafficDirection {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     pub(super) fn is_out(&self) -> bool {
         *self == TrafficDirection::Out
-    }
-}
-
-impl FromStr for TrafficDirection {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<TrafficDirection, Error> {
-        word(text).ok_or_else(|| {
-            Error::new(Fault::You, ErrorCode::ProfileDirection, format!("`{text}` is no direction"))
-                .hint("out, back and both are")
-        })
     }
 }
 
@@ -103,40 +99,23 @@ impl Cell {
     /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what
     /// differs from the usual after it.
     pub fn name(&self) -> String {
-        let mut name =
-            format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
-        if self.set != Constants::default() {
-            name.push_str(&format!(" {}", self.set));
-        }
-        if let Some(window) = self.window_bytes {
-            name.push_str(&format!(" window {window}"));
-        }
-        if let Some(buffer) = self.buffer_bytes {
-            name.push_str(&format!(" buffer {buffer}"));
-        }
-        if let Some(message) = self.message_bytes {
-            name.push_str(&format!(" messages of {message}"));
-        }
-        if self.mtu != USUAL_MTU {
-            name.push_str(&format!(" mtu {}", self.mtu));
-        }
-        if self.cross_bps > Rate::default() {
-            name.push_str(&format!(" cross {}", self.cross_bps));
-        }
-        if self.loss > 0.0 {
-            name.push_str(&format!(" loss {:e}", self.loss));
-        }
-        match self.direction {
-            TrafficDirection::Out => {}
-            TrafficDirection::Back => name.push_str(" back"),
-            TrafficDirection::Both => name.push_str(" both ways"),
-        }
-        if let Some(staged) = &self.staged {
-            name.push_str(&format!(" {staged}"));
-        }
-        if let Some(hypothesis) = &self.hypothesis {
-            name.push_str(&format!(", {hypothesis}"));
-        }
-        name
+        let all = format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
+        let way = match self.direction {
+            TrafficDirection::Out => None,
+            TrafficDirection::Back => Some("back"),
+            TrafficDirection::Both => Some("both ways"),
+        };
+        CellName::new(all)
+            .with(" ", Some(self.set).filter(|set| *set != Constants::default()))
+            .with(" window ", self.window_bytes)
+            .with(" buffer ", self.buffer_bytes)
+            .with(" messages of ", self.message_bytes)
+            .with(" mtu ", Some(self.mtu).filter(|mtu| *mtu != USUAL_MTU))
+            .with(" cross ", Some(self.cross_bps).filter(|cross| *cross > Rate::default()))
+            .with(" loss ", (self.loss > 0.0).then(|| format!("{:e}", self.loss)))
+            .with(" ", way)
+            .with(" ", self.staged)
+            .with(", ", self.hypothesis.as_ref())
+            .whole()
     }
 }

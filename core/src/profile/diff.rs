@@ -115,8 +115,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
         return Err(Error::new(
             Fault::You,
             ErrorCode::ProfileDiff,
-            "the two profiles have no measured cell \
-            in common",
+            "the two profiles have no measured cell in common",
         )
         .hint(
             "cells are the same when path, control, streams, window, MTU, other traffic and \

@@ -151,8 +151,7 @@ impl Profile {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::ProfileGrid,
-                "the model has no processor: TLS \
-                would be TCP in it",
+                "the model has no processor: TLS would be TCP in it",
             )
             .hint(
                 "measure it over a link, or model TCP with --host-rate, the most that the \

@@ -6,6 +6,7 @@ use crate::congestion::Algorithm;
 use crate::experiment::{Bench, Form, Repetitions};
 use crate::profile::cell::PathPoint;
 use crate::profile::repetition::{Goodput, LimitedBy};
+use crate::report::ReportDocument;
 use crate::units::{Rate, Rng};
 
 /// A bench whose throughput is drawn, and of whose repetitions one in seven is invalid.

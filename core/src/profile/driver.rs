@@ -45,9 +45,9 @@ mod tests {
     use crate::congestion::Algorithm;
     use crate::experiment::Document;
     use crate::profile::{
-        CellResult, Copies, Environment, Grid, PathPoint, Profile, ProfileKind, Simulator, Values,
-        diff,
+        CellResult, Copies, Environment, Grid, PathPoint, Profile, ProfileKind, Simulator, diff,
     };
+    use crate::report::{ReportDocument, Values};
     use crate::units::{Fault, Span};
 
     fn grid(drivers: &[Driver]) -> Grid {

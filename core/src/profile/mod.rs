@@ -15,7 +15,6 @@
 
 mod axes;
 mod cell;
-mod columns;
 mod diff;
 mod document;
 mod driver;
@@ -54,7 +53,6 @@ pub use crate::plan::{
     PLAN_SCHEMA, PathEstimate, Plan, PlanInput, PlanSource, fluid, for_size, plan,
 };
 pub use cell::{Cell, PathPoint, TrafficDirection};
-pub use columns::{Columns, Values};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
 pub use document::{CellResult, Job, Profile, ProfileKind, SCHEMA};
 pub use driver::Driver;

@@ -1,25 +1,31 @@
 //! A profile as one page: heat maps, throughput against rtt, the papers' tables next to ours, time
 //! series, every cell.
 
+use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile, ProfileKind};
-use crate::congestion::Constants;
-use crate::experiment::Document;
-use crate::report::{Card, HeatMap, Page, Section, Surface};
-use crate::units::Rate;
+use crate::congestion::{Algorithm, Constants};
+use crate::experiment::{Document, paths_card, with_changes};
+use crate::report::{Card, Columns, HeatMap, PageSpec, ReportDocument, Section};
 
 /// The streams that SC08 averages over (section III.A).
 pub(super) const SC08_STREAMS: std::ops::RangeInclusive<u32> = 5..=15;
 /// More lines cannot be told apart.
 pub(super) const LINES: usize = 6;
-impl Profile {
-    /// The profile as one page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
-        self.at_full_rate().draw(self, commands)
+
+impl ReportDocument for Profile {
+    fn spec(&self) -> PageSpec {
+        self.at_full_rate().spec_of(self)
     }
 
+    fn columns(&self) -> Columns {
+        self.rows()
+    }
+}
+
+impl Profile {
     /// The page of a profile whose rates are those to be shown; `document` has those that were
     /// measured.
-    fn draw(&self, document: &Profile, commands: &[String]) -> Page {
+    fn spec_of(&self, document: &Profile) -> PageSpec {
         let kind = match self.kind {
             ProfileKind::Modelled => {
                 "Every curve is modelled: streams as fluids over one queue, in virtual time. \
@@ -30,23 +36,19 @@ impl Profile {
         let scaled = match self.grid.scale {
             1 => String::new(),
             k if document.grid.stretched => format!(
-                " Scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the \
-                 round trip, so that windows in packets are those \
-                 of the full rate, and everything took {k} times as long. All rates on this page \
-                 are times {k}, and all times are a {k}th; \
-                 the document has what it was before."
+                " Scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the round \
+                 trip, so that windows in packets are those of the full rate, and everything took \
+                 {k} times as long. All rates on this page are times {k}, and all times are a \
+                 {k}th; the document has what it was before."
             ),
             k => format!(
-                " Scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, \
-                 so that windows in packets and times are \
-                 those of the full rate. All rates and sizes on this page are times {k}; the \
-                 document has what it was before."
+                " Scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, so \
+                 that windows in packets and times are those of the full rate. All rates and sizes \
+                 on this page are times {k}; the document has what it was before."
             ),
         };
-        let mut page = Page::new(format!("Profile: {}", self.grid.name))
-            .lead(format!("{kind}{scaled} Farline {}, {}.", self.farline, self.date));
-        page = page.section(self.overview());
-        let sections = [
+        let sections = vec![
+            Some(self.overview()),
             self.heat(),
             self.against_rtt(),
             self.per_mile(),
@@ -59,13 +61,13 @@ impl Profile {
             self.over_time(),
             document.against_model(self),
             self.exactness(),
+            Some(self.every_cell()),
         ];
-        for section in sections.into_iter().flatten() {
-            page = page.section(section);
-        }
+        let title = format!("Profile: {}", self.grid.name);
         let grid = format!(" Grid {}.", &self.grid_hash[..16.min(self.grid_hash.len())]);
-        let data = serde_json::to_string(document).unwrap_or_default();
-        page.section(self.every_cell()).made_from(data, &self.schema, &grid, commands)
+        let source = (self.schema.clone(), grid);
+        let lead = format!("{kind}{scaled} Farline {}, {}.", self.farline, self.date);
+        PageSpec { title, lead, sections, source }
     }
 
     /// `modelled` or `measured`, behind the name of every curve.
@@ -84,10 +86,7 @@ impl Profile {
         let all: usize = self.cells.iter().map(|result| result.repetitions.len()).sum();
         let (done, cells) = self.progress();
         let mut cards = vec![
-            Card::new(
-                "Paths",
-                grid.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", "),
-            ),
+            paths_card(&grid.paths),
             Card::new(
                 "Congestion controls",
                 grid.congestion.iter().map(|one| one.name()).collect::<Vec<_>>().join(", "),
@@ -116,12 +115,8 @@ impl Profile {
         if let Some(host) = grid.host_bps {
             cards.push(Card::new("Host's limit", host));
         }
-        let mut section = Section::new("What was run").cards(cards);
-        let changes = self.changes();
-        if !changes.is_empty() {
-            section = section
-                .warning(format!("Not all of it ran in the same place: {}.", changes.join("; ")));
-        }
+        let section = Section::new("What was run").cards(cards);
+        let mut section = with_changes(section, &self.changes());
         let blank = self
             .cells
             .iter()
@@ -130,46 +125,61 @@ impl Profile {
         if blank > 0 {
             section = section.warning(format!(
                 "{blank} of {cells} cells have no valid repetition. What was seen in them is in \
-                 brackets in the tables, and in no \
-                 chart and no mean."
+                 brackets in the tables, and in no chart and no mean."
             ));
         }
         if self.kind == ProfileKind::Modelled {
             section = section.note(
-                "The model has the controls in full and one tail-drop queue of one \
-                 bandwidth-delay product. It has no \
-                 lost retransmission, no delayed acknowledgement, no HyStart, and no processor: \
-                 real hosts are slower.",
+                "The model has the controls in full and one tail-drop queue of one bandwidth-delay \
+                 product. It has no lost retransmission, no delayed acknowledgement, no HyStart, \
+                 and no processor: real hosts are slower.",
             );
         }
         match grid.scale {
             1 => section,
             _ if grid.stretched => section.note(
                 "What stretches exactly: controls that count round trips, which are Reno, BIC, \
-                 HighSpeed, Scalable and Vegas, and whatever a \
-                 window limits. What does not: CUBIC, H-TCP and BBR count seconds, and so do a \
-                 host's least retransmission timeout \
-                 and the delay of its acknowledgements.",
+                 HighSpeed, Scalable and Vegas, and whatever a window limits. What does not: \
+                 CUBIC, H-TCP and BBR count seconds, and so do a host's least retransmission \
+                 timeout and the delay of its acknowledgements.",
             ),
             _ => section.note(
                 "What scales exactly: every control that counts packets and time, which is all \
-                 eight. What does not: 64 KiB that \
-                 a host sends at once hold more of the smaller packets, BBR's pacing leaves in \
-                 such pieces, and headers take a \
-                 larger share of a packet.",
+                 eight. What does not: 64 KiB that a host sends at once hold more of the smaller \
+                 packets, BBR's pacing leaves in such pieces, and headers take a larger share of a \
+                 packet.",
             ),
         }
     }
 
-    /// The mean goodput in Gbit/s of the cells that `of` takes; `None` where none was measured.
-    fn mean_gbps(&self, of: impl Fn(&CellResult) -> bool) -> Option<f64> {
-        let means: Vec<f64> = self
-            .basic()
-            .filter(|result| of(result))
-            .filter_map(|result| result.summary())
-            .map(|s| s.mean)
-            .collect();
-        (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64 / 1e9)
+    /// A map of paths and streams for `congestion`, of the means of what was `found` in each place:
+    /// what it is called, and what its colours are.
+    pub(super) fn map(
+        &self,
+        congestion: Algorithm,
+        (title, value): (&str, &str),
+        found: &[(&Cell, f64)],
+    ) -> HeatMap {
+        let mean = |path: &PathPoint, streams: u32| {
+            let here = |cell: &Cell| {
+                (cell.congestion, cell.streams) == (congestion, streams) && cell.path == *path
+            };
+            let all: Vec<f64> =
+                found.iter().filter(|(cell, _)| here(cell)).map(|(_, value)| *value).collect();
+            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+        };
+        let (streams, label) = (&self.grid.streams, self.label());
+        let row = |path: &PathPoint| {
+            (path.label(), streams.iter().map(|&streams| mean(path, streams)).collect())
+        };
+        HeatMap {
+            title: format!("{title} of {congestion} by path and streams, {label}"),
+            value: format!("{congestion}, {label}: {value}"),
+            across: "Streams".to_owned(),
+            columns: streams.iter().map(ToString::to_string).collect(),
+            rows: self.grid.paths.iter().map(row).collect(),
+            most: found.iter().map(|(_, value)| *value).fold(0.0, f64::max),
+        }
     }
 
     /// Length against streams, a map for each control, all in the same colours.
@@ -178,11 +188,9 @@ impl Profile {
         if grid.streams.len() < 2 {
             return None;
         }
-        let most = self
-            .basic()
-            .filter_map(CellResult::summary)
-            .map(|summary| summary.mean / 1e9)
-            .fold(0.0, f64::max);
+        let mean = |result: &'_ CellResult| Some(result.summary()?.mean / 1e9);
+        let means: Vec<(&Cell, f64)> =
+            self.basic().filter_map(|one| Some((&one.cell, mean(one)?))).collect();
         let mut section = Section::new("Throughput by length and streams").text(format!(
             "SC08's distance profile, T(d, n): one map for each congestion control, all in the \
              same colours, and the same as a \
@@ -190,33 +198,8 @@ impl Profile {
             self.rest_in_words()
         ));
         for &congestion in &grid.congestion {
-            let rows = grid.paths.iter().map(|path| {
-                let values = grid.streams.iter().map(|&streams| {
-                    self.mean_gbps(|result| {
-                        let cell = &result.cell;
-                        (cell.congestion, cell.streams) == (congestion, streams)
-                            && cell.path == *path
-                    })
-                });
-                (path.label(), values.collect())
-            });
-            let map = HeatMap {
-                title: format!("Throughput of {congestion} by path and streams, {}", self.label()),
-                value: format!("{congestion}, {}: goodput (Gbit/s)", self.label()),
-                across: "Streams".to_owned(),
-                columns: grid.streams.iter().map(ToString::to_string).collect(),
-                rows: rows.collect(),
-                most,
-            };
-            let surface = Surface {
-                title: format!("The same as a surface: {}", map.title),
-                value: map.value.clone(),
-                across: map.across.clone(),
-                along: "Path".to_owned(),
-                columns: map.columns.clone(),
-                rows: map.rows.clone(),
-                most,
-            };
+            let map = self.map(congestion, ("Throughput", "goodput (Gbit/s)"), &means);
+            let surface = map.surface("Path");
             section = section.chart(map);
             if surface.has_faces() {
                 section = section.chart(surface);
@@ -226,8 +209,9 @@ impl Profile {
     }
 }
 
-pub(super) fn gbit(rate: Rate) -> f64 {
-    rate.as_bps() as f64 / 1e9
+/// An interval in bit/s as a chart in Gbit/s has it: no throughput is below zero.
+pub(super) fn band(interval: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    interval.map(|(low, high)| (low.max(0.0) / 1e9, high / 1e9))
 }
 
 #[cfg(test)]

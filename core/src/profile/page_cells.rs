@@ -1,14 +1,11 @@
 //! A profile's page: every cell in a line of its own, with what held it back.
 
 use super::document::{CellResult, Profile};
-use super::page::gbit;
 use super::repetition::Repetition;
 use super::rows::word;
+use crate::experiment::every_cell;
 use crate::report::{Section, TableSpec};
 use crate::statistics::Summary;
-
-/// Longer tables are not read; the document has the rest.
-const ROWS: usize = 240;
 
 /// A cell, and what is shown of it: its valid repetitions, or all where none is.
 struct Row<'a> {
@@ -86,9 +83,10 @@ impl Profile {
             .figures("n", Row::count)
             .figures("Gbit/s", |row| match row.summary {
                 Some(summary) => format!("{:.3}", summary.mean / 1e9),
-                None => {
-                    row.mean(|one| Some(gbit(one.whole.receiver_bps)), |gbps| format!("{gbps:.3}"))
-                }
+                None => row.mean(
+                    |one| Some(one.whole.receiver_bps.as_gbps()),
+                    |gbps| format!("{gbps:.3}"),
+                ),
             })
             .figures("95 % interval", |row| {
                 row.say(|summary| {
@@ -100,7 +98,7 @@ impl Profile {
                 row.say(|one| (one.n > 1).then(|| format!("{:.1} %", one.variation() * 100.0)))
             })
             .figures("Steady", |row| {
-                row.mean(|one| Some(gbit(one.steady.receiver_bps)), |gbps| format!("{gbps:.3}"))
+                row.mean(|one| Some(one.steady.receiver_bps.as_gbps()), |gbps| format!("{gbps:.3}"))
             })
             .figures("Ramp", |row| row.mean(|one| Some(one.ramp_s), |s| format!("{s:.1} s")))
             .figures("Fairness", |row| row.mean(|one| one.fairness, |index| format!("{index:.3}")))
@@ -109,18 +107,8 @@ impl Profile {
             })
             .when(has_processors, |spec| spec.figures("Processors", Row::processors))
             .words("Held back by", Row::held_back);
-        let rows = self.cells.iter().take(ROWS).map(Row::of);
-        let mut section = Section::new("Every cell").table(spec.of(rows));
-        if has_processors {
-            section = section
-                .note("Processors: what sender and receiver used, 1 being one all the time.");
-        }
-        if self.cells.len() > ROWS {
-            return section.note(format!(
-                "The first {ROWS} of {} cells; the document has all.",
-                self.cells.len()
-            ));
-        }
-        section
+        let note = "Processors: what sender and receiver used, 1 being one all the time.";
+        let notes: &[&str] = if has_processors { &[note] } else { &[] };
+        every_cell(&spec, self.cells.iter().map(Row::of), notes)
     }
 }

@@ -46,10 +46,9 @@ impl Profile {
         let mut section = Section::new("How exact the link was")
             .text(
                 "Each repetition had a link of its own. Medians over repetitions of how late \
-                 packets left it, against its model. A \
-                 repetition in which more than 1 % were later than the limit, or a packet was \
-                 lost for lack of processor time, \
-                 or a thread was the limit, is kept in the document and counts nowhere.",
+                 packets left it, against its model. A repetition in which more than 1 % were \
+                 later than the limit, or a packet was lost for lack of processor time, or a \
+                 thread was the limit, is kept in the document and counts nowhere.",
             )
             .table(spec.of(rows));
         let left_out: Vec<_> = every()

@@ -47,8 +47,7 @@ impl Profile {
         let section = Section::new("Predicted against measured")
             .text(format!(
                 "The model, which knows the path and the controls but no processor, beside what \
-                 was measured: half of the cells \
-                 are within {:.0} %.",
+                 was measured: half of the cells are within {:.0} %.",
                 median * 100.0
             ))
             .table(spec.of(rows));

@@ -4,7 +4,7 @@
 use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile};
 use super::hypothesis::Hypothesis;
-use super::page::{SC08_STREAMS, gbit};
+use super::page::SC08_STREAMS;
 use super::published::{self, Sc08};
 use crate::congestion::Algorithm;
 use crate::report::{Section, Table, TableSpec};
@@ -27,7 +27,7 @@ impl Found {
         let of = |is_valid: bool| {
             let each = cells.clone().filter_map(|result| {
                 let those = result.repetitions.iter().filter(|one| one.is_valid() == is_valid);
-                Summary::of(&those.map(|one| gbit(one.whole.receiver_bps)).collect::<Vec<_>>())
+                Summary::of(&those.map(|one| one.whole.receiver_bps.as_gbps()).collect::<Vec<_>>())
             });
             let each: Vec<Summary> = each.collect();
             let summary = match each[..] {
@@ -252,10 +252,9 @@ impl Profile {
         }
         let mut section = Section::new("Where ours differs, and why").text(format!(
             "Each row is a run, {}, with one thing changed, beside the run without it, with the \
-             same streams, and SC08's mean of {} \
-             to {} streams. What it explains is how much of the difference it takes away; more \
-             than 100 % is too much of it, below \
-             0 % makes it larger.",
+             same streams, and SC08's mean of {} to {} streams. What it explains is how much of \
+             the difference it takes away; more than 100 % is too much of it, below 0 % makes it \
+             larger.",
             self.label(),
             SC08_STREAMS.start(),
             SC08_STREAMS.end()
@@ -363,6 +362,7 @@ mod tests {
     use super::*;
     use crate::experiment::{Document, Experiment};
     use crate::profile::{Environment, Form, ProfileKind, Simulator, preset};
+    use crate::report::ReportDocument;
 
     #[test]
     fn the_page_has_the_papers_table_and_a_run_for_every_hypothesis() {

@@ -2,7 +2,6 @@
 
 use super::cell::Cell;
 use super::document::{CellResult, Profile};
-use super::page::gbit;
 use super::staging::Store;
 use crate::congestion::Algorithm;
 use crate::report::{Section, TableSpec};
@@ -61,7 +60,8 @@ const PRINTED: [Printed; 15] = [
                 .plain()
                 .filter(|one| one.valid().any(|one| one.retransmits > 0))
                 .map(|one| &one.cell);
-            let shares = lossy.map(|cell| gbit(cell.cross_bps) / gbit(cell.path.rate_bps) * 100.0);
+            let shares =
+                lossy.map(|cell| cell.cross_bps.as_gbps() / cell.path.rate_bps.as_gbps() * 100.0);
             Some(
                 shares
                     .min_by(f64::total_cmp)
@@ -185,7 +185,7 @@ impl CellResult {
     pub(super) fn settled(&self, sample_s: f64) -> Vec<f64> {
         let after = |ramp_s: f64| (ramp_s / sample_s).round() as usize;
         self.valid()
-            .flat_map(|one| one.samples_bps.iter().skip(after(one.ramp_s)).map(|bps| gbit(*bps)))
+            .flat_map(|one| one.samples_bps.iter().skip(after(one.ramp_s)).map(|bps| bps.as_gbps()))
             .collect()
     }
 }
@@ -216,6 +216,7 @@ impl Profile {
 mod tests {
     use super::*;
     use crate::profile::{Form, preset, presets};
+    use crate::report::ReportDocument;
 
     /// The first number of what the model gives in a quick form that runs once, and how far a
     /// change may move it.

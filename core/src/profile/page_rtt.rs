@@ -2,7 +2,7 @@
 //! concave to convex.
 
 use super::document::{CellResult, Profile};
-use super::page::{LINES, gbit};
+use super::page::{LINES, band};
 use super::published;
 use crate::congestion::Algorithm;
 use crate::report::{Axis, LineChart, Section, Series, TableSpec};
@@ -37,8 +37,7 @@ impl Profile {
         };
         format!(
             "{means}; the shade is the 95 % confidence interval of that mean by how the \
-             repetitions differ, and there is none where a \
-             number of streams ran once.{}",
+             repetitions differ, and there is none where a number of streams ran once.{}",
             if several {
                 " How far apart the streams lie is not in it: the tables have their sd."
             } else {
@@ -54,7 +53,7 @@ impl Profile {
         }
         let mut paths: Vec<_> = self.grid.paths.iter().collect();
         paths.sort_by_key(|path| path.rtt_ns);
-        let capacity = paths.iter().map(|path| gbit(path.rate_bps)).fold(0.0, f64::max);
+        let capacity = paths.iter().map(|path| path.rate_bps.as_gbps()).fold(0.0, f64::max);
         let mut series = Vec::new();
         let mut rows = Vec::new();
         for &congestion in self.grid.congestion.iter().take(LINES) {
@@ -69,10 +68,8 @@ impl Profile {
             let fit = transition(&points, capacity);
             let concavity = utilisation_concavity(&points, capacity);
             rows.push((congestion, fit, concavity));
-            let found = found.into_iter().map(|(ms, pooled)| {
-                let band = pooled.ci95.map(|(low, high)| (low.max(0.0) / 1e9, high / 1e9));
-                (ms, pooled.mean / 1e9, band)
-            });
+            let found =
+                found.into_iter().map(|(ms, pooled)| (ms, pooled.mean / 1e9, band(pooled.ci95)));
             series.push(Series::through(format!("{congestion}, {}", self.label()), found));
         }
         for &congestion in &self.grid.congestion {
@@ -112,12 +109,11 @@ impl Profile {
                 .table(spec.of(rows))
                 .note(
                     "Up to the transition RTT a profile is concave: distance costs little. Two \
-                     sigmoids are fitted (Rao et al., HPDC 2017); it \
-                     lies between the two measured rtts at which one hands over to the other, and \
-                     is named from six distances on and \
-                     where the fit is within 0.05 of capacity. Utilisation-concavity is 1 for a \
-                     profile that falls only at its \
-                     end and uses everything, 0 for one that falls at once.",
+                     sigmoids are fitted (Rao et al., HPDC 2017); it lies between the two measured \
+                     rtts at which one hands over to the other, and is named from six distances on \
+                     and where the fit is within 0.05 of capacity. Utilisation-concavity is 1 for \
+                     a profile that falls only at its end and uses everything, 0 for one that \
+                     falls at once.",
                 ),
         )
     }
@@ -145,6 +141,7 @@ fn turn_in_words(found: &Result<Transition, TransitionError>) -> String {
 mod tests {
     use super::*;
     use crate::profile::{Grid, PathPoint};
+    use crate::report::ReportDocument;
     use crate::units::{Bytes, Rate};
 
     #[test]

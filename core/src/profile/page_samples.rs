@@ -52,6 +52,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use crate::profile::{Form, Profile, preset};
+    use crate::report::ReportDocument;
 
     #[test]
     fn a_long_stream_has_a_histogram_and_short_ones_have_none() {

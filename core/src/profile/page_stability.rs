@@ -1,8 +1,9 @@
 //! What a profile's page says of how steady a path is: from repetition to repetition, and over time
 //! within them.
 
+use super::cell::Cell;
 use super::document::{CellResult, Profile};
-use crate::report::{HeatMap, Section, Surface};
+use crate::report::{Section, Surface};
 
 /// Fewer repetitions show no spread.
 const LEAST: usize = 3;
@@ -26,30 +27,10 @@ impl Profile {
              repetition and streams; at last the least steady cell of all over time.{}",
             self.rest_in_words()
         ));
-        let most = repeated().map(steady).fold(0.0, f64::max);
+        let spread: Vec<(&Cell, f64)> = repeated().map(|one| (&one.cell, steady(one))).collect();
         for &congestion in &self.grid.congestion {
-            let rows = self.grid.paths.iter().map(|path| {
-                let of = |streams: u32| {
-                    let here = |one: &&CellResult| {
-                        (one.cell.congestion, one.cell.streams) == (congestion, streams)
-                            && one.cell.path == *path
-                    };
-                    let all: Vec<f64> = repeated().filter(here).map(steady).collect();
-                    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
-                };
-                (path.label(), self.grid.streams.iter().map(|&streams| of(streams)).collect())
-            });
-            section = section.chart(HeatMap {
-                title: format!(
-                    "Coefficient of variation of {congestion} by path and streams, {}",
-                    self.label()
-                ),
-                value: format!("{congestion}, {}: coefficient of variation (%)", self.label()),
-                across: "Streams".to_owned(),
-                columns: self.grid.streams.iter().map(ToString::to_string).collect(),
-                rows: rows.collect(),
-                most,
-            });
+            let words = ("Coefficient of variation", "coefficient of variation (%)");
+            section = section.chart(self.map(congestion, words, &spread));
         }
         let mut surfaces: Vec<Surface> = Vec::new();
         for &congestion in &self.grid.congestion {
@@ -128,6 +109,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use crate::profile::{Form, Profile, preset};
+    use crate::report::ReportDocument;
 
     #[test]
     fn stability_is_drawn_for_ten_runs_and_not_for_one() {

@@ -3,7 +3,7 @@
 
 use super::document::{CellResult, Profile};
 use super::grid::Disturbance;
-use super::page::{LINES, gbit};
+use super::page::LINES;
 use super::repetition::Repetition;
 use crate::report::{Axis, LineChart, Mark, Section, Series, TableSpec};
 use crate::statistics::Summary;
@@ -43,10 +43,9 @@ impl Profile {
                 ))
                 .table(spec.of(self.plain()))
                 .note(
-                    "The Trans-European paper's figure 10: HighSpeed was back more than nine \
-                     times sooner than stock TCP. Its 18.6 s \
-                     for Reno at 17 ms and 9.2 Gbit/s and 0.97 s for HighSpeed are what theory \
-                     says of one loss.",
+                    "The Trans-European paper's figure 10: HighSpeed was back more than nine times \
+                     sooner than stock TCP. Its 18.6 s for Reno at 17 ms and 9.2 Gbit/s and 0.97 s \
+                     for HighSpeed are what theory says of one loss.",
                 ),
         )
     }
@@ -72,7 +71,7 @@ impl Profile {
             let points = samples
                 .iter()
                 .enumerate()
-                .map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, gbit(*bps)));
+                .map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, bps.as_gbps()));
             Series {
                 name: self.short_name(&result.cell),
                 points: points.collect(),
@@ -84,9 +83,8 @@ impl Profile {
             Section::new("Over time")
                 .text(format!(
                     "The first repetition of cells from all over the grid, {}: ramp, losses, \
-                     steady part. Each tick on a line is a \
-                     sample in which packets were lost or sent again. A drag zooms; a double \
-                     click shows all.",
+                     steady part. Each tick on a line is a sample in which packets were lost or \
+                     sent again. A drag zooms; a double click shows all.",
                     self.label()
                 ))
                 .chart(LineChart {

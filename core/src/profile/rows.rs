@@ -1,10 +1,10 @@
 //! Every repetition of a profile as a row of typed columns, invalid ones among them, for a
 //! spreadsheet or a data frame.
 
-use super::columns::Pick::{self, Flag, Real, Text, Whole, Wholes};
-use super::columns::{Columns, Values};
 use super::document::{CellResult, Profile};
 use super::repetition::Repetition;
+use crate::report::Pick::{self, Flag, Real, Text, Whole, Wholes};
+use crate::report::{Columns, Values};
 use crate::units::Rate;
 
 /// A repetition, and where it stands.
@@ -60,7 +60,7 @@ impl Profile {
     /// Every repetition in a row of its own, invalid ones among them. Rates and sizes are what was
     /// measured: those of a scaled profile are not multiplied, and its `scale` says by how much
     /// they were divided. `kind` tells the model from a measurement.
-    pub fn columns(&self) -> Columns {
+    pub(super) fn rows(&self) -> Columns {
         let rows: Vec<Row<'_>> = self
             .cells
             .iter()
@@ -99,6 +99,7 @@ mod tests {
     use crate::congestion::Algorithm;
     use crate::experiment::Document;
     use crate::profile::{Environment, Grid, PathPoint, ProfileKind, Simulator};
+    use crate::report::ReportDocument;
 
     #[test]
     fn each_repetitions_row_has_a_field_for_every_name() {

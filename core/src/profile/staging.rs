@@ -2,13 +2,12 @@
 //! experiment.
 
 use super::driver::{self, Driver};
-use crate::experiment::word;
+use crate::experiment::from_word;
 use crate::plan::StagedSource;
 pub use crate::plan::Stall;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
 /// What a mover reads at once; a pool holds one such block for each stream and two more at least.
 const BLOCK: Bytes = Bytes::mib(1);
@@ -65,6 +64,9 @@ pub struct Staged {
     pub driver: Driver,
 }
 
+from_word!(Store, Fault::You, ErrorCode::ProfileStore, "store", "memory and file");
+from_word!(Order, Fault::You, ErrorCode::ProfileOrder, "order", "synchronous and asynchronous");
+
 impl Store {
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -75,17 +77,6 @@ impl Store {
     }
 }
 
-impl FromStr for Store {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Store, Error> {
-        word(text).ok_or_else(|| {
-            Error::new(Fault::You, ErrorCode::ProfileStore, format!("`{text}` is no store"))
-                .hint("memory and file are")
-        })
-    }
-}
-
 impl Order {
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -93,17 +84,6 @@ impl Order {
             Order::Synchronous => "synchronous",
             Order::Asynchronous => "asynchronous",
         }
-    }
-}
-
-impl FromStr for Order {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Order, Error> {
-        word(text).ok_or_else(|| {
-            Error::new(Fault::You, ErrorCode::ProfileOrder, format!("`{text}` is no order"))
-                .hint("synchronous and asynchronous are")
-        })
     }
 }
 

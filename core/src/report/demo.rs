@@ -201,7 +201,7 @@ impl DemoResult {
         let groups = self.datasets.iter().map(|dataset| {
             let bars = self.runs_on(dataset).map(|run| Bar {
                 name: run.tool.clone(),
-                value: gbit(run.rate_bps),
+                value: run.rate_bps.as_gbps(),
                 label: if run.finished {
                     format!("{} in {:.1} s", run.rate_bps, run.seconds)
                 } else {
@@ -348,10 +348,6 @@ impl DemoResult {
     fn runs_on(&self, dataset: &Dataset) -> impl Iterator<Item = &DemoRun> {
         self.runs.iter().filter(|run| run.dataset == dataset.name)
     }
-}
-
-fn gbit(rate: Rate) -> f64 {
-    rate.as_bps() as f64 / 1e9
 }
 
 /// The rate between each two readings, in Gbit/s, at the time of the second; a reading that repeats

@@ -7,12 +7,16 @@
 //! it, a pointer over a line chart reads the values out, and surfaces can be turned. The data that
 //! a page was made from travels inside it as JSON.
 //!
+//! What a document shows is a [`PageSpec`] and [`Columns`], which a [`ReportDocument`] supplies.
+//!
 //! Not here: measuring, and deciding what a figure means. `demo` turns the demo's results into
 //! their page.
 
 mod axis;
 mod bars;
+mod columns;
 pub mod demo;
+mod document;
 mod heat;
 mod histogram;
 mod line;
@@ -24,6 +28,9 @@ mod surface;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart};
+pub(crate) use columns::Pick;
+pub use columns::{Columns, Values};
+pub use document::{PageSpec, ReportDocument};
 pub use heat::HeatMap;
 pub use histogram::Histogram;
 pub use line::{LineChart, Mark, Series};

@@ -2,8 +2,10 @@
 //! of what was found along an axis.
 
 use super::axis::Axis;
+use super::heat::HeatMap;
 use super::line::{LineChart, Series};
 use super::page::{Page, Section, Table};
+use super::surface::Surface;
 
 /// What stands in a column of a row of type `R`.
 type Shown<'a, R> = dyn Fn(&R) -> String + 'a;
@@ -68,6 +70,9 @@ impl<'a, R> TableSpec<'a, R> {
     }
 }
 
+/// What was found somewhere on an axis: where, how much, and from where to where it may be.
+type Found = (f64, f64, Option<(f64, f64)>);
+
 impl Series {
     /// A line through `points`.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
@@ -75,17 +80,25 @@ impl Series {
         Series { name: name.into(), points, ..Series::default() }
     }
 
-    /// A line through what was found, in whatever order: where, how much, and from where to where
-    /// it may be.
-    pub fn through(
-        name: impl Into<String>,
-        found: impl IntoIterator<Item = (f64, f64, Option<(f64, f64)>)>,
-    ) -> Series {
+    /// A line through what was found, in whatever order.
+    pub fn through(name: impl Into<String>, found: impl IntoIterator<Item = Found>) -> Series {
         let mut found: Vec<_> = found.into_iter().collect();
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let band = found.iter().filter_map(|(x, _, band)| band.map(|(low, high)| (*x, low, high)));
         let band = band.collect();
         Series { band, ..Series::new(name, found.into_iter().map(|(x, y, _)| (x, y))) }
+    }
+
+    /// A line for each name, in the order in which names come, through what was found under it.
+    pub fn grouped(found: impl IntoIterator<Item = (String, Found)>) -> Vec<Series> {
+        let mut lines: Vec<(String, Vec<Found>)> = Vec::new();
+        for (name, one) in found {
+            match lines.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, all)) => all.push(one),
+                None => lines.push((name, vec![one])),
+            }
+        }
+        lines.into_iter().map(|(name, all)| Series::through(name, all)).collect()
     }
 }
 
@@ -93,6 +106,15 @@ impl LineChart {
     /// `series` over common axes, without marks.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> LineChart {
         LineChart { title: title.into(), x, y, series, marks: Vec::new() }
+    }
+}
+
+impl HeatMap {
+    /// The same as a landscape, whose rows are along what is called `along`.
+    pub fn surface(&self, along: &str) -> Surface {
+        let HeatMap { title, value, across, columns, rows, most } = self.clone();
+        let title = format!("The same as a surface: {title}");
+        Surface { title, value, across, along: along.to_owned(), columns, rows, most }
     }
 }
 

@@ -62,6 +62,11 @@ impl Rate {
         self.0
     }
 
+    /// Gigabits per second.
+    pub fn as_gbps(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
     /// The time that `bytes` need at this rate, rounded up to a nanosecond.
     ///
     /// A rate of zero never finishes: the answer is the longest span.

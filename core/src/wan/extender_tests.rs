@@ -60,7 +60,7 @@ fn deep_buffers_carry_the_ports_rate_and_native_credits_not() {
     for path in ["usn-0.2", "usn-1400", "usn-8600"] {
         let seen =
             offer(&mut Extender::new(Time::ZERO, over(path), [], &Rng::new(1)), Span::from_secs(2));
-        let port = PORT.as_bps() as f64 / 1e9 * 2_048.0 / 2_074.0;
+        let port = PORT.as_gbps() * 2_048.0 / 2_074.0;
         let one_way = Path::named(path).expect("a path").rtt.expect("an rtt").as_secs_f64() / 2.0;
         let expected = port * 2.0 / (2.0 + one_way);
         assert!(

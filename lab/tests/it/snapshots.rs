@@ -106,3 +106,20 @@ fn the_papers_figures_of_tcp_and_rdma_and_their_pages_text() {
         assert_snapshot!(format!("{preset}-page"), page);
     }
 }
+
+#[test]
+fn the_text_of_the_other_experiments_pages() {
+    for preset in [
+        "wanphy-recovery",
+        "wanphy-stability",
+        "adts-staging",
+        "icpp08-ipoib",
+        "sc08-ib-distance",
+        "sc08-cm",
+        "icpp08-verbs",
+        "sc08-tcp-rdma",
+    ] {
+        let (_, page) = modelled(&["--preset", preset]);
+        assert_snapshot!(format!("{preset}-page"), page);
+    }
+}

@@ -9,8 +9,8 @@ use crate::congestion::Algorithm;
 use crate::experiment::Form;
 use crate::profile;
 use crate::profile::cell::PathPoint;
-use crate::profile::columns::{Columns, Pick};
 use crate::profile::document::ProfileKind;
+use crate::report::{Columns, Pick};
 use crate::units::{Bytes, Error, Rate};
 use crate::wan::frames;
 use serde::{Deserialize, Serialize};
@@ -182,7 +182,7 @@ pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Recommendation, Str
 
 impl TcpRdmaComparison {
     /// A row for each path and rate of other traffic with its verdict; the document has every run.
-    pub fn columns(&self) -> Columns {
+    pub(super) fn rows(&self) -> Columns {
         let picks: [(&str, Pick<ComparisonVerdict<'_>>); 11] = [
             ("path", Pick::Text(|verdict| Some(verdict.path.name.clone()))),
             ("rtt_ns", Pick::Whole(|verdict| Some(verdict.path.rtt_ns.as_nanos()))),

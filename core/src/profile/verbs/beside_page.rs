@@ -6,31 +6,32 @@ use super::published as rdma_published;
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
 use crate::profile::published::sc08;
-use crate::report::{Axis, LineChart, Page, Section, Series, TableSpec};
+use crate::report::{
+    Axis, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
+};
 use crate::statistics::decrease_per_mile;
 use crate::units::Rate;
 
-impl TcpRdmaComparison {
-    /// Both profiles as one page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
+impl ReportDocument for TcpRdmaComparison {
+    fn spec(&self) -> PageSpec {
         let verdicts = self.verdicts();
-        let data = serde_json::to_string(self).unwrap_or_default();
-        Page::new(format!("TCP beside RDMA: {}", PRESET.0))
-            .lead(format!(
+        PageSpec {
+            title: format!("TCP beside RDMA: {}", PRESET.0),
+            lead: format!(
                 "Every curve is modelled, in virtual time, but those named SC08 or USN, which \
                  were measured in 2008. Farline {}, {}.",
                 self.rdma.farline, self.rdma.date
-            ))
-            .section(which(&verdicts))
-            .section(distance(&verdicts))
-            .section(other_traffic(&verdicts))
-            .section(needs())
-            .made_from(data, &self.schema, "", commands)
+            ),
+            sections: [which(&verdicts), distance(&verdicts), other_traffic(&verdicts), needs()]
+                .map(Some)
+                .to_vec(),
+            source: (self.schema.clone(), String::new()),
+        }
     }
-}
 
-fn gbps(rate: Rate) -> f64 {
-    rate.as_bps() as f64 / 1e9
+    fn columns(&self) -> Columns {
+        self.rows()
+    }
 }
 
 /// A throughput in Gbit/s.
@@ -42,7 +43,7 @@ fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
     type Row<'a> = &'a ComparisonVerdict<'a>;
     let spec = TableSpec::new()
         .words("Path", |row: &Row<'_>| row.path.name.clone())
-        .figures("Other traffic", |row| gbps(row.cross).to_string())
+        .figures("Other traffic", |row| row.cross.as_gbps().to_string())
         .figures("TCP, 1 stream", |row| shown(row.one_stream))
         .figures("TCP, best", |row| {
             let (tcp, control, streams) = row.tcp;
@@ -68,13 +69,12 @@ fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
     Section::new("Which to use when")
         .text(
             "RDMA over range extenders for one large flow on a path of its own, and the more so \
-             the longer it is and the less is known of \
-             its losses: nothing but the last acknowledgement feels the distance, and one queue \
-             of messages does what many tuned streams \
-             must. TCP wherever others may send more than what the ports leave: it gives way and \
-             comes back; RDMA sends on and loses almost \
-             everything, unless a queue holds all that the extenders promise each other. And TCP \
-             where a path carries more than the port.",
+             the longer it is and the less is known of its losses: nothing but the last \
+             acknowledgement feels the distance, and one queue of messages does what many tuned \
+             streams must. TCP wherever others may send more than what the ports leave: it gives \
+             way and comes back; RDMA sends on and loses almost everything, unless a queue holds \
+             all that the extenders promise each other. And TCP where a path carries more than the \
+             port.",
         )
         .text("By what SC08 measured, hosts of 2008 and all:")
         .table(measured.of(of_2008))
@@ -82,9 +82,8 @@ fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
         .table(spec.of(verdicts))
         .note(
             "Gbit/s of payload; messages of 8 MiB; 4x SDR ports; RDMA from a shallow queue to one \
-             of a bandwidth-delay product. The model's \
-             TCP loses packets to its queue alone, and so needs neither many streams nor tuning: \
-             what SC08's hosts lost besides is the \
+             of a bandwidth-delay product. The model's TCP loses packets to its queue alone, and \
+             so needs neither many streams nor tuning: what SC08's hosts lost besides is the \
              difference between the tables, and what to measure before TCP is chosen for a long \
              path.",
         )
@@ -170,7 +169,7 @@ fn other_traffic(verdicts: &[ComparisonVerdict<'_>]) -> Section {
             verdicts.iter().filter(|verdict| verdict.path == quiet.path).collect();
         let line = |name: &str, value: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| {
             let at =
-                |verdict: &&ComparisonVerdict<'_>| Some((gbps(verdict.cross), value(verdict)?));
+                |verdict: &&ComparisonVerdict<'_>| Some((verdict.cross.as_gbps(), value(verdict)?));
             Series::new(name, of.iter().filter_map(at))
         };
         let series = [

@@ -107,7 +107,7 @@ impl VerbsCellResult {
             (VerbsMetric::RoundTrip, span) => {
                 span.map_or(f64::NAN, |span| span.as_nanos() as f64 / 1e3)
             }
-            _ => run.throughput_bps.as_bps() as f64 / 1e9,
+            _ => run.throughput_bps.as_gbps(),
         };
         let valid = self.runs(kind).iter().filter(|run| run.invalid.is_none());
         Summary::of(&valid.map(value).collect::<Vec<_>>())

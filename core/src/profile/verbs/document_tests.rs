@@ -173,7 +173,7 @@ fn usns_throughputs_lie_between_shallow_and_deep_queues() {
         // shallow one each loss sends a window of 800 MiB again, into a queue that is full:
         // next to nothing, but it goes on.
         let clean = at(path, 0, None);
-        let left = profile.grid.paths[0].rate_bps.as_bps() as f64 / 1e9 - gbit as f64;
+        let left = profile.grid.paths[0].rate_bps.as_gbps() - gbit as f64;
         assert!(
             (0.90..0.99).contains(&(most / left)),
             "{path}, {gbit} Gbit/s: {most:.2} of {left:.2}"

@@ -3,7 +3,7 @@
 
 pub use super::kinds::{QpService, Setup, VerbsMetric};
 use super::signal::Signal;
-use crate::experiment::{Form, Repetitions, Schedule};
+use crate::experiment::{CellName, Form, Repetitions, Schedule};
 use crate::profile::cell::PathPoint;
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -54,32 +54,16 @@ impl VerbsCell {
     /// The cell in one line, the same in every document: `usn-8600 RC one way 8 MiB`, with what
     /// differs from the usual after it.
     pub fn name(&self) -> String {
-        let mut name = format!(
-            "{} {} {} {}",
-            self.path.name,
-            self.transport.name(),
-            self.way.name(),
-            self.size_bytes
-        );
-        if self.signal != Signal::default() {
-            name.push_str(&format!(" {}", self.signal.name()));
-        }
-        if self.setup != Setup::default() {
-            name.push_str(&format!(" {}", self.setup.name()));
-        }
-        if self.queue_pairs != 1 {
-            name.push_str(&format!(" {} queue pairs", self.queue_pairs));
-        }
-        if let Some(credits) = self.credits_bytes {
-            name.push_str(&format!(" credits {credits}"));
-        }
-        if self.cross_bps > Rate::default() {
-            name.push_str(&format!(" cross {}", self.cross_bps));
-        }
-        if let Some(queue) = self.queue_bytes {
-            name.push_str(&format!(" queue {queue}"));
-        }
-        name
+        let (transport, way) = (self.transport.name(), self.way.name());
+        let pairs = (self.queue_pairs != 1).then(|| format!("{} queue pairs", self.queue_pairs));
+        CellName::new(format!("{} {transport} {way} {}", self.path.name, self.size_bytes))
+            .with(" ", (self.signal != Signal::default()).then(|| self.signal.name()))
+            .with(" ", (self.setup != Setup::default()).then(|| self.setup.name()))
+            .with(" ", pairs)
+            .with(" credits ", self.credits_bytes)
+            .with(" cross ", Some(self.cross_bps).filter(|cross| *cross > Rate::default()))
+            .with(" queue ", self.queue_bytes)
+            .whole()
     }
 }
 

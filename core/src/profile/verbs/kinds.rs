@@ -1,10 +1,9 @@
 //! How messages travel, which way, and how their connection is made: the axes of a profile of RDMA
 //! that are words.
 
-use crate::experiment::word;
-use crate::units::{Error, ErrorCode, Fault, Span};
+use crate::experiment::from_word;
+use crate::units::{ErrorCode, Fault, Span};
 use serde::{Deserialize, Serialize};
-use std::str::FromStr;
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,6 +43,28 @@ pub enum Setup {
     Exchange,
 }
 
+from_word!(
+    QpService,
+    Fault::You,
+    ErrorCode::ProfileTransport,
+    "transport of verbs",
+    "rc, ud and read"
+);
+from_word!(
+    Setup,
+    Fault::You,
+    ErrorCode::ProfileSetup,
+    "way of connecting queue pairs",
+    "cm (rdma_cm) and exchange (parameters over a socket)"
+);
+from_word!(
+    VerbsMetric,
+    Fault::You,
+    ErrorCode::ProfileDirection,
+    "way of measuring messages",
+    "one-way, both-ways and round-trip"
+);
+
 impl QpService {
     /// `RC`, `UD` or `READ`.
     pub fn name(self) -> &'static str {
@@ -52,51 +73,6 @@ impl QpService {
             QpService::Ud => "UD",
             QpService::Read => "READ",
         }
-    }
-}
-
-impl FromStr for QpService {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<QpService, Error> {
-        word(&text.to_lowercase()).ok_or_else(|| {
-            Error::new(
-                Fault::You,
-                ErrorCode::ProfileTransport,
-                format!("`{text}` is no transport of verbs"),
-            )
-            .hint("rc, ud and read are")
-        })
-    }
-}
-
-impl FromStr for Setup {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Setup, Error> {
-        word(text).ok_or_else(|| {
-            Error::new(
-                Fault::You,
-                ErrorCode::ProfileSetup,
-                format!("`{text}` is no way of connecting queue pairs"),
-            )
-            .hint("cm (rdma_cm) and exchange (parameters over a socket) are")
-        })
-    }
-}
-
-impl FromStr for VerbsMetric {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<VerbsMetric, Error> {
-        word(text).ok_or_else(|| {
-            Error::new(
-                Fault::You,
-                ErrorCode::ProfileDirection,
-                format!("`{text}` is no way of measuring messages"),
-            )
-            .hint("one-way, both-ways and round-trip are")
-        })
     }
 }
 

@@ -4,6 +4,7 @@
 use super::between::Device;
 use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
 use super::grid::{QpService, VerbsMetric};
+use crate::experiment::with_changes;
 use crate::report::{Card, Section, TableSpec};
 
 /// Longer tables are not read; the document has the rest.
@@ -33,22 +34,19 @@ impl VerbsProfile {
         ];
         let mut scaled = format!(
             "A measured run sends as many messages as {} have, at least 4 and at most {}, and \
-             counts for {} s at most; the model sends {} \
-             of every size.",
+             counts for {} s at most; the model sends {} of every size.",
             measured.most_bytes, measured.messages, measured.most_s, self.grid.messages
         );
         if let Some(by) = measured.divided_by {
             scaled.push_str(&format!(
-                " Link, host, other traffic, queue and messages were divided by {by}, and what \
-                 was measured is multiplied by {by} again. \
-                 Round-trip times are as they are."
+                " Link, host, other traffic, queue and messages were divided by {by}, and what was \
+                 measured is multiplied by {by} again. Round-trip times are as they are."
             ));
         }
         if between.near.software || between.far.software {
             scaled.push_str(
-                " Devices in software say how throughput changes along an axis; their rates are \
-                 no card's: a connection of soft-RoCE has at \
-                 most 64 packets on a wire of netem's.",
+                " Devices in software say how throughput changes along an axis; their rates are no \
+                 card's: a connection of soft-RoCE has at most 64 packets on a wire of netem's.",
             );
             if measured.divided_by.is_some() {
                 scaled.push_str(
@@ -59,12 +57,7 @@ impl VerbsProfile {
             }
         }
         let section = Section::new("Where it was measured").cards(cards).text(scaled);
-        let changes = self.changes();
-        Some(match changes.is_empty() {
-            true => section,
-            false => section
-                .warning(format!("Not all of it ran in the same place: {}.", changes.join("; "))),
-        })
+        Some(with_changes(section, &self.changes()))
     }
 
     /// Every measured cell with its devices' packets; `None` where nothing was measured.
@@ -94,8 +87,7 @@ impl VerbsProfile {
         if reliable {
             section = section.note(
                 "Reliable connections count what the far device acknowledged, to the last \
-                 acknowledgement, and compare the memory at the far \
-                 end with what was sent.",
+                 acknowledgement, and compare the memory at the far end with what was sent.",
             );
         }
         if self.grid.transports.contains(&QpService::Ud) {

@@ -6,6 +6,7 @@ use super::super::presets::{measured, preset, presets};
 use super::*;
 use crate::experiment::{Document, Form};
 use crate::profile::document::ProfileKind;
+use crate::report::ReportDocument;
 
 fn profile(name: &str) -> VerbsProfile {
     VerbsProfile::new(

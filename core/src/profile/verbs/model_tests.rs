@@ -106,7 +106,7 @@ fn delay_slows_only_small_reliable_writes_and_no_datagrams() {
 fn native_credits_last_a_millisecond_and_queue_pairs_add_window() {
     let far = |credits| {
         let line = VerbsPath { credits, ..icpp08_line(500) };
-        Messages::of_ib_rdma_bw(Bytes::mib(4)).reliable(&line).as_bps() as f64 / 1e9
+        Messages::of_ib_rdma_bw(Bytes::mib(4)).reliable(&line).as_gbps()
     };
     // 128 KiB in a round trip of 1 ms, of which headers take 1 %.
     assert!(

@@ -4,9 +4,9 @@
 use super::document::{VerbsCellResult, VerbsProfile};
 use super::grid::{Model, VerbsCell, VerbsMetric};
 use super::signal::Adapter;
+use crate::experiment::{every_cell, paths_card};
 use crate::profile::document::ProfileKind;
-use crate::report::{Card, Page, Section, Series, TableSpec};
-use crate::units::Rate;
+use crate::report::{Card, Columns, PageSpec, ReportDocument, Section, Series, TableSpec};
 
 /// The kinds of runs, as they are labelled.
 pub(super) const KINDS: [(ProfileKind, &str); 2] =
@@ -14,9 +14,8 @@ pub(super) const KINDS: [(ProfileKind, &str); 2] =
 /// Longer tables are not read; the document has the rest.
 pub(super) const ROWS: usize = 240;
 
-impl VerbsProfile {
-    /// The profile as one page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
+impl ReportDocument for VerbsProfile {
+    fn spec(&self) -> PageSpec {
         let measured = self.cells.iter().any(|result| !result.measured.is_empty());
         let kinds = if measured {
             "Each curve says whether it was modelled, for the papers' hardware, or measured, \
@@ -24,10 +23,8 @@ impl VerbsProfile {
         } else {
             "Every curve is modelled, in virtual time. Nothing here was measured."
         };
-        let mut page = Page::new(format!("RDMA profile: {}", self.grid.name))
-            .lead(format!("{kinds} Farline {}, {}.", self.farline, self.date))
-            .section(self.overview());
-        let sections = [
+        let sections = vec![
+            Some(self.overview()),
             self.where_measured(),
             self.by_size(),
             self.per_mile(),
@@ -37,14 +34,19 @@ impl VerbsProfile {
             self.round_trips(),
             self.beside_the_paper(),
             self.counted(),
+            Some(self.every_cell()),
         ];
-        for section in sections.into_iter().flatten() {
-            page = page.section(section);
-        }
-        let data = serde_json::to_string(self).unwrap_or_default();
-        page.section(self.every_cell()).made_from(data, &self.schema, "", commands)
+        let title = format!("RDMA profile: {}", self.grid.name);
+        let lead = format!("{kinds} Farline {}, {}.", self.farline, self.date);
+        PageSpec { title, lead, sections, source: (self.schema.clone(), String::new()) }
     }
 
+    fn columns(&self) -> Columns {
+        self.rows()
+    }
+}
+
+impl VerbsProfile {
     fn overview(&self) -> Section {
         let grid = &self.grid;
         let model = match grid.model {
@@ -52,10 +54,7 @@ impl VerbsProfile {
             Model::Packets => "packet by packet",
         };
         let cards = vec![
-            Card::new(
-                "Paths",
-                grid.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", "),
-            ),
+            paths_card(&grid.paths),
             Card::new("Model", model),
             Card::new("Cells", self.cells.len()),
             Card::new("Runs of each", grid.repetitions),
@@ -114,9 +113,8 @@ impl VerbsProfile {
             .words("From", |row| row.2.clone());
         let section = Section::new("What was run").cards(cards).table(spec.of(rows));
         section.note(
-            "Not in the model: a host's own delays. SC08's \
-             table follows from perftest's default of 1000 messages; its text's 5000 would give \
-             0.003 Mbit/s per mile.",
+            "Not in the model: a host's own delays. SC08's table follows from perftest's default \
+             of 1000 messages; its text's 5000 would give 0.003 Mbit/s per mile.",
         )
     }
 
@@ -174,20 +172,8 @@ impl VerbsProfile {
                         _ => lost(result, ProfileKind::Measured),
                     })
             });
-        let rows = self.cells.iter().take(ROWS);
-        let section = Section::new("Every cell").table(spec.of(rows));
-        if self.cells.len() > ROWS {
-            return section.note(format!(
-                "The first {ROWS} of {} cells; the document has all.",
-                self.cells.len()
-            ));
-        }
-        section
+        every_cell(&spec, self.cells.iter(), &[])
     }
-}
-
-pub(super) fn gbps(rate: Rate) -> f64 {
-    rate.as_bps() as f64 / 1e9
 }
 
 /// Millions of messages in a second.

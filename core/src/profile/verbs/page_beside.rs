@@ -3,7 +3,7 @@
 
 use super::document::{VerbsCellResult, VerbsProfile};
 use super::grid::{Setup, VerbsCell};
-use super::page::{KINDS, ROWS, gbps};
+use super::page::{KINDS, ROWS};
 use super::published;
 use crate::profile::document::ProfileKind;
 use crate::report::{Axis, LineChart, Section, Series, TableSpec};
@@ -19,13 +19,12 @@ impl VerbsProfile {
         }
         let largest = *grid.sizes_bytes.iter().max()?;
         let mut section = Section::new("Beside other traffic").text(format!(
-            "Messages of {largest}. Up to the residual capacity nothing is lost: 8 Gbit/s of \
-             ports are 7.7 on the wire at the hosts' rate, \
-             and 9.29 - 7.7 are left. Above it the queue before the long haul fills. Where it \
-             holds all that the extenders promise each \
-             other, they share what is left; where it does not, frames are lost, and a reliable \
-             connection sends everything again from \
-             the first one, at full rate, into a queue that is full."
+            "Messages of {largest}. Up to the residual capacity nothing is lost: 8 Gbit/s of ports \
+             are 7.7 on the wire at the hosts' rate, and 9.29 - 7.7 are left. Above it the queue \
+             before the long haul fills. Where it holds all that the extenders promise each other, \
+             they share what is left; where it does not, frames are lost, and a reliable \
+             connection sends everything again from the first one, at full rate, into a queue that \
+             is full."
         ));
         for path in &grid.paths {
             let mut series = Vec::new();
@@ -37,10 +36,10 @@ impl VerbsProfile {
                     || "queue of one BDP".to_owned(),
                     |queue| format!("queue of {queue}"),
                 );
-                series.extend(self.lines(&name, of, |cell| gbps(cell.cross_bps)));
+                series.extend(self.lines(&name, of, |cell| cell.cross_bps.as_gbps()));
             }
             let printed = |cross: &Rate| {
-                published::sc08_cross(&path.name, *cross).map(|printed| (gbps(*cross), printed))
+                published::sc08_cross(&path.name, *cross).map(|printed| (cross.as_gbps(), printed))
             };
             let points: Vec<(f64, f64)> = grid.cross_bps.iter().filter_map(printed).collect();
             if !points.is_empty() {
@@ -55,9 +54,8 @@ impl VerbsProfile {
         }
         Some(section.note(
             "USN's slide prints three throughputs for 3 and for 4 Gbit/s without their lengths; \
-             they stand here in the order of its other \
-             tables, and the last is SC08's for 8600 miles. No paper prints the depth of the \
-             switch's queue.",
+             they stand here in the order of its other tables, and the last is SC08's for 8600 \
+             miles. No paper prints the depth of the switch's queue.",
         ))
     }
 
@@ -93,11 +91,10 @@ impl VerbsProfile {
             Section::new("Two ways of connecting")
                 .text(format!(
                     "rdma_cm takes the time to wait for an acknowledgement from what the subnet \
-                     says of the path: at least {long}. The \
-                     parameters that ib_rdma_bw exchanges over a socket have {short} compiled in, \
-                     and a device waits between one and four \
-                     times as long. Beyond a round trip of that, everything is sent again before \
-                     the first acknowledgement can come."
+                     says of the path: at least {long}. The parameters that ib_rdma_bw exchanges \
+                     over a socket have {short} compiled in, and a device waits between one and \
+                     four times as long. Beyond a round trip of that, everything is sent again \
+                     before the first acknowledgement can come."
                 ))
                 .chart(LineChart::new(
                     "Throughput by round-trip time for two ways of connecting",

@@ -3,7 +3,7 @@
 
 use super::document::VerbsProfile;
 use super::grid::{VerbsCell, VerbsMetric};
-use super::page::{KINDS, gbit, gbps, millions};
+use super::page::{KINDS, gbit, millions};
 use super::published::{self, VerbsSc08};
 use super::signal::Signal;
 use crate::profile::cell::PathPoint;
@@ -119,7 +119,7 @@ impl VerbsProfile {
         type Row = (Signal, Option<Bytes>);
         let spec = TableSpec::new()
             .words("Port", |row: &Row| format!("4x {}", row.0.name().to_uppercase()))
-            .figures("Data, Gbit/s", |row| gbit(gbps(row.0.data_rate())))
+            .figures("Data, Gbit/s", |row| gbit(row.0.data_rate().as_gbps()))
             .figures("Messages, million/s", |row| {
                 row.0.adapter().map_or_else(|| "no limit".to_owned(), |adapter| millions(&adapter))
             })
@@ -138,10 +138,9 @@ impl VerbsProfile {
         Some(
             Section::new("Other ports, and without range extenders")
                 .text(format!(
-                    "Messages of {largest}, modelled. A cable's own credits cover 128 KiB, which \
-                     a round trip uses up once; extenders end \
-                     them on their own side. A faster port with the same queue of messages feels \
-                     distance more."
+                    "Messages of {largest}, modelled. A cable's own credits cover 128 KiB, which a \
+                     round trip uses up once; extenders end them on their own side. A faster port \
+                     with the same queue of messages feels distance more."
                 ))
                 .table(spec.of(rows))
                 .note(

@@ -23,7 +23,7 @@ fn scenario(path: &str, size: Bytes, count: u64) -> VerbsScenario {
 }
 
 fn gbps(outcome: &Outcome) -> f64 {
-    outcome.throughput.as_bps() as f64 / 1e9
+    outcome.throughput.as_gbps()
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn without_loss_it_is_the_closed_form() {
             messages_per_s: None,
         };
         let found = simulate(&scenario);
-        let expected = scenario.messages.reliable(&line).as_bps() as f64 / 1e9;
+        let expected = scenario.messages.reliable(&line).as_gbps();
         // A train is serialised three times on its way, which the closed form leaves out.
         assert!(
             (gbps(&found) / expected - 1.0).abs() < 0.02,

@@ -2,9 +2,9 @@
 
 use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
 use super::published;
-use crate::profile::columns::Columns;
-use crate::profile::columns::Pick::{self, Flag, Real, Text, Whole};
 use crate::profile::document::ProfileKind;
+use crate::report::Columns;
+use crate::report::Pick::{self, Flag, Real, Text, Whole};
 
 /// A run, where it stands, whether it was modelled, and what the paper prints for its cell in
 /// Gbit/s.
@@ -45,7 +45,7 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
 impl VerbsProfile {
     /// Every run in a row of its own; `kind` says whether it was modelled or measured,
     /// `published_gbps` what the paper prints for its cell.
-    pub fn columns(&self) -> Columns {
+    pub(super) fn rows(&self) -> Columns {
         let mut rows: Vec<Row<'_>> = Vec::new();
         for result in &self.cells {
             let printed = published::of(&self.grid.name, &result.cell);
@@ -70,6 +70,7 @@ mod tests {
     use super::super::presets::preset;
     use super::*;
     use crate::experiment::Form;
+    use crate::report::ReportDocument;
 
     #[test]
     fn each_runs_row_has_every_field_and_the_papers_figure() {

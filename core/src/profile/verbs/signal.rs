@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn rates_after_line_code_are_those_the_ports_are_sold_as() {
-        let gbit = Signal::ALL.map(|signal| signal.data_rate().as_bps() as f64 / 1e9);
+        let gbit = Signal::ALL.map(|signal| signal.data_rate().as_gbps());
         assert_eq!(gbit, [8.0, 16.0, 32.0, 100.0, 400.0]);
     }
 

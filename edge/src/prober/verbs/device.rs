@@ -62,8 +62,7 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
         [] => Err(Error::new(
             Fault::Here,
             ErrorCode::NoRdma,
-            "this host has no RDMA device with an \
-            address",
+            "this host has no RDMA device with an address",
         )
         .hint(
             "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
@@ -85,8 +84,7 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
                 .collect();
             wrong(
                 format!("which two of {}?", names.join(", ")),
-                "--ends ADDRESS,ADDRESS names \
-                them",
+                "--ends ADDRESS,ADDRESS names them",
             )
         }
     }

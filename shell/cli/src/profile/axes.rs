@@ -117,8 +117,7 @@ impl Axes {
             _ if self.channel.contains(&Measured::Messages) => Err(Error::new(
                 Fault::You,
                 ErrorCode::ProfileChannel,
-                "RDMA is measured by itself: its \
-                    axes are those of messages",
+                "RDMA is measured by itself: its axes are those of messages",
             )
             .hint(
                 "give --channel rdma alone, between two devices of this host, and \

@@ -2,8 +2,7 @@
 
 use super::{command, parquet};
 use farline::plan::document::write;
-use farline_core::profile::Columns;
-use farline_core::report::Page;
+use farline_core::report::ReportDocument;
 use farline_core::units::Error;
 use std::path::{Path, PathBuf};
 
@@ -15,17 +14,13 @@ pub(super) fn is_document(file: &Path) -> bool {
     !MADE.iter().any(|extension| is(file, extension))
 }
 
-/// Writes those of `files` that are pages or tables.
-pub(super) fn write_made(
-    files: &[PathBuf],
-    columns: impl Fn() -> Columns,
-    page: impl Fn(&[String]) -> Page,
-) -> Result<(), Error> {
+/// Writes those of `files` that are pages or tables of `document`.
+pub(super) fn write_made(files: &[PathBuf], document: &impl ReportDocument) -> Result<(), Error> {
     for file in files {
         match file {
-            file if is(file, "csv") => write(file, columns().csv().as_bytes())?,
-            file if is(file, "parquet") => write(file, &parquet::encoded(&columns())?)?,
-            file if is(file, "html") => write(file, page(&[command()]).html().as_bytes())?,
+            file if is(file, "csv") => write(file, document.columns().csv().as_bytes())?,
+            file if is(file, "parquet") => write(file, &parquet::encoded(&document.columns())?)?,
+            file if is(file, "html") => write(file, document.page(&[command()]).html().as_bytes())?,
             _ => {}
         }
     }

@@ -108,10 +108,7 @@ impl Messages {
             Error::new(
                 Fault::You,
                 ErrorCode::ProfileChannel,
-                format!(
-                    "a profile of RDMA has axes of its \
-                own: {flag} is not one of them"
-                ),
+                format!("a profile of RDMA has axes of its own: {flag} is not one of them"),
             )
             .hint(
                 "it takes --message-size, --transport, --way, --connect, --queue-pairs, \

@@ -133,7 +133,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     // Pages and tables of what ran before it broke off, too: they may be all that was asked for.
     let written = documents.iter().try_for_each(|file| write(file, &text(&profile)?));
-    let made = write_made(&args.out, || profile.columns(), |command| profile.page(command));
+    let made = write_made(&args.out, &profile);
     ran.and(written).and(made)?;
     if let Some(spare) = &spare {
         // What was asked for has it all.

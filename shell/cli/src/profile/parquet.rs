@@ -1,7 +1,7 @@
 //! A profile's columns as a Parquet file, for the data frames and databases that read it: typed,
 //! nulls as nulls, lists as lists.
 
-use farline_core::profile::{Columns, Values};
+use farline_core::report::{Columns, Values};
 use farline_core::units::{Error, ErrorCode, Fault};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};

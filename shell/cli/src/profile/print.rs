@@ -106,7 +106,7 @@ fn doubted(result: &CellResult) -> Vec<String> {
 fn words_of_doubt(result: &CellResult) -> Option<Vec<String>> {
     let why = result.repetitions.iter().find_map(|one| one.invalid.as_ref())?.split("; ").next()?;
     let seen: Vec<f64> =
-        result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64 / 1e9).collect();
+        result.repetitions.iter().map(|one| one.whole.receiver_bps.as_gbps()).collect();
     let mean = format!("({:.3})", Summary::of(&seen)?.mean);
     let mut lines =
         named(&result.cell.name(), NAME, &format!("{mean:>7} INVALID, {} times", seen.len()));

@@ -12,11 +12,10 @@ use farline_core::profile::verbs::{
     beside, measured, modelled, preset,
 };
 use farline_core::profile::{
-    Columns, Environment, Form, Grid as TcpGrid, Profile as TcpProfile, ProfileKind,
+    Environment, Form, Grid as TcpGrid, Profile as TcpProfile, ProfileKind,
 };
-use farline_core::report::Page;
+use farline_core::report::ReportDocument;
 use farline_core::units::{Error, ErrorCode, Fault};
-use serde::Serialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -184,7 +183,7 @@ fn model(profile: &mut VerbsProfile) {
 pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let files: Vec<PathBuf> = args.written().into_iter().cloned().collect();
     let finish = |profile: &VerbsProfile| {
-        write_all(&files, profile, || profile.columns(), |command| profile.page(command))?;
+        write_all(&files, profile)?;
         output.result(profile, table(profile))
     };
     match asked {
@@ -214,7 +213,7 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
             let mut rdma = VerbsProfile::new(grid, now());
             model(&mut rdma);
             let both = TcpRdmaComparison::new(tcp, rdma);
-            write_all(&args.out, &both, || both.columns(), |command| both.page(command))?;
+            write_all(&args.out, &both)?;
             output.result(&both, verdicts(&both))?;
         }
     }
@@ -222,19 +221,14 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
 }
 
 /// Writes each of `files` as its name wants it: a page, a table or the document.
-fn write_all(
-    files: &[PathBuf],
-    document: &impl Serialize,
-    columns: impl Fn() -> Columns,
-    page: impl Fn(&[String]) -> Page,
-) -> Result<(), Error> {
+fn write_all(files: &[PathBuf], document: &impl ReportDocument) -> Result<(), Error> {
     for file in files.iter().filter(|file| is_document(file)) {
         let json = serde_json::to_vec_pretty(document).map_err(|error| {
             Error::new(Fault::Bug, ErrorCode::ProfileDocument, format!("the document: {error}"))
         })?;
         write(file, &json)?;
     }
-    write_made(files, columns, page)
+    write_made(files, document)
 }
 
 /// A profile of RDMA on a terminal: every measured cell, or as many modelled ones as are read.

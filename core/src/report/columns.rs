@@ -1,5 +1,5 @@
-//! A profile's rows as typed columns, for whatever reads tables: the type of each column is said
-//! once, and every format follows it.
+//! Rows as typed columns, for whatever reads tables: the type of each column is said once, and every
+//! format follows it.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ pub enum Values {
 }
 
 /// How a column takes its values from rows of type `R`.
-pub(super) enum Pick<R> {
+pub(crate) enum Pick<R> {
     Text(fn(&R) -> Option<String>),
     Whole(fn(&R) -> Option<u64>),
     Real(fn(&R) -> Option<f64>),
@@ -81,7 +81,7 @@ impl Values {
 
 impl Columns {
     /// The columns called `picks` of `rows`.
-    pub(super) fn of<R>(
+    pub(crate) fn of<R>(
         about: Vec<(&'static str, String)>,
         rows: &[R],
         picks: &[(&'static str, Pick<R>)],
