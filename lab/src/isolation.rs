@@ -73,6 +73,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     turns::enter();
     let mut command = Command::new(program);
     command.env(VARIABLE, run_dir());
+    // What one test saw of a path is nothing to the next; those of it have a folder of their own.
+    command.env("FARLINE_FRESH_START", "1");
     // Tests of faults look at each; those of retries say how long.
     command.env("FARLINE_RETRY_FOR", "0");
     command

@@ -62,7 +62,7 @@ pub trait Control: fmt::Debug + Send {
 }
 
 /// What an earlier flow saw of a path.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedPath {
     /// Bytes on their way that arrived, at most.
     pub in_flight: Bytes,

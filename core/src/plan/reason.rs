@@ -115,6 +115,22 @@ pub enum Reason {
         /// What it was before.
         before: Rate,
     },
+    /// A channel began from what an earlier transfer saw of the path (RFC 9959).
+    Resumed {
+        /// What was on its way then.
+        in_flight: Bytes,
+        /// The round trip then.
+        rtt: Span,
+        /// How long ago that was.
+        age: Span,
+    },
+    /// The path is known, but channels begin as over any.
+    NotResumed {
+        /// What was on its way then.
+        in_flight: Bytes,
+        /// Why not.
+        why: String,
+    },
     /// More on its way at once.
     Wider {
         /// So much.
@@ -327,6 +343,13 @@ impl Display for Reason {
             ),
             Reason::DoubtfulLoss => {
                 f.write_str("bbr: segments are lost, and no queue is seen for certain; on trial")
+            }
+            Reason::Resumed { in_flight, rtt, age } => write!(
+                f,
+                "begins from what this path held {age} ago, {in_flight} on their way over {rtt}: half of that after a first round trip that confirms it"
+            ),
+            Reason::NotResumed { in_flight, why } => {
+                write!(f, "begins as over any path, though this one held {in_flight}: {why}")
             }
             Reason::Restored { control, found, before } => write!(
                 f,

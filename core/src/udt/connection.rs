@@ -125,6 +125,11 @@ impl Connection {
         self.sending.least_rtt().or(self.receiving.rtt())
     }
 
+    /// Packets that were sent, and of those sent again.
+    pub fn packets(&self) -> (u64, u64) {
+        (self.sending.sent_packets(), self.sending.resent)
+    }
+
     /// Packets sent again, and packets that came twice.
     pub fn repeats(&self) -> (u64, u64) {
         (self.sending.resent, self.receiving.duplicates)
@@ -163,6 +168,7 @@ impl Connection {
             Input::Written(bytes) if self.ended.is_none() => self.sending.written(bytes),
             Input::Written(_) => {}
             Input::Read(packets) => self.receiving.read(packets),
+            Input::Resume(saved) => self.sending.resume(saved),
             Input::LongestDatagram(len) => self.sending.longest_datagram(len),
             Input::Finish => self.finishes = true,
             Input::Abort => self.end(now, Ended::Here),

@@ -3,6 +3,7 @@
 use super::handshake::SocketId;
 use super::packet::{ControlPacket, HEADER_LEN};
 use super::sequence::SequenceNumber;
+use crate::congestion::SavedPath;
 use crate::units::Time;
 use std::fmt;
 use std::ops::Range;
@@ -29,6 +30,9 @@ pub enum Input {
     Read(u64),
     /// No datagram longer than so many bytes, UDP's header not counted, passes the path whole.
     LongestDatagram(u32),
+    /// What is sent from now on begins, with care, from what an earlier flow saw of the path
+    /// (RFC 9959).
+    Resume(SavedPath),
     /// Nothing more is written: what is there is sent, and then the connection ends.
     Finish,
     /// The connection ends now, whatever is still on its way.

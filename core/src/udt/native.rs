@@ -6,6 +6,7 @@
 //! microseconds at a decrease, which at 10 Gbit/s is more than the decrease; this does not.
 
 use super::rate::{Pace, PathState, RateControl, RateEvent, SYN};
+use crate::congestion::SavedPath;
 use crate::units::{Rng, Time};
 
 /// Packets of the first window, and those that a window has on top of the path's.
@@ -23,12 +24,35 @@ const MOST_DECREASES: u32 = 5;
 /// Seconds per packet: a packet in ten seconds is as good as none.
 const LONGEST_INTERVAL: f64 = 10.0;
 
+/// Of what was on its way before, this part is sent without proof, and the path is another one where
+/// its round trip is shorter than this part of the saved one, or so many times as long (RFC 9959,
+/// sections 3.2 and 3.3).
+const JUMP: f64 = 0.5;
+const LEAST_RTT: f64 = 0.5;
+const MOST_RTT: f64 = 10.0;
+
+/// Packets that may have arrived of a flow that still begins.
+const MOST_BEFORE: u64 = 100;
+
+/// Where a flow stands that begins from what an earlier one saw: RFC 9959's phases within slow
+/// start.
+#[derive(Clone, Copy, Debug)]
+enum Resuming {
+    /// Reconnaissance: until the first window has arrived.
+    Confirms(SavedPath),
+    /// Until what was sent before packet `until` is acknowledged; `arrived` packets have since.
+    Unproven { until: u64, limit: f64, arrived: f64 },
+    /// Slow start ends at so many packets.
+    Proven { limit: f64 },
+}
+
 /// The machine.
 #[derive(Debug)]
 pub(super) struct Native {
     interval: f64,
     window: f64,
     is_slow_start: bool,
+    resuming: Option<Resuming>,
     /// When the rate was last looked at.
     looked: Time,
     /// A loss came since then.
@@ -52,6 +76,7 @@ impl Native {
             interval: 0.0,
             window: FIRST_WINDOW,
             is_slow_start: true,
+            resuming: None,
             looked: Time::ZERO,
             has_lost: false,
             interval_at_decrease: 0.0,
@@ -77,6 +102,7 @@ impl Native {
     fn acked(&mut self, now: Time, path: &PathState, packets: u32) {
         if self.is_slow_start {
             self.window += f64::from(packets);
+            self.proceed(path, f64::from(packets));
             if self.window >= path.most as f64 {
                 self.window = path.most as f64;
                 self.end_slow_start(path);
@@ -107,9 +133,51 @@ impl Native {
         self.interval *= syn / (self.interval * increase.max(LEAST_INCREASE) + syn);
     }
 
+    /// Takes a flow that resumes through its phases.
+    fn proceed(&mut self, path: &PathState, packets: f64) {
+        match &mut self.resuming {
+            Some(Resuming::Confirms(saved)) if path.acknowledged as f64 >= FIRST_WINDOW => {
+                let rtt = path.last_rtt.unwrap_or(path.rtt).as_secs_f64();
+                let before = saved.rtt.as_secs_f64();
+                let limit = saved.in_flight.0 as f64 / path.packet.0.max(1) as f64;
+                let jump = (limit * JUMP).min(path.most as f64);
+                self.resuming = None;
+                if rtt >= LEAST_RTT * before && rtt < MOST_RTT * before && jump > self.window {
+                    (self.window, self.interval) = (jump, rtt / jump);
+                    let until = path.sent;
+                    self.resuming = Some(Resuming::Unproven { until, limit, arrived: 0.0 });
+                }
+            }
+            Some(Resuming::Unproven { until, limit, arrived }) => {
+                *arrived += packets;
+                // The window does not grow until the first of what it let go has come.
+                self.window -= packets;
+                if path.acknowledged > *until {
+                    self.resuming = Some(Resuming::Proven { limit: *limit });
+                }
+            }
+            // Beyond what the path held before nothing is known.
+            Some(Resuming::Proven { limit }) if self.window >= *limit => {
+                self.resuming = None;
+                self.end_slow_start(path);
+            }
+            _ => {}
+        }
+    }
+
+    /// A loss while a flow goes by what an earlier one saw: half of what arrives is left.
+    fn retreat(&mut self, path: &PathState) {
+        if let Some(Resuming::Unproven { arrived, .. }) = self.resuming.take() {
+            self.window = (arrived / 2.0).max(FIRST_WINDOW);
+            let rtt = path.last_rtt.unwrap_or(path.rtt) + SYN;
+            self.interval = self.interval.max(rtt.as_secs_f64() / self.window);
+        }
+    }
+
     fn lost(&mut self, path: &PathState, first: u64) {
         if self.is_slow_start {
             self.end_slow_start(path);
+            self.retreat(path);
             self.congested_to = path.sent;
             if path.arriving > 0.0 {
                 return;
@@ -140,8 +208,18 @@ impl RateControl for Native {
         match event {
             RateEvent::Acked(acked) => self.acked(now, path, acked.packets),
             RateEvent::Lost { first, .. } => self.lost(path, first),
-            RateEvent::Timeout if self.is_slow_start => self.end_slow_start(path),
+            RateEvent::Timeout if self.is_slow_start => {
+                self.end_slow_start(path);
+                self.retreat(path);
+            }
             RateEvent::Timeout => {}
+        }
+    }
+
+    fn resume(&mut self, path: &PathState, saved: SavedPath) {
+        // A flow that is under way knows more than an earlier one.
+        if self.is_slow_start && path.acknowledged < MOST_BEFORE {
+            self.resuming = Some(Resuming::Confirms(saved));
         }
     }
 

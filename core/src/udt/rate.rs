@@ -1,6 +1,6 @@
 //! What decides how fast a sender is: a control that is told what happened, as UDT's CCC was.
 
-use crate::congestion::Acked;
+use crate::congestion::{Acked, SavedPath};
 use crate::units::{Bytes, Span, Time};
 use std::fmt;
 
@@ -63,6 +63,10 @@ pub trait RateControl: fmt::Debug + Send {
 
     /// What the flow may do until the next `handle`.
     fn poll(&self) -> Pace;
+
+    /// Begins from what an earlier flow saw of the path, with care (RFC 9959). A held rate needs no
+    /// slow start, and BBR does not give way to losses soon enough where a path became slower.
+    fn resume(&mut self, _path: &PathState, _saved: SavedPath) {}
 
     /// Whether it gave a part of its rate up for good, and why.
     fn yielded(&self) -> Option<&'static str> {

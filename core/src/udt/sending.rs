@@ -5,7 +5,7 @@ use super::events::DataPacket;
 use super::packet::{HEADER_LEN, LossRange, ReceiverState, message_word};
 use super::rate::{PathState, RateControl, RateEvent, SYN};
 use super::sequence::SequenceNumber;
-use crate::congestion::Acked;
+use crate::congestion::{Acked, SavedPath};
 use crate::units::{ByteRanges, Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -120,6 +120,17 @@ impl Sending {
     /// Something came from the peer.
     pub(super) fn heard(&mut self, now: Time) {
         self.heard_at = now;
+    }
+
+    /// Has the control begin from what an earlier flow saw.
+    pub(super) fn resume(&mut self, saved: SavedPath) {
+        let path = self.path();
+        self.control.resume(&path, saved);
+    }
+
+    /// Packets that were sent, each counted once.
+    pub(super) fn sent_packets(&self) -> u64 {
+        self.next
     }
 
     pub(super) fn written(&mut self, bytes: u64) {

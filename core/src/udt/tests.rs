@@ -2,6 +2,7 @@
 
 use super::sim::{UdtFlow, UdtScenario, UdtSimulation};
 use super::*;
+use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Rng, Span, Time};
 use crate::wan::{Change, Side};
 use proptest::prelude::*;
@@ -81,6 +82,33 @@ fn every_byte_survives_what_a_path_may_do() {
         scenario.wakes_every = Span::from_micros(rng.below(2) * 200);
         run_whole(&scenario, Span::from_secs(300));
     }
+}
+
+#[test]
+fn a_flow_over_a_known_path_begins_where_the_last_one_was() {
+    let rtt = ms(100);
+    let taken = |saved: Option<SavedPath>, path: Rate| {
+        let flow = UdtFlow { saved, ..UdtFlow::of(RateAlgorithm::Native, Bytes(60_000_000)) };
+        let scenario = UdtScenario::new(path, rtt, vec![flow]);
+        let simulation = run_whole(&scenario, Span::from_secs(300));
+        (simulation.now().since(Time::ZERO), simulation.repeats(0).0)
+    };
+    let saved = Some(SavedPath { in_flight: mbit(1000).bytes_in(rtt), rtt });
+    let (first, _) = taken(None, mbit(1000));
+    let (second, again) = taken(saved, mbit(1000));
+    println!("{first} as any flow, {second} resuming with {again} packets again");
+    assert!(second < first.mul_f64(0.75), "{second} after {first}");
+    assert!(again < 100, "{again} packets again over a path that is as it was");
+    // A path whose rate fell to a tenth: half of what was is five times what is left.
+    let (as_any, lost) = taken(None, mbit(100));
+    let (resuming, more) = taken(saved, mbit(100));
+    println!("a tenth: {as_any} and {lost} again as any flow, {resuming} and {more} resuming");
+    assert!(resuming < as_any.mul_f64(1.1), "{resuming}, not {as_any}");
+    assert!(more < 2 * lost, "{more} packets again, {lost} as any flow");
+    // One whose round trip is another is not the same.
+    let other = saved.map(|saved| SavedPath { rtt: ms(250), ..saved });
+    let (unlike, _) = taken(other, mbit(1000));
+    assert!(unlike > first.mul_f64(0.9), "{unlike}");
 }
 
 #[test]

@@ -1,17 +1,30 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
 use crate::sys::tcp::{TcpInfo, congestion_of, pace, tcp_info};
-use farline_core::congestion::ControlName;
+use farline_core::congestion::{ControlName, SavedPath};
 use farline_core::units::{Bytes, Rate, Span};
 use socket2::Socket;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// Looks at a connection, or breaks it, from another thread.
 #[derive(Debug)]
 pub struct Handle(Box<dyn ConnectionControl>);
+
+/// How far a connection is, and over what path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowState {
+    /// Which connection: several channels may be of one.
+    pub connection: usize,
+    /// Bytes that have arrived at the peer.
+    pub arrived: u64,
+    /// The least round trip; `None` before there was one.
+    pub rtt: Option<Span>,
+    /// Packets sent, and of those sent again.
+    pub packets: (u64, u64),
+}
 
 /// What a driver lets another thread do with one of its connections. What it does not override it
 /// has not: a driver whose protocol has a congestion control of its own sets and paces it here.
@@ -43,6 +56,17 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     /// The congestion control in force, where it has one.
     fn congestion(&self) -> Option<ControlName> {
         None
+    }
+
+    /// How far it is; `None` where it does not know.
+    fn flow(&self) -> Option<FlowState> {
+        None
+    }
+
+    /// Has what is sent from now on begin, with care, from what an earlier connection saw of the
+    /// path (RFC 9959). Says whether it does.
+    fn resume(&self, _saved: SavedPath) -> bool {
+        false
     }
 
     /// Sets the congestion control.
@@ -113,6 +137,17 @@ impl Handle {
     /// or losses that would tell.
     pub(crate) fn is_model_based(&self) -> bool {
         self.congestion().is_some_and(|name| name.is_bbr())
+    }
+
+    /// How far the connection is; `None` where it does not know.
+    pub(crate) fn flow(&self) -> Option<FlowState> {
+        self.0.flow()
+    }
+
+    /// Has what is sent from now on begin from what an earlier connection saw of the path; says
+    /// whether it does.
+    pub(crate) fn resume(&self, saved: SavedPath) -> bool {
+        self.0.resume(saved)
     }
 
     /// Sets the congestion control of the connection.
@@ -192,6 +227,17 @@ impl ConnectionControl for OfSocket {
 
     fn congestion(&self) -> Option<ControlName> {
         congestion_of(&self.0)
+    }
+
+    fn flow(&self) -> Option<FlowState> {
+        let info = self.tcp_info()?;
+        let sent = info.delivered / u64::from(info.segment.max(1)) + info.retransmits;
+        Some(FlowState {
+            connection: usize::try_from(self.0.as_raw_fd()).unwrap_or_default(),
+            arrived: info.delivered,
+            rtt: Some(info.min_rtt),
+            packets: (sent, info.retransmits),
+        })
     }
 
     fn set_congestion(&self, name: ControlName) -> io::Result<()> {

@@ -18,6 +18,7 @@ use super::remote_progress::SaidLimit;
 use super::transfer_state::TransferState;
 use crate::kernelcc::CcGuard;
 use crate::mover::{Integrity, Pace};
+use crate::plan::paths::StoredPath;
 use crate::stores::Landed;
 use crate::sys::lock::lock;
 use farline_core::copy::{CopyOptions, CopySummary};
@@ -35,6 +36,8 @@ pub(super) struct Copy<'a> {
     overrides: UserOverrides,
     /// The congestion control that was loaded for this copy, until its end.
     held: Option<CcGuard>,
+    /// What is known of the path that it sends over.
+    pub(super) path: Option<StoredPath>,
     pub(super) began: Instant,
     pub(super) stats: CopyStats,
     watch: &'a mut (dyn FnMut(&Progress) + Send),
@@ -75,6 +78,7 @@ impl<'a> Copy<'a> {
             options,
             overrides,
             held: None,
+            path: None,
             began,
             stats: CopyStats {
                 fixed: FixedLimits {
@@ -233,6 +237,7 @@ impl<'a> Copy<'a> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
+        self.keep_path();
         let next = TransferState::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.stats.waits.add(&live.tally.waits());

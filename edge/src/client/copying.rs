@@ -140,6 +140,12 @@ impl CopyRequest {
         self
     }
 
+    /// Its channels begin as over any path, whatever earlier copies saw of it.
+    pub fn fresh_start(mut self) -> CopyRequest {
+        self.options.fresh_start = true;
+        self
+    }
+
     /// Checks arrival so, or fails; when not said, by the digest of every file where the other end
     /// computes one.
     pub fn verify(mut self, verify: Verify) -> CopyRequest {

@@ -25,6 +25,7 @@ mod greet;
 mod interrupted;
 mod itself;
 mod keep_replaced;
+mod known_path;
 mod landed_before;
 mod listing;
 mod local;

@@ -27,6 +27,8 @@ pub struct Options {
     pub overrides: UserOverrides,
     /// Whether it begins as the stored profile of its path found best.
     pub stored_profiles: StoredProfiles,
+    /// Whether its channels begin as over any path, whatever earlier copies saw of it.
+    pub fresh_start: bool,
     /// How arrival is checked.
     pub verify: Verify,
     /// Fail where servers that are not Farline compute no checksum to compare with (CKSM); otherwise

@@ -6,8 +6,8 @@ use super::dial::dial;
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use crate::mover::{
-    Audit, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks, list_layout,
-    send,
+    Audit, Integrity, Notify, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
+    list_layout, send,
 };
 use crate::stores::{BytesSource, Source};
 use farline_core::congestion::ControlName;
@@ -30,6 +30,7 @@ pub(super) async fn open_rig(
     let options = copy.tcp_options(choice.congestion);
     let dialled = dial(copy, control, address, choice, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
+    copy.begin_path(address.ip());
     let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);
@@ -108,6 +109,11 @@ pub(super) fn send_layout<'a>(
         tally,
         pace: live.pace.clone(),
         tuning,
+        start: live
+            .start
+            .get()
+            .filter(|_| std::ptr::eq(tally, &live.tally))
+            .map(|start| (start, &tell as Notify<'_>)),
         growth: live.growth(tally, &tell),
         cancel: live.cancel.clone(),
     })

@@ -3,7 +3,7 @@
 use super::options::{Options, Trial};
 use crate::channels::Handle;
 use crate::channels::stack::Opener;
-use crate::mover::{Cancel, Notify, Pace, Tally};
+use crate::mover::{Cancel, Notify, Pace, PathStart, Tally};
 use crate::sys::lock::lock;
 use farline_core::plan::Reason;
 use farline_core::transfer::TuningLimits;
@@ -27,6 +27,8 @@ pub(super) struct TransferState {
     pub(super) is_alone: AtomicBool,
     /// What may change while this end sends.
     pub(super) tuning: OnceLock<LiveTuning>,
+    /// What its channels begin from, and what they see of the path.
+    pub(super) start: OnceLock<PathStart>,
     /// Whether the staging pool may grow.
     is_elastic: bool,
     /// What was measured and changed.

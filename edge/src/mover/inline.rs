@@ -365,6 +365,7 @@ mod tests {
                         tally: &sent,
                         pace: None,
                         tuning: None,
+                        start: None,
                         growth: None,
                         cancel: Cancel::new(),
                     };

@@ -7,6 +7,7 @@ use super::Integrity;
 use super::audit::Audit;
 use super::broken::{broken, no_thread};
 use super::pace::Pace;
+use super::path_start::PathStart;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Tuning};
@@ -91,6 +92,8 @@ pub(crate) struct SendJob<'a> {
     pub pace: Option<Arc<Pace>>,
     /// What of its channels may change while it runs.
     pub tuning: Option<Tuning<'a>>,
+    /// What it begins from, and who is told of that.
+    pub start: Option<(&'a PathStart, Notify<'a>)>,
     /// Is told of it when the staging pool grows, where it may.
     pub growth: Option<Notify<'a>>,
     /// How to break it off.
@@ -169,6 +172,10 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         watched.extend(channel.handle());
     }
+    if let Some((start, tell)) = job.start {
+        start.begin(&watched, tell);
+    }
+    let start = job.start.map(|(start, _)| start);
     let parts = Parts {
         layout: job.layout,
         source: job.source,
@@ -219,7 +226,9 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         let tuning = job.tuning;
         let supervisor = {
             let shared = &shared;
-            scope.spawn(move || shared.supervise(scope, tuning.as_ref(), pool, watched, &still))
+            scope.spawn(move || {
+                shared.supervise(scope, tuning.as_ref(), pool, (watched, start), &still)
+            })
         };
         let mut channels: Vec<_> =
             threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();

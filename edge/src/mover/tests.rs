@@ -154,6 +154,7 @@ fn transfer_through(
             tally: &Tally::default(),
             pace: None,
             tuning: None,
+            start: None,
             growth: None,
             cancel: Cancel::new(),
         });

@@ -111,6 +111,12 @@ impl NodeBuilder {
         self.with(|config| config.allow_congestion = allowed)
     }
 
+    /// What is sent begins as over any path, whatever earlier transfers to the same address saw of
+    /// it.
+    pub fn fresh_start(self) -> NodeBuilder {
+        self.with(|config| config.fresh_start = true)
+    }
+
     /// Sessions at once; 128 when not said.
     pub fn sessions(self, most: usize) -> NodeBuilder {
         self.with(|config| config.limits.sessions = most)

@@ -93,6 +93,9 @@ pub struct Config {
     /// Whether clients may have this host load Farline's congestion controls into its kernel. Those
     /// who come over ssh may, as far as their own rights go.
     pub allow_congestion: bool,
+    /// Whether what is sent begins as over any path, whatever earlier transfers to the same address
+    /// saw of it.
+    pub fresh_start: bool,
     /// What one client, one address and all together may take.
     pub limits: NodeLimits,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
@@ -196,6 +199,8 @@ pub struct ConfigFile {
     pub staging: Option<String>,
     /// See [`Config::allow_congestion`].
     pub allow_congestion: Option<bool>,
+    /// See [`Config::fresh_start`].
+    pub fresh_start: Option<bool>,
     /// See [`NodeLimits::sessions`].
     pub sessions: Option<usize>,
     /// See [`NodeLimits::sessions_per_address`].
@@ -302,6 +307,7 @@ impl ConfigFile {
             allow_profile,
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),
+            fresh_start: self.fresh_start.unwrap_or(false),
             limits: NodeLimits {
                 sessions: self.sessions.unwrap_or(usual.sessions),
                 sessions_per_address: self

@@ -6,6 +6,7 @@ use super::adapt::{Adapt, IncomingChannels};
 use super::arrival::Arrival;
 use super::bounce::Targets;
 use super::door::DataListener;
+use super::known_path::KnownPath;
 use super::running::RunningTransfer;
 use super::stores;
 use super::tree_state::TreeState;
@@ -18,7 +19,7 @@ use crate::channels::socket::{TcpChannel, check, connect};
 use crate::channels::trust::Fingerprint;
 use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
-use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
+use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, PathStart};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
@@ -69,6 +70,8 @@ pub(super) struct DataPlane {
     pace: Option<Arc<Pace>>,
     /// What data connections are made by, where a client chose another than the usual one.
     driver: Option<Arc<Driver>>,
+    /// What is known of the path to the client, once something was sent.
+    pub(super) path: Option<KnownPath>,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
     /// What the client holds of the next tree data that it retrieves, besides what REST says
@@ -117,6 +120,7 @@ impl DataPlane {
             store: None,
             pace: None,
             driver: None,
+            path: None,
             in_order: false,
             held_there: ByteRanges::new(),
             left: BTreeSet::new(),
@@ -127,6 +131,17 @@ impl DataPlane {
             backup: None,
             adapt: Adapt::default(),
         }
+    }
+
+    /// How a transfer that sends begins, by what is known of the path to the client.
+    pub(super) fn begin_path(&mut self) -> Option<PathStart> {
+        if self.shared.config.fresh_start || self.pace().is_some() {
+            return None;
+        }
+        if let Some(path) = &self.path {
+            return path.later();
+        }
+        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first()
     }
 
     /// Becomes the session of whoever says this, from its beginning.

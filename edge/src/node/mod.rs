@@ -16,6 +16,7 @@ mod config;
 mod data;
 mod door;
 mod files;
+mod known_path;
 mod limits;
 mod moving;
 mod notices;

@@ -80,6 +80,8 @@ impl DataPlane {
         if run.is_data() {
             held.extend(std::mem::take(&mut self.held_there).iter());
         }
+        let start = if run.is_data() { self.begin_path() } else { None };
+        let begins = start.as_ref();
         let incoming = self.incoming(run.request.buffer_size);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: Reason| run.changed(adapts, &why);
@@ -107,6 +109,7 @@ impl DataPlane {
                 tally: &run.tally,
                 pace,
                 tuning,
+                start: begins.map(|start| (start, &tell as Notify<'_>)),
                 growth,
                 cancel: run.cancel.clone(),
             })
@@ -116,6 +119,9 @@ impl DataPlane {
             run.while_it_moves(idle_timeout, || run.reporter.watch(every, &run.tally, work))?;
         if adapts {
             watch.tell(run, &run.tally, &sent.tcp, true);
+        }
+        if let (Some(path), Some(start)) = (&mut self.path, start) {
+            path.keep(start, run.tally.bytes());
         }
         self.channels = sent.channels;
         self.slots = sent.slots;

@@ -6,6 +6,7 @@
 
 pub mod document;
 mod environment;
+pub(crate) mod paths;
 mod probe;
 mod stored;
 

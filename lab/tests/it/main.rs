@@ -24,6 +24,7 @@ mod identities;
 mod interop;
 mod interoperability;
 mod interrupt;
+mod known_path;
 mod landing;
 mod library;
 mod limit;

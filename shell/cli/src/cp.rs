@@ -124,6 +124,9 @@ pub(crate) struct How {
     /// Retry passing faults; 0: never [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = patience)]
     retry_for: Option<Span>,
+    /// Begin as over any path, whatever earlier copies saw [default: $FARLINE_FRESH_START, or no]
+    #[arg(long, hide = true)]
+    fresh_start: bool,
     /// Data in the clear over ssh and ftps:// [default: no]
     #[arg(long)]
     no_encrypt: bool,
@@ -197,6 +200,11 @@ fn usual_patience() -> Result<Span, Error> {
         let message = format!("FARLINE_RETRY_FOR: {error}");
         Error::new(Fault::You, ErrorCode::BadConfig, message)
     })
+}
+
+/// Whether `FARLINE_FRESH_START` is set.
+pub(crate) fn is_fresh_start() -> bool {
+    std::env::var_os("FARLINE_FRESH_START").is_some_and(|value| !value.is_empty())
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
@@ -273,6 +281,7 @@ pub(crate) fn carry_out(
         limit: args.limit,
         overrides,
         stored_profiles: StoredProfiles::Use,
+        fresh_start: args.fresh_start || is_fresh_start(),
         reach,
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         trial,

@@ -1,5 +1,6 @@
 //! `farline serve`: run a node.
 
+use crate::cp;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::kernelcc;
@@ -90,6 +91,9 @@ pub(crate) struct Args {
     /// Load congestion controls if asked [default: no]
     #[arg(long)]
     allow_congestion: bool,
+    /// Begin as over any path, whatever was seen of it [default: $FARLINE_FRESH_START, or no]
+    #[arg(long, hide = true)]
+    fresh_start: bool,
     /// Longest end after SIGTERM [default: 30]
     #[arg(long, value_name = "SECONDS")]
     drain: Option<u64>,
@@ -160,6 +164,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Some(args.third_party_net)
         },
         allow_congestion: if args.allow_congestion { Some(true) } else { file.allow_congestion },
+        fresh_start: if args.fresh_start || cp::is_fresh_start() {
+            Some(true)
+        } else {
+            file.fresh_start
+        },
         drain: args.drain.or(file.drain),
         ..file
     }

@@ -4,6 +4,7 @@ use super::super::connection::{Connection, EndSettings, Established};
 use super::super::events::{Ended, Input};
 use super::super::handshake::{Handshake, HandshakeKind, SocketId};
 use super::scenario::UdtFlow;
+use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rng, Time};
 use std::collections::VecDeque;
 
@@ -16,6 +17,7 @@ pub(super) struct Host {
     pub(super) wakes: Option<Time>,
     /// What came since it was last awake.
     pub(super) inbox: Vec<Input>,
+    saved: Option<SavedPath>,
     /// Bytes to send once it begins, and to come before it ends.
     to_write: Option<u64>,
     expects: u64,
@@ -60,6 +62,7 @@ pub(super) fn hosts(number: u32, flow: &UdtFlow, packet_len: u32, seed: &Rng) ->
             begins,
             wakes: Some(begins),
             inbox: Vec::new(),
+            saved: flow.saved,
             to_write: Some(bytes.0),
             expects: expects.0,
             finishes: bytes.0 > 0,
@@ -78,6 +81,9 @@ impl Host {
     pub(super) fn program(&mut self, now: Time) {
         if now < self.begins {
             return;
+        }
+        if let Some(saved) = self.saved.take() {
+            self.connection.handle(now, Input::Resume(saved));
         }
         if let Some(bytes) = self.to_write.take().filter(|&bytes| bytes > 0) {
             self.connection.handle(now, Input::Written(bytes));

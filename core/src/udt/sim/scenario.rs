@@ -2,6 +2,7 @@
 
 use super::super::algorithm::RateAlgorithm;
 use super::super::sequence::SequenceNumber;
+use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Span};
 use crate::wan::{Change, Direction, Side};
 
@@ -12,6 +13,8 @@ pub struct UdtFlow {
     pub rate: RateAlgorithm,
     /// Bytes that side a sends to side b, and b to a.
     pub bytes: (Bytes, Bytes),
+    /// What an earlier flow saw of the path, where it is to begin from that.
+    pub saved: Option<SavedPath>,
     /// How long after the run's beginning it begins.
     pub after: Span,
     /// The number of its first packets.
@@ -28,6 +31,7 @@ impl UdtFlow {
         UdtFlow {
             rate,
             bytes: (bytes, Bytes(0)),
+            saved: None,
             after: Span::ZERO,
             first: SequenceNumber::new(0),
             room: 25_600,

@@ -5,7 +5,9 @@
 //! controls. Pacing is quinn's: five quarters of a window each round trip (RFC 9002, section 7.7),
 //! so that a machine which wants to be paced otherwise (BBR) is held by its window alone.
 
-use farline_core::congestion::{Acked, Algorithm, Constants, Control, Event, Start};
+use crate::channels::handle::FlowState;
+use crate::sys::lock::lock;
+use farline_core::congestion::{Acked, Algorithm, Constants, Control, Event, SavedPath, Start};
 use farline_core::units::{Bytes, Rng, Span, Time};
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn_proto::RttEstimator;
@@ -15,16 +17,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// Packets that may have been sent over a connection that still begins.
+const MOST_BEFORE: u64 = 200;
+
 /// What a connection's path was seen to be, for who looks from another thread.
 #[derive(Debug)]
 pub(super) struct Meter {
     /// Nanoseconds of the least round trip; the largest number before there was one.
     least_rtt: AtomicU64,
+    /// Bytes that arrived, packets that were sent, and those that were lost.
+    arrived: AtomicU64,
+    sent: AtomicU64,
+    lost: AtomicU64,
+    /// What an earlier connection saw of the path, from when it is told until the control knows.
+    saved: Mutex<Option<SavedPath>>,
 }
 
 impl Default for Meter {
     fn default() -> Meter {
-        Meter { least_rtt: AtomicU64::new(u64::MAX) }
+        Meter {
+            least_rtt: AtomicU64::new(u64::MAX),
+            arrived: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            lost: AtomicU64::default(),
+            saved: Mutex::default(),
+        }
     }
 }
 
@@ -33,6 +50,26 @@ impl Meter {
     pub(super) fn least_rtt(&self) -> Option<Span> {
         let nanos = self.least_rtt.load(Ordering::Relaxed);
         (nanos < u64::MAX).then_some(Span::from_nanos(nanos))
+    }
+
+    /// How far the connection is.
+    pub(super) fn flow(self: &Arc<Meter>) -> FlowState {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        FlowState {
+            connection: Arc::as_ptr(self) as usize,
+            arrived: read(&self.arrived),
+            rtt: self.least_rtt(),
+            packets: (read(&self.sent), read(&self.lost)),
+        }
+    }
+
+    /// Has a connection that has only begun go by what an earlier one saw; says whether it does.
+    pub(super) fn resume(&self, saved: SavedPath) -> bool {
+        let begins = self.sent.load(Ordering::Relaxed) < MOST_BEFORE;
+        if begins {
+            *lock(&self.saved) = Some(saved);
+        }
+        begins
     }
 }
 
@@ -86,15 +123,23 @@ struct Adapted {
     is_idle: bool,
     /// Packets sent up to here belong to a window whose loss was told.
     recovery: Option<Instant>,
+    /// Whether it began from what an earlier connection saw.
+    resumes: bool,
+}
+
+impl Controls {
+    fn machine(&self, mtu: u64, saved: Option<SavedPath>) -> Box<dyn Control> {
+        let start = Start { packet: Bytes(mtu), saved, ..Start::default() };
+        // BBR draws the phase that it begins with; the place is as good a seed as any.
+        let seed = Rng::new(Arc::as_ptr(&self.meter) as u64);
+        self.algorithm.control(Constants::Linux, start, &seed)
+    }
 }
 
 impl Adapted {
     fn new(made_by: Arc<Controls>, now: Instant, mtu: u16) -> Adapted {
         let mtu = u64::from(mtu);
-        let start = Start { packet: Bytes(mtu), ..Start::default() };
-        // BBR draws the phase that it begins with; the moment is as good a seed as any.
-        let seed = Rng::new(Arc::as_ptr(&made_by.meter) as u64);
-        let machine = made_by.algorithm.control(Constants::Linux, start, &seed);
+        let machine = made_by.machine(mtu, None);
         Adapted {
             made_by,
             begun: now,
@@ -108,6 +153,7 @@ impl Adapted {
             newest: None,
             is_idle: true,
             recovery: None,
+            resumes: false,
         }
     }
 
@@ -127,6 +173,7 @@ impl Adapted {
 
 impl Controller for Adapted {
     fn on_sent(&mut self, now: Instant, _bytes: u64, _last_packet_number: u64) {
+        self.made_by.meter.sent.fetch_add(1, Ordering::Relaxed);
         if self.is_idle {
             (self.delivered_at, self.first_sent, self.is_idle) = (now, now, false);
         }
@@ -150,6 +197,12 @@ impl Controller for Adapted {
         let (bytes, Some(newest)) = (std::mem::take(&mut self.acked), self.newest.take()) else {
             return;
         };
+        if let Some(saved) = lock(&self.made_by.meter.saved).take() {
+            *self.machine.get_mut().unwrap_or_else(PoisonError::into_inner) =
+                self.made_by.machine(self.mtu, Some(saved));
+            (self.recovery, self.resumes) = (None, true);
+        }
+        self.made_by.meter.arrived.fetch_add(bytes, Ordering::Relaxed);
         let rtt = nanos(newest, now);
         self.made_by.meter.least_rtt.fetch_min(rtt, Ordering::Relaxed);
         self.tell(now, Event::Rtt(Span::from_nanos(rtt)));
@@ -177,6 +230,8 @@ impl Controller for Adapted {
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost: u64) {
+        let packets = lost.div_ceil(self.mtu.max(1));
+        self.made_by.meter.lost.fetch_add(packets, Ordering::Relaxed);
         if persistent {
             self.recovery = None;
             return self.tell(now, Event::Timeout);
@@ -195,7 +250,11 @@ impl Controller for Adapted {
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {
-        self.mtu = u64::from(mtu);
+        // What a flow that resumes may send without proof is so many bytes, and its machine has
+        // them as packets of the length that was known then.
+        if !self.resumes {
+            self.mtu = u64::from(mtu);
+        }
     }
 
     fn window(&self) -> u64 {

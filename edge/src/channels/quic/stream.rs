@@ -3,11 +3,11 @@
 use super::congestion::Meter;
 use super::tasks::Tasks;
 use crate::channels::Handle;
-use crate::channels::handle::ConnectionControl;
+use crate::channels::handle::{ConnectionControl, FlowState};
 use crate::channels::ordered::ByteStream;
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
-use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::congestion::{Algorithm, ControlName, SavedPath};
 use farline_core::units::Span;
 use quinn::{Connection, ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 use std::fmt;
@@ -212,6 +212,15 @@ impl ConnectionControl for OfStream {
         if let Ok(mut halves) = self.0.halves.try_lock() {
             halves.reset();
         }
+    }
+
+    fn flow(&self) -> Option<FlowState> {
+        Some(self.0.meter.flow())
+    }
+
+    fn resume(&self, saved: SavedPath) -> bool {
+        // BBR does not give way soon enough where the path became slower.
+        self.0.control != Algorithm::Bbr && self.0.meter.resume(saved)
     }
 
     fn congestion(&self) -> Option<ControlName> {

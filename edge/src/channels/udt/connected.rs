@@ -25,6 +25,8 @@ pub(super) struct Connected {
     /// What is to be sent or not acknowledged: where each piece begins in the stream.
     pieces: VecDeque<(u64, Vec<u8>)>,
     written: u64,
+    /// Bytes that the peer has.
+    acknowledged: u64,
     /// What came and was not delivered, by token.
     kept: VecDeque<Option<Shared>>,
     first_token: u64,
@@ -47,6 +49,7 @@ impl Connected {
             began: now,
             pieces: VecDeque::new(),
             written: 0,
+            acknowledged: 0,
             kept: VecDeque::new(),
             first_token: 0,
             from_thread: FromThread::default(),
@@ -123,6 +126,9 @@ impl Connected {
     /// Takes in what the program did.
     pub(super) fn take(&mut self, now: Time) {
         let taken = self.pipe.take();
+        if let Some(saved) = taken.resume {
+            self.machine.handle(now, Input::Resume(saved));
+        }
         let bytes: u64 = taken.written.iter().map(|piece| piece.len() as u64).sum();
         for piece in taken.written {
             let len = piece.len() as u64;
@@ -165,10 +171,12 @@ impl Connected {
             }
         }
         self.from_thread.rtt = self.machine.least_rtt();
+        self.from_thread.flow = (self.acknowledged, self.machine.packets());
         self.pipe.give(&mut self.from_thread);
     }
 
     fn acknowledged(&mut self, bytes: u64) {
+        self.acknowledged = bytes;
         while self.pieces.front().is_some_and(|(from, piece)| from + piece.len() as u64 <= bytes)
             && let Some((_, piece)) = self.pieces.pop_front()
         {

@@ -2,8 +2,10 @@
 //! to send, bytes that came, and word of the end.
 
 use super::super::Breaker;
+use super::super::handle::FlowState;
 use crate::sys::lock::lock;
 use bytes::Bytes as Shared;
+use farline_core::congestion::SavedPath;
 use farline_core::udt::Ended;
 use farline_core::units::Span;
 use std::collections::VecDeque;
@@ -78,6 +80,7 @@ struct State {
     patience: Option<Duration>,
     ended: Option<Ended>,
     rtt: Option<Span>,
+    flow: (u64, (u64, u64)),
 }
 
 /// What a program did since the thread last looked.
@@ -91,6 +94,8 @@ pub(super) struct ToThread {
     pub(super) finishes: bool,
     /// It wants the connection to end now.
     pub(super) aborts: bool,
+    /// What an earlier connection saw of the path, by which this one begins.
+    pub(super) resume: Option<SavedPath>,
 }
 
 /// What the thread has for a program.
@@ -104,6 +109,8 @@ pub(super) struct FromThread {
     pub(super) ended: Option<Ended>,
     /// The path's least round-trip time.
     pub(super) rtt: Option<Span>,
+    /// Bytes that the peer has, packets sent, and of those sent again.
+    pub(super) flow: (u64, (u64, u64)),
 }
 
 impl Pipe {
@@ -122,13 +129,18 @@ impl Pipe {
     pub(super) fn has_work(&self) -> bool {
         let state = lock(&self.state);
         let work = &state.to_thread;
-        !work.written.is_empty() || work.read > 0 || work.finishes || work.aborts
+        !work.written.is_empty()
+            || work.read > 0
+            || work.finishes
+            || work.aborts
+            || work.resume.is_some()
     }
 
     /// The thread's word to the program.
     pub(super) fn give(&self, from: &mut FromThread) {
         let mut state = lock(&self.state);
         state.rtt = from.rtt.or(state.rtt);
+        state.flow = from.flow;
         state.ended = state.ended.or(from.ended);
         if !from.done.is_empty() {
             let done: usize = from.done.iter().map(Vec::len).sum();
@@ -242,5 +254,18 @@ impl Pipe {
 
     pub(super) fn rtt(&self) -> Option<Span> {
         lock(&self.state).rtt
+    }
+
+    /// Has what is sent from now on begin from what an earlier connection saw of the path.
+    pub(super) fn resume(&self, saved: SavedPath) {
+        lock(&self.state).to_thread.resume = Some(saved);
+        self.waker.wake();
+    }
+
+    /// How far the connection is.
+    pub(super) fn flow(self: &Arc<Pipe>) -> FlowState {
+        let state = lock(&self.state);
+        let (arrived, packets) = state.flow;
+        FlowState { connection: Arc::as_ptr(self) as usize, arrived, rtt: state.rtt, packets }
     }
 }

@@ -1,12 +1,13 @@
 //! The program's end of a UDT connection.
 
 use super::super::Handle;
-use super::super::handle::ConnectionControl;
+use super::super::handle::{ConnectionControl, FlowState};
 use super::super::ordered::ByteStream;
 use super::pipe::Pipe;
 use crate::sys::tcp::TcpInfo;
 use bytes::{Buf, Bytes as Shared};
-use farline_core::congestion::ControlName;
+use farline_core::congestion::{ControlName, SavedPath};
+use farline_core::udt::RateAlgorithm;
 use farline_core::units::Span;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -122,6 +123,19 @@ impl ConnectionControl for UdtControl {
 
     fn break_now(&self) {
         self.0.abort();
+    }
+
+    fn flow(&self) -> Option<FlowState> {
+        Some(self.0.flow())
+    }
+
+    fn resume(&self, saved: SavedPath) -> bool {
+        // The others have no slow start, or do not give way soon enough.
+        let can = self.1 == RateAlgorithm::Native.name();
+        if can {
+            self.0.resume(saved);
+        }
+        can
     }
 
     fn congestion(&self) -> Option<ControlName> {

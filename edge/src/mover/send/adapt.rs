@@ -1,5 +1,6 @@
 //! What changes of a transfer while it sends: more channels, another control, a larger pool.
 
+use super::super::path_start::PathStart;
 use super::super::tune::{LOOK_EVERY, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use super::Shared;
 use crate::channels::{Channel, Handle};
@@ -21,7 +22,7 @@ impl Shared<'_> {
         scope: &'scope Scope<'scope, '_>,
         tuning: Option<&Tuning<'_>>,
         mut pool: Option<Pool<'_>>,
-        mut watched: Vec<Handle>,
+        (mut watched, start): (Vec<Handle>, Option<&PathStart>),
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
         let (mut threads, mut sampler) = (Vec::new(), PathSampler::new());
@@ -36,6 +37,7 @@ impl Shared<'_> {
                 };
                 self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
             }
+            start.inspect(|start| start.look(&watched));
             let sample = sampler.sample(&watched, self.job.tally);
             let judged = sample.map(|sample| judge.handle(sample));
             if let Some(judged) = &judged {
@@ -77,6 +79,9 @@ impl Shared<'_> {
                     Joined::NoMore => wanted = watched.len(),
                 }
             }
+        }
+        if let Some(start) = start {
+            start.look_on(watched);
         }
         self.job.tally.end_path();
         threads

@@ -1,6 +1,7 @@
 //! UDT: its machines in virtual time, and what of them is true between real ends.
 
 mod end;
+mod known;
 mod link;
 mod simulated;
 
@@ -19,6 +20,8 @@ enum How {
     Simulated(simulated::Options),
     /// On the link, next to libudt's ends and to TCP
     Link(link::Options),
+    /// Copies over a path that the last one measured, next to such as over any path
+    Known(known::Options),
     /// One end of a connection, which the others start
     #[command(hide = true)]
     End(end::Options),
@@ -32,6 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.how {
         How::Simulated(options) => simulated::run(options),
         How::Link(options) => link::run(options),
+        How::Known(options) => known::run(options),
         How::End(options) => end::run(options),
     }
 }

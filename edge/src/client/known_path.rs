@@ -1,0 +1,33 @@
+//! What a copy that sends knows of its path from the one before, and keeps for the next.
+
+use super::copy::Copy;
+use crate::mover::PathStart;
+use crate::plan::paths::{StoredPath, address_towards};
+use farline_core::units::Bytes;
+use std::net::IpAddr;
+
+impl Copy<'_> {
+    /// Has the transfer that begins now to `remote` begin from what the last one
+    /// saw of the path, and note what it sees. An attempt after the first begins as over any path.
+    pub(super) fn begin_path(&mut self, remote: IpAddr) {
+        if self.options.fresh_start || self.live.pace.is_some() {
+            return;
+        }
+        let mut saved = None;
+        if self.path.is_none() {
+            let local = address_towards(remote);
+            self.path = local.and_then(|local| StoredPath::claim(local, remote));
+            saved = self.path.as_ref().and_then(StoredPath::saved);
+        }
+        // A pass begins with a fresh transfer, so that nothing was set before.
+        let _ = self.live.start.set(PathStart::new(saved));
+    }
+
+    /// Keeps what the transfer that ends saw.
+    pub(super) fn keep_path(&mut self) {
+        if let (Some(path), Some(start)) = (&mut self.path, self.live.start.get()) {
+            // Without it the next copy begins as over any path.
+            let _ = path.store(&start.record(), Bytes(self.live.tally.bytes()));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Has a sending transfer begin from what an earlier one saw of its path, and notes what it sees
+//! itself.
+
+use super::tune::{LOOK_EVERY, Notify};
+use crate::channels::Handle;
+use crate::sys::lock::lock;
+use farline_core::congestion::SavedPath;
+use farline_core::plan::Reason;
+use farline_core::transfer::PathRecord;
+use farline_core::units::{Bytes, Span, Time};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Looks without anything new after which nothing more is on its way.
+const QUIET_LOOKS: u32 = 50;
+
+/// One transfer's, over however many channels.
+#[derive(Debug)]
+pub(crate) struct PathStart {
+    /// What an earlier transfer saw, and how long ago, until a channel has begun from it.
+    saved: Mutex<Option<(SavedPath, Span)>>,
+    seen: Arc<Seen>,
+    /// Who looks on after the last byte was given to the channels.
+    after: Mutex<Option<After>>,
+}
+
+/// What was seen so far.
+#[derive(Debug)]
+struct Seen {
+    began: Instant,
+    record: Mutex<PathRecord>,
+}
+
+/// A thread that looks on until its sender is dropped.
+#[derive(Debug)]
+struct After {
+    over: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl PathStart {
+    /// From `saved`, where there is anything.
+    pub(crate) fn new(saved: Option<(SavedPath, Span)>) -> PathStart {
+        let seen = Seen { began: Instant::now(), record: Mutex::default() };
+        PathStart { saved: Mutex::new(saved), seen: Arc::new(seen), after: Mutex::default() }
+    }
+
+    /// Has one channel begin so: were it more, they would send more than the path was seen to hold.
+    pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
+        let Some((saved, age)) = lock(&self.saved).take() else { return };
+        let SavedPath { in_flight, rtt } = saved;
+        if channels.iter().any(|channel| channel.resume(saved)) {
+            return tell(Reason::Resumed { in_flight, rtt, age });
+        }
+        let why = if channels.iter().any(|channel| channel.tcp_info().is_some()) {
+            "a TCP receiver's kernel opens its window as slowly (QUIC and UDT do not wait for that)"
+        } else {
+            "its channels are under another congestion control"
+        };
+        tell(Reason::NotResumed { in_flight, why: why.to_owned() });
+    }
+
+    /// A look at all channels.
+    pub(super) fn look(&self, channels: &[Handle]) {
+        self.seen.look(channels);
+    }
+
+    /// The channels have all that is to be sent. Where they keep it in this process, as QUIC and UDT
+    /// do, most of it has yet to go, and that is looked at until the transfer is over.
+    pub(super) fn look_on(&self, channels: Vec<Handle>) {
+        self.look(&channels);
+        let rest: Vec<_> =
+            channels.into_iter().filter(|channel| channel.tcp_info().is_none()).collect();
+        if rest.iter().all(|channel| channel.flow().is_none()) {
+            return;
+        }
+        let (over, still) = mpsc::channel();
+        let seen = Arc::clone(&self.seen);
+        let watch = move || seen.look_until(&rest, &still);
+        let thread = std::thread::Builder::new().name("path".to_owned()).spawn(watch);
+        // Without a thread the record ends here.
+        *lock(&self.after) = thread.ok().map(|thread| After { over, thread });
+    }
+
+    /// What was seen, once all of it has arrived.
+    pub(crate) fn record(&self) -> PathRecord {
+        if let Some(After { over, thread }) = lock(&self.after).take() {
+            drop(over);
+            let _ = thread.join();
+        }
+        lock(&self.seen.record).clone()
+    }
+}
+
+impl Seen {
+    /// Looks until `still` closes, or nothing arrives any more.
+    fn look_until(&self, channels: &[Handle], still: &mpsc::Receiver<()>) {
+        let (mut quiet, mut before) = (0, 0);
+        while quiet < QUIET_LOOKS
+            && still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
+        {
+            let arrived = self.look(channels);
+            quiet = if arrived > before { 0 } else { quiet + 1 };
+            before = arrived;
+        }
+        self.look(channels);
+    }
+
+    /// A look at all channels; returns how many bytes have arrived.
+    fn look(&self, channels: &[Handle]) -> u64 {
+        // Several channels may be of one connection.
+        let flows: BTreeMap<usize, _> =
+            channels.iter().filter_map(Handle::flow).map(|flow| (flow.connection, flow)).collect();
+        if flows.is_empty() {
+            return 0;
+        }
+        let arrived = flows.values().map(|flow| flow.arrived).sum();
+        let rtt = flows.values().filter_map(|flow| flow.rtt).min();
+        let packets = flows
+            .values()
+            .fold((0, 0), |(sent, again), flow| (sent + flow.packets.0, again + flow.packets.1));
+        let now = Time::ZERO + Span::from(self.began.elapsed());
+        lock(&self.record).look(now, Bytes(arrived), rtt, packets);
+        arrived
+    }
+}

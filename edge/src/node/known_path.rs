@@ -1,0 +1,51 @@
+//! What a session that sends knows of the path to its client, and keeps for the next.
+
+use crate::mover::PathStart;
+use crate::plan::paths::StoredPath;
+use farline_core::units::Bytes;
+use std::net::IpAddr;
+
+/// A session's.
+#[derive(Debug)]
+pub(super) struct KnownPath {
+    stored: Option<StoredPath>,
+    /// The last transfer and how many bytes it moved: some of them may be on their way yet.
+    last: Option<(PathStart, u64)>,
+}
+
+impl KnownPath {
+    /// What is known of the path from `local` to `peer`.
+    pub(super) fn claim(local: IpAddr, peer: IpAddr) -> KnownPath {
+        KnownPath { stored: StoredPath::claim(local, peer), last: None }
+    }
+
+    /// How the session's first transfer begins: by what the last one to this client
+    /// saw.
+    pub(super) fn first(&self) -> Option<PathStart> {
+        Some(PathStart::new(self.stored.as_ref()?.saved()))
+    }
+
+    /// How a later one begins: its channels know the path.
+    pub(super) fn later(&self) -> Option<PathStart> {
+        self.stored.as_ref().map(|_| PathStart::new(None))
+    }
+
+    /// Keeps what a transfer of `moved` bytes sees, when the next one or the session ends.
+    pub(super) fn keep(&mut self, start: PathStart, moved: u64) {
+        self.store();
+        self.last = Some((start, moved));
+    }
+
+    fn store(&mut self) {
+        if let (Some(stored), Some((start, moved))) = (&mut self.stored, self.last.take()) {
+            // Without it the next one begins as over any path.
+            let _ = stored.store(&start.record(), Bytes(moved));
+        }
+    }
+}
+
+impl Drop for KnownPath {
+    fn drop(&mut self) {
+        self.store();
+    }
+}

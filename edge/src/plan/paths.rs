@@ -1,0 +1,217 @@
+//! What the last transfer from here to an address saw of the path, by which the next one begins.
+//!
+//! A document for each pair of addresses, next to the stored profiles. It is locked by the transfer
+//! that goes by it: of several at once only one may begin by what a path holds (RFC 9959, 3.5 wants
+//! it shared out).
+
+use crate::stores::state_folder;
+use farline_core::congestion::SavedPath;
+use farline_core::transfer::PathRecord;
+use farline_core::units::{Bytes, Span};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What was seen is believed for so long: routes change from day to day.
+const FRESH: Duration = Duration::from_secs(24 * 3_600);
+/// Documents at most; beyond it only those that there are go on.
+const MOST: usize = 4_096;
+/// Bytes of a document at most.
+const LONGEST: u64 = 4_096;
+/// A transfer that moved fewer bytes than this many times what it had on its way was over too soon to
+/// say that a path holds less than was known.
+const TELLING: u64 = 4;
+
+/// Unless it lost so much, which says that it was too much.
+const MUCH_LOST: f64 = 0.01;
+
+/// The document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Document {
+    schema: String,
+    /// Seconds since 1970.
+    at: u64,
+    /// Bits a second, at best.
+    rate: u64,
+    /// Nanoseconds of the least round trip.
+    rtt: u64,
+    /// Bytes on their way at that rate.
+    in_flight: u64,
+    /// The part of its packets that had to be sent again.
+    lost: Option<f64>,
+}
+
+const SCHEMA: &str = "farline/path/1";
+
+/// What is stored of the path from one address to another, claimed by one transfer.
+#[derive(Debug)]
+pub(crate) struct StoredPath {
+    file: File,
+    document: Option<Document>,
+}
+
+impl StoredPath {
+    /// What is stored of the path from `local` to `remote`. `None` for a path that is none (this
+    /// host itself), while another transfer goes by it, and where nothing can be stored.
+    pub(crate) fn claim(local: IpAddr, remote: IpAddr) -> Option<StoredPath> {
+        let (local, remote) = (local.to_canonical(), remote.to_canonical());
+        if remote.is_loopback() || remote == local {
+            return None;
+        }
+        StoredPath::at(&state_folder()?.join("paths"), &format!("{local}-{remote}.json"))
+    }
+
+    fn at(folder: &Path, name: &str) -> Option<StoredPath> {
+        let place: PathBuf = folder.join(name.replace(':', "_"));
+        if !place.exists() {
+            fs::create_dir_all(folder).ok()?;
+            make_room(folder)?;
+        }
+        let how = File::options().create(true).truncate(false).read(true).write(true).clone();
+        let mut file = how.open(&place).ok()?;
+        file.try_lock().ok()?;
+        let mut text = String::new();
+        (&mut file).take(LONGEST).read_to_string(&mut text).ok()?;
+        // What makes no sense was not written by this version.
+        let document: Option<Document> = serde_json::from_str(&text).ok();
+        let document = document.filter(|document| document.schema == SCHEMA);
+        Some(StoredPath { file, document })
+    }
+
+    /// What a transfer may begin from, and how long ago it was seen.
+    pub(crate) fn saved(&self) -> Option<(SavedPath, Span)> {
+        let document = self.document.as_ref()?;
+        let age = since_1970().checked_sub(document.at)?;
+        (age < FRESH.as_secs()).then(|| {
+            let saved = SavedPath {
+                in_flight: Bytes(document.in_flight),
+                rtt: Span::from_nanos(document.rtt),
+            };
+            (saved, Span::from_secs(age))
+        })
+    }
+
+    /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there.
+    ///
+    /// # Errors
+    /// When the document cannot be written.
+    pub(crate) fn store(&mut self, seen: &PathRecord, moved: Bytes) -> std::io::Result<()> {
+        let (Some(saved), Some(rate)) = (seen.saved(), seen.rate()) else { return Ok(()) };
+        let before = self.saved().map_or(0, |(saved, _)| saved.in_flight.0);
+        let tells = moved.0 >= TELLING.saturating_mul(saved.in_flight.0)
+            || seen.lost().is_some_and(|lost| lost > MUCH_LOST);
+        if saved.in_flight.0 < before && !tells {
+            return Ok(());
+        }
+        let document = Document {
+            schema: SCHEMA.to_owned(),
+            at: since_1970(),
+            rate: rate.as_bps(),
+            rtt: saved.rtt.as_nanos(),
+            in_flight: saved.in_flight.0,
+            lost: seen.lost(),
+        };
+        let text = serde_json::to_vec(&document)?;
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(&text)?;
+        self.document = Some(document);
+        Ok(())
+    }
+}
+
+/// Whether there is room for one document more, once the old ones are gone.
+fn make_room(folder: &Path) -> Option<()> {
+    let there = || fs::read_dir(folder).ok().map(|items| items.flatten());
+    if there()?.count() < MOST {
+        return Some(());
+    }
+    for item in there()? {
+        let written = item.metadata().and_then(|known| known.modified());
+        let age = written.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        if age.is_some_and(|age| age > FRESH) {
+            // Who still has it goes on with it.
+            let _ = fs::remove_file(item.path());
+        }
+    }
+    (there()?.count() < MOST).then_some(())
+}
+
+fn since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The address of this host from which the way leads to `remote`.
+pub(crate) fn address_towards(remote: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match remote {
+        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Sends nothing: the port is only to have the kernel look up the way.
+    socket.connect((remote, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farline_core::units::Time;
+
+    fn seen(rate: u64, rtt: Span) -> PathRecord {
+        let mut record = PathRecord::default();
+        for second in 0..3 {
+            let now = Time::ZERO + Span::from_secs(second);
+            record.look(now, Bytes(second * rate / 8), Some(rtt), (100, 1));
+        }
+        record
+    }
+
+    #[test]
+    fn what_one_transfer_saw_the_next_begins_from() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let rtt = Span::from_millis(100);
+        let mut first = StoredPath::at(dir.path(), "::1-::2.json").expect("it is ours");
+        assert!(first.saved().is_none(), "nothing was seen yet");
+        assert!(StoredPath::at(dir.path(), "::1-::2.json").is_none(), "one at a time");
+        assert!(StoredPath::at(dir.path(), "::1-::3.json").is_some(), "another path");
+        first.store(&seen(1_000_000_000, rtt), Bytes::mib(1_024)).expect("written");
+        drop(first);
+
+        let mut second = StoredPath::at(dir.path(), "::1-::2.json").expect("it is free again");
+        let (saved, age) = second.saved().expect("it was stored");
+        assert_eq!((saved.in_flight, saved.rtt), (Bytes(12_500_000), rtt));
+        assert!(age < Span::from_secs(60), "{age}");
+        // A small copy says little of a path, a long one that it became slower.
+        second.store(&seen(100_000_000, rtt), Bytes::mib(4)).expect("written");
+        assert_eq!(second.saved().expect("the same").0.in_flight, Bytes(12_500_000));
+        second.store(&seen(100_000_000, rtt), Bytes::mib(100)).expect("written");
+        assert_eq!(second.saved().expect("less").0.in_flight, Bytes(1_250_000));
+    }
+
+    #[test]
+    fn what_is_old_or_nonsense_is_not_believed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let old = since_1970() - FRESH.as_secs() - 1;
+        for (name, at, believed) in [("old", old, false), ("new", since_1970(), true)] {
+            let text = format!(
+                r#"{{"schema":"{SCHEMA}","at":{at},"rate":1,"rtt":5,"in_flight":7,"lost":null}}"#
+            );
+            fs::write(dir.path().join(name), text).expect("written");
+            let stored = StoredPath::at(dir.path(), name).expect("it is ours");
+            assert_eq!(stored.saved().is_some(), believed, "{name}");
+        }
+        fs::write(dir.path().join("bad"), "{").expect("written");
+        assert!(StoredPath::at(dir.path(), "bad").expect("it is ours").saved().is_none());
+    }
+
+    #[test]
+    fn the_way_to_this_host_is_no_path() {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        assert!(StoredPath::claim(here, here).is_none());
+        assert_eq!(address_towards(here), Some(here));
+    }
+}

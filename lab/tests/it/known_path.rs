@@ -1,0 +1,135 @@
+//! A second copy over a path begins from what the first saw of it, whatever carries it, and gives way
+//! where the path is no more what it was.
+
+use farline_lab::files::{plant_file, same};
+use farline_lab::{LinkUp, Running, json_of};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A path on which slow start takes some two seconds.
+const PATH: [&str; 5] = ["custom", "--rate", "100M", "--rtt", "300ms"];
+/// Bytes that such a path holds.
+const HOLDS: f64 = 100e6 / 8.0 * 0.3;
+
+struct Bed {
+    link: LinkUp,
+    dir: tempfile::TempDir,
+    fingerprint: String,
+    _node: Running,
+}
+
+/// Goes by what earlier copies saw, and keeps it in `state`.
+fn knowing(mut command: Command, state: &Path) -> Command {
+    command.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", state);
+    command
+}
+
+impl Bed {
+    fn new(name: &str) -> Option<Bed> {
+        let link = LinkUp::up(name, &PATH)?;
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(&root).expect("a folder");
+        let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
+        let mut serve = knowing(link.farline("b", &listen), &dir.path().join("b"));
+        let (node, line) = Running::begun(serve.arg("--root").arg(&root));
+        let said: Value = serde_json::from_str(&line).expect("one object");
+        let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
+        Some(Bed { link, dir, fingerprint, _node: node })
+    }
+
+    fn here(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Copies `mib` MiB to the node, or from it.
+    fn copy(&self, channel: &str, mib: u64, back: bool, more: &[&str]) -> Value {
+        let (near, far) = (self.here("near"), self.here("root/far"));
+        plant_file(if back { &far } else { &near }, mib, 7);
+        let url = format!("farlines://{}-b:2811/far", self.link.name());
+        let mut args = vec!["--json", "cp", "--tls-pin", &self.fingerprint, "--channel", channel];
+        args.extend(["--streams", "1"]);
+        args.extend(more);
+        let near_text = near.to_str().expect("text");
+        args.extend(if back { [&url[..], near_text] } else { [near_text, &url[..]] });
+        let result = json_of(&mut knowing(self.link.farline("a", &args), &self.here("a")));
+        assert!(same(&near, &far), "{channel}: other bytes came");
+        result
+    }
+
+    /// What the end that sends has of the path.
+    fn document(&self, side: &str) -> (PathBuf, Value) {
+        let folder = self.here(side).join("farline/paths");
+        let mut items = std::fs::read_dir(&folder).expect("it keeps something").flatten();
+        let place = items.next().expect("a document").path();
+        assert!(items.next().is_none(), "one path, one document");
+        let text = std::fs::read(&place).expect("it can be read");
+        (place, serde_json::from_slice(&text).expect("JSON"))
+    }
+}
+
+/// What a copy says that it began from.
+fn begins(result: &Value) -> Option<&str> {
+    let reasons = result["reasons"].as_array().expect("a list");
+    reasons
+        .iter()
+        .filter_map(Value::as_str)
+        .find(|text| text.contains("begins from what this path"))
+}
+
+/// How long it took from when data began to flow: setting up takes as long over any path.
+fn seconds(result: &Value) -> f64 {
+    let read = |field: &str| result[field].as_f64().expect("a number");
+    read("seconds") - read("first_data_seconds")
+}
+
+/// The first copy, the second, and one over what has become a tenth of the path that was.
+fn three_copies(bed: &Bed, channel: &str, back: bool) {
+    let side = if back { "b" } else { "a" };
+    let first = bed.copy(channel, 16, back, &[]);
+    assert_eq!(begins(&first), None, "{channel}: nothing is known yet");
+    let (place, seen) = bed.document(side);
+    let held = seen["in_flight"].as_f64().expect("a number");
+    assert!(held > 0.5 * HOLDS && held < 1.2 * HOLDS, "{channel}: {seen}, of {HOLDS}");
+
+    let second = bed.copy(channel, 16, back, &[]);
+    assert!(begins(&second).is_some(), "{channel}: {}", second["reasons"]);
+    println!("{channel}, back {back}: {:.2} s, again {:.2} s", seconds(&first), seconds(&second));
+    assert!(seconds(&second) < 0.9 * seconds(&first), "{channel}: no faster");
+
+    let fresh = bed.copy(channel, 1, back, &["--fresh-start"]);
+    assert!(back || begins(&fresh).is_none(), "{channel}: {}", fresh["reasons"]);
+
+    // As if the path had been ten times what it is: of that half is sent, and most of it lost.
+    let (_, mut seen) = bed.document(side);
+    let tenfold = seen["in_flight"].as_f64().expect("a number") * 10.0;
+    seen["in_flight"] = (tenfold as u64).into();
+    std::fs::write(&place, seen.to_string()).expect("written");
+    let third = bed.copy(channel, 16, back, &[]);
+    assert!(begins(&third).is_some(), "{channel}: {}", third["reasons"]);
+    println!("{channel}: what was ten times as much {:.2} s", seconds(&third));
+    let (_, seen) = bed.document(side);
+    let held = seen["in_flight"].as_f64().expect("a number");
+    assert!(held < 0.3 * tenfold, "{channel}: it still believes in {held}");
+    assert!(seconds(&third) < 6.0 * seconds(&first), "{channel}: it did not give way");
+}
+
+#[test]
+fn a_second_copy_over_quic_begins_where_the_first_was() {
+    let Some(bed) = Bed::new("t-knownq") else { return };
+    three_copies(&bed, "quic", false);
+    let down = bed.copy("quic", 16, true, &[]);
+    assert_eq!(begins(&down), None, "the node has sent nothing before");
+    let down = bed.copy("quic", 16, true, &[]);
+    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
+}
+
+#[test]
+fn a_second_copy_over_udt_begins_where_the_first_was() {
+    let Some(bed) = Bed::new("t-knownu") else { return };
+    three_copies(&bed, "udt", false);
+    let tcp = bed.copy("tcp", 1, false, &[]);
+    assert_eq!(begins(&tcp), None, "over TCP nothing is to be had");
+    assert!(tcp["reasons"].to_string().contains("begins as over any path"), "{}", tcp["reasons"]);
+}
