@@ -6,6 +6,7 @@
 //! descriptors, never payload.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod congestion;
 pub mod copy;
 pub mod experiment;

@@ -7,6 +7,7 @@
 extern crate self as farline;
 
 pub mod agent;
+pub mod calendar;
 pub mod channels;
 pub mod client;
 pub mod drivers;

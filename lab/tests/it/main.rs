@@ -6,6 +6,7 @@ mod backup;
 mod bad_files;
 mod bad_peers;
 mod by_content;
+mod calendar;
 mod causes;
 mod cc;
 mod cc_processes;

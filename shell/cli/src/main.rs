@@ -1,5 +1,6 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod calendar;
 mod cc;
 mod channel;
 mod check;
@@ -13,6 +14,7 @@ mod partials;
 mod plan;
 mod profile;
 mod progress;
+mod reserve;
 mod select;
 mod serve;
 mod sync;
@@ -60,6 +62,8 @@ enum Command {
     Partials(partials::Args),
     Check(check::Args),
     Serve(serve::Args),
+    Reserve(Box<reserve::Args>),
+    Calendar(calendar::Args),
     Link(link::Args),
     Profile(Box<profile::Args>),
     Plan(plan::Args),
@@ -82,6 +86,8 @@ fn main() -> ExitCode {
         Command::Partials(args) => partials::run(args, &output),
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Reserve(args) => reserve::run(*args, &output),
+        Command::Calendar(args) => calendar::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Profile(args) => profile::run(*args, &output),
         Command::Plan(args) => plan::run(args, &output),
