@@ -12,6 +12,7 @@ pub mod channels;
 pub mod client;
 pub mod drivers;
 pub mod host;
+pub mod identity;
 pub mod kernelcc;
 pub mod link;
 mod mover;

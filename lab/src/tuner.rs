@@ -4,7 +4,7 @@
 use farline_core::congestion::sim::{FlowScenario, Simulation};
 use farline_core::congestion::{Algorithm, Constants, Start};
 use farline_core::plan::Reason;
-use farline_core::transfer::{Advice, ChannelAutotuner, PathSample, TuningLimits};
+use farline_core::transfer::{Advice, ChannelAutotuner, LossJudge, PathSample, TuningLimits};
 use farline_core::units::{Bytes, Rate, Span, Time};
 use farline_core::wan::Direction;
 
@@ -64,6 +64,7 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
         train: 1,
         seed: copy.seed,
     });
+    let mut judge = LossJudge::default();
     let mut tuner = ChannelAutotuner::new(TuningLimits {
         window_limit: Bytes::mib(64),
         channels: tuned,
@@ -90,7 +91,7 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
             .collect();
         let Some(&least) = rtts.iter().min() else { continue };
         min_rtt = min_rtt.min(least);
-        tuner.handle(PathSample {
+        tuner.handle(&judge.handle(PathSample {
             at: simulation.now(),
             channels,
             delivered: Bytes(arrived * SEGMENT),
@@ -101,7 +102,7 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
             starved: 0,
             network_bound: true,
             is_model_based: algorithm == Algorithm::Bbr,
-        });
+        }));
         while let Some(advice) = tuner.poll() {
             let why = match advice {
                 Advice::AddChannels { count, why } => {

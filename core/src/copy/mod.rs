@@ -7,25 +7,35 @@
 
 mod agreement;
 mod blame;
+mod by_file;
+#[cfg(test)]
+mod by_file_tests;
 mod existing;
 mod idle_timeout;
+mod paired;
 mod passes;
 mod requests;
 mod retry;
 mod session;
 #[cfg(test)]
 mod tests;
+mod third_party;
+#[cfg(test)]
+mod third_party_tests;
 
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
+pub use by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 pub use existing::{CopyReason, Existing};
 pub use idle_timeout::IdleTimeout;
+pub use paired::{DataEnd, PairedState, PairedTransfer};
 pub use passes::Passes;
 pub use requests::{
-    MOST_HELD_RANGES, TREE_MODULE, farline_option, further_held, leave, nameable, parallelism,
+    MOST_HELD_RANGES, NamedHeld, TREE_MODULE, farline_option, leave, nameable, parallelism,
     parse_leave, tree_part,
 };
 pub use retry::{FailedAttempt, RETRY_FOR, RetryBackoff};
 pub use session::{
     CopyRole, CopySession, CopySummary, Event, OpenedChannels, Output, RequestId, TreePart,
 };
+pub use third_party::{ThirdPartyEvent, ThirdPartyOutput, ThirdPartySession, ThirdPartyTree};

@@ -73,14 +73,36 @@ pub fn nameable(held: &ByteRanges) -> ByteRanges {
     longest(held, RANGES_IN_LINE)
 }
 
-/// What of `held` a REST line does not name, in switches that go before it.
-pub fn further_held(held: &ByteRanges) -> Vec<Request> {
-    let mut further = held.clone();
-    nameable(held).iter().for_each(|range| further.remove(range));
-    let further: Vec<_> = longest(&further, MOST_HELD_RANGES).iter().collect();
-    let named = |ranges: &[Range<u64>]| ranges.iter().cloned().collect::<ByteRanges>();
-    let lines = further.chunks(RANGES_IN_LINE);
-    lines.map(|ranges| farline_option("held", &named(ranges).to_string())).collect()
+/// What the receiver of a tree holds, as its sender is told it.
+#[derive(Clone, Debug)]
+pub struct NamedHeld {
+    /// Switches that go before the request for data.
+    pub before: Vec<Request>,
+    /// What that request itself names.
+    pub in_line: ByteRanges,
+    /// Both: all that need not come.
+    pub all: ByteRanges,
+}
+
+impl NamedHeld {
+    /// All of `held` to a sender that takes it however scattered, else what a line can name.
+    pub fn of(held: &ByteRanges, takes_all: bool) -> NamedHeld {
+        let in_line = nameable(held);
+        if !takes_all {
+            return NamedHeld { before: Vec::new(), all: in_line.clone(), in_line };
+        }
+        let mut further = held.clone();
+        in_line.iter().for_each(|range| further.remove(range));
+        let further = longest(&further, MOST_HELD_RANGES);
+        let ranges: Vec<_> = further.iter().collect();
+        let named = |ranges: &[Range<u64>]| ranges.iter().cloned().collect::<ByteRanges>();
+        let lines = ranges.chunks(RANGES_IN_LINE);
+        let before =
+            lines.map(|ranges| farline_option("held", &named(ranges).to_string())).collect();
+        let mut all = in_line.clone();
+        all.extend(further.iter());
+        NamedHeld { before, in_line, all }
+    }
 }
 
 fn longest(held: &ByteRanges, count: usize) -> ByteRanges {

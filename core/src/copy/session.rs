@@ -3,7 +3,7 @@
 use super::agreement::{Agreement, CopyOptions, Integrity};
 use super::blame::Blame;
 use super::passes::Passes;
-use super::requests::{farline_option, further_held, nameable, parallelism, tree_part};
+use super::requests::{NamedHeld, farline_option, parallelism, tree_part};
 use crate::congestion::ControlName;
 use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Command, Mode, Pathname};
@@ -381,12 +381,11 @@ impl CopySession {
     /// A receiver's pass over what is not here yet.
     fn move_files(&mut self) {
         if self.files.is_empty() {
-            if self.agreement.takes_held {
-                for request in further_held(&self.held) {
-                    self.request(request, false);
-                }
+            let named = NamedHeld::of(&self.held, self.agreement.takes_held);
+            for request in named.before {
+                self.request(request, false);
             }
-            self.ask_for_files(nameable(&self.held));
+            self.ask_for_files(named.in_line);
         }
         self.passes.made += 1;
         self.begin_move(TreePart::Files);

@@ -15,7 +15,7 @@
 //! queue is ever seen, BBR is tried for some windows, and the first control comes back where it
 //! brings nothing.
 
-use super::losses::LossJudge;
+use super::losses::JudgedSample;
 use super::path_sample::PathSample;
 use super::probe::{Measured, Probe};
 use crate::congestion::{Algorithm, ControlName};
@@ -102,7 +102,6 @@ pub struct ChannelAutotuner {
     since_change: u32,
     /// The steady rate before the last doubling.
     before: Option<Rate>,
-    losses: LossJudge,
     lossy: u32,
     /// Rates of windows with losses of which it is not certain that a queue overflowed.
     doubtful: Vec<f64>,
@@ -125,11 +124,14 @@ struct Opened {
     bound: u32,
     stray: u64,
     overflowed: u64,
+    /// Whether there was a queue for certain.
+    queued: bool,
 }
 
 impl Opened {
-    fn at(first: PathSample) -> Opened {
-        Opened { first, samples: 0, bound: 0, stray: 0, overflowed: 0 }
+    fn at(judged: &JudgedSample) -> Opened {
+        let (first, queued) = (judged.sample, judged.has_long_queue);
+        Opened { first, samples: 0, bound: 0, stray: 0, overflowed: 0, queued }
     }
 }
 
@@ -143,7 +145,6 @@ impl ChannelAutotuner {
             last: Rate::from_bps(0),
             since_change: 0,
             before: None,
-            losses: LossJudge::default(),
             lossy: 0,
             doubtful: Vec::new(),
             trial: None,
@@ -152,21 +153,22 @@ impl ChannelAutotuner {
     }
 
     /// Takes in a sample; several a second.
-    pub fn handle(&mut self, sample: PathSample) {
-        let lost = self.losses.handle(&sample);
+    pub fn handle(&mut self, judged: &JudgedSample) {
+        let JudgedSample { sample, lost, has_long_queue, .. } = *judged;
         let Some(mut window) = self.opened else {
-            self.opened = Some(Opened::at(sample));
+            self.opened = Some(Opened::at(judged));
             return;
         };
         window.samples += 1;
         window.bound += u32::from(sample.network_bound);
         window.stray += lost.stray;
         window.overflowed += lost.overflowed;
+        window.queued |= has_long_queue;
         if let Some(probe) = &mut self.probe {
             self.opened = Some(window);
             if let Some(measured) = probe.handle(&sample) {
                 self.probe = None;
-                self.opened = Some(Opened::at(sample));
+                self.opened = Some(Opened::at(judged));
                 self.choose(&measured, &sample, window.bound * 2 > window.samples);
             }
             return;
@@ -176,7 +178,7 @@ impl ChannelAutotuner {
             self.opened = Some(window);
             return;
         }
-        self.opened = Some(Opened::at(sample));
+        self.opened = Some(Opened::at(judged));
         self.judge(&window, &sample);
     }
 
@@ -272,7 +274,7 @@ impl ChannelAutotuner {
             // Nothing could follow, and a copy may take days.
             return;
         }
-        if self.losses.is_certain_since(window.first.at) {
+        if window.queued {
             self.doubtful.clear();
         } else if bound && window.overflowed > 0 {
             self.doubtful.push(rate.as_bps() as f64);
@@ -299,6 +301,7 @@ fn mean(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::losses::LossJudge;
     use super::*;
     use crate::units::Rng;
     use crate::units::Time;
@@ -336,7 +339,7 @@ mod tests {
     }
 
     fn run(path: &Path, tuning_limits: TuningLimits, network_bound: bool, seed: u64) -> Run {
-        let mut tuner = ChannelAutotuner::new(tuning_limits);
+        let (mut judge, mut tuner) = (LossJudge::default(), ChannelAutotuner::new(tuning_limits));
         let mut noise = Rng::new(seed);
         let (mut channels, mut bbr, mut rate, mut acked, mut lost) = (2, false, 0.0, 0.0, 0.0);
         let mut changes = Vec::new();
@@ -348,7 +351,7 @@ mod tests {
             lost += rate / 11_584.0 * 0.1 * path.loss;
             let full = path.queue && rate > path.capacity * 0.9;
             let min_rtt = Span::from_secs_f64(path.rtt);
-            tuner.handle(PathSample {
+            tuner.handle(&judge.handle(PathSample {
                 at: Time::ZERO + Span::from_millis(step * 100),
                 channels,
                 delivered: Bytes(acked as u64),
@@ -359,7 +362,7 @@ mod tests {
                 rwnd_limited: Span::ZERO,
                 starved: 0,
                 is_model_based: bbr,
-            });
+            }));
             while let Some(advice) = tuner.poll() {
                 match &advice {
                     Advice::Measured { .. } => {}

@@ -18,60 +18,61 @@ pub(super) struct NewLosses {
     pub(super) overflowed: u64,
 }
 
+/// A look at the path, with what it says of queue and losses after all looks before it.
+#[derive(Clone, Copy, Debug)]
+pub struct JudgedSample {
+    /// What was seen.
+    pub(super) sample: PathSample,
+    /// Segments sent again since the look before.
+    pub(super) lost: NewLosses,
+    /// Whether there is a queue.
+    pub(super) has_queue: bool,
+    /// Whether there is one for certain, and not what a busy host looks like.
+    pub(super) has_long_queue: bool,
+}
+
 /// Who sends less than this part of its best rate cannot have filled the path. A round trip that is
 /// a little longer is then of small windows, which a receiver acknowledges late.
 const FILLS: f64 = 0.5;
 
 /// Remembers when there was a queue.
 #[derive(Debug)]
-pub(super) struct LossJudge {
+pub struct LossJudge {
     retransmits: Option<u64>,
     queued_at: Option<Time>,
     rounds: Rounds,
     /// Of the last round, in bits a second.
     rate: f64,
-    /// When nothing but a queue can have delayed what came.
-    long_queue_at: Option<Time>,
 }
 
 impl Default for LossJudge {
     fn default() -> LossJudge {
         let rounds = Rounds::of(BURST_TRIPS);
-        LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0, long_queue_at: None }
+        LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0 }
     }
 }
 
 impl LossJudge {
     /// Takes in a sample; several a second.
-    pub(super) fn handle(&mut self, sample: &PathSample) -> NewLosses {
-        if let Some(rate) = self.rounds.rate(sample) {
+    pub fn handle(&mut self, sample: PathSample) -> JudgedSample {
+        if let Some(rate) = self.rounds.rate(&sample) {
             self.rounds.judge(rate);
             self.rate = rate;
         }
-        if self.sees_queue(sample) {
+        let fills = self.rate >= self.rounds.best * FILLS;
+        let has_long_queue = sample.has_long_queue();
+        let has_queue = has_long_queue || (fills && sample.has_queue());
+        if has_queue {
             self.queued_at = Some(sample.at);
-        }
-        if sample.has_long_queue() {
-            self.long_queue_at = Some(sample.at);
         }
         let before = self.retransmits.replace(sample.retransmits).unwrap_or(sample.retransmits);
         let lost = sample.retransmits.saturating_sub(before);
         let memory = QUEUE_MEMORY.max(sample.min_rtt.mul_f64(QUEUE_MEMORY_TRIPS));
-        match self.queued_at.is_some_and(|at| sample.at.since(at) <= memory) {
+        let lost = match self.queued_at.is_some_and(|at| sample.at.since(at) <= memory) {
             true => NewLosses { stray: 0, overflowed: lost },
             false => NewLosses { stray: lost, overflowed: 0 },
-        }
-    }
-
-    /// Whether there was a queue since `from` for certain, and not what a busy host looks like.
-    pub(super) fn is_certain_since(&self, from: Time) -> bool {
-        self.long_queue_at.is_some_and(|at| at >= from)
-    }
-
-    /// Whether there is a queue at `sample`, which was handled.
-    pub(super) fn sees_queue(&self, sample: &PathSample) -> bool {
-        let fills = self.rate >= self.rounds.best * FILLS;
-        sample.has_long_queue() || (fills && sample.has_queue())
+        };
+        JudgedSample { sample, lost, has_queue, has_long_queue }
     }
 }
 
@@ -102,7 +103,8 @@ mod tests {
         let mut judge = LossJudge::default();
         let samples = seen.iter().zip(0..);
         let judged = samples.map(|(&(queue, lost), step)| {
-            let NewLosses { stray, overflowed } = judge.handle(&sample(step, (40, queue), 0, lost));
+            let NewLosses { stray, overflowed } =
+                judge.handle(sample(step, (40, queue), 0, lost)).lost;
             (stray, overflowed)
         });
         judged.collect()
@@ -129,7 +131,7 @@ mod tests {
         for step in 0..40_u64 {
             // 3 % are lost: 250 Mbit/s at first, then 75, in windows of some packets.
             delivered += if step < 4 { 3_125_000 } else { 937_500 };
-            let losses = judge.handle(&sample(step, (20, step % 4), delivered, 10 * step));
+            let losses = judge.handle(sample(step, (20, step % 4), delivered, 10 * step)).lost;
             assert!(step < 12 || losses == NewLosses { stray: 10, overflowed: 0 }, "{losses:?}");
         }
     }

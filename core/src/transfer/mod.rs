@@ -50,6 +50,7 @@ pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limit::{
     Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes, Waits,
 };
+pub use losses::{JudgedSample, LossJudge};
 pub use manifest::{ManifestError, manifest_lines, parse_manifest};
 pub use pacer::Pacer;
 pub use params::{PathContext, PriorMeasurement, TransferParams, UserOverrides};

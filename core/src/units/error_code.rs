@@ -301,7 +301,9 @@ error_codes! {
     NoThread "no-thread" Never: Here;
     /// the server offers no TLS
     NoTls "no-tls" Never: There Bug;
-    /// a node without accounts and without anonymous users
+    /// no bearer token to log in with
+    NoToken "no-token" Never: You;
+    /// a node that would let nobody in
     NobodyMayEnter "nobody-may-enter" Never: You;
     /// a file where a directory is meant
     NotADirectory "not-a-directory" Never: You;
@@ -456,6 +458,8 @@ error_codes! {
     Storage "storage" Never: Here;
     /// the node does not allow that store
     StoreNotAllowed "store-not-allowed" Never: Refused;
+    /// the terminal cannot be read
+    Terminal "terminal" Never: Here;
     /// a host reached over ssh cannot take part in a third-party copy
     ThirdParty "third-party" Never: You;
     /// the node does not take data from other hosts

@@ -142,7 +142,7 @@ mod tests {
     use crate::channels::driver::Role;
     use crate::channels::layer::TlsPeer;
     use crate::channels::tls;
-    use crate::channels::trust::{Identity, pinned};
+    use crate::channels::trust::{NodeCertificate, pinned};
     use std::net::SocketAddr;
     use std::sync::mpsc;
     use tokio::net::TcpListener;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn stalled_handshakes_take_no_thread_and_have_their_number() {
-        let identity = Identity::fresh().expect("a key");
+        let identity = NodeCertificate::fresh().expect("a key");
         let Role::Layer(layer) = tls::driver().role else { panic!("TLS is a layer") };
         let layer: Arc<dyn Layer> = layer;
         let key = Key::random().expect("random bytes");

@@ -10,10 +10,10 @@ use super::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::{ClientConfig, HandshakeKind, ServerConfig};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub struct ServerHandshake {
     plain: Vec<u8>,
     /// Whether data may be sent.
     is_ready: bool,
+    /// The client said that nothing more comes: a short file may come whole with the handshake.
+    has_ended: bool,
     /// Whose proof the client has yet to show.
     awaited: Option<Key>,
 }
@@ -95,7 +97,8 @@ impl ServerHandshake {
     pub fn new(config: Arc<ServerConfig>, key: Option<Key>) -> io::Result<ServerHandshake> {
         let engine = UnbufferedServerConnection::new(config).map_err(broken)?;
         let (incoming, plain) = (Vec::new(), Vec::new());
-        Ok(ServerHandshake { engine, incoming, plain, is_ready: false, awaited: key })
+        let (is_ready, has_ended) = (false, false);
+        Ok(ServerHandshake { engine, incoming, plain, is_ready, has_ended, awaited: key })
     }
 
     /// The connection over `below`.
@@ -107,6 +110,7 @@ impl ServerHandshake {
         stream.incoming[..self.incoming.len()].copy_from_slice(&self.incoming);
         stream.tail = self.incoming.len();
         stream.plain = self.plain;
+        stream.ended = self.has_ended;
         Ok(stream)
     }
 }
@@ -145,6 +149,10 @@ impl Handshake for ServerHandshake {
                     false
                 }
                 ConnectionState::BlockedHandshake => false,
+                ConnectionState::PeerClosed => {
+                    self.has_ended = true;
+                    true
+                }
                 _ => return Err(io::ErrorKind::UnexpectedEof.into()),
             };
             self.incoming.drain(..discard);
@@ -233,6 +241,18 @@ pub struct TlsStream<S, E> {
 pub type ClientStream<S> = TlsStream<S, UnbufferedClientConnection>;
 /// A TLS connection of the server's end.
 pub type ServerStream<S> = TlsStream<S, UnbufferedServerConnection>;
+
+impl<S> ServerStream<S> {
+    /// Whether it goes on from an earlier connection, so that it is of the same client.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.engine.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// The certificate that the client showed, if it did.
+    pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.engine.peer_certificates()?.first()
+    }
+}
 
 /// Does the client's handshake over `below`, which may take `timeout`.
 ///
@@ -526,3 +546,6 @@ impl<S: ByteStream, E: Engine> ByteStream for TlsStream<S, E> {
 fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,12 @@ use aws_lc_rs::digest::{SHA256, digest};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
+use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite, default_provider};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use std::fmt;
 use std::io;
@@ -60,91 +61,176 @@ impl FromStr for Fingerprint {
 
 /// A node's key and certificate.
 #[derive(Clone)]
-pub struct Identity {
+pub struct NodeCertificate {
     /// For the control channel and for data connections.
     pub config: Arc<ServerConfig>,
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
     /// Of the certificate.
     pub fingerprint: Fingerprint,
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for NodeCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({})", self.fingerprint)
+        write!(f, "NodeCertificate({})", self.fingerprint)
     }
 }
 
-/// The server's end of TLS over a data connection without a key: RFC 4217 (P-3).
+/// The server's end of TLS over a data connection without a key: RFC 4217 (P-3). With `bound` it is
+/// the client's own only if it resumes its control connection's TLS, or shows the same certificate.
 ///
 /// # Errors
-/// When the peer breaks TLS or takes longer than `timeout`.
-pub fn secured(
+/// When the peer breaks TLS, takes longer than `timeout`, or is a stranger.
+pub(crate) fn secured(
     stream: TcpStream,
     config: Arc<ServerConfig>,
     timeout: Duration,
+    bound: Option<Option<Fingerprint>>,
 ) -> io::Result<Box<dyn ByteStream>> {
     super::socket::prepare(&stream)?;
-    Ok(Box::new(super::tls::accept(stream, config, timeout)?))
+    let socket = stream.try_clone()?;
+    let stream = super::tls::accept(stream, config, timeout)?;
+    if let Some(certificate) = bound
+        && !stream.is_resumed()
+        && !certificate
+            .is_some_and(|own| stream.peer_certificate().map(Fingerprint::of) == Some(own))
+    {
+        // Whoever it is need not wait for what will not come.
+        socket.shutdown(std::net::Shutdown::Both)?;
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the data connection does not resume the TLS session of the control connection, so that \
+             it may be anybody's",
+        ));
+    }
+    Ok(Box::new(stream))
 }
 
 /// TLS 1.3 with AES-GCM, for which processors have instructions.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     let cipher_suites =
         vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_AES_256_GCM_SHA384];
     Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
 }
 
-impl Identity {
+impl NodeCertificate {
     /// A fresh key with a certificate that it signed itself: trusted by its fingerprint alone.
     ///
     /// # Errors
     /// When no key can be made.
-    pub fn fresh() -> Result<Identity, Error> {
+    pub fn fresh() -> Result<NodeCertificate, Error> {
         let failed = |error: &dyn fmt::Display| {
             Error::new(Fault::Here, ErrorCode::NoKey, format!("cannot make a TLS key: {error}"))
         };
         let made = rcgen::generate_simple_self_signed(vec!["farline".to_owned()])
             .map_err(|error| failed(&error))?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        Identity::of(vec![made.cert.der().clone()], key).map_err(|error| failed(&error))
+        NodeCertificate::of(vec![made.cert.der().clone()], key).map_err(|error| failed(&error))
     }
 
     /// The certificate chain and the key in two PEM files.
     ///
     /// # Errors
     /// When a file cannot be read, or the two do not belong together.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Identity, Error> {
-        let wrong = |path: &Path, error: &dyn fmt::Display| {
-            Error::new(
-                Fault::You,
-                ErrorCode::BadCertificate,
-                format!("{}: {error}", path.display()),
-            )
-            .hint("a PEM file with the certificate, and one with its private key, are wanted")
-        };
-        let chain: Result<Vec<_>, _> =
-            CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-        let chain = chain.map_err(|error| wrong(certificate, &error))?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
-        if chain.is_empty() {
-            return Err(wrong(certificate, &"no certificate is in it"));
-        }
-        Identity::of(chain, secret).map_err(|error| wrong(key, &error))
+    pub fn read(certificate: &Path, key: &Path) -> Result<NodeCertificate, Error> {
+        let (chain, secret) = read_key(certificate, key)?;
+        NodeCertificate::of(chain, secret).map_err(|error| wrong_key(key, &error))
     }
 
     fn of(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-    ) -> Result<Identity, rustls::Error> {
+    ) -> Result<NodeCertificate, rustls::Error> {
         let fingerprint =
             chain.first().map(Fingerprint::of).ok_or(rustls::Error::NoCertificatesPresented)?;
-        let builder = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])?;
-        let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
-        // A ticket is a message that the receiver of one direction might never read.
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Identity { config: Arc::new(config), fingerprint })
+        let config =
+            server(WebPkiClientVerifier::no_client_auth(), chain.clone(), key.clone_key())?;
+        Ok(NodeCertificate { config, chain, key: Arc::new(key), fingerprint })
     }
+
+    /// The same, which asks clients for certificates and has `verifier` look at them.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub(crate) fn asking(
+        self,
+        verifier: Arc<dyn ClientCertVerifier>,
+    ) -> Result<NodeCertificate, Error> {
+        let config = server(verifier, self.chain.clone(), self.key.clone_key());
+        let config =
+            config.map_err(|error| Error::new(Fault::Bug, ErrorCode::NoTls, error.to_string()))?;
+        Ok(NodeCertificate { config, ..self })
+    }
+
+    /// TLS for one session: what resumes its control connection's TLS is of the same client.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(crate) fn for_session(&self) -> Result<SessionTls, rustls::Error> {
+        let tickets = Ticketer::new()?;
+        let with = |count| {
+            let mut config = ServerConfig::clone(&self.config);
+            (config.ticketer, config.send_tls13_tickets) = (Arc::clone(&tickets), count);
+            Arc::new(config)
+        };
+        Ok(SessionTls { control: with(TICKETS), data: with(0) })
+    }
+}
+
+/// Tickets that a client gets with its control connection, of which each data connection of a plain
+/// FTP client takes one. None comes with a data connection: who only sends over it might never read
+/// one, and its end would be a reset.
+const TICKETS: usize = 16;
+
+/// What one session's connections are encrypted with.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionTls {
+    pub(crate) control: Arc<ServerConfig>,
+    pub(crate) data: Arc<ServerConfig>,
+}
+
+fn server(
+    verifier: Arc<dyn ClientCertVerifier>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?;
+    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
+    // A ticket is a message that the receiver of one direction might never read.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+/// A certificate, which those between it and its authority may follow, and its key, in two PEM files
+/// or in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientKey {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+fn wrong_key(path: &Path, error: &dyn fmt::Display) -> Error {
+    let message = format!("{}: {error}", path.display());
+    Error::new(Fault::You, ErrorCode::BadCertificate, message)
+        .hint("a PEM file with the certificate, and one with its private key, are wanted")
+}
+
+fn read_key(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong_key(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong_key(key, &error))?;
+    if chain.is_empty() {
+        return Err(wrong_key(certificate, &"no certificate is in it"));
+    }
+    Ok((chain, secret))
 }
 
 /// Whom a client takes for the server it means.
@@ -177,14 +263,18 @@ impl Verifier {
 /// # Errors
 /// When TLS cannot be set up.
 pub fn pinned(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, Error> {
-    client(&Trust { authorities: None, fingerprint: Some(fingerprint) }).map(|(config, _)| config)
+    client(&Trust { authorities: None, fingerprint: Some(fingerprint) }, None)
+        .map(|(config, _)| config)
 }
 
 /// A client's TLS, and its verifier, which tells afterwards what the server showed.
 ///
 /// # Errors
-/// When the authorities cannot be read.
-pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error> {
+/// When the authorities, or the client's own certificate, cannot be read.
+pub fn client(
+    trust: &Trust,
+    own: Option<&ClientKey>,
+) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error> {
     let provider = provider();
     let authorities = match trust.fingerprint {
         Some(_) => None,
@@ -215,10 +305,16 @@ pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error
     let builder =
         builder.map_err(|error| Error::new(Fault::Bug, ErrorCode::NoTls, error.to_string()))?;
     let verifier_of_config = Arc::clone(&verifier);
-    let mut config = builder
-        .dangerous()
-        .with_custom_certificate_verifier(verifier_of_config)
-        .with_no_client_auth();
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier_of_config);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let (chain, key) = read_key(&own.certificate, &own.key)?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| wrong_key(&own.key, &error))?
+        }
+    };
     config.resumption = rustls::client::Resumption::disabled();
     Ok((Arc::new(config), verifier))
 }

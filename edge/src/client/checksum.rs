@@ -87,17 +87,19 @@ pub(super) fn said(reply: &Reply) -> String {
 
 /// A server did not say its checksum: an error where it was asked for outright, else a note.
 ///
+/// Returns that nothing was compared.
+///
 /// # Errors
 /// Then, and when the connection is lost.
-pub(super) fn not_compared(copy: &mut Copy<'_>, error: Error) -> Result<(), Error> {
+pub(super) fn not_compared(copy: &mut Copy<'_>, error: Error) -> Result<bool, Error> {
     if error.fault == Fault::Between || copy.options.compare_at_stock {
         return Err(error);
     }
     copy.stats.note(format!("not compared: {error}"));
-    Ok(())
+    Ok(false)
 }
 
-/// Compares what two ends say of the file at `path`.
+/// Compares what two ends say of the file at `path`; returns that it was compared.
 ///
 /// # Errors
 /// When it differs.
@@ -106,7 +108,7 @@ pub(super) fn judge(
     algorithm: ChecksumAlgorithm,
     path: &Pathname,
     [(one, its), (other, others)]: [(&str, &str); 2],
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     if one != other {
         let name = algorithm.name();
         let message = format!("the {name} of {path} is {one} {its} and {other} {others}");
@@ -115,12 +117,11 @@ pub(super) fn judge(
     }
     copy.stats.compared += 1;
     copy.stats.verified_how = compared_how(algorithm);
-    Ok(())
+    Ok(true)
 }
 
-/// Compares a file of `len` bytes, read by `here`, with the one at `path` there, unless that was
-/// switched off; what came in an earlier copy is compared whatever was asked for. Both ends read their file at
-/// the same time, so it costs one reading.
+/// Compares a file of `len` bytes, read by `here`, with the one at `path` there; returns whether that
+/// was possible. Both ends read their file at the same time, so it costs one reading.
 ///
 /// # Errors
 /// When they differ, or this end's cannot be read.
@@ -128,13 +129,9 @@ pub(super) async fn compare(
     copy: &mut Copy<'_>,
     control: &mut Control,
     path: Pathname,
-    resumed: bool,
     (len, here): (u64, impl FnMut(u64, &mut [u8]) -> Result<(), Error> + Send + 'static),
-) -> Result<(), Error> {
-    if copy.options.verify != Verify::Digest && !resumed {
-        return Ok(());
-    }
-    let Some(shared) = common(&[&*control]) else { return Ok(()) };
+) -> Result<bool, Error> {
+    let Some(shared) = common(&[&*control]) else { return Ok(false) };
     ask_for_markers(control);
     let id = ask(control, shared, path.clone());
     let ours =

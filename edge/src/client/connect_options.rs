@@ -1,5 +1,6 @@
 //! How a node is to be reached, and what is trusted on the way.
 
+use super::credentials::Credentials;
 use crate::channels::trust::Trust;
 use farline_core::units::Span;
 use std::time::Duration;
@@ -12,6 +13,8 @@ pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 pub struct ConnectOptions {
     /// Whom to take for the node under TLS.
     pub trust: Trust,
+    /// Who logs in.
+    pub credentials: Credentials,
     /// Let data go in the clear although the control channel is protected.
     pub no_encrypt: bool,
     /// The ssh to run, with options of it, in words; `ssh` when absent.

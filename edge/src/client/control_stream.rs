@@ -83,9 +83,10 @@ impl ControlStream {
     pub(super) async fn start_tls(
         self,
         remote: &Remote,
-        trust: &Trust,
+        reach: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
-        let (config, verifier) = client(trust)?;
+        let trust = &reach.trust;
+        let (config, verifier) = client(trust, reach.credentials.certificate.as_ref())?;
         let name = ServerName::try_from(remote.host.clone()).map_err(|_| {
             Error::new(
                 Fault::You,

@@ -1,75 +1,29 @@
-//! A copy under way: its plan, what it has come to, and the watch over what runs.
+//! A copy under way, and what it has come to.
+
+mod choice;
+mod watch;
+
+pub(super) use choice::known;
+pub use choice::unmeasured;
+pub(super) use watch::Watched;
 
 use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
-use super::outcome::{Checkpoint, CopyStats, DataDirection, FixedLimits, ProgressSample};
-use super::remote_progress::{RemoteProgress, SaidLimit};
-use super::transfer_state::{LiveTuning, TransferState};
-use crate::channels::TcpOptions;
-use crate::channels::socket::{granted_buffer, may_choose};
-use crate::channels::stack::Opener;
-use crate::kernelcc::{self, CcGuard, CcRequest};
-use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
+use super::outcome::{Checkpoint, CopyStats, FixedLimits};
+use super::remote_progress::SaidLimit;
+use super::transfer_state::TransferState;
+use crate::kernelcc::CcGuard;
+use crate::mover::{Integrity, Pace};
 use crate::stores::Landed;
 use crate::sys::lock::lock;
-use crate::sys::route::fq_towards;
-use farline_core::congestion::{Algorithm, ControlName};
-use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
-use farline_core::gridftp::Reply;
+use farline_core::copy::{CopyOptions, CopySummary};
 use farline_core::plan::Reason;
-use farline_core::profile::PathEstimate;
-use farline_core::transfer::{
-    DigestAlgorithm, Entry, EntryKind, Limit, PathContext, RecentWaits, TransferParams,
-    UserOverrides, Waits,
-};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
+use farline_core::transfer::{DigestAlgorithm, Entry, EntryKind, RecentWaits, UserOverrides};
+use farline_core::units::{Error, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use tokio::time::MissedTickBehavior;
-
-/// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
-/// receives, and of which nothing else is known.
-pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
-    PathEstimate {
-        rtt,
-        window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
-        available: kernelcc::available()
-            .into_iter()
-            .filter(|&name| may_choose(name).is_ok())
-            .collect(),
-        default_congestion: kernelcc::default_control().unwrap_or(Algorithm::Reno.into()),
-        // What the other host's device does only that host knows.
-        fq: peer.filter(|_| sending).and_then(fq_towards),
-    }
-}
-
-/// Whether Farline or this host's kernel knows a congestion control of that name.
-///
-/// # Errors
-/// [`Fault::You`] when neither does.
-pub(super) fn known(name: ControlName) -> Result<(), Error> {
-    if kernelcc::available().contains(&name) {
-        return Ok(());
-    }
-    name.as_str().parse::<Algorithm>().map(drop)
-}
-
-/// What came of work, and what the server said meanwhile: after that it is not listened to.
-pub(super) struct Watched<T> {
-    pub(super) result: Result<T, Error>,
-    pub(super) told: Option<Error>,
-}
-
-impl<T> Watched<T> {
-    /// Keeps what was done.
-    pub(super) fn map<U>(self, keep: impl FnOnce(T) -> U) -> Watched<U> {
-        Watched { result: self.result.map(keep), told: self.told }
-    }
-}
+use std::sync::Arc;
+use std::time::Instant;
 
 /// A copy under way.
 pub(super) struct Copy<'a> {
@@ -120,102 +74,6 @@ impl<'a> Copy<'a> {
             lately: RecentWaits::default(),
             landed: BTreeSet::new(),
         }
-    }
-
-    /// Makes the congestion control that was asked for available to this host's channels, or notes
-    /// why they use another.
-    pub(super) fn obtain_congestion(&mut self) -> Result<(), Error> {
-        let Some(name) = self.overrides.congestion else { return Ok(()) };
-        let obtained = kernelcc::obtain(&CcRequest::new(name));
-        match obtained {
-            Err(error) if error.fault == Fault::You => return Err(error),
-            Err(error) => {
-                self.overrides.congestion = None;
-                self.stats.note(format!("without {name}: {error}"));
-            }
-            Ok(held) if may_choose(held.name).is_ok() => {
-                // While somebody else's transfer has the plain name, ours is another.
-                self.overrides.congestion = Some(held.name);
-                self.held = Some(held);
-            }
-            Ok(_) => {
-                self.overrides.congestion = None;
-                self.stats.note(format!(
-                    "without {name}: this kernel has it for processes with CAP_NET_ADMIN only"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The congestion control that was asked for, to be told to the end that sends.
-    pub(super) fn asked_congestion(&self) -> Option<ControlName> {
-        self.options.overrides.congestion
-    }
-
-    /// Notes that a sender which is no Farline node is not told of the congestion control that was
-    /// asked for.
-    ///
-    /// # Errors
-    /// [`Fault::You`] for a name that neither Farline nor this host's kernel knows: nobody else
-    /// will say so.
-    pub(super) fn congestion_untold(&mut self, sender: &Remote) -> Result<(), Error> {
-        let Some(name) = self.asked_congestion() else { return Ok(()) };
-        known(name)?;
-        self.stats.note(format!(
-            "without {name}: {sender} sends, and is no Farline node that could be told"
-        ));
-        Ok(())
-    }
-
-    /// Chooses channels, congestion control and staging for what is known now.
-    pub(super) fn choose(
-        &mut self,
-        rtt: Span,
-        peer: Option<IpAddr>,
-        size: Option<Bytes>,
-        sending: bool,
-    ) -> TransferParams {
-        let known = PathContext {
-            path: unmeasured(rtt, peer, sending),
-            size,
-            queue_pairs: self.options.channel.as_ref().map_or(0, |stack| {
-                stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
-            }),
-        };
-        let mut choice = TransferParams::new(&known, &self.overrides, Bytes(BLOCK_LEN as u64));
-        if let Some(wanted) = self.options.buffer {
-            choice.reasons.push(Reason::Buffers(wanted));
-            if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
-                let why = "net.core.wmem_max or net.core.rmem_max allows no more";
-                self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
-            }
-        }
-        self.stats.rtt = rtt;
-        self.stats.streams = choice.streams;
-        self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
-        self.stats.fixed.window = known.path.window;
-        self.stats.choice = Some(choice.clone());
-        choice
-    }
-
-    /// Options of this end's data connections.
-    pub(super) fn tcp_options(&self, congestion: Option<ControlName>) -> TcpOptions {
-        TcpOptions { congestion, buffer: self.options.buffer }
-    }
-
-    /// What may change of a transfer that this end sends over channels with `congestion`, more of
-    /// which open by `opener`.
-    pub(super) fn tuning(
-        &self,
-        congestion: Option<ControlName>,
-        opener: Option<Opener>,
-    ) -> LiveTuning {
-        let paced = self.live.pace.is_some();
-        let congestion =
-            congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
-        let channels = self.options.overrides.streams.is_none() && opener.is_some() && !paced;
-        LiveTuning { tuning_limits: tuning_limits(channels, congestion), opener }
     }
 
     /// Takes over what the other end said while it moved data (D-3).
@@ -280,149 +138,6 @@ impl<'a> Copy<'a> {
 
     pub(super) fn time_of(&self, instant: Instant) -> Time {
         Time::ZERO + Span::from(instant.saturating_duration_since(self.began))
-    }
-
-    /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
-    /// and a failure that the server reports there breaks the work off and stands as the reason.
-    pub(super) async fn supervise<T: Send + 'static>(
-        &mut self,
-        mut control: Option<&mut Control>,
-        work: impl FnOnce(&TransferState) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let Watched { result, told } = self.watch(control.as_deref_mut(), work).await;
-        let error = match result {
-            Ok(done) => return Ok(done),
-            Err(error) => error,
-        };
-        let rtt = control.as_ref().filter(|_| told.is_none()).map(|control| control.rtt());
-        match (Blame::of(self.now(), error, told, rtt), control) {
-            (Blame::Unsettled { error, until }, Some(control)) => {
-                Err(self.hear(control, until).await.unwrap_or(error))
-            }
-            (Blame::Settled(error) | Blame::Unsettled { error, .. }, _) => Err(error),
-        }
-    }
-
-    /// What the server says until then of a failure.
-    pub(super) async fn hear(&self, control: &mut Control, until: Time) -> Option<Error> {
-        let timeout = Duration::from(until.since(self.now()));
-        tokio::time::timeout(timeout, control.failure()).await.ok()
-    }
-
-    /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
-    /// and a failure that the server reports there breaks the work off.
-    pub(super) async fn watch<T: Send + 'static>(
-        &mut self,
-        mut control: Option<&mut Control>,
-        work: impl FnOnce(&TransferState) -> Result<T, Error> + Send + 'static,
-    ) -> Watched<T> {
-        let live = Arc::clone(&self.live);
-        let moving = Instant::now();
-        let mut work = tokio::task::spawn_blocking(move || work(&live));
-        let mut told = None;
-        let watched =
-            control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
-        let idle_timeout = control.as_ref().and_then(|control| control.idle_timeout());
-        let mut idle = IdleTimeout::new(self.now(), idle_timeout.map(Span::from));
-        let mut tick = tokio::time::interval(Duration::from_millis(200));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let result = loop {
-            let failure = async {
-                match &mut control {
-                    Some(control) => control.failure().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                result = &mut work => break result,
-                _ = tick.tick() => {
-                    self.show();
-                    if let Some(reason) = self.options.stop.reason() {
-                        self.live.cancel.cancel(reason);
-                    }
-                    if let Some((server, heard)) = &watched
-                        && let Some(error) = self.silent(&mut idle, server, heard)
-                    {
-                        self.live.cancel.cancel(error.clone());
-                        told = Some(error);
-                        control = None;
-                    }
-                }
-                error = failure => {
-                    self.live.cancel.cancel(error.clone());
-                    told = Some(error);
-                    control = None;
-                }
-            }
-        };
-        self.show();
-        self.stats.moving = self.stats.moving + moving.elapsed().into();
-        let result = result.unwrap_or_else(|_| {
-            Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "a transfer thread panicked"))
-        });
-        Watched { result, told }
-    }
-
-    fn silent(
-        &self,
-        idle: &mut IdleTimeout,
-        server: &str,
-        heard: &Mutex<RemoteProgress>,
-    ) -> Option<Error> {
-        // A consumer that holds our writing up holds up what the server could send.
-        let excused = self.live.is_alone.load(Ordering::Relaxed) || self.live.tally.is_storing();
-        let heard = lock(heard).at().map(|at| self.time_of(at));
-        idle.check(self.now(), server, self.live.arrived(), heard, excused)
-    }
-
-    /// Waits for the server's last word on each of `requests`, still showing what arrives.
-    pub(super) async fn until_done(
-        &mut self,
-        control: &mut Control,
-        requests: &[u64],
-    ) -> Result<(), Error> {
-        let moving = Instant::now();
-        let mut result = Ok(());
-        for &id in requests {
-            let ended = self.reply_to(control, id).await.map(drop);
-            let is_given_up = matches!(&ended, Err(error) if error.code == ErrorCode::PeerSilent)
-                || self.options.stop.reason().is_some();
-            // The first failure is the cause; those behind it follow from it.
-            result = result.and(ended);
-            if is_given_up {
-                break;
-            }
-        }
-        self.stats.moving = self.stats.moving + moving.elapsed().into();
-        result
-    }
-
-    /// The server's answer to the request `id`, which may take it long.
-    pub(super) async fn reply_to(
-        &mut self,
-        control: &mut Control,
-        id: u64,
-    ) -> Result<Reply, Error> {
-        let (server, heard) = (control.server().to_owned(), control.heard());
-        let mut idle = IdleTimeout::new(self.now(), control.idle_timeout().map(Span::from));
-        let mut tick = tokio::time::interval(Duration::from_millis(200));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let done = control.done(id);
-        tokio::pin!(done);
-        loop {
-            tokio::select! {
-                reply = &mut done => return reply,
-                _ = tick.tick() => {
-                    self.show();
-                    if let Some(reason) = self.options.stop.reason() {
-                        return Err(reason);
-                    }
-                    if let Some(error) = self.silent(&mut idle, &server, &heard) {
-                        return Err(error);
-                    }
-                }
-            }
-        }
     }
 
     /// What is asked for, of whatever peer.
@@ -504,14 +219,9 @@ impl<'a> Copy<'a> {
         self.landed.insert((path.to_owned(), entry.len(), entry.modified_ns));
     }
 
-    /// Whether an earlier attempt of this copy has landed `entry` at `path`; it counts then.
-    pub(super) fn has_landed(&mut self, path: &[u8], entry: &Entry) -> bool {
-        let landed = self.landed.contains(&(path.to_owned(), entry.len(), entry.modified_ns));
-        if landed {
-            self.land_one(path, entry);
-            self.settle();
-        }
-        landed
+    /// Whether an earlier attempt of this copy has landed `entry` at `path`.
+    pub(super) fn is_landed(&self, path: &[u8], entry: &Entry) -> bool {
+        self.landed.contains(&(path.to_owned(), entry.len(), entry.modified_ns))
     }
 
     /// Makes ready for another attempt: what the one that failed found of the source is forgotten.
@@ -520,45 +230,5 @@ impl<'a> Copy<'a> {
         self.stats.attempts += 1;
         self.stats.restore(before);
         self.settle();
-    }
-
-    /// What held the transfer that runs back over the last seconds; `None` while there is too
-    /// little to tell by.
-    fn limited_now(&mut self, elapsed: Span) -> Option<Limit> {
-        let (waits, stats) = (self.live.tally.waits(), &self.stats);
-        let so_far = Waits {
-            moving: elapsed,
-            channels: stats.channels(),
-            is_tcp: waits.path.total() > Span::ZERO,
-            pipes: stats.fixed.pipes,
-            ..waits
-        };
-        let diagnosis = stats.direction.diagnose(&self.lately.since(so_far)?)?;
-        // What the other end knows it says at the end.
-        (diagnosis.limit != Limit::Network).then_some(diagnosis.limit)
-    }
-
-    pub(super) fn show(&mut self) {
-        // In this order: a thread that is put aside between the two must not show more bytes than
-        // there were by then.
-        let bytes = self.base + self.live.arrived();
-        let elapsed = Span::from(self.began.elapsed());
-        let (total, files) = *lock(&self.live.total);
-        self.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes });
-        let bytes_total = total.map(|total| Bytes(self.base + total.0));
-        let resumed = Bytes(self.base + self.live.held.load(Ordering::Relaxed));
-        let limited_by = self.limited_now(elapsed);
-        let before = self.stats.files;
-        let files_done =
-            self.live.files().or((before > 0).then_some(0)).map(|files| before + files);
-        (self.watch)(&Progress {
-            bytes: Bytes(bytes),
-            resumed,
-            limited_by,
-            bytes_total,
-            files: files_done,
-            files_total: files,
-            elapsed,
-        });
     }
 }

@@ -4,6 +4,7 @@
 //! `docs/protocol.md`, clauses G-5 and G-6.
 
 use super::by_content::ContentAt;
+use super::by_file::{FileEnd, execute};
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
@@ -12,16 +13,17 @@ use super::existing::{omitted_here, without};
 use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
 use super::location::{Location, Remote, trim};
+use super::options::Verify;
 use super::receiving::{listen, receive_layout, tell_buffer};
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, Integrity};
-use crate::stores::{Landing, ResumeState, TreeReceipt, join, stat};
-use farline_core::copy::{nameable, parallelism, source_of};
+use crate::stores::{Landed, Landing, ResumeState, TreeReceipt, join, stat};
+use farline_core::copy::{FileRules, nameable, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::journal::{FileFacts, Origin};
-use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
+use farline_core::transfer::{Entry, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
@@ -77,7 +79,7 @@ pub(super) async fn run(
     };
     let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
     place.make_folders(&layout)?;
-    let (mut resources, address) = listen(copy, control, choice).await?;
+    let (resources, address) = listen(copy, control, choice).await?;
     tell_buffer(copy, control);
     let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
     for id in [control.request(parallelism(choice.streams)), control.request(active)] {
@@ -85,8 +87,7 @@ pub(super) async fn run(
     }
     // Of other sources before this one.
     let begun = copy.stats.bytes;
-    let files = layout.files();
-    let mut receipt = match place.at() {
+    let receipt = match place.at() {
         Some((root, start)) if is_folder => {
             let here = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
             let target = [&b"from"[..], here.as_os_str().as_bytes(), start];
@@ -94,129 +95,133 @@ pub(super) async fn run(
         }
         _ => None,
     };
-    let landed_as = |item: &Entry| {
-        let (root, start) = place.at()?;
-        stat(root, &join(start, &item.path), b"").ok().map(|entry| FileFacts::of(&entry))
-    };
     let before = receipt.as_ref().map_or_else(LandedBefore::new, |receipt| {
-        landed_here(receipt, layout.entries(), landed_as)
+        landed_here(receipt, layout.entries(), |item| landed_as(&place, item))
     });
     copy.note_landed_before(&before);
-    for (index, item) in layout.entries().iter().enumerate() {
-        // One of several sources, which may be of one size and time, is known by where it is.
-        let source = [from.place().as_bytes(), b" ", &join(trim(&from.path), &item.path)].concat();
-        if let Some(&is_compared) = before.get(&index) {
-            copy.landed_before(&source, item, is_compared);
-            continue;
-        }
-        let compared_before = copy.stats.compared;
-        let at_its_path = |(_, error): (Vec<u8>, Error)| (item.path.clone(), error);
-        let one =
-            Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
-        let mut landed = match item.kind {
-            EntryKind::Directory => continue,
-            EntryKind::File { .. } if copy.has_landed(&source, item) => continue,
-            EntryKind::Symlink { .. } => {
-                place.below(&item.path).sink(&one, copy.options)?.land(None)
-            }
-            EntryKind::File { .. } => {
-                let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
-                copy.live.expect(layout.payload() - (copy.stats.bytes - begun), files);
-                let file = File {
-                    place: from.place(),
-                    path,
-                    one: Arc::clone(&one),
-                    sink: place.below(&item.path),
-                };
-                let (landed, back) = file.fetch(copy, control, resources).await?;
-                resources = back;
-                landed
-            }
-        };
-        landed.failures = landed.failures.into_iter().map(at_its_path).collect();
-        if landed.files == 1 && landed.failures.is_empty() {
-            copy.land_one(&source, item);
-            if let (Some(receipt), Some(landed)) = (&mut receipt, landed_as(item)) {
-                let is_compared = copy.stats.compared > compared_before;
-                receipt.record(&item.path, &FileFacts::of(item), &landed, is_compared);
-            }
-        } else {
-            copy.take_landed(landed);
-        }
-        copy.settle();
-    }
-    copy.stats.tcp.extend(resources.tcp);
-    checksum::conclude(copy, files);
-    receipt.into_iter().for_each(TreeReceipt::finish);
+    let rules = FileRules {
+        lands_here: true,
+        resumes_there: false,
+        is_comparable: checksum::common(&[&*control]).is_some(),
+        compares_all: copy.options.verify == Verify::Digest,
+    };
+    let mut end = FromServer {
+        control,
+        from,
+        place: &place,
+        layout: Arc::clone(&layout),
+        begun,
+        resources: Some(resources),
+        receipt,
+        file: 0,
+        running: None,
+    };
+    execute(copy, rules, layout.entries(), &before, &mut end).await?;
+    copy.stats.tcp.extend(end.resources.into_iter().flat_map(|resources| resources.tcp));
+    end.receipt.into_iter().for_each(TreeReceipt::finish);
     Ok(())
 }
 
-/// One file of the server.
-struct File {
-    /// The server, as the source's identity has it.
-    place: String,
+/// What stands at `place` of an entry that has landed.
+fn landed_as(place: &Destination, item: &Entry) -> Option<FileFacts> {
+    let (root, start) = place.at()?;
+    stat(root, &join(start, &item.path), b"").ok().map(|entry| FileFacts::of(&entry))
+}
+
+/// The server, and the file that comes from it now.
+struct FromServer<'a> {
+    control: &'a mut Control,
+    from: &'a Remote,
+    place: &'a Destination,
+    layout: Arc<Layout>,
+    /// Bytes of the sources before this one.
+    begun: u64,
+    /// Channels that are kept from file to file.
+    resources: Option<TransferResources>,
+    receipt: Option<TreeReceipt>,
+    file: usize,
+    running: Option<Running>,
+}
+
+/// A file that comes.
+#[derive(Clone)]
+struct Running {
+    /// Where it is at the server.
     path: Vec<u8>,
     /// The file alone.
     one: Arc<Layout>,
-    sink: Destination,
+    sink: Arc<dyn Landing>,
+    held: ByteRanges,
 }
 
-impl File {
-    async fn fetch(
-        self,
-        copy: &mut Copy<'_>,
-        control: &mut Control,
-        resources: TransferResources,
-    ) -> Result<(crate::stores::Landed, TransferResources), Error> {
-        let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
-        let sink: Arc<dyn Landing> = self.sink.sink(&self.one, copy.options)?.into();
-        let origin =
-            Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: None };
-        let held =
-            sink.begin(origin)?.unwrap_or_else(|| ResumeState::nothing(&self.one, None)).blocks;
+impl FromServer<'_> {
+    /// The entry `index` as the only one.
+    fn alone(&self, index: usize) -> (Arc<Layout>, Destination) {
+        let item = &self.layout.entries()[index];
+        let one = Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN);
+        (Arc::new(one), self.place.below(&item.path))
+    }
+
+    fn running(&self) -> Result<Running, Error> {
+        let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
+        self.running.clone().ok_or_else(none)
+    }
+
+    /// Takes over what became of the one file `index`; whether it has landed.
+    fn landed(&self, copy: &mut Copy<'_>, index: usize, mut landed: Landed) -> bool {
+        if landed.files == 1 && landed.failures.is_empty() {
+            return true;
+        }
+        let path = &self.layout.entries()[index].path;
+        let failures = std::mem::take(&mut landed.failures).into_iter();
+        landed.failures = failures.map(|(_, error)| (path.clone(), error)).collect();
+        copy.take_landed(landed);
+        false
+    }
+}
+
+impl FileEnd for FromServer<'_> {
+    /// One of several sources, which may be of one size and time, is known by where it is.
+    fn path(&self, index: usize) -> Vec<u8> {
+        let path = join(trim(&self.from.path), &self.layout.entries()[index].path);
+        [self.from.place().as_bytes(), b" ", &path].concat()
+    }
+
+    async fn begin(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
+        self.file = index;
+        let from = self.from.path.strip_suffix(b"/").unwrap_or(&self.from.path);
+        let path = join(from, &self.layout.entries()[index].path);
+        let (one, place) = self.alone(index);
+        let sink: Arc<dyn Landing> = place.sink(&one, copy.options)?.into();
+        let source = source_of(&self.from.place(), [&path[..]].into_iter());
+        let held = sink.begin(Origin { source, digests: None });
+        let doing = || format!("retrieving {}", String::from_utf8_lossy(&path));
+        let held = held.map_err(|error| error.while_doing(doing()))?;
+        let held = held.unwrap_or_else(|| ResumeState::nothing(&one, None)).blocks;
+        self.running = Some(Running { path, one, sink, held: held.clone() });
+        Ok(held)
+    }
+
+    fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
         copy.stats.resumed_bytes += held.total();
-        let moved = self.receive(copy, control, resources, &sink, &held).await;
-        let moved = match moved {
-            Ok(resources) => {
-                self.confirm(copy, control, &sink, !held.is_empty()).await.map(|()| resources)
-            }
-            error => error,
-        };
-        let resources = moved.map_err(|error| {
-            // Clause R-9: what the network broke is kept, what turned out to be another file is
-            // not.
-            if error.fault == Fault::There
-                || matches!(error.code, ErrorCode::SourceChanged | ErrorCode::DigestMismatch)
-            {
-                sink.refuse();
-            }
-            error.while_doing(doing())
-        })?;
-        let landed = copy.supervise(None, move |_| Ok(sink.land(None))).await?;
-        Ok((landed, resources))
+        let came = copy.stats.bytes - self.begun;
+        copy.live.expect(self.layout.payload() - came, self.layout.files());
+        copy.live.held.store(held.total(), Ordering::Relaxed);
     }
 
     /// Receives what is not held yet.
-    async fn receive(
-        &self,
-        copy: &mut Copy<'_>,
-        control: &mut Control,
-        resources: TransferResources,
-        sink: &Arc<dyn Landing>,
-        held: &ByteRanges,
-    ) -> Result<TransferResources, Error> {
-        let len = self.one.payload();
+    async fn carry(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
+        let Running { path, one, sink, held } = self.running()?;
+        let len = one.payload();
         sink.open(0)?;
-        copy.live.held.store(held.total(), Ordering::Relaxed);
-        if len > 0 && held.total() == len {
-            return Ok(resources);
-        }
-        let mut transfer = Transfer::new(TransferKind::Retrieve, Pathname::new(self.path.clone()));
-        transfer.held = nameable(held);
-        let id = control.request(Request::Transfer(transfer));
-        let (one, sink, arrived) =
-            (Arc::clone(&self.one), Arc::clone(sink), Mutex::new(held.clone()));
-        let done = copy.supervise(Some(control), move |live| {
+        let Some(resources) = self.resources.take() else {
+            return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
+        };
+        let mut transfer = Transfer::new(TransferKind::Retrieve, Pathname::new(path));
+        transfer.held = nameable(&held);
+        let id = self.control.request(Request::Transfer(transfer));
+        let arrived = Mutex::new(held);
+        let done = copy.supervise(Some(self.control), move |live| {
             let plain = (Integrity::default(), None);
             let (resources, _) =
                 receive_layout(live, resources, &one, &*sink, plain, &arrived, &live.tally)?;
@@ -232,42 +237,53 @@ impl File {
             }
             Ok(resources)
         });
-        let resources = done.await?;
-        copy.until_done(control, &[id]).await?;
-        Ok(resources)
+        self.resources = Some(done.await?);
+        copy.until_done(self.control, &[id]).await
     }
 
-    /// Makes sure that parts which came at different times are of one file.
-    async fn confirm(
-        &self,
-        copy: &mut Copy<'_>,
-        control: &mut Control,
-        sink: &Arc<dyn Landing>,
-        resumed: bool,
-    ) -> Result<(), Error> {
-        let listed = &self.one.entries()[0];
-        if resumed {
-            let look = control.request(Request::Stat(Pathname::new(self.path.clone())));
-            let now = control.looked(look).await?.map(|found| entry(Vec::new(), &found));
-            if now.is_none_or(|now| {
-                (now.len(), now.modified_ns) != (listed.len(), listed.modified_ns)
-            }) {
-                return Err(Error::new(
-                    Fault::There,
-                    ErrorCode::SourceChanged,
-                    "the file changed while it was copied",
-                )
-                .hint("run the same command again when nobody writes to it"));
-            }
+    async fn look_again(&mut self) -> Result<Option<FileFacts>, Error> {
+        let look = Request::Stat(Pathname::new(self.running()?.path));
+        let look = self.control.request(look);
+        let now = self.control.looked(look).await?;
+        Ok(now.map(|found| FileFacts::of(&entry(Vec::new(), &found))))
+    }
+
+    async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let Running { path, one, sink, .. } = self.running()?;
+        let Some(read_back) = sink.read_back(0)? else { return Ok(false) };
+        let len = one.payload();
+        checksum::compare(copy, self.control, Pathname::new(path), (len, read_back)).await
+    }
+
+    async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let Running { sink, .. } = self.running()?;
+        self.running = None;
+        let landed = copy.supervise(None, move |_| Ok(sink.land(None))).await?;
+        Ok(self.landed(copy, self.file, landed))
+    }
+
+    async fn remember(&mut self, index: usize, is_compared: bool) -> Result<(), Error> {
+        let item = &self.layout.entries()[index];
+        if let (Some(receipt), Some(landed)) = (&mut self.receipt, landed_as(self.place, item)) {
+            receipt.record(&item.path, &FileFacts::of(item), &landed, is_compared);
         }
-        let Some(read_back) = sink.read_back(0)? else { return Ok(()) };
-        checksum::compare(
-            copy,
-            control,
-            Pathname::new(self.path.clone()),
-            resumed,
-            (listed.len(), read_back),
-        )
-        .await
+        Ok(())
+    }
+
+    fn link(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<(), Error> {
+        let (one, place) = self.alone(index);
+        let landed = place.sink(&one, copy.options)?.land(None);
+        if self.landed(copy, index, landed) {
+            copy.land_one(&self.path(index), &self.layout.entries()[index]);
+        }
+        Ok(())
+    }
+
+    async fn abandon(&mut self, _copy: &mut Copy<'_>, keeps: bool, error: Error) -> Error {
+        let Some(Running { path, sink, .. }) = self.running.take() else { return error };
+        if !keeps {
+            sink.refuse();
+        }
+        error.while_doing(format!("retrieving {}", String::from_utf8_lossy(&path)))
     }
 }

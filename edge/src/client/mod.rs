@@ -2,6 +2,7 @@
 
 mod backup;
 mod by_content;
+mod by_file;
 mod channel_opener;
 mod checksum;
 mod connect_options;
@@ -9,6 +10,7 @@ mod control;
 mod control_stream;
 mod copy;
 mod copying;
+mod credentials;
 mod data_path;
 mod destination;
 mod dial;
@@ -51,6 +53,7 @@ pub use backup::Backup;
 pub use connect_options::{ConnectOptions, DEFAULT_IDLE_TIMEOUT};
 pub use copy::unmeasured;
 pub use copying::{Client, CopyRequest, Copying};
+pub use credentials::Credentials;
 pub use data_path::DataPath;
 pub use farline_core::copy::{CopyReason, Existing};
 pub use greet::{Greeting, greet};

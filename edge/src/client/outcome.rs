@@ -326,9 +326,14 @@ impl CopyStats {
             .limited_there
             .and_then(|said| Diagnosis::of_peer(&said.name, &said.evidence, !is_sender));
         let mut diagnosis = own.joined(there, is_sender);
-        if let (Limit::RateLimit, Some(rate)) = (diagnosis.limit, self.fixed.rate) {
-            // Who held it to that need not know whose wish it was.
-            diagnosis.evidence = format!("--limit {rate}");
+        // Who held it to a rate need not know whose wish that was.
+        match (diagnosis.limit, self.fixed.rate) {
+            (Limit::RateLimit, Some(rate)) => diagnosis.evidence = format!("--limit {rate}"),
+            (Limit::RateLimit, None) => {
+                diagnosis.party = Party::There;
+                diagnosis.evidence = format!("that node's limit for you: {}", diagnosis.evidence);
+            }
+            _ => {}
         }
         let (staging, reasons) =
             self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));

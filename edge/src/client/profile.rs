@@ -7,8 +7,8 @@ use super::location::{ControlTransport, Remote};
 use crate::channels::socket::{TcpOptions, connect_stream, may_choose};
 use crate::plan::ProbeBench;
 use crate::prober::{
-    Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
-    fill, is_duplex, joined,
+    Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, drain, fill,
+    joined,
 };
 use farline_core::congestion::ControlName;
 use farline_core::copy::farline_option;
@@ -51,7 +51,7 @@ async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u
 }
 
 fn allowed(control: &Control) -> Result<Rate, Error> {
-    control.features().lines().iter().find_map(|line| ceiling(line)).ok_or_else(|| {
+    control.features().profile_ceiling.ok_or_else(|| {
         Error::new(
             Fault::Refused,
             ErrorCode::ProfileNotAllowed,
@@ -140,7 +140,7 @@ impl NodeBench {
             begin_in_s: 0.0,
         };
         if cell.direction != TrafficDirection::Out {
-            if !control.features().lines().iter().any(|line| is_duplex(line)) {
+            if !control.features().profile_duplex {
                 let message = format!("{} receives measurements and sends none", control.server());
                 return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
                     .hint("measure this way alone: --direction out"));

@@ -12,7 +12,6 @@ use crate::stores::{
     temporary_beside,
 };
 use crate::sys::lock::lock;
-use farline_core::copy::nameable;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Pathname, TransferEvent};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
@@ -22,10 +21,6 @@ use std::time::Duration;
 /// Between 111 markers, where the server lets us choose: what a killed copy sends again at most,
 /// next to what was on its way.
 const MARKERS_EVERY_SECS: u64 = 1;
-/// What is sent again of a resumed file's beginning: globus-gridftp-server 13.24 writes the buffer
-/// that it was filling when its channel broke to the file's start (G-3). Its buffers have 256 KiB
-/// unless its operator says otherwise.
-const STRAY: u64 = 4 << 20;
 /// How long the removal of what is of no use may take.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -46,67 +41,65 @@ pub(super) struct RemotePartial<'a> {
 }
 
 impl<'a> RemotePartial<'a> {
-    /// Finds what the server holds of `parcel` from an earlier copy, and clears away what it holds
-    /// of another source, or all that it holds where nothing may be resumed: where it could not be
-    /// compared when it is whole.
-    pub(super) async fn begin(
+    /// Makes `parcel` ready to be sent: finds the journal of an earlier copy, or begins one.
+    pub(super) fn begin(
         copy: &mut Copy<'_>,
         control: &mut Control,
         parcel: Parcel<'a>,
-        may_resume: bool,
     ) -> Result<RemotePartial<'a>, Error> {
+        let (held, mut note) = (ByteRanges::new(), None);
         let begun = match receipts_folder().map(|folder| Receipts::begin(&folder, &parcel)) {
             Some(Err(error)) if error.code == ErrorCode::Busy => return Err(error),
             Some(Ok(begun)) => Some(begun),
             Some(Err(error)) => {
-                copy.stats.note(format!("cannot be resumed if it is broken off: {error}"));
+                note = Some(error.to_string());
                 None
             }
             None => {
-                copy.stats.note(
-                    "cannot be resumed if it is broken off: neither XDG_STATE_HOME nor HOME is set"
-                        .to_owned(),
-                );
+                note = Some("neither XDG_STATE_HOME nor HOME is set".to_owned());
                 None
             }
         };
-        let Some((mut receipts, stale)) = begun else {
+        if let Some(why) = note {
+            copy.stats.note(format!("cannot be resumed if it is broken off: {why}"));
+        }
+        let Some((receipts, stale)) = begun else {
             let temporary = temporary_beside(parcel.target)?;
-            return Ok(RemotePartial {
-                parcel,
-                receipts: None,
-                temporary,
-                held: ByteRanges::new(),
-            });
+            return Ok(RemotePartial { parcel, receipts: None, temporary, held });
         };
         if let Some(stale) = stale {
             // Gone already is as good.
             control.try_request(Request::Exec(Command::Delete(Pathname::new(stale))));
         }
-        let mut held = receipts.held().clone();
-        if !may_resume && !held.is_empty() {
-            control
-                .try_request(Request::Exec(Command::Delete(Pathname::new(receipts.temporary()))));
-            receipts.renew(&parcel)?;
+        let temporary = receipts.temporary().to_vec();
+        Ok(RemotePartial { parcel, temporary, receipts: Some(receipts), held })
+    }
+
+    /// What the server said in an earlier copy that it holds.
+    pub(super) fn said(&self) -> ByteRanges {
+        self.receipts.as_ref().map_or_else(ByteRanges::new, |receipts| receipts.held().clone())
+    }
+
+    /// How long the file is at the server by now, if it is there.
+    pub(super) async fn measure(&self, control: &mut Control) -> Result<Option<u64>, Error> {
+        let look = control.try_request(Request::Stat(self.temporary()));
+        let found = control.looked(look).await?;
+        Ok(found.filter(|entry| entry.kind == ListingKind::File).and_then(|entry| entry.size))
+    }
+
+    /// Removes what the server holds, and begins under another name.
+    pub(super) fn renew(&mut self, control: &mut Control) -> Result<(), Error> {
+        control.try_request(Request::Exec(Command::Delete(self.temporary())));
+        if let Some(receipts) = &mut self.receipts {
+            receipts.renew(&self.parcel)?;
+            self.temporary = receipts.temporary().to_vec();
         }
-        held = if may_resume { nameable(&held) } else { ByteRanges::new() };
-        held.remove(0..STRAY);
-        if let Some(needed) = held.iter().last().map(|range| range.end) {
-            // The size is no word on what is stored, but a file that is not as long as what was
-            // said is another one.
-            let size = size_of(control, receipts.temporary()).await?;
-            if size.is_none_or(|size| size < needed) {
-                receipts.renew(&parcel)?;
-                held = ByteRanges::new();
-            }
-        }
-        copy.stats.resumed_bytes += held.total();
-        Ok(RemotePartial {
-            parcel,
-            temporary: receipts.temporary().to_vec(),
-            receipts: Some(receipts),
-            held,
-        })
+        Ok(())
+    }
+
+    /// So much is not sent.
+    pub(super) fn hold(&mut self, held: ByteRanges) {
+        self.held = held;
     }
 
     /// Where the file is until it has landed.
@@ -117,11 +110,6 @@ impl<'a> RemotePartial<'a> {
     /// What need not be sent.
     pub(super) fn held(&self) -> &ByteRanges {
         &self.held
-    }
-
-    /// Whether there is nothing left to send.
-    pub(super) fn is_whole(&self) -> bool {
-        !self.held.is_empty() && self.held.total() == self.parcel.facts.len
     }
 
     /// Has the server store the rest; its markers are written down from now on.
@@ -136,22 +124,10 @@ impl<'a> RemotePartial<'a> {
         id
     }
 
-    /// Gives the file its name, when a resumed one is as long as it should be.
+    /// Gives the file its name.
     pub(super) async fn land(mut self, control: &mut Control) -> Result<(), Error> {
         self.take_back(control);
         let target = Pathname::new(self.parcel.target);
-        if !self.held.is_empty() {
-            let size = size_of(control, &self.temporary).await?;
-            if size != Some(self.parcel.facts.len) {
-                let message = format!(
-                    "{target} was to have {} bytes, and its partial file has {size:?}",
-                    self.parcel.facts.len
-                );
-                self.remove(control).await;
-                return Err(Error::new(Fault::There, ErrorCode::Incomplete, message)
-                    .hint("run the same command again, it starts anew"));
-            }
-        }
         let rename = control.request(Request::Rename { from: self.temporary(), to: target });
         control
             .done(rename)
@@ -163,13 +139,15 @@ impl<'a> RemotePartial<'a> {
         Ok(())
     }
 
-    /// The copy was broken off: what is stored stays for the next, and nothing else does. Answers
-    /// whether anything stays.
-    pub(super) async fn abandon(mut self, control: &mut Control, error: &Error) -> bool {
+    /// The copy was broken off by `error`: what is stored stays for the next where it is of use, and
+    /// nothing else does. Returns whether anything stays.
+    pub(super) async fn abandon(
+        mut self,
+        control: &mut Control,
+        keeps: bool,
+        error: &Error,
+    ) -> bool {
         self.take_back(control);
-        let useless = (matches!(error.fault, Fault::You | Fault::Here)
-            && error.code != ErrorCode::Interrupted)
-            || matches!(error.code, ErrorCode::SourceChanged | ErrorCode::DigestMismatch);
         let empty = self.receipts.as_ref().is_none_or(|receipts| receipts.held().is_empty());
         let is_deaf = matches!(error.code, ErrorCode::PeerSilent | ErrorCode::ControlTimeout)
             || control.is_cut_off();
@@ -177,10 +155,10 @@ impl<'a> RemotePartial<'a> {
             // The server may not know yet that this copy is over, and write again when it learns of
             // it.
             self.receipts.iter_mut().for_each(Receipts::distrust);
-        } else if useless || empty {
+        } else if !keeps || empty {
             self.remove(control).await;
         }
-        !(useless || empty)
+        keeps && !empty
     }
 
     /// Removes the file at the server, and then the journal: while the file may be there, its name
@@ -203,13 +181,6 @@ impl<'a> RemotePartial<'a> {
             self.receipts = lock(&control.heard()).unfollow();
         }
     }
-}
-
-/// The size of the file at `path`; `None` when none is there.
-async fn size_of(control: &mut Control, path: &[u8]) -> Result<Option<u64>, Error> {
-    let look = control.try_request(Request::Stat(Pathname::new(path)));
-    let found = control.looked(look).await?;
-    Ok(found.filter(|entry| entry.kind == ListingKind::File).and_then(|entry| entry.size))
 }
 
 /// What copies of this user to stock servers left there, as their journals here say.

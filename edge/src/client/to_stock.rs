@@ -1,6 +1,7 @@
 //! Copies from this host to a stock GridFTP server: folders first, then each file under a temporary
 //! name, then renamed.
 
+use super::by_file::{FileEnd, execute};
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
@@ -8,17 +9,19 @@ use super::dial::handles;
 use super::interrupted::interrupted;
 use super::landed_before::{LandedBefore, facts_at, landed_there};
 use super::location::{Remote, trim};
+use super::options::Verify;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::resources::TransferResources;
 use super::sending::{open_rig, send_layout};
 use super::source_set::SourceSet;
 use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
+use farline_core::copy::FileRules;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,16 +39,55 @@ pub(super) async fn run(
     let at = |entry: &Entry| {
         if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) }
     };
-    let mut folders: Vec<Vec<u8>> = Vec::new();
     if !alone {
-        folders.push(trim(&load.target).to_vec());
+        let folders = load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
+        let folders = folders.filter(|entry| !entry.path.is_empty()).map(at);
+        make_folders(control, [vec![trim(&load.target).to_vec()], folders.collect()].concat())
+            .await?;
     }
-    folders.extend(
-        load.entries
-            .iter()
-            .filter(|entry| entry.kind == EntryKind::Directory && !entry.path.is_empty())
-            .map(at),
-    );
+    ask_for_markers(control);
+    let address = control.passive(passive).await?;
+    let (resources, congestion) = open_rig(copy, control, address, choice).await?;
+    copy.stats.congestion = congestion;
+    let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
+    let source = load.at.source(&layout, &copy.options.direct_io)?;
+    let place = to.place();
+    // One file alone has a journal of its own.
+    let receipt = match alone {
+        true => None,
+        false => TreeReceipt::begin(&[b"to", place.as_bytes(), &load.target], load.source_id),
+    };
+    let before = match &receipt {
+        Some(receipt) => landed_there(receipt, control, layout.entries(), at).await?,
+        None => LandedBefore::new(),
+    };
+    copy.note_landed_before(&before);
+    let rules = FileRules {
+        lands_here: false,
+        resumes_there: common.is_some(),
+        is_comparable: common.is_some(),
+        compares_all: copy.options.verify == Verify::Digest,
+    };
+    let targets: Vec<Vec<u8>> = layout.entries().iter().map(at).collect();
+    let mut end = ToServer {
+        control,
+        place: &place,
+        targets: &targets,
+        source_id: load.source_id,
+        layout: Arc::clone(&layout),
+        source,
+        resources: Some(resources),
+        receipt,
+        file: 0,
+        partial: None,
+    };
+    execute(copy, rules, layout.entries(), &before, &mut end).await?;
+    end.receipt.into_iter().for_each(TreeReceipt::finish);
+    Ok(())
+}
+
+/// Makes folders at the server, those that are there already among them.
+async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<(), Error> {
     let make = |path| Request::Exec(Command::MakeDirectory(Pathname::new(path)));
     let made: Vec<u64> = folders.into_iter().map(|path| control.request(make(path))).collect();
     for id in made {
@@ -56,128 +98,129 @@ pub(super) async fn run(
             _ => {}
         }
     }
-    ask_for_markers(control);
-    let address = control.passive(passive).await?;
-    let (resources, congestion) = open_rig(copy, control, address, choice).await?;
-    copy.stats.congestion = congestion;
-    let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = load.at.source(&layout, &copy.options.direct_io)?;
-    let files = layout.files();
-    let (place, may_resume) = (to.place(), common.is_some());
-    let mut resources = Some(resources);
-    // One file alone has a journal of its own.
-    let mut receipt = match alone {
-        true => None,
-        false => TreeReceipt::begin(&[b"to", place.as_bytes(), &load.target], load.source_id),
-    };
-    let before = match &receipt {
-        Some(receipt) => landed_there(receipt, control, layout.entries(), at).await?,
-        None => LandedBefore::new(),
-    };
-    copy.note_landed_before(&before);
-    for (index, entry) in layout.entries().iter().enumerate() {
-        match entry.kind {
-            EntryKind::File { .. } => {}
-            EntryKind::Directory => continue,
-            EntryKind::Symlink { .. } => {
-                let error = Error::new(
-                    Fault::There,
-                    ErrorCode::Unsupported,
-                    "the server cannot make symbolic links",
-                );
-                copy.stats.failures.push((entry.path.clone(), error));
-                continue;
-            }
-        }
-        let path = at(entry);
-        if copy.has_landed(&path, entry) {
-            continue;
-        }
-        if let Some(&is_compared) = before.get(&index) {
-            copy.landed_before(&path, entry, is_compared);
-            continue;
-        }
-        let compared_before = copy.stats.compared;
-        let (len, facts) = (entry.len(), FileFacts::of(entry));
-        let parcel = Parcel { server: &place, target: &path, source: load.source_id, facts };
-        let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
-        copy.live.expect(layout.payload() - copy.stats.bytes, files);
-        copy.live.held.store(partial.held().total(), Ordering::Relaxed);
-        let one = OneOf { source: Arc::clone(&source), entry: index, len };
-        let sent = send(copy, control, &mut partial, one, &mut resources).await;
-        let sent = match sent {
-            Ok(()) => {
-                let source = Arc::clone(&source);
-                let here = move |at, into: &mut [u8]| source.read(index, at, into);
-                checksum::compare(
-                    copy,
-                    control,
-                    partial.temporary(),
-                    !partial.held().is_empty(),
-                    (len, here),
-                )
-                .await
-            }
-            error => error,
-        };
-        if let Err(error) = sent {
-            let is_kept = partial.abandon(control, &error).await;
-            if is_kept && error.code == ErrorCode::Interrupted {
-                return Err(interrupted(error, "`farline partials ls`"));
-            }
-            return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
-        }
-        partial.land(control).await?;
-        copy.land_one(&path, entry);
-        if let Some(receipt) = &mut receipt {
-            let look = control.try_request(Request::Stat(Pathname::new(path.clone())));
-            if let Some(landed) = facts_at(control, look).await? {
-                let is_compared = copy.stats.compared > compared_before;
-                receipt.record(&entry.path, &FileFacts::of(entry), &landed, is_compared);
-            }
-        }
-        copy.settle();
-    }
-    checksum::conclude(copy, files);
-    receipt.into_iter().for_each(TreeReceipt::finish);
     Ok(())
 }
 
-/// Sends what the server lacks of one file, over channels that are kept.
-async fn send(
-    copy: &mut Copy<'_>,
-    control: &mut Control,
-    partial: &mut RemotePartial<'_>,
-    one: OneOf,
-    resources: &mut Option<TransferResources>,
-) -> Result<(), Error> {
-    if partial.is_whole() {
-        return Ok(());
+/// The server, and the file that goes there now.
+struct ToServer<'a> {
+    control: &'a mut Control,
+    /// The server, as journals have it.
+    place: &'a str,
+    /// Where each entry goes.
+    targets: &'a [Vec<u8>],
+    source_id: [u8; 32],
+    layout: Arc<Layout>,
+    source: Arc<dyn Source>,
+    /// Channels that are kept from file to file.
+    resources: Option<TransferResources>,
+    receipt: Option<TreeReceipt>,
+    file: usize,
+    partial: Option<RemotePartial<'a>>,
+}
+
+impl<'a> ToServer<'a> {
+    fn entry(&self) -> &Entry {
+        &self.layout.entries()[self.file]
     }
-    let Some(channels) = resources.take() else {
-        return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
-    };
-    let (id, held) = (partial.store(control), partial.held().clone());
-    let done = copy.supervise(Some(control), move |live| {
-        live.follow(handles(&channels.channels)?);
-        let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
-        let blocks = WantedBlocks::all(layout.blocks_without(&held));
-        let sent = send_layout(
-            live,
-            &layout,
-            &one,
-            blocks,
-            (Integrity::default(), None),
-            &live.tally,
-            channels,
-        )?;
-        Ok(TransferResources::after(sent))
-    });
-    let back = done.await?;
-    copy.until_done(control, &[id]).await?;
-    copy.stats.tcp.clone_from(&back.tcp);
-    *resources = Some(back);
-    Ok(())
+
+    fn partial(&mut self) -> Result<(&mut RemotePartial<'a>, &mut Control), Error> {
+        let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
+        Ok((self.partial.as_mut().ok_or_else(none)?, self.control))
+    }
+}
+
+impl FileEnd for ToServer<'_> {
+    fn path(&self, index: usize) -> Vec<u8> {
+        self.targets[index].clone()
+    }
+
+    async fn begin(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
+        self.file = index;
+        let facts = FileFacts::of(self.entry());
+        let (server, target, source) = (self.place, &self.targets[index][..], self.source_id);
+        let parcel = Parcel { server, target, source, facts };
+        let partial = RemotePartial::begin(copy, self.control, parcel)?;
+        Ok(self.partial.insert(partial).said())
+    }
+
+    async fn measure(&mut self) -> Result<Option<u64>, Error> {
+        let (partial, control) = self.partial()?;
+        partial.measure(control).await
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        let (partial, control) = self.partial()?;
+        partial.renew(control)
+    }
+
+    fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
+        copy.stats.resumed_bytes += held.total();
+        copy.live.expect(self.layout.payload() - copy.stats.bytes, self.layout.files());
+        copy.live.held.store(held.total(), Ordering::Relaxed);
+        self.partial.iter_mut().for_each(|partial| partial.hold(held.clone()));
+    }
+
+    async fn carry(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
+        let (index, len) = (self.file, self.entry().len());
+        let one = OneOf { source: Arc::clone(&self.source), entry: index, len };
+        let Some(resources) = self.resources.take() else {
+            return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
+        };
+        let (partial, control) = self.partial()?;
+        let (id, held) = (partial.store(control), partial.held().clone());
+        let done = copy.supervise(Some(control), move |live| {
+            live.follow(handles(&resources.channels)?);
+            let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
+            let blocks = WantedBlocks::all(layout.blocks_without(&held));
+            let plain = (Integrity::default(), None);
+            let sent = send_layout(live, &layout, &one, blocks, plain, &live.tally, resources)?;
+            Ok(TransferResources::after(sent))
+        });
+        let back = done.await?;
+        copy.until_done(self.control, &[id]).await?;
+        copy.stats.tcp.clone_from(&back.tcp);
+        self.resources = Some(back);
+        Ok(())
+    }
+
+    async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let (index, len) = (self.file, self.entry().len());
+        let source = Arc::clone(&self.source);
+        let here = move |at, into: &mut [u8]| source.read(index, at, into);
+        let (partial, control) = self.partial()?;
+        let temporary = partial.temporary();
+        checksum::compare(copy, control, temporary, (len, here)).await
+    }
+
+    async fn land(&mut self, _copy: &mut Copy<'_>) -> Result<bool, Error> {
+        if let Some(partial) = self.partial.take() {
+            partial.land(self.control).await?;
+        }
+        Ok(true)
+    }
+
+    async fn remember(&mut self, index: usize, is_compared: bool) -> Result<(), Error> {
+        let Some(receipt) = &mut self.receipt else { return Ok(()) };
+        let target = Pathname::new(self.targets[index].clone());
+        let look = self.control.try_request(Request::Stat(target));
+        if let Some(landed) = facts_at(self.control, look).await? {
+            let entry = &self.layout.entries()[index];
+            receipt.record(&entry.path, &FileFacts::of(entry), &landed, is_compared);
+        }
+        Ok(())
+    }
+
+    async fn abandon(&mut self, _copy: &mut Copy<'_>, keeps: bool, error: Error) -> Error {
+        let is_kept = match self.partial.take() {
+            Some(partial) => partial.abandon(self.control, keeps, &error).await,
+            None => false,
+        };
+        if is_kept && error.code == ErrorCode::Interrupted {
+            return interrupted(error, "`farline partials ls`");
+        }
+        let target = String::from_utf8_lossy(&self.targets[self.file]);
+        error.while_doing(format!("storing {target}"))
+    }
 }
 
 /// One entry of a larger source, as the only entry.

@@ -6,7 +6,7 @@ use crate::sys::lock::lock;
 use farline_core::transfer::Pacer;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Time};
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Room for the kernel above a channel's even share, so that a channel may make up for another's
@@ -19,12 +19,20 @@ pub(crate) struct Pace {
     pacer: Mutex<Pacer>,
     began: Instant,
     rate: Rate,
+    /// What holds this and others together to another rate.
+    above: Option<Arc<Pace>>,
 }
 
 impl Pace {
     /// Not faster than `rate`, from now on.
     pub(crate) fn new(rate: Rate) -> Pace {
-        Pace { pacer: Mutex::new(Pacer::new(Time::ZERO, rate)), began: Instant::now(), rate }
+        let pacer = Mutex::new(Pacer::new(Time::ZERO, rate));
+        Pace { pacer, began: Instant::now(), rate, above: None }
+    }
+
+    /// The same, which also keeps within `above` together with what else does.
+    pub(crate) fn below(self, above: Option<Arc<Pace>>) -> Pace {
+        Pace { above, ..self }
     }
 
     /// Reads the value of `OPTS FARLINE limit=` (O-2): bits a second, 0 for no limit.
@@ -50,13 +58,15 @@ impl Pace {
 
     /// Has the kernel spread what one of `channels` channels sends; returns whether it does.
     pub(crate) fn spread(&self, handle: &Handle, channels: usize) -> bool {
-        let share = self.rate.as_bps() as f64 / channels.max(1) as f64 * ROOM;
+        let above = self.above.as_ref().map_or(self.rate, |above| above.rate);
+        let share = self.rate.min(above).as_bps() as f64 / channels.max(1) as f64 * ROOM;
         handle.pace(Rate::from_bps(share as u64))
     }
 
     /// Whether it is the rate, and not something slower, that holds the transfer now.
     pub(crate) fn holds(&self) -> bool {
         !lock(&self.pacer).is_behind(self.now())
+            || self.above.as_ref().is_some_and(|above| above.holds())
     }
 
     /// Waits until `len` bytes would be through, as `tally` counts.
@@ -75,6 +85,13 @@ impl Pace {
     pub(crate) fn turn(&self, len: usize) -> Range<Instant> {
         let turn = lock(&self.pacer).turn(self.now(), Bytes(len as u64));
         let at = |time: Time| self.began + Duration::from(time.since(Time::ZERO));
-        at(turn.start)..at(turn.end)
+        let own = at(turn.start)..at(turn.end);
+        match &self.above {
+            None => own,
+            Some(above) => {
+                let all = above.turn(len);
+                own.start.max(all.start)..own.end.max(all.end)
+            }
+        }
     }
 }

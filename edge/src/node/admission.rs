@@ -46,6 +46,8 @@ struct Guests {
 #[derive(Debug)]
 struct Guest {
     address: IpAddr,
+    /// Whose session it is.
+    name: Option<String>,
     has_spoken: bool,
     is_busy: bool,
     active: Instant,
@@ -86,7 +88,8 @@ impl Admission {
         guests.last_id += 1;
         let id = guests.last_id;
         let (has_spoken, is_busy, active) = (false, false, Instant::now());
-        guests.waiting.insert(id, Guest { address, has_spoken, is_busy, active, expel });
+        let name = None;
+        guests.waiting.insert(id, Guest { address, name, has_spoken, is_busy, active, expel });
         Visitor { admission: Arc::clone(self), id, expelled }
     }
 
@@ -157,18 +160,29 @@ impl Visitor {
         lock(&self.admission.guests).sessions.contains_key(&self.id)
     }
 
-    /// Makes it a session, if there is room.
+    /// Makes it a session of `account`, if there is room.
     ///
     /// # Errors
     /// When there is none, or the node ends.
-    pub(super) fn log_in(&self) -> Result<(), Error> {
+    pub(super) fn log_in(&self, account: Option<(&str, Option<usize>)>) -> Result<(), Error> {
         let (limits, notices) = (&self.admission.limits, &self.admission.notices);
         let refused = |limit: &'static str, words: &str, ip: IpAddr| {
             notices.say(limit, format_args!("{ip} is not let in"));
             Err(Error::new(Fault::There, ErrorCode::ServerClosing, words))
         };
         let mut guests = lock(&self.admission.guests);
-        if guests.sessions.contains_key(&self.id) {
+        let name = account.map(|(name, _)| name);
+        let is_own = |guest: &Guest| name.is_some() && guest.name.as_deref() == name;
+        let own = guests.sessions.iter().filter(|(id, guest)| **id != self.id && is_own(guest));
+        if let Some((name, Some(most))) = account
+            && own.count() >= most
+        {
+            notices.say("identity_sessions", format_args!("{name} has {most} sessions already"));
+            let words = "Too many sessions of yours; try again later.";
+            return Err(Error::new(Fault::There, ErrorCode::ServerClosing, words));
+        }
+        if let Some(guest) = guests.sessions.get_mut(&self.id) {
+            guest.name = name.map(str::to_owned);
             return Ok(());
         }
         let Some(address) = guests.waiting.get(&self.id).map(|guest| guest.address) else {
@@ -196,7 +210,8 @@ impl Visitor {
             }
         }
         if let Some(guest) = guests.waiting.remove(&self.id) {
-            guests.sessions.insert(self.id, Guest { active: Instant::now(), ..guest });
+            let (active, name) = (Instant::now(), name.map(str::to_owned));
+            guests.sessions.insert(self.id, Guest { active, name, ..guest });
         }
         Ok(())
     }
@@ -258,8 +273,23 @@ mod tests {
         assert!(!is_expelled(&crowd[0]) && !is_expelled(&crowd[2]) && !is_expelled(&fourth));
         let (_a, honest) = (node.enter(from(2)), node.enter(from(3)));
         assert!(is_expelled(&crowd[2]), "then the oldest of all");
-        honest.log_in().expect("there is room");
-        assert_eq!(crowd[1].log_in().expect_err("it went").code, ErrorCode::ServerClosing);
+        honest.log_in(None).expect("there is room");
+        assert_eq!(crowd[1].log_in(None).expect_err("it went").code, ErrorCode::ServerClosing);
+    }
+
+    #[test]
+    fn one_identity_has_the_sessions_that_it_may_have() {
+        let node = node(NodeLimits::default());
+        let visitors: Vec<Visitor> =
+            [1, 2, 3, 4].map(|last| node.enter(from(last))).into_iter().collect();
+        let alice = Some(("alice", Some(2)));
+        visitors[0].log_in(alice).expect("the first");
+        visitors[1].log_in(alice).expect("the second");
+        visitors[1].log_in(alice).expect("again is no other");
+        let third = visitors[2].log_in(alice).expect_err("one too many");
+        assert!(third.message.contains("of yours"), "{third}");
+        visitors[3].log_in(Some(("bob", Some(2)))).expect("somebody else");
+        drop(node);
     }
 
     #[test]
@@ -268,19 +298,19 @@ mod tests {
         let node = node(limits);
         let visitors: Vec<Visitor> =
             [1, 1, 1, 2, 3].map(|last| node.enter(from(last))).into_iter().collect();
-        visitors[0].log_in().expect("the first");
-        visitors[0].log_in().expect("again is no other");
-        visitors[1].log_in().expect("the second");
-        let third = visitors[2].log_in().expect_err("the third of one address");
+        visitors[0].log_in(None).expect("the first");
+        visitors[0].log_in(None).expect("again is no other");
+        visitors[1].log_in(None).expect("the second");
+        let third = visitors[2].log_in(None).expect_err("the third of one address");
         assert!(third.message.contains("from your address"), "{third}");
-        visitors[3].log_in().expect("another address");
-        let full = visitors[4].log_in().expect_err("all busy or fresh");
+        visitors[3].log_in(None).expect("another address");
+        let full = visitors[4].log_in(None).expect_err("all busy or fresh");
         assert!(full.message.starts_with("Too many sessions"), "{full}");
         // Who is idle for long goes for another; who is busy does not.
         let long_ago = Instant::now().checked_sub(SPARE_AFTER).expect("an uptime of a minute");
         visitors[0].active(true);
         lock(&node.guests).sessions.values_mut().for_each(|guest| guest.active = long_ago);
-        visitors[4].log_in().expect("there is room now");
+        visitors[4].log_in(None).expect("there is room now");
         assert!(is_expelled(&visitors[1]) && !is_expelled(&visitors[0]));
         assert!(!visitors[1].is_in() && visitors[4].is_in());
     }

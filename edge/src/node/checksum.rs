@@ -3,8 +3,9 @@
 use super::files::beneath;
 use super::reporter::Reporter;
 use super::time_of_day::time_of_day;
+use crate::identity::{Authorization, Deed};
 use crate::mover::Cancel;
-use crate::stores::{ChecksumAlgorithm, Root, storage_error};
+use crate::stores::{ChecksumAlgorithm, storage_error};
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::{Answer, ExpectedDigest};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -40,16 +41,17 @@ pub(super) struct WantedChecksum {
 /// # Errors
 /// When the file cannot be read, or the client wants no more of it.
 pub(super) fn compute(
-    root: &Root,
+    access: &Authorization,
     wanted: &WantedChecksum,
     cancel: &Cancel,
     reporter: &Reporter,
 ) -> Result<String, Error> {
+    access.check(Deed::Read, &wanted.path)?;
     let path = wanted.path.as_bytes();
     let failed = |error: std::io::Error| storage_error("read", path, &error);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file =
-        root.open_beneath(beneath(&wanted.path), flags, 0).map(File::from).map_err(failed)?;
+    let file = access.root().open_beneath(beneath(&wanted.path), flags, 0).map(File::from);
+    let file = file.map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     if !meta.is_file() {
         let message = format!("{} is no regular file", wanted.path);

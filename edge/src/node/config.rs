@@ -5,7 +5,8 @@ use super::bounce::Network;
 use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
-use crate::channels::trust::Identity;
+use crate::channels::trust::NodeCertificate;
+use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use crate::stores::StoreRegistry;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
 use serde::Deserialize;
@@ -42,10 +43,10 @@ pub enum TlsKey {
 }
 
 impl TlsKey {
-    pub(super) fn identity(&self) -> Result<Identity, Error> {
+    pub(super) fn certificate(&self) -> Result<NodeCertificate, Error> {
         match self {
-            TlsKey::Fresh => Identity::fresh(),
-            TlsKey::Files { certificate, key } => Identity::read(certificate, key),
+            TlsKey::Fresh => NodeCertificate::fresh(),
+            TlsKey::Files { certificate, key } => NodeCertificate::read(certificate, key),
         }
     }
 }
@@ -59,6 +60,8 @@ pub struct Config {
     pub root: PathBuf,
     /// What anonymous users may do.
     pub anonymous: Anonymous,
+    /// Who else may come in, over TLS.
+    pub identities: Identities,
     /// Data ports, both ends included; any free port when absent.
     pub data_ports: Option<(u16, u16)>,
     /// Which drivers a client may choose for its data, of those that this host can use; all when
@@ -108,6 +111,14 @@ impl Config {
         if limits.logins.min(limits.logins_per_address) == 0 || limits.login_timeout.is_zero() {
             return wrong("a node in which nobody may log in serves nobody".to_owned());
         }
+        if !self.identities.is_empty() && self.tls.is_none() {
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::BadConfig,
+                "identities log in over TLS alone, which this node does not offer",
+            )
+            .hint("say tls = true, or name tls_cert and tls_key"));
+        }
         match self.data_ports {
             Some((low, high)) if low == 0 || low > high => {
                 wrong(no_range(&format!("{low}-{high}")))
@@ -143,6 +154,16 @@ pub struct ConfigFile {
     pub root: Option<PathBuf>,
     /// See [`Config::anonymous`].
     pub anonymous: Option<Anonymous>,
+    /// See [`Identities::people`].
+    #[serde(default)]
+    pub identity: Vec<IdentityFile>,
+    /// See [`Identities::issuers`].
+    #[serde(default)]
+    pub issuer: Vec<IssuerFile>,
+    /// See [`ClientAuthorities::certificates`].
+    pub client_authorities: Option<PathBuf>,
+    /// See [`ClientAuthorities::revoked`].
+    pub client_revoked: Option<PathBuf>,
     /// `LO-HI`, see [`Config::data_ports`].
     pub data_ports: Option<String>,
     /// See [`Config::channel`].
@@ -246,6 +267,14 @@ impl ConfigFile {
         let networks = self.third_party_networks.unwrap_or_default();
         let networks: Result<_, String> = networks.iter().map(|text| text.parse()).collect();
         let third_party_networks: Vec<Network> = networks.map_err(wrong)?;
+        let identities = Identities {
+            people: self.identity.into_iter().map(IdentityFile::build).collect::<Result<_, _>>()?,
+            issuers: self.issuer.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
+            authorities: ClientAuthorities {
+                certificates: self.client_authorities,
+                revoked: self.client_revoked,
+            },
+        };
         let usual = NodeLimits::default();
         let drivers = Registry::builtin();
         let channel = self.channel.unwrap_or_default();
@@ -254,6 +283,7 @@ impl ConfigFile {
             listen,
             root,
             anonymous: self.anonymous.unwrap_or_default(),
+            identities,
             data_ports,
             channel,
             data_address: self.data_address,

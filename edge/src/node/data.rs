@@ -1,6 +1,7 @@
 //! A session's data channels: how they are made, and what the client wished of them.
 
 use super::Shared;
+use super::accounts::{Account, Shown};
 use super::adapt::{Adapt, IncomingChannels};
 use super::arrival::Arrival;
 use super::bounce::Targets;
@@ -14,15 +15,16 @@ use crate::channels::driver::{Carries, Driver, Listen, Slots};
 use crate::channels::key::Key;
 use crate::channels::layer::Layer;
 use crate::channels::socket::{TcpChannel, check, connect};
+use crate::channels::trust::Fingerprint;
+use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
-use farline_core::copy::{MOST_HELD_RANGES, parse_leave};
 use farline_core::gridftp::{Family, Pathname};
 use farline_core::transfer::DigestAlgorithm;
-use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, percent};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -36,9 +38,6 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A session's pool to begin with; what is not used of it takes no memory.
 const STAGING: Bytes = Bytes::mib(64);
 
-/// Paths that a client leaves out of its trees at most.
-const MOST_LEFT: usize = 4 << 20;
-
 /// Listeners, channels and staging of one session.
 pub(super) struct DataPlane {
     pub(super) shared: Arc<Shared>,
@@ -46,6 +45,9 @@ pub(super) struct DataPlane {
     peer: SocketAddr,
     /// Whether the session has the rights of its own user.
     over_ssh: bool,
+    account: Account,
+    /// What its control connection proved by TLS.
+    shown: Shown,
     pub(super) acceptor: Option<Acceptor>,
     /// Whether data connections are under TLS: `PROT P`.
     pub(super) private: bool,
@@ -87,8 +89,9 @@ pub(super) struct DataPlane {
 }
 
 impl DataPlane {
-    pub(super) fn new(shared: Arc<Shared>, arrival: Arrival) -> DataPlane {
+    pub(super) fn new(shared: Arc<Shared>, arrival: Arrival, shown: Shown) -> DataPlane {
         let Arrival { local, peer, over_ssh } = arrival;
+        let account = Account::anonymous(&shared, over_ssh);
         let tree = TreeState::default();
         let options = TcpOptions::default();
         DataPlane {
@@ -96,6 +99,8 @@ impl DataPlane {
             local,
             peer,
             over_ssh,
+            account,
+            shown,
             acceptor: None,
             private: false,
             door: None,
@@ -119,6 +124,34 @@ impl DataPlane {
             backup: None,
             adapt: Adapt::default(),
         }
+    }
+
+    /// Becomes the session of whoever says this, from its beginning.
+    ///
+    /// # Errors
+    /// When it is nobody who may come in.
+    pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
+        let Arrival { local, peer, over_ssh } =
+            Arrival { local: self.local, peer: self.peer, over_ssh: self.over_ssh };
+        let account = Account::log_in(&self.shared, user, password, &self.shown, self.peer.ip())?;
+        // Nothing of another user's stays.
+        let shown = std::mem::take(&mut self.shown);
+        *self = DataPlane {
+            account,
+            ..DataPlane::new(Arc::clone(&self.shared), Arrival { local, peer, over_ssh }, shown)
+        };
+        Ok(())
+    }
+
+    /// Whose session it is.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// How a data connection of a client without a key is known to be its own (P-5): by what may
+    /// it show instead of resuming the control connection's TLS. Of the anonymous it is not known.
+    pub(super) fn bound(&self) -> Option<Option<Fingerprint>> {
+        self.account.name.as_ref().map(|_| self.shown.fingerprint())
     }
 
     /// Closes what is open; a listener and the client's addresses stay good.
@@ -157,10 +190,7 @@ impl DataPlane {
             peer,
             &self.options,
         )?;
-        let told = SocketAddr::new(
-            self.shared.config.data_address.unwrap_or(ip),
-            acceptor.address().port(),
-        );
+        let told = self.told(acceptor.address());
         self.acceptor = Some(acceptor);
         Ok(told)
     }
@@ -177,7 +207,14 @@ impl DataPlane {
         let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
         let door = self.door_for(&driver)?;
         let arrivals = Arc::clone(door.arrivals());
-        door.listen(&driver, Listen { ip, ports, sockets, slots, client, arrivals })
+        let listen = Listen { ip, ports, sockets, slots, client, arrivals };
+        let port = door.listen(&driver, listen)?;
+        Ok(self.told(port))
+    }
+
+    /// A data port, as clients are told of it: behind another address where the operator says so.
+    fn told(&self, port: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.shared.config.data_address.unwrap_or(port.ip()), port.port())
     }
 
     /// Takes a channel of the driver `name` that the client offers; returns what to tell it (V-9,
@@ -246,7 +283,7 @@ impl DataPlane {
 
     /// Encrypts data connections from now on, or no more; the key must be given again (K-2).
     pub(super) fn protect(&mut self, private: bool) -> Result<(), Error> {
-        if private && self.shared.identity.is_none() {
+        if private && self.shared.certificate.is_none() {
             return Err(Error::new(
                 Fault::There,
                 ErrorCode::Unsupported,
@@ -261,68 +298,15 @@ impl DataPlane {
 
     /// What data connections are encrypted with, if they are.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.shared
-            .identity
-            .as_ref()
-            .filter(|_| self.private)
-            .map(|identity| Arc::clone(&identity.config))
+        let own = self.shown.tls.as_ref().map(|tls| &tls.data);
+        let of_node = self.shared.certificate.as_ref().map(|certificate| &certificate.config);
+        own.or(of_node).filter(|_| self.private).cloned()
     }
 
     /// What stands over data connections with a key, if they are encrypted.
     fn layer(&self) -> Option<(Arc<dyn Layer>, Arc<ServerConfig>)> {
         let layer = Arc::clone(self.shared.drivers.encrypting_layer()?.layer()?);
         self.tls().map(|config| (layer, config))
-    }
-
-    fn hold_there(&mut self, ranges: &str) -> Result<(), Error> {
-        let ranges = ByteRanges::parse(ranges).ok_or_else(|| {
-            let message = "held is a list of ranges, such as 0-29,90-120";
-            Error::new(Fault::You, ErrorCode::Rejected, message)
-        })?;
-        if self.held_there.count() + ranges.count() > MOST_HELD_RANGES {
-            let message = format!("of what is held at most {MOST_HELD_RANGES} ranges are taken");
-            return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
-        }
-        self.held_there.extend(ranges.iter());
-        Ok(())
-    }
-
-    fn keep_replaced(&mut self, value: &str) -> Result<(), Error> {
-        if value == "none" {
-            self.backup = None;
-            return Ok(());
-        }
-        let decoded = |text: &str| percent::decode(text.as_bytes());
-        let parts = value
-            .split_once(':')
-            .and_then(|(suffix, folder)| Some((decoded(suffix)?, decoded(folder)?)));
-        let is_name = |suffix: &[u8]| !suffix.iter().any(|byte| matches!(byte, b'/' | 0));
-        let (suffix, folder) = parts
-            .filter(|(suffix, folder)| is_name(suffix) && !(suffix.is_empty() && folder.is_empty()))
-            .ok_or_else(|| {
-                let message = "backup is a suffix, a colon and a folder, one of which may be empty";
-                Error::new(Fault::You, ErrorCode::Rejected, message)
-            })?;
-        let folder = (!folder.is_empty()).then(|| self.shared.home.resolve(&Pathname::new(folder)));
-        self.backup = Some((suffix, folder));
-        Ok(())
-    }
-
-    fn leave(&mut self, value: &str) -> Result<(), Error> {
-        if value == "none" {
-            self.left.clear();
-            return Ok(());
-        }
-        let paths = parse_leave(value).ok_or_else(|| {
-            let message = "leave is a list of paths below the tree, such as /a,/b/c";
-            Error::new(Fault::You, ErrorCode::Rejected, message)
-        })?;
-        if self.left.len() + paths.len() > MOST_LEFT {
-            let message = format!("at most {MOST_LEFT} paths are left out of a tree");
-            return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
-        }
-        self.left.extend(paths);
-        Ok(())
     }
 
     /// Farline's own options.
@@ -430,7 +414,8 @@ impl DataPlane {
             "unlanded" => set(&mut self.names_unlanded, value, "named"),
             "landing" => set(&mut self.lands_whole, value, "whole"),
             "limit" => {
-                self.pace = Pace::parse(value)?.map(Arc::new);
+                let above = self.account.pace.clone();
+                self.pace = Pace::parse(value)?.map(|pace| Arc::new(pace.below(above)));
                 Ok(())
             }
             "store" => {
@@ -514,7 +499,10 @@ impl DataPlane {
     pub(super) fn tree_store(&self) -> Arc<dyn Store> {
         match &self.store {
             Some(store) => Arc::clone(store),
-            None => Arc::new(PosixStore::new(Arc::clone(&self.shared.root), DirectIo::default())),
+            None => {
+                let root = Arc::clone(self.account.access.root());
+                Arc::new(PosixStore::new(root, DirectIo::default()))
+            }
         }
     }
 
@@ -529,7 +517,23 @@ impl DataPlane {
 
     /// What holds this session's sending to a rate.
     pub(super) fn pace(&self) -> Option<&Arc<Pace>> {
-        self.pace.as_ref()
+        self.pace.as_ref().or(self.account.pace.as_ref())
+    }
+
+    /// What holds what comes to a rate.
+    pub(super) fn receive_pace(&self) -> Option<&Arc<Pace>> {
+        self.account.pace.as_ref()
+    }
+
+    /// # Errors
+    /// When the session may not do that to `path`; of another store than the node's files, to all
+    /// of them.
+    pub(super) fn check(&self, deed: Deed, path: &Pathname) -> Result<(), Error> {
+        match self.store {
+            Some(_) => self.account.access.check(deed, &Pathname::root()),
+            None if deed == Deed::Create => self.account.access.check_store(path),
+            None => self.account.access.check(deed, path),
+        }
     }
 
     pub(super) fn peer(&self) -> SocketAddr {

@@ -1,6 +1,7 @@
 //! What a session asks of the node's files: look, list, make, remove, rename; all beneath the
 //! exported root.
 
+use crate::identity::{Authorization, Deed};
 use crate::stores::{Root, storage_error};
 use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Timestamp};
 use farline_core::units::Error;
@@ -17,9 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 /// The exported files, by the session's absolute paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files<'a> {
-    root: &'a Root,
-    /// Whether the session may write, for the `Perm` fact.
-    writable: bool,
+    access: &'a Authorization,
 }
 
 /// A session's path below the root: without the leading slash.
@@ -29,31 +28,37 @@ pub(crate) fn beneath(path: &Pathname) -> &[u8] {
 }
 
 impl Files<'_> {
-    pub(crate) fn new(root: &Root, writable: bool) -> Files<'_> {
-        Files { root, writable }
+    pub(crate) fn new(access: &Authorization) -> Files<'_> {
+        Files { access }
+    }
+
+    fn root(&self) -> &Root {
+        self.access.root()
     }
 
     /// One thing, under the name it was asked for.
     pub(crate) fn stat(&self, path: &Pathname) -> Result<ListingEntry, Error> {
+        self.access.check(Deed::Look, path)?;
         let at = beneath(path);
-        let stat = self.root.stat(at).or_else(|error| {
+        let stat = self.root().stat(at).or_else(|error| {
             // A link that leads nowhere, or outside, can still be looked at.
-            self.root
+            self.root()
                 .stat_link(at)
                 .ok()
                 .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
                 .ok_or(error)
         });
         let stat = stat.map_err(|error| storage_error("look at", path.as_bytes(), &error))?;
-        Ok(self.entry(path.clone(), &stat))
+        Ok(self.entry(path.clone(), path, &stat))
     }
 
     /// What is in a directory, sorted by name; links show as what they point to, and where.
     pub(crate) fn list(&self, path: &Pathname) -> Result<Vec<ListingEntry>, Error> {
+        self.access.check(Deed::Read, path)?;
         let at = beneath(path);
         let failed = |error: io::Error| storage_error("list", path.as_bytes(), &error);
         let folder =
-            self.root.open_beneath(at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
+            self.root().open_beneath(at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
         let names = Dir::read_from(&folder).map_err(|errno| failed(errno.into()))?;
         let mut entries = Vec::new();
         for name in names {
@@ -68,12 +73,13 @@ impl Files<'_> {
             else {
                 continue;
             };
-            let mut entry = self.entry(pathname, &own);
+            let whole = path.resolve(&pathname);
+            let mut entry = self.entry(pathname, &whole, &own);
             if entry.kind == ListingKind::Symlink {
                 let target = readlinkat(&folder, OsStr::from_bytes(name), Vec::new()).ok();
                 let below = crate::stores::join(at, name);
-                if let Ok(stat) = self.root.stat(&below) {
-                    entry = self.entry(Pathname::new(name), &stat);
+                if let Ok(stat) = self.root().stat(&below) {
+                    entry = self.entry(Pathname::new(name), &whole, &stat);
                 }
                 entry.link = target.map(|target| Pathname::new(target.into_bytes()));
             }
@@ -84,23 +90,28 @@ impl Files<'_> {
     }
 
     pub(crate) fn make_directory(&self, path: &Pathname) -> Result<(), Error> {
+        self.access.check(Deed::Create, path)?;
         self.within("create directory", path, |folder, name| {
             Ok(mkdirat(folder, name, Mode::from_raw_mode(0o777))?)
         })
     }
 
     pub(crate) fn remove_directory(&self, path: &Pathname) -> Result<(), Error> {
+        self.access.check(Deed::Modify, path)?;
         self.within("remove directory", path, |folder, name| {
             Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
         })
     }
 
     pub(crate) fn remove_file(&self, path: &Pathname) -> Result<(), Error> {
+        self.access.check(Deed::Modify, path)?;
         self.within("remove", path, |folder, name| Ok(unlinkat(folder, name, AtFlags::empty())?))
     }
 
     /// Renames, replacing a file but never a device, FIFO or socket.
     pub(crate) fn rename(&self, from: &Pathname, to: &Pathname) -> Result<(), Error> {
+        self.access.check(Deed::Modify, from)?;
+        self.access.check_store(to)?;
         let (target, target_name) = self.parent("rename to", to)?;
         if crate::stores::is_special(&target, &target_name) {
             let refused = io::Error::new(
@@ -115,6 +126,7 @@ impl Files<'_> {
     }
 
     pub(crate) fn set_modified(&self, path: &Pathname, modified: Timestamp) -> Result<(), Error> {
+        self.access.check(Deed::Modify, path)?;
         let times = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
             last_modification: Timespec {
@@ -127,6 +139,7 @@ impl Files<'_> {
     }
 
     pub(crate) fn set_mode(&self, path: &Pathname, mode: u32) -> Result<(), Error> {
+        self.access.check(Deed::Modify, path)?;
         let set = self
             .file(path)
             .and_then(|file| file.set_permissions(Permissions::from_mode(mode & 0o777)));
@@ -134,7 +147,7 @@ impl Files<'_> {
     }
 
     fn file(&self, path: &Pathname) -> io::Result<File> {
-        self.root
+        self.root()
             .open_beneath(beneath(path), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, 0)
             .map(File::from)
     }
@@ -144,7 +157,7 @@ impl Files<'_> {
         doing: &str,
         path: &Pathname,
     ) -> Result<(std::os::fd::OwnedFd, Vec<u8>), Error> {
-        self.root
+        self.root()
             .parent(beneath(path))
             .map_err(|error| storage_error(doing, path.as_bytes(), &error))
     }
@@ -160,14 +173,15 @@ impl Files<'_> {
             .map_err(|error| storage_error(doing, path.as_bytes(), &error))
     }
 
-    fn entry(&self, name: Pathname, stat: &Stat) -> ListingEntry {
+    /// The facts of what is at `path`, under `name`.
+    fn entry(&self, name: Pathname, path: &Pathname, stat: &Stat) -> ListingEntry {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => ListingKind::Directory,
             FileType::RegularFile => ListingKind::File,
             FileType::Symlink => ListingKind::Symlink,
             _ => ListingKind::Other,
         };
-        let permissions = match (&kind, self.writable) {
+        let permissions = match (&kind, self.access.may(Deed::Modify, path)) {
             (ListingKind::Directory, true) => "cdeflmp",
             (ListingKind::Directory, false) => "el",
             (_, true) => "adfrw",

@@ -5,6 +5,7 @@
 //! touches a disk or moves data runs on threads of its own, so that one slow disk does not hold the
 //! other sessions' control channels up.
 
+mod accounts;
 mod adapt;
 mod admission;
 mod arrival;
@@ -28,6 +29,7 @@ mod ticker;
 mod time_of_day;
 mod transfer;
 mod tree;
+mod tree_options;
 mod tree_state;
 mod wire;
 
@@ -39,7 +41,7 @@ pub use limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
-use crate::channels::trust::{Fingerprint, Identity};
+use crate::channels::trust::{Fingerprint, NodeCertificate};
 use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -65,11 +67,13 @@ pub struct Node {
 struct Shared {
     config: Config,
     root: Arc<Root>,
+    /// What holds each identity to its rate.
+    paces: accounts::Paces,
     admission: Arc<admission::Admission>,
     notices: Arc<notices::Notices>,
     doors: Arc<door::DataListeners>,
     /// What it shows under TLS; without it there is none.
-    identity: Option<Identity>,
+    certificate: Option<NodeCertificate>,
     /// Where relative paths start.
     home: Pathname,
     /// Whether a client measures the path to here now.
@@ -83,7 +87,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(config: Config, root: Root, identity: Option<Identity>, home: Pathname) -> Shared {
+    fn new(
+        config: Config,
+        root: Root,
+        certificate: Option<NodeCertificate>,
+        home: Pathname,
+    ) -> Shared {
         let notices = Arc::new(notices::Notices::default());
         Shared {
             drivers: usable(&config),
@@ -97,8 +106,9 @@ impl Shared {
             measured: AtomicBool::new(false),
             ticker: Arc::default(),
             root: Arc::new(root),
+            paces: accounts::Paces::default(),
             config,
-            identity,
+            certificate,
             home,
         }
     }
@@ -129,7 +139,7 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
     let shared = Shared::new(
         config,
         root,
-        Some(Identity::fresh()?),
+        Some(NodeCertificate::fresh()?),
         Pathname::new(home.into_os_string().into_vec()),
     );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
@@ -160,14 +170,15 @@ impl Node {
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let identity = config.tls.as_ref().map(TlsKey::identity).transpose()?;
-        let shared = Shared::new(config, root, identity, Pathname::root());
+        let certificate = config.tls.as_ref().map(TlsKey::certificate).transpose()?;
+        let certificate = accounts::asking(certificate, &config.identities)?;
+        let shared = Shared::new(config, root, certificate, Pathname::root());
         Ok(Node { shared: Arc::new(shared), listener, address })
     }
 
     /// The fingerprint of the certificate that it shows under TLS, if it speaks TLS.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.shared.identity.as_ref().map(|identity| identity.fingerprint)
+        self.shared.certificate.as_ref().map(|certificate| certificate.fingerprint)
     }
 
     /// Where the control channel listens, with the port that was chosen.

@@ -177,7 +177,7 @@ impl DataPlane {
             held,
             integrity,
             growth,
-            pace: None,
+            pace: self.receive_pace().cloned(),
             cancel: run.cancel.clone(),
         };
         let short = if run.request.module.is_none() { receive_inline(&mut job)? } else { None };

@@ -1,5 +1,6 @@
 //! One client's session: the control connection around the core's server machine.
 
+use super::accounts::Shown;
 use super::arrival::Arrival;
 use super::checksum::{self, WantedChecksum};
 use super::config::Anonymous;
@@ -12,12 +13,13 @@ use crate::channels::Registry;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
 use crate::sys::host::kernel_id;
+use crate::sys::lock::lock;
 use farline_core::gridftp::omission;
 use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Time};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -31,7 +33,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
     let login_timeout = shared.config.limits.login_timeout;
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared, &arrival), now());
-    let data = Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), arrival)));
+    let plane = DataPlane::new(Arc::clone(&shared), arrival, Shown::default());
+    let data = Arc::new(Mutex::new(plane));
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
     let mut received = vec![0; 16 * 1024];
@@ -53,7 +56,10 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     }
                 }
                 Output::Ask { id, ask: Ask::Admit } => {
-                    let answer = visitor.log_in().map_or_else(Answer::Failed, |()| Answer::Done);
+                    let account = lock(&data).account().clone();
+                    let named = account.name.as_deref().map(|name| (name, account.sessions));
+                    let answer =
+                        visitor.log_in(named).map_or_else(Answer::Failed, |()| Answer::Done);
                     session.handle(now(), Input::Answer { id, answer });
                 }
                 Output::Ask { id, ask } => {
@@ -76,15 +82,11 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 Output::CloseChannels => {
                     let data = Arc::clone(&data);
                     // Behind the running job, if there is one.
-                    tokio::task::spawn_blocking(move || {
-                        data.lock().unwrap_or_else(PoisonError::into_inner).close_channels()
-                    });
+                    tokio::task::spawn_blocking(move || lock(&data).close_channels());
                 }
                 Output::CloseData => {
                     let data = Arc::clone(&data);
-                    tokio::task::spawn_blocking(move || {
-                        data.lock().unwrap_or_else(PoisonError::into_inner).close_data()
-                    });
+                    tokio::task::spawn_blocking(move || lock(&data).close_data());
                 }
                 Output::Close => {
                     cancel.cancel(Error::new(
@@ -97,13 +99,16 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 }
                 Output::StartTls => {
                     // Whoever cannot do the handshake has no session to go on with.
-                    let Some(identity) = &shared.identity else { return };
+                    let Some(certificate) = &shared.certificate else { return };
+                    let Ok(mut shown) = Shown::new(&shared) else { return };
+                    let config = shown.tls.as_ref().map_or(&certificate.config, |tls| &tls.control);
+                    let config = Arc::clone(config);
                     let within = match visitor.is_in() {
                         true => login_timeout,
                         false => login_timeout.saturating_sub(began.elapsed()),
                     };
                     let tls = tokio::select! {
-                        tls = tokio::time::timeout(within, wire.start_tls(identity)) => tls,
+                        tls = tokio::time::timeout(within, wire.start_tls(config)) => tls,
                         _ = visitor.expelled() => return,
                     };
                     match tls {
@@ -118,9 +123,9 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                             return;
                         }
                     }
+                    shown.certificates(wire.certificates());
                     // What was arranged in the clear anybody may have arranged.
-                    *data.lock().unwrap_or_else(PoisonError::into_inner) =
-                        DataPlane::new(Arc::clone(&shared), arrival);
+                    *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival, shown);
                 }
                 Output::Wait(wake) => break wake,
             }
@@ -163,6 +168,13 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
 fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
     let logins = match shared.config.anonymous {
         _ if arrival.over_ssh => Logins::Anyone(Rights::Write),
+        anonymous if !shared.config.identities.is_empty() => Logins::Asked {
+            anonymous: match anonymous {
+                Anonymous::None => None,
+                Anonymous::Read => Some(Rights::Read),
+                Anonymous::Write => Some(Rights::Write),
+            },
+        },
         Anonymous::None => Logins::Asked { anonymous: None },
         Anonymous::Read => Logins::Anonymous(Rights::Read),
         Anonymous::Write => Logins::Anonymous(Rights::Write),
@@ -189,9 +201,9 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .into_iter()
                 .collect(),
             shared
-                .identity
+                .certificate
                 .iter()
-                .map(|identity| format!("FARLINE TLS {}", identity.fingerprint))
+                .map(|certificate| format!("FARLINE TLS {}", certificate.fingerprint))
                 .collect(),
             arrival
                 .over_ssh
@@ -205,7 +217,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         .concat(),
         checksums: checksum::offered(),
         passive_retrieve: true,
-        tls: shared.identity.is_some() && !arrival.over_ssh,
+        tls: shared.certificate.is_some() && !arrival.over_ssh,
         secure: arrival.over_ssh,
         login_within: shared.config.limits.login_timeout.into(),
         home: shared.home.clone(),
@@ -237,15 +249,15 @@ impl Job {
         let reporter = || Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
         let answer = match ask {
             Ask::Transfer(request) => {
-                let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut data = lock(&self.data);
                 data.transfer(&request, &self.cancel, &reporter())
                     .map(|bytes| Answer::Finished { bytes })
             }
             // It needs no data connection, and whoever clears those away need not wait for it.
             Ask::Checksum { algorithm, offset, length, markers, path } => {
                 let wanted = WantedChecksum { algorithm, offset, length, markers, path };
-                checksum::compute(&self.shared.root, &wanted, &self.cancel, &reporter())
-                    .map(Answer::Digest)
+                let access = lock(&self.data).account().access.clone();
+                checksum::compute(&access, &wanted, &self.cancel, &reporter()).map(Answer::Digest)
             }
             other => self.quick(other),
         };
@@ -253,17 +265,17 @@ impl Job {
     }
 
     fn quick(&self, ask: Ask) -> Result<Answer, Error> {
-        let files = Files::new(&self.shared.root, self.shared.config.anonymous == Anonymous::Write);
         let done = |()| Answer::Done;
-        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut data = lock(&self.data);
+        let access = data.account().access.clone();
+        let files = Files::new(&access);
         match ask {
             Ask::Act { addresses } => data.act(addresses).map(done),
             Ask::List { path } => files.list(&path).map(Answer::Entries),
-            Ask::Login { .. } => Err(Error::new(
-                Fault::Refused,
-                ErrorCode::LoginRefused,
-                "this node has no accounts",
-            )),
+            Ask::Login { user, password } => {
+                data.log_in(&user, &password)?;
+                Ok(Answer::LoggedIn(data.account().access.rights()))
+            }
             Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
             Ask::NetStack { name } => data.choose_driver(&name).map(done),
             Ask::Passive { family, .. } => {

@@ -6,6 +6,7 @@ use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::trust::secured;
+use crate::mover::Acceptor;
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 const SECOND_THOUGHTS: Duration = Duration::from_millis(100);
 /// How long the client may take to connect.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it may once a stranger has connected in its place.
+const AFTER_STRANGER: Duration = Duration::from_secs(3);
 
 /// Sends the one file of `layout` from byte `from` on.
 pub(super) fn send(
@@ -87,6 +90,9 @@ pub(super) fn receive(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(broken(run, &error)),
         };
+        if let Some(pace) = plane.receive_pace() {
+            pace.through(read, &run.tally);
+        }
         sink.write(0, at, &buffer[..read])?;
         run.tally.add_bytes(read);
         at += read as u64;
@@ -105,20 +111,6 @@ fn open(
     plane: &mut DataPlane,
     run: &RunningTransfer<'_>,
 ) -> Result<(Box<dyn ByteStream>, Duration), Error> {
-    let stream = connection(plane, run)?;
-    let rtt = tcp_info(&stream).map_or(Duration::ZERO, |info| info.rtt.into());
-    run.cancel.watch_stream(&stream)?;
-    match plane.tls() {
-        None => Ok((Box::new(stream), rtt)),
-        Some(config) => {
-            let secured =
-                secured(stream, config, HANDSHAKE_TIMEOUT).map_err(|error| broken(run, &error))?;
-            Ok((secured, rtt))
-        }
-    }
-}
-
-fn connection(plane: &mut DataPlane, run: &RunningTransfer<'_>) -> Result<TcpStream, Error> {
     if plane.door.is_some() {
         return Err(Error::new(
             Fault::You,
@@ -127,23 +119,67 @@ fn connection(plane: &mut DataPlane, run: &RunningTransfer<'_>) -> Result<TcpStr
         ));
     }
     let Some(acceptor) = plane.acceptor.take() else {
-        return Ok(plane.connect(0, run.request.buffer_size)?.into_stream());
+        let stream = plane.connect(0, run.request.buffer_size)?.into_stream();
+        return dressed(plane, run, stream).map_err(|error| broken(run, &error));
     };
-    let deadline = Instant::now() + ACCEPT_TIMEOUT;
+    let mut deadline = Instant::now() + ACCEPT_TIMEOUT;
+    let mut strangers = None;
+    loop {
+        let stream = match accepted(&acceptor, deadline, run)? {
+            Some(stream) => stream,
+            None => return Err(strangers.unwrap_or_else(|| nobody_came(plane))),
+        };
+        let from = stream.peer_addr().map_or_else(|_| plane.peer().ip(), |peer| peer.ip());
+        match dressed(plane, run, stream) {
+            // Somebody else's connection costs the client nothing: its own is waited for.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let shared = &plane.shared;
+                shared.notices.say("stranger", format_args!("a data connection from {from}"));
+                strangers.get_or_insert(broken(run, &error));
+                deadline = deadline.min(Instant::now() + AFTER_STRANGER);
+            }
+            made => return made.map_err(|error| broken(run, &error)),
+        }
+    }
+}
+
+/// The connection as data goes over it.
+fn dressed(
+    plane: &DataPlane,
+    run: &RunningTransfer<'_>,
+    stream: TcpStream,
+) -> io::Result<(Box<dyn ByteStream>, Duration)> {
+    let rtt = tcp_info(&stream).map_or(Duration::ZERO, |info| info.rtt.into());
+    run.cancel.watch_stream(&stream).map_err(io::Error::other)?;
+    match plane.tls() {
+        None => Ok((Box::new(stream), rtt)),
+        Some(config) => Ok((secured(stream, config, HANDSHAKE_TIMEOUT, plane.bound())?, rtt)),
+    }
+}
+
+fn accepted(
+    acceptor: &Acceptor,
+    deadline: Instant,
+    run: &RunningTransfer<'_>,
+) -> Result<Option<TcpStream>, Error> {
     while Instant::now() < deadline {
         if let Some(reason) = run.cancel.reason() {
             return Err(reason);
         }
         if let Some(stream) = acceptor.accept_stream(Duration::from_millis(200))? {
-            return Ok(stream);
+            return Ok(Some(stream));
         }
     }
-    Err(Error::new(
+    Ok(None)
+}
+
+fn nobody_came(plane: &DataPlane) -> Error {
+    Error::new(
         Fault::Between,
         ErrorCode::DataConnection,
         format!("no data connection came from {} in time", plane.peer().ip()),
     )
-    .hint("a firewall may hold the node's data ports back"))
+    .hint("a firewall may hold the node's data ports back")
 }
 
 fn broken(run: &RunningTransfer<'_>, error: &io::Error) -> Error {

@@ -7,6 +7,7 @@ use super::reporter::Reporter;
 use super::running::{RunningTransfer, TreePhase};
 use super::time_of_day::time_of_day;
 use super::{profile, tree};
+use crate::identity::Deed;
 use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
 use crate::prober::MODULE;
 use crate::stores::{PosixSink, PosixSource, storage_error};
@@ -60,6 +61,7 @@ impl DataPlane {
         {
             return profile::measure(self, &module.parms, &run);
         }
+        self.account().check_data(self.private)?;
         if let Some(module) = &request.module {
             let phase = TreePhase::parse(&module.parms)?;
             return if request.action.is_store() {
@@ -76,7 +78,9 @@ impl DataPlane {
     }
 
     fn list(&mut self, format: ListFormat, run: &RunningTransfer<'_>) -> Result<u64, Error> {
-        let files = Files::new(&self.shared.root, true);
+        let access = self.account().access.clone();
+        access.check(Deed::Read, &run.request.path)?;
+        let files = Files::new(&access);
         let now = time_of_day();
         let mut text = Vec::new();
         let looked = files.stat(&run.request.path)?;
@@ -103,7 +107,9 @@ impl DataPlane {
 
     fn retrieve(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {
         let path = beneath(&run.request.path).to_vec();
-        let entry = Files::new(&self.shared.root, false).stat(&run.request.path)?;
+        let access = self.account().access.clone();
+        access.check(Deed::Read, &run.request.path)?;
+        let entry = Files::new(&access).stat(&run.request.path)?;
         match entry.kind {
             ListingKind::File => {}
             ListingKind::Directory => {
@@ -130,7 +136,7 @@ impl DataPlane {
         }
         let len = length.unwrap_or(u64::MAX).min(size - offset);
         let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
-        let source = PosixSource::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout))
+        let source = PosixSource::new(Arc::clone(access.root()), path, Arc::clone(&layout))
             .part_from(offset);
         self.send_from(&layout, &source, 0, None, run)
     }
@@ -138,7 +144,9 @@ impl DataPlane {
     fn store(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {
         let request = run.request;
         let path = beneath(&request.path).to_vec();
-        let files = Files::new(&self.shared.root, true);
+        let access = self.account().access.clone();
+        access.check_store(&request.path)?;
+        let files = Files::new(&access);
         let existing = files.stat(&request.path).ok();
         if existing.as_ref().is_some_and(|entry| entry.kind == ListingKind::Directory) {
             let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
@@ -164,7 +172,7 @@ impl DataPlane {
             .hint("send the file from its start"));
         }
         let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
-        let sink = PosixSink::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout), false);
+        let sink = PosixSink::new(Arc::clone(access.root()), path, Arc::clone(&layout), false);
         let sink = match in_place {
             Some(offset) => sink.in_place(offset),
             None => sink,

@@ -12,6 +12,7 @@ use super::data::DataPlane;
 use super::files::{Files, beneath};
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
+use crate::identity::Deed;
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
     BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, SlowSource, Source,
@@ -68,6 +69,7 @@ pub(super) fn store(
     match phase {
         TreePhase::Manifest => {
             plane.tree().incoming = None;
+            plane.check(Deed::Create, &run.request.path)?;
             let text = receive_list(plane, MANIFEST_LIMIT, run)?;
             let len = text.len() as u64;
             let entries = parse_manifest(&text).map_err(|error| {
@@ -179,6 +181,7 @@ pub(super) fn retrieve(
     match phase {
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
+            plane.check(Deed::Read, &run.request.path)?;
             let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
             let Listing { mut entries, problems, linked } = listed(plane, &*store, run)?;
             entries.retain(|entry| !plane.left.contains(&entry.path));
@@ -244,7 +247,9 @@ fn backup_place(
         None if is_one_file => b"",
         _ => start,
     };
-    let root = &plane.shared.root;
+    let access = &plane.account().access;
+    access.check(Deed::Create, folder)?;
+    let root = access.root();
     let kept = (Arc::clone(root), beneath(folder).to_vec());
     BackupPlace::in_folder(suffix.clone(), kept, base.to_vec(), root).map(Some)
 }
@@ -257,7 +262,7 @@ fn listed(
 ) -> Result<Listing, Error> {
     let path = &run.request.path;
     if store.root().is_some() {
-        match Files::new(&plane.shared.root, false).stat(path)?.kind {
+        match Files::new(&plane.account().access).stat(path)?.kind {
             ListingKind::Directory | ListingKind::File | ListingKind::Symlink => {}
             _ => {
                 let message = "this is neither file nor directory";

@@ -3,8 +3,10 @@
 
 use crate::channels::arrivals::PREAMBLE_TIMEOUT;
 use crate::channels::key::{PREAMBLE_LEN, Token};
-use crate::channels::trust::Identity;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Join, Stdin, Stdout};
 use tokio::net::TcpStream;
@@ -63,10 +65,18 @@ impl Wire {
     }
 
     /// Does the server's side of the TLS handshake; the caller says for how long at most.
-    pub(super) async fn start_tls(self, identity: &Identity) -> Option<Wire> {
+    pub(super) async fn start_tls(self, config: Arc<ServerConfig>) -> Option<Wire> {
         let Wire::Tcp(stream) = self else { return None };
-        let handshake = TlsAcceptor::from(std::sync::Arc::clone(&identity.config)).accept(stream);
+        let handshake = TlsAcceptor::from(config).accept(stream);
         Some(Wire::Tls(Box::new(handshake.await.ok()?)))
+    }
+
+    /// The certificates that the client showed under TLS.
+    pub(super) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        match self {
+            Wire::Tls(stream) => stream.get_ref().1.peer_certificates(),
+            Wire::Tcp(_) | Wire::Stdio(_) => None,
+        }
     }
 
     /// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond.

@@ -26,7 +26,7 @@ pub use receive::{ProbeReceived, drain, receive};
 pub(crate) use role::{Role, Trial, TrialCopy, TrialNode, play};
 pub use send::{Limits, ProbeSent, fill, send};
 pub use verbs::{VerbsBench, VerbsEnd};
-pub(crate) use wire::{MODULE, Report, ceiling, feature, is_duplex};
+pub(crate) use wire::{MODULE, Report, feature};
 
 use farline_core::congestion::ControlName;
 use farline_core::profile::TrafficDirection;

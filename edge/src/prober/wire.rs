@@ -9,8 +9,6 @@ use std::str::FromStr;
 
 /// The module of ERET.
 pub(crate) const MODULE: &str = "FARLINE.PROFILE";
-/// The FEAT line's words before the ceiling.
-const FEATURE: &str = "FARLINE PROFILE ";
 /// The longest that one request may measure, in seconds.
 const LONGEST: f64 = 24.0 * 3_600.0;
 /// More samples than that are no time series that anyone looks at, and would not fit into a reply.
@@ -19,24 +17,9 @@ const MOST_SAMPLES: f64 = 100_000.0;
 /// Larger messages are refused: a sending node keeps one.
 const MOST_MESSAGE: Bytes = Bytes::mib(64);
 
-/// What a node of this version does beyond receiving.
-const DUPLEX: &str = "DUPLEX";
-
-/// The FEAT line of a node that may be measured at `ceiling` at most (M-1).
+/// The FEAT line of a node that may be measured at `ceiling` at most, and sends too (M-1).
 pub(crate) fn feature(ceiling: Rate) -> String {
-    format!("{FEATURE}{} {DUPLEX}", ceiling.as_bps())
-}
-
-/// The ceiling that a FEAT line tells, if it is the one.
-pub(crate) fn ceiling(line: &str) -> Option<Rate> {
-    line.trim().strip_prefix(FEATURE)?.split(' ').next()?.parse().ok().map(Rate::from_bps)
-}
-
-/// Whether a FEAT line says that the node sends too.
-pub(crate) fn is_duplex(line: &str) -> bool {
-    line.trim()
-        .strip_prefix(FEATURE)
-        .is_some_and(|words| words.split(' ').skip(1).any(|word| word == DUPLEX))
+    format!("FARLINE PROFILE {} DUPLEX", ceiling.as_bps())
 }
 
 /// What a node tells at the end (M-5): what it got, in the object itself, and what it knows of what
@@ -123,6 +106,8 @@ impl ProbeRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::gridftp::Reply;
+    use farline_core::gridftp::client::PeerFeatures;
 
     #[test]
     fn what_is_asked_is_what_is_understood_and_nonsense_is_refused() {
@@ -147,15 +132,10 @@ mod tests {
             ..sizes
         };
         assert_eq!(ProbeRequest::parse(&back.parms()).expect("its own words"), back);
-        let feature = feature(Rate::from_bps(2_000_000_000));
-        assert_eq!(
-            (ceiling(&feature), is_duplex(&feature)),
-            (Some(Rate::from_bps(2_000_000_000)), true)
-        );
-        assert_eq!(
-            (ceiling("FARLINE PROFILE 5"), is_duplex("FARLINE PROFILE 5")),
-            (Some(Rate::from_bps(5)), false)
-        );
+        let line = format!(" {}", feature(Rate::from_bps(2_000_000_000)));
+        let features = PeerFeatures::of(&Reply::new(211, ["", &line, ""]));
+        assert_eq!(features.profile_ceiling, Some(Rate::from_bps(2_000_000_000)));
+        assert!(features.profile_duplex);
         for nonsense in [
             "",
             "streams=0;seconds=1;sample=1",

@@ -7,6 +7,7 @@
 //! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
 //! with its journal ([`PosixSink::begin`]).
 
+mod create;
 mod finish;
 mod last_folder;
 mod protected;
@@ -20,15 +21,14 @@ use super::backup::BackupPlace;
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
-use super::walk::{is_special, join};
-use super::{ReadBack, Sink, in_short};
+use super::walk::join;
+use super::{ReadBack, Sink};
 use crate::sys::files::start_writeback;
-use crate::sys::lock::{lock, wait};
+use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, unlinkat};
-use rustix::io::Errno;
+use farline_core::units::{ByteRanges, Error};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -45,7 +45,7 @@ pub(super) use finish::check_digest;
 use last_folder::LastFolder;
 use protected::{OpenedUp, open_again};
 use refused::Refusals;
-use table::{Table, Turn};
+use table::Table;
 
 /// Files from this length on may have holes: what is shorter is written in one call anyway.
 const SPARSE_FROM: u64 = 128 << 10;
@@ -88,14 +88,6 @@ struct State {
     /// Folders that were made writable for as long as this lasts.
     opened_up: OpenedUp,
     ending: Ending,
-}
-
-/// Whether it is a device, FIFO or socket.
-fn is_no_file(stat: &Stat) -> bool {
-    !matches!(
-        FileType::from_raw_mode(stat.st_mode),
-        FileType::RegularFile | FileType::Directory | FileType::Symlink
-    )
 }
 
 /// The folder of an entry, its name in it, and its temporary name.
@@ -237,144 +229,8 @@ impl PosixSink {
         self.file(entry).map(drop)
     }
 
-    /// Makes the tree's folders, so that writing finds them.
-    ///
-    /// # Errors
-    /// When one cannot be made.
-    pub fn make_folders(&self) -> Result<(), Error> {
-        let mut refused = BTreeMap::new();
-        for (index, entry) in self.layout.entries().iter().enumerate() {
-            if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
-                continue;
-            }
-            match self.make_folder(entry) {
-                Err(error) if !entry.path.is_empty() && self.costs_one_place(&error) => {
-                    refused.insert(self.path(entry), error.clone());
-                    self.refuse_entry(index, error);
-                }
-                made => made?,
-            }
-        }
-        self.refuse_below(&refused);
-        Ok(())
-    }
-
-    fn make_folder(&self, entry: &Entry) -> Result<(), Error> {
-        let path = self.path(entry);
-        self.root.create_directories(&path)?;
-        if self.metadata {
-            lock(&self.state).opened_up.open_up(&self.root, &path)?;
-        }
-        Ok(())
-    }
-
     fn path(&self, entry: &Entry) -> Vec<u8> {
         join(&self.start, &entry.path)
-    }
-
-    /// Opens the folder of `entry`, and its name and temporary name in it.
-    fn place(&self, entry: &Entry) -> Result<Names, Error> {
-        let path = self.path(entry);
-        let (folder, name) = self
-            .folder
-            .parent(&self.root, &path)
-            .map_err(|error| self.root.error("write", &path, &error))?;
-        let temporary = self.place.temporary(&below(&self.place.prefix, &entry.path), &name);
-        Ok((folder, name, temporary))
-    }
-
-    /// Opens the file that bytes of `entry` go into: makes it anew, or opens `again` what is there.
-    fn create(&self, entry: &Entry, again: bool) -> Result<File, Error> {
-        let path = self.path(entry);
-        let failed = |error: io::Error| self.root.error("write", &path, &error);
-        let special = || {
-            let message = format!(
-                "{} is a device, FIFO or socket and is not written to",
-                in_short(&self.root.shown(&path))
-            );
-            Error::new(Fault::You, ErrorCode::SpecialFile, message)
-        };
-        if self.in_place.is_some() {
-            // Looked at before it is opened: opening a FIFO waits for a reader, and opening a device
-            // may do anything.
-            if self.root.stat(&path).is_ok_and(|stat| is_no_file(&stat)) {
-                return Err(special());
-            }
-            // Should it become one meanwhile, nothing waits.
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOCTTY | OFlags::NONBLOCK;
-            let file = self.root.open_beneath(&path, flags, 0o666).map_err(failed)?;
-            let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
-            return if is_no_file(&stat) { Err(special()) } else { Ok(file.into()) };
-        }
-        let (folder, name, temporary) = self.place(entry)?;
-        if is_special(&folder, &name) {
-            return Err(special());
-        }
-        if again {
-            return open_again(&folder, &temporary).map_err(failed);
-        }
-        let at = OsStr::from_bytes(&temporary);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // A file with metadata of its own is private until it has it.
-        let mode = Mode::from_raw_mode(if self.metadata { 0o600 } else { 0o666 });
-        let opened = openat(&folder, at, flags, mode).or_else(|errno| match errno {
-            // Under the lock nobody else writes it: what is there was left by a run that journaled
-            // nothing.
-            Errno::EXIST => {
-                let _ = unlinkat(&folder, at, AtFlags::empty());
-                openat(&folder, at, flags, mode)
-            }
-            errno => Err(errno),
-        });
-        let file = opened.map(File::from).map_err(|errno| failed(errno.into()))?;
-        if self.is_sparse(entry) {
-            // Before anybody writes: what is left out at the end is a hole then, not a shorter
-            // file.
-            file.set_len(entry.len()).map_err(failed)?;
-        }
-        Ok(file)
-    }
-
-    /// Whether zeros of a new file may be left out: where its length is known.
-    fn is_sparse(&self, entry: &Entry) -> bool {
-        self.in_place.is_none() && entry.len() >= SPARSE_FROM && entry.len() < UNKNOWN_LEN
-    }
-
-    /// The file of an entry, made at its first use, and whether it was there before; nothing where
-    /// what comes of it is dropped.
-    fn file(&self, index: usize) -> Result<Option<(Arc<OpenFile>, bool)>, Error> {
-        let entry = &self.layout.entries()[index];
-        let mut state = lock(&self.state);
-        let again = loop {
-            match state.entries.open(index) {
-                Turn::Write { file, is_again } => return Ok(Some((file, is_again))),
-                Turn::Drop => return Ok(None),
-                Turn::Wait => state = wait(&self.opened, state),
-                Turn::Make => break false,
-                Turn::OpenAgain => break true,
-            }
-        };
-        drop(state);
-        // Not under the lock: files by the thousand are made by all threads at once.
-        let file = match self.lock_place() {
-            Err(error) => Err(error),
-            Ok(()) => match self.create(entry, again) {
-                Err(error) if self.costs_one_place(&error) => {
-                    self.refuse_entry(index, error);
-                    Ok(None)
-                }
-                made => made.map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct)))),
-            },
-        };
-        match &file {
-            Ok(Some(file)) => {
-                lock(&self.state).entries.opened(index, Arc::clone(file), entry.len());
-            }
-            Ok(None) => {}
-            Err(_) => lock(&self.state).entries.failed(index),
-        }
-        self.opened.notify_all();
-        Ok(file?.map(|file| (file, again)))
     }
 
     /// Makes the temporary files of `entries` durable.

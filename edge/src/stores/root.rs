@@ -58,6 +58,21 @@ impl Root {
         Root { shown: b"/".to_vec(), is_exported: true, ..self }
     }
 
+    /// The same root, in which no symbolic link is followed.
+    ///
+    /// # Errors
+    /// When this host has no descriptor left.
+    pub(crate) fn without_links(&self) -> Result<Root, Error> {
+        let fd = self.fd.try_clone().map_err(|error| self.error("open directory", b"", &error))?;
+        Ok(Root {
+            path: self.path.clone(),
+            shown: self.shown.clone(),
+            is_exported: self.is_exported,
+            fd,
+            within: self.within | ResolveFlags::NO_SYMLINKS,
+        })
+    }
+
     /// The whole path of what is at `path` below the root, for people.
     pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
         match &self.shown[..] {
@@ -104,6 +119,12 @@ impl Root {
                 // A rename elsewhere on the machine raced with the resolution (openat2(2)): the
                 // kernel asks for another try.
                 Err(Errno::AGAIN | Errno::INTR) => continue,
+                Err(Errno::LOOP) if self.within.contains(ResolveFlags::NO_SYMLINKS) => {
+                    Err(io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        "the path leads over a symbolic link",
+                    ))
+                }
                 Err(Errno::XDEV) => Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "the path leads outside the exported directory",

@@ -19,6 +19,7 @@ mod existing;
 mod globs;
 mod guest;
 mod hostile_server;
+mod identities;
 mod interop;
 mod interrupt;
 mod landing;

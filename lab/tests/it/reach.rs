@@ -1,5 +1,6 @@
 //! Ways to the other end: data connections by key among strangers, and past firewalls.
 
+use farline_lab::raw::RawClient;
 use farline_lab::{Namespaces, assert_same_tree, farline, farline_binary, node, plant, succeed};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -58,6 +59,19 @@ struct Over<'a>(&'a AtomicBool);
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_node_behind_another_address_tells_it_with_a_key_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(dir.path(), "write", &["--data-address", "192.0.2.7"]);
+    let mut client = RawClient::open(&url);
+    let without = client.ask("PASV");
+    let key = client.ask(&format!("OPTS FARLINE key={};", "5a".repeat(32)));
+    assert!(key.starts_with('2'), "{key}");
+    for reply in [without, client.ask("PASV")] {
+        assert!(reply.starts_with("227") && reply.contains("(192,0,2,7,"), "{reply}");
     }
 }
 

@@ -115,7 +115,7 @@ fn curl_and_lftp_move_files_under_tls() {
 }
 
 /// Runs openssl, quietly.
-fn openssl(folder: &Path, args: &[&str]) {
+pub(crate) fn openssl(folder: &Path, args: &[&str]) {
     let output = Command::new("openssl")
         .current_dir(folder)
         .args(args)

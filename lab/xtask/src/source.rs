@@ -280,7 +280,7 @@ mod tests {
         );
         assert_eq!(imports("use super::super::wan::Link;"), ["wan"]);
         assert_eq!(imports("use super::{Block, super::wan::Link};"), ["wan"]);
-        assert_eq!(imports("fn f() -> crate::report::Page { todo!() }"), ["report"]);
+        assert_eq!(imports("fn f(page: crate::report::Page) {}"), ["report"]);
         assert_eq!(imports("fn f() { println!(\"{}\", crate::wan::NAME) }"), ["wan"]);
         assert_eq!(imports("use crate::*;"), ["*"]);
         assert_eq!(imports("pub(crate) fn f() {}"), Vec::<String>::new());

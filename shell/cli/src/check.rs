@@ -2,7 +2,8 @@
 
 use crate::node::{hello, remote};
 use crate::output::Output;
-use farline::channels::trust::{Fingerprint, Trust};
+use crate::reach;
+use farline::channels::trust::Fingerprint;
 use farline::client::{ConnectOptions, Greeting};
 use farline::host::{facts, measure};
 use farline_core::host::{Finding, HostFacts, Level, PathFacts, judge};
@@ -67,13 +68,9 @@ struct Report {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = ConnectOptions {
-        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
-        no_encrypt: false,
-        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
-        timeout: None,
+        ..reach::with(args.ssh, args.tls_ca, args.tls_pin)
     };
     let node = args
         .host

@@ -3,8 +3,9 @@
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
+use crate::reach;
 use crate::select::SelectionArgs;
-use farline::channels::trust::{Fingerprint, Trust};
+use farline::channels::trust::Fingerprint;
 use farline::channels::{Registry, Stack};
 use farline::client::{
     Backup, CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
@@ -234,14 +235,13 @@ pub(crate) fn carry_out(
         staging: args.staging,
         precedent: None,
     };
-    let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
-    let reach = ConnectOptions {
-        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
+    let mut reach = ConnectOptions {
         no_encrypt: args.no_encrypt,
-        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
         timeout: args.timeout.map(Span::from_secs),
+        ..reach::with(args.ssh, args.tls_ca, args.tls_pin)
     };
+    reach::ask_for_password(&mut reach, sources.iter().chain([destination]))?;
     let backup = match (args.backup || args.backup_dir.is_some(), args.suffix) {
         (false, Some(_)) => {
             let message = "--suffix is of backups: --backup or --backup-dir is missing";

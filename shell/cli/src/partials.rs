@@ -1,10 +1,12 @@
 //! `farline partials`: what broken-off copies left behind, listed and removed.
 
+use crate::duration::duration;
 use crate::interrupt;
 use crate::node::hello;
 use crate::output::Output;
+use crate::reach;
 use clap::Subcommand;
-use farline::client::{ConnectOptions, Location, Remote, remove_elsewhere, stored_elsewhere};
+use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
 use farline::stores::{Leftover, Leftovers, Receipt, Removal};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, escaped};
 use serde::Serialize;
@@ -128,7 +130,7 @@ fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
     };
     let stored: Vec<Receipt> = stored_elsewhere()?.into_iter().filter(is_there).collect();
     // A Farline node keeps its own account of what is left there, beneath its root.
-    if stored.is_empty() && (remote.farline || hello(remote, &ConnectOptions::default())?.farline) {
+    if stored.is_empty() && (remote.farline || hello(remote, &reach::usual())?.farline) {
         let message =
             format!("{} is a Farline node: what is left there is listed there", remote.server());
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
@@ -157,7 +159,7 @@ fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<Ex
             None => "unknown",
         };
         let total = row.total_bytes.map_or("?".to_owned(), |total| total.to_string());
-        let (durable, age) = (row.durable_bytes.to_string(), human(row.age));
+        let (durable, age) = (row.durable_bytes.to_string(), duration(row.age.as_secs_f64()));
         text.push_str(&format!(
             "\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}",
             escaped(&row.target)
@@ -294,27 +296,5 @@ fn row_elsewhere(receipt: &Receipt, error: Option<Error>) -> Row {
         age: receipt.changed.elapsed().unwrap_or_default().into(),
         running: receipt.running,
         error,
-    }
-}
-
-/// A span of seconds to months, in its largest unit.
-fn human(span: Span) -> String {
-    match span.as_nanos() / 1_000_000_000 {
-        secs if secs < 120 => format!("{secs} s"),
-        secs if secs < 7200 => format!("{} min", secs / 60),
-        secs if secs < 172_800 => format!("{} h", secs / 3600),
-        secs => format!("{} days", secs / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_are_told_in_a_unit_that_fits() {
-        let told =
-            [5, 119, 120, 7199, 7200, 172_799, 172_800].map(|secs| human(Span::from_secs(secs)));
-        assert_eq!(told, ["5 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }

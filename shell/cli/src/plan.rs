@@ -3,7 +3,8 @@
 use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::profile::{USUAL_RATE, plan_text, probe, read, store};
-use farline::client::{ConnectOptions, Remote, unmeasured};
+use crate::reach;
+use farline::client::{Remote, unmeasured};
 use farline::kernelcc::available;
 use farline::plan::stored;
 use farline_core::congestion::{Algorithm, ControlName};
@@ -219,9 +220,7 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
 /// the model chooses by; without any it is as `farline cp` begins.
 fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Error> {
     let model = &args.model;
-    let rtt = model
-        .rtt
-        .map_or_else(|| hello(remote, &ConnectOptions::default()).map(|node| node.rtt), Ok)?;
+    let rtt = model.rtt.map_or_else(|| hello(remote, &reach::usual()).map(|node| node.rtt), Ok)?;
     let begins = unmeasured(rtt, None, args.direction != Some(TrafficDirection::Back));
     let mut found = if model.first().is_none() {
         begins.plan(args.size)?

@@ -111,6 +111,10 @@ struct Listening {
     address: SocketAddr,
     root: PathBuf,
     anonymous: &'static str,
+    /// Identities that may come in.
+    identities: usize,
+    /// Issuers whose tokens are taken.
+    issuers: usize,
     /// Whether clients can have the control channel, and then data, encrypted.
     encrypted: bool,
     /// Of the certificate, as sha256=HEX; null without TLS.
@@ -157,13 +161,16 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     .build()?;
     let config = Config { trial_read: args.trial_read, trial_write: args.trial_write, ..config };
-    if config.anonymous == Anonymous::None {
+    if config.anonymous == Anonymous::None && config.identities.is_empty() {
         return Err(Error::new(
             Fault::You,
             ErrorCode::NobodyMayEnter,
-            "this node would let nobody in: there are no accounts in this version",
+            "this node would let nobody in",
         )
-        .hint("let everybody read with --anonymous read, or write with --anonymous write"));
+        .hint(
+            "let everybody read with --anonymous read, or name who may come in as [[identity]] in \
+             CONFIG",
+        ));
     }
     take_descriptors();
     let runtime = interrupt::runtime("start")?;
@@ -181,22 +188,35 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 /// of a second signal that came before.
 async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
     let (root, rights, drain) = (config.root.clone(), config.anonymous, config.limits.drain);
+    let (people, issuers) = (config.identities.people.len(), config.identities.issuers.len());
     let node = Node::bind(config).await?;
-    let rights = if rights == Anonymous::Write { "write" } else { "read" };
+    let rights = match rights {
+        Anonymous::Write => "write",
+        Anonymous::Read => "read",
+        _ => "nothing",
+    };
     let listening = Listening {
         schema: "farline/serve/1",
         address: node.address(),
         root,
         anonymous: rights,
+        identities: people,
+        issuers,
         encrypted: node.fingerprint().is_some(),
         fingerprint: node.fingerprint().map(|fingerprint| fingerprint.to_string()),
     };
     let scheme = if listening.encrypted { "ftps" } else { "ftp" };
     let mut text = format!(
-        "farline: serving {} at {scheme}://{}/, anonymous users may {rights}",
+        "farline: serving {} at {scheme}://{}/, anonymous users may {}",
         listening.root.display(),
-        listening.address
+        listening.address,
+        if rights == "nothing" { "not come in" } else { rights }
     );
+    if people + issuers > 0 {
+        text.push_str(&format!(
+            "; {people} identities and bearers of {issuers} issuers' tokens may"
+        ));
+    }
     match &listening.fingerprint {
         None => text.push_str("; nothing is encrypted"),
         Some(fingerprint) => text.push_str(&format!(

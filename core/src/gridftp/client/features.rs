@@ -1,6 +1,7 @@
 //! What the server announced in FEAT, parsed once.
 
 use crate::gridftp::Reply;
+use crate::units::Rate;
 use std::net::IpAddr;
 
 /// The server's features (RFC 2389); none when it does not know FEAT. Clauses are those of
@@ -43,6 +44,10 @@ pub struct PeerFeatures {
     pub omitted: bool,
     /// Sends in order when asked to.
     pub order: bool,
+    /// The rate that it may be measured at, at most (M-1).
+    pub profile_ceiling: Option<Rate>,
+    /// Whether it also sends when it is measured (M-1).
+    pub profile_duplex: bool,
     /// Takes data from other hosts.
     pub third_party: bool,
     /// The fingerprint of the certificate on its data connections, as text.
@@ -79,6 +84,7 @@ impl PeerFeatures {
         let ours = |extension: &str| named.parameters("FARLINE").any(|found| found == extension);
         let told =
             |label: &str| named.parameters("FARLINE").find_map(|text| text.strip_prefix(label));
+        let profile = told("PROFILE ").unwrap_or_default().split(' ');
         PeerFeatures {
             is_farline: named.has("FARLINE"),
             is_gridftp: ["PARALLEL", "SPAS", "ERET"].iter().any(|name| named.has(name)),
@@ -98,6 +104,12 @@ impl PeerFeatures {
             null: ours("NULL"),
             omitted: ours("OMITTED"),
             order: ours("ORDER"),
+            profile_ceiling: profile
+                .clone()
+                .next()
+                .and_then(|rate| rate.parse().ok())
+                .map(Rate::from_bps),
+            profile_duplex: profile.skip(1).any(|word| word == "DUPLEX"),
             third_party: ours("THIRDPARTY"),
             tls_fingerprint: told("TLS ").map(str::to_owned),
             tree: ours("TREE"),
@@ -189,12 +201,20 @@ mod tests {
             " FARLINE ADDRESS 10.1.2.3",
             " FARLINE TLS 00ff",
             " FARLINE FABRIC",
+            " FARLINE PROFILE 2000000000 DUPLEX",
             " FARLINE TREES",
             "End.",
         ];
         let features = PeerFeatures::of(&Reply::new(211, lines));
         assert_eq!(features.data_address, "10.1.2.3".parse().ok());
         assert_eq!(features.tls_fingerprint.as_deref(), Some("00ff"));
+        let measured = |lines: &[&str]| {
+            let features = PeerFeatures::of(&Reply::new(211, lines.to_vec()));
+            (features.profile_ceiling.map(Rate::as_bps), features.profile_duplex)
+        };
+        assert_eq!(measured(&lines), (Some(2_000_000_000), true));
+        assert_eq!(measured(&["", " FARLINE PROFILE 5", ""]), (Some(5), false));
+        assert_eq!(measured(&["", " FARLINE PROFILE", ""]), (None, false));
         assert!(features.key && !features.tree && !features.is_gridftp);
         assert!(features.has_extension("FABRIC") && !features.has_extension("FAB"));
     }

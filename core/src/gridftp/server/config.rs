@@ -20,8 +20,9 @@ pub enum Logins {
     Anonymous(Rights),
     /// Any name with any password: whoever reaches this session is known already, as over ssh.
     Anyone(Rights),
-    /// Anonymous users if rights are given, and users whose password the edge is asked about
-    /// ([`Ask::Login`](super::Ask::Login)). Only for a control channel that is encrypted.
+    /// Anonymous users if rights are given; and on a control channel that is encrypted, and there
+    /// alone, whomever the edge lets in, which is asked about each
+    /// ([`Ask::Login`](super::Ask::Login)).
     Asked {
         /// What anonymous users may do, if they may log in.
         anonymous: Option<Rights>,

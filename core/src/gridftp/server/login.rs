@@ -42,6 +42,12 @@ impl ServerSession {
                 self.login.user = None;
                 self.refuse("Only anonymous users are let in here.");
             }
+            Logins::Asked { anonymous: rights }
+                if !(self.config.secure || anonymous && rights.is_some()) =>
+            {
+                self.login.user = None;
+                self.refuse("Users log in over TLS alone: say AUTH TLS first.");
+            }
             _ => self.say(331, format!("Password required for {shown}.")),
         }
     }
@@ -52,7 +58,7 @@ impl ServerSession {
         };
         match self.config.logins {
             Logins::Anonymous(rights) | Logins::Anyone(rights) => self.let_in(rights),
-            Logins::Asked { anonymous: Some(rights) } if is_anonymous(&user) => self.let_in(rights),
+            Logins::Asked { anonymous: Some(rights) } if !self.config.secure => self.let_in(rights),
             Logins::Asked { .. } => self.ask(Ask::Login { user, password }, Purpose::LogIn),
         }
     }
@@ -120,6 +126,7 @@ impl ServerSession {
     }
 }
 
-fn is_anonymous(name: &[u8]) -> bool {
+/// Whether this is a name of users without one (RFC 1635).
+pub fn is_anonymous(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp")
 }

@@ -105,7 +105,7 @@ impl Limit {
             Limit::SendBuffer => "the sender's socket buffers",
             Limit::SetUp => "set-up: connections and round trips",
             Limit::Peer => "the other end's processor",
-            Limit::RateLimit => "the rate that was asked for",
+            Limit::RateLimit => "a limit of rate",
             Limit::PipeRead => "the program that feeds standard input",
             Limit::PipeWrite => "the program that takes standard output",
             Limit::SlowStart => "slow start: a copy too short for the path's rate",

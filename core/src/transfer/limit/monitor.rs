@@ -7,7 +7,7 @@
 //! by more than noise. A control that goes by losses and sees neither loss nor queue is still
 //! growing; one that goes by a model of the path (BBR) has found its rate.
 
-use super::super::losses::{LossJudge, NewLosses};
+use super::super::losses::{JudgedSample, NewLosses};
 use super::super::path_sample::PathSample;
 use super::super::rounds::{BURST_TRIPS, Rounds};
 use crate::units::{Bytes, Rate, Span};
@@ -104,7 +104,6 @@ pub struct PathMonitor {
     /// Until the windows have stopped growing for the first time.
     growth: Option<Growth>,
     last: Option<PathSample>,
-    losses: LossJudge,
     /// Of the last looks with losses: whether a queue overflowed.
     overflows: VecDeque<bool>,
 }
@@ -116,7 +115,6 @@ impl Default for PathMonitor {
             times: PathTimes::default(),
             growth: Some(growth),
             last: None,
-            losses: LossJudge::default(),
             overflows: VecDeque::new(),
         }
     }
@@ -124,15 +122,15 @@ impl Default for PathMonitor {
 
 impl PathMonitor {
     /// Takes in a sample; several a second.
-    pub fn handle(&mut self, sample: PathSample) {
-        let lost = self.losses.handle(&sample);
+    pub fn handle(&mut self, judged: &JudgedSample) {
+        let JudgedSample { sample, lost, has_queue, .. } = *judged;
         let Some(last) = self.last.replace(sample) else { return };
-        if self.losses.sees_queue(&sample) {
+        if has_queue {
             self.times.queue = self.times.queue.max(sample.rtt.saturating_sub(sample.min_rtt));
         }
         self.lose(lost);
         let spent =
-            if sample.network_bound { self.spent(&last, &sample) } else { PathTimes::default() };
+            if sample.network_bound { self.spent(&last, judged) } else { PathTimes::default() };
         match &mut self.growth {
             None => self.times = self.times.and(spent),
             Some(growth) => {
@@ -179,7 +177,8 @@ impl PathMonitor {
     }
 
     /// What the time since the last sample went to, growth apart.
-    fn spent(&self, last: &PathSample, sample: &PathSample) -> PathTimes {
+    fn spent(&self, last: &PathSample, judged: &JudgedSample) -> PathTimes {
+        let sample = &judged.sample;
         let took = sample.at.since(last.at);
         let channels = sample.channels.max(1) as f64;
         let part = |span: Span| Span::from_secs_f64(span.as_secs_f64() / channels).min(took);
@@ -190,7 +189,7 @@ impl PathMonitor {
         let bytes = Bytes(sample.delivered.0.saturating_sub(last.delivered.0));
         let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };
         let path = match self.last_losses() {
-            _ if self.losses.sees_queue(sample) || sample.is_model_based => full,
+            _ if judged.has_queue || sample.is_model_based => full,
             LastLosses::Congestion => full,
             LastLosses::None => PathTimes { growing: rest, ..PathTimes::default() },
             LastLosses::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
@@ -217,12 +216,13 @@ impl Growth {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::losses::LossJudge;
     use super::*;
     use crate::units::Time;
 
     /// A path of 100 Mbit/s and 50 ms, looked at ten times a second for 20 s.
     fn watch(see: impl Fn(u64, PathSample) -> PathSample) -> PathTimes {
-        let mut monitor = PathMonitor::default();
+        let (mut judge, mut monitor) = (LossJudge::default(), PathMonitor::default());
         let (mut acknowledged, mut retransmits, mut rwnd_limited) = (0.0, 0, Span::ZERO);
         for step in 0..200_u64 {
             let rate = 1e6 * f64::from(1_u32 << step.min(7)).min(100.0);
@@ -244,7 +244,7 @@ mod tests {
             );
             retransmits += sample.retransmits;
             rwnd_limited = rwnd_limited + sample.rwnd_limited;
-            monitor.handle(PathSample { retransmits, rwnd_limited, ..sample });
+            monitor.handle(&judge.handle(PathSample { retransmits, rwnd_limited, ..sample }));
         }
         monitor.times()
     }

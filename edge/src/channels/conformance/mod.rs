@@ -14,7 +14,7 @@ use super::key::Key;
 use super::layer::TlsPeer;
 use super::registry::Registry;
 use super::stack::{Opener, Stack};
-use super::trust::{Identity, pinned};
+use super::trust::{NodeCertificate, pinned};
 use super::{Arrival, Channel, TcpOptions};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -58,7 +58,7 @@ pub(super) fn conform(site: Site) {
 pub(super) struct Bench {
     pub(super) site: Site,
     pub(super) stack: Stack,
-    identity: Identity,
+    identity: NodeCertificate,
     /// What carries a node's ports, on a thread that ends with this.
     inside: tokio::runtime::Handle,
     _stop: tokio::sync::oneshot::Sender<()>,
@@ -90,7 +90,7 @@ impl Bench {
         let inside = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         std::thread::spawn(move || runtime.block_on(stopped));
-        let identity = Identity::fresh().expect("a key");
+        let identity = NodeCertificate::fresh().expect("a key");
         Arc::new(Bench { site, stack, identity, inside, _stop: stop })
     }
 

@@ -70,6 +70,7 @@ impl Control {
                 "write {scheme}s:// for {scheme}://, or leave --tls-pin and --tls-ca out"
             )));
         }
+        let (user, password) = reach.credentials.login(remote)?;
         let line = ControlStream::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
@@ -113,10 +114,8 @@ impl Control {
             asked: None,
         };
         if remote.via == ControlTransport::Tls {
-            control.start_tls(remote, &reach.trust).await?;
+            control.start_tls(remote, reach).await?;
         }
-        let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
-        let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
         if control.encrypt {
             control.protect(Protection::Private);
@@ -163,7 +162,7 @@ impl Control {
     }
 
     /// `AUTH TLS` and the handshake, before anything else is said.
-    async fn start_tls(&mut self, remote: &Remote, trust: &Trust) -> Result<(), Error> {
+    async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
         let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
         self.done(auth).await.map_err(|error| match error.fault {
             Fault::Between => error,
@@ -175,7 +174,7 @@ impl Control {
             .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
         })?;
         let line = self.line.take().ok_or_else(closed)?;
-        self.line = Some(line.start_tls(remote, trust).await?);
+        self.line = Some(line.start_tls(remote, reach).await?);
         Ok(())
     }
 

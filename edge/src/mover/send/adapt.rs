@@ -7,7 +7,9 @@ use crate::sys::lock::lock;
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::Check;
 use farline_core::plan::Reason;
-use farline_core::transfer::{Advice, ChannelAutotuner, ChannelId, PathMonitor, Watermarks};
+use farline_core::transfer::{
+    Advice, ChannelAutotuner, ChannelId, LossJudge, PathMonitor, Watermarks,
+};
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -23,7 +25,7 @@ impl Shared<'_> {
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
         let (mut threads, mut sampler) = (Vec::new(), PathSampler::new());
-        let mut monitor = PathMonitor::default();
+        let (mut judge, mut monitor) = (LossJudge::default(), PathMonitor::default());
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion, mut before) = (watched.len(), None, None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -35,12 +37,13 @@ impl Shared<'_> {
                 self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
             }
             let sample = sampler.sample(&watched, self.job.tally);
-            if let Some(sample) = sample {
-                monitor.handle(sample);
+            let judged = sample.map(|sample| judge.handle(sample));
+            if let Some(judged) = &judged {
+                monitor.handle(judged);
                 self.job.tally.see_path(monitor.times());
             }
             let Some((tuner, tuning)) = &mut tuner else { continue };
-            sample.into_iter().for_each(|sample| tuner.handle(sample));
+            judged.iter().for_each(|judged| tuner.handle(judged));
             while let Some(advice) = tuner.poll() {
                 match advice {
                     // The pace, with what it makes up for, is no word on the path.

@@ -1,7 +1,7 @@
 //! Profiles that are measured, over emulated links or a real path.
 
-use super::print::duration;
 use super::ticker::Ticker;
+use crate::duration::duration;
 use crate::output::Output;
 use farline::plan::document::{DocumentReservation, text};
 use farline::prober::LinkBench;

@@ -269,7 +269,7 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> R
         let left = if ran == 0 {
             String::new()
         } else {
-            format!("; at most {} left", print::duration(left))
+            format!("; at most {} left", crate::duration::duration(left))
         };
         format!("{ran} of at most {most} repetitions simulated{left}")
     });

@@ -1,8 +1,10 @@
 //! Profiles of real paths: to a node that lets itself be measured.
 
-use super::print::{duration, rate};
+use super::print::rate;
+use crate::duration::duration;
 use crate::node::remote;
 use crate::output::Output;
+use crate::reach;
 use farline::client::{ConnectOptions, Consent, NodeBench, Remote};
 use farline::plan::{self, ProbePath};
 use farline_core::profile::{Job, PathPoint, Profile, Repetition, TrafficDirection};
@@ -17,7 +19,7 @@ const PROBE_SILENCE: Span = Span::from_secs(10);
 /// A node, and what it says to being measured.
 pub(super) fn open(node: &str) -> Result<(NodeBench, Remote, Consent), Error> {
     let remote = remote(node)?;
-    let (bench, consent) = NodeBench::open(remote.clone(), ConnectOptions::default())?;
+    let (bench, consent) = NodeBench::open(remote.clone(), reach::usual())?;
     Ok((bench, remote, consent))
 }
 
@@ -49,7 +51,7 @@ pub(crate) fn probe(
     output: &Output,
 ) -> Result<Profile, Error> {
     let deadline = Instant::now() + PROBE_LONGEST;
-    let reach = ConnectOptions { timeout: Some(PROBE_SILENCE), ..ConnectOptions::default() };
+    let reach = ConnectOptions { timeout: Some(PROBE_SILENCE), ..reach::usual() };
     let (mut bench, consent) = NodeBench::open(node.clone(), reach)?;
     bench.end_at(deadline);
     let probed =

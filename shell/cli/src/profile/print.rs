@@ -1,5 +1,6 @@
 //! A profile on a terminal.
 
+use crate::duration::duration;
 use farline_core::profile::{CellResult, Document, PathPoint, Profile, ProfileKind};
 use farline_core::report::wrapped;
 use farline_core::statistics::{Summary, decrease_per_mile};
@@ -206,18 +207,6 @@ pub(super) fn moment(seconds: u64) -> String {
     date(seconds).replace(" UTC", &format!(":{:02} UTC", seconds % 60))
 }
 
-/// A time for people: `24 ms`, `2.50 s`, `40 s`, `12 min`, `15.0 h`, `3.5 days`.
-pub(super) fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 1.0 => format!("{:.0} ms", (s * 1e3).max(1.0)),
-        s if s < 10.0 => format!("{s:.2} s"),
-        s if s < 300.0 => format!("{s:.0} s"),
-        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3_600.0),
-        s => format!("{:.1} days", s / 86_400.0),
-    }
-}
-
 /// A size in the units in which it was given: `160 TB` is not 145.5 TiB to who asked for it.
 fn size_as_given(size: Bytes) -> String {
     let is_binary = |power: u32| size.0 >= 1 << (10 * power) && size.0 < 1 << (10 * power + 10);
@@ -266,7 +255,7 @@ pub(super) fn rate(bps: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, size_as_given};
+    use super::size_as_given;
     use farline_core::congestion::Algorithm;
     use farline_core::profile::{
         Document, Environment, Form, Grid, PathPoint, Profile, ProfileKind, Repetitions, Simulator,
@@ -358,12 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times_read_as_people_write_them() {
+    fn sizes_read_as_people_write_them() {
         for text in ["160 TB", "1 TB", "1.5 GB", "1 GiB", "40 B", "64 MiB", "2 PB", "1000 KiB"] {
             let size: Bytes = text.parse().expect("a size");
             assert_eq!(size_as_given(size), text);
         }
-        let told = [0.0241, 2.5, 40.0, 720.0, 34_620.0, 302_400.0].map(duration);
-        assert_eq!(told, ["24 ms", "2.50 s", "40 s", "12 min", "9.6 h", "3.5 days"]);
     }
 }

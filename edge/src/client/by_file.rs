@@ -1,0 +1,141 @@
+//! Executes what [`FileByFile`] wants of a copy to, from or between servers that know no trees.
+
+use super::checksum;
+use super::copy::Copy;
+use super::landed_before::LandedBefore;
+use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
+use farline_core::transfer::journal::FileFacts;
+use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::collections::BTreeMap;
+
+/// What moves files between this copy's ends, one by one.
+pub(super) trait FileEnd {
+    /// Where the entry `index` goes, as another attempt of the copy would have it.
+    fn path(&self, index: usize) -> Vec<u8>;
+
+    /// Makes the file ready; returns what a journal says is held of it.
+    async fn begin(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error>;
+
+    /// How long what is held is at the server, where it is there. Nobody asks it of this host.
+    async fn measure(&mut self) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
+    /// Removes what is held. Nobody asks it of this host.
+    fn renew(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// So much of the file is not moved.
+    fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges);
+
+    /// Moves the rest.
+    async fn carry(&mut self, copy: &mut Copy<'_>) -> Result<(), Error>;
+
+    /// What the source is now. Nobody asks it of a source on this host.
+    async fn look_again(&mut self) -> Result<Option<FileFacts>, Error> {
+        Ok(None)
+    }
+
+    /// Compares the file at both ends; whether that was possible.
+    async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error>;
+
+    /// Gives the file its name; otherwise names why not.
+    async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error>;
+
+    /// Remembers for later copies that the file has landed.
+    async fn remember(&mut self, _index: usize, _is_compared: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Makes a link on this host.
+    fn link(&mut self, _copy: &mut Copy<'_>, _index: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Keeps what came or removes it; returns how the copy ends.
+    async fn abandon(&mut self, copy: &mut Copy<'_>, keeps: bool, error: Error) -> Error;
+}
+
+/// Copies `entries` by `end`, but those that landed before.
+///
+/// # Errors
+/// As the first file that fails; those before it have landed.
+pub(super) async fn execute(
+    copy: &mut Copy<'_>,
+    rules: FileRules,
+    entries: &[Entry],
+    before: &LandedBefore,
+    end: &mut impl FileEnd,
+) -> Result<(), Error> {
+    let mut landed: BTreeMap<usize, PriorLanding> = before
+        .iter()
+        .map(|(&index, &is_compared)| (index, PriorLanding::EarlierCopy { is_compared }))
+        .collect();
+    for (index, entry) in entries.iter().enumerate() {
+        if copy.is_landed(&end.path(index), entry) {
+            landed.insert(index, PriorLanding::ThisCopy);
+        }
+    }
+    let mut files = FileByFile::new(rules, entries.to_vec(), landed);
+    let mut failure = None;
+    while let Some(output) = files.poll() {
+        let event = match output {
+            FileOutput::Count(index, PriorLanding::ThisCopy) => {
+                copy.land_one(&end.path(index), &entries[index]);
+                copy.settle();
+                continue;
+            }
+            FileOutput::Count(index, PriorLanding::EarlierCopy { is_compared }) => {
+                copy.landed_before(&end.path(index), &entries[index], is_compared);
+                continue;
+            }
+            FileOutput::Fail(index, error) => {
+                copy.stats.failures.push((entries[index].path.clone(), error));
+                continue;
+            }
+            FileOutput::Link(index) => {
+                end.link(copy, index)?;
+                copy.settle();
+                continue;
+            }
+            FileOutput::Begin(index) => FileEvent::Begun(end.begin(copy, index).await),
+            FileOutput::Measure => FileEvent::Measured(end.measure().await),
+            FileOutput::Renew => FileEvent::Done(end.renew()),
+            FileOutput::Hold(held) => {
+                end.hold(copy, held);
+                continue;
+            }
+            FileOutput::Move => FileEvent::Done(end.carry(copy).await),
+            FileOutput::LookAgain => FileEvent::Seen(end.look_again().await),
+            FileOutput::Compare => FileEvent::Compared(end.compare(copy).await),
+            FileOutput::Land => {
+                let landed = end.land(copy).await;
+                FileEvent::Landed(landed.inspect(|landed| {
+                    if !landed {
+                        copy.settle();
+                    }
+                }))
+            }
+            FileOutput::Landed { index, is_compared } => {
+                copy.land_one(&end.path(index), &entries[index]);
+                end.remember(index, is_compared).await?;
+                copy.settle();
+                continue;
+            }
+            FileOutput::Abandon { keeps, error } => {
+                failure = Some(end.abandon(copy, keeps, error).await);
+                continue;
+            }
+            FileOutput::End(result) => {
+                let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
+                result.map_err(|error| failure.unwrap_or(error))?;
+                checksum::conclude(copy, entries.iter().filter(is_file).count() as u64);
+                return Ok(());
+            }
+        };
+        files.handle(event);
+    }
+    Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
+}

@@ -1,0 +1,144 @@
+//! What a copy moves data with: channels, congestion control and staging, for what is known of the
+//! path, this host and the user's wishes.
+
+use super::Copy;
+use crate::channels::TcpOptions;
+use crate::channels::socket::{granted_buffer, may_choose};
+use crate::channels::stack::Opener;
+use crate::client::location::Remote;
+use crate::client::outcome::DataDirection;
+use crate::client::transfer_state::LiveTuning;
+use crate::kernelcc::{self, CcRequest};
+use crate::mover::{BLOCK_LEN, tuning_limits, window_limit};
+use crate::sys::route::fq_towards;
+use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::plan::Reason;
+use farline_core::profile::PathEstimate;
+use farline_core::transfer::{PathContext, TransferParams};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use std::net::IpAddr;
+
+/// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
+/// receives, and of which nothing else is known.
+pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
+    PathEstimate {
+        rtt,
+        window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
+        available: kernelcc::available()
+            .into_iter()
+            .filter(|&name| may_choose(name).is_ok())
+            .collect(),
+        default_congestion: kernelcc::default_control().unwrap_or(Algorithm::Reno.into()),
+        // What the other host's device does only that host knows.
+        fq: peer.filter(|_| sending).and_then(fq_towards),
+    }
+}
+
+/// Whether Farline or this host's kernel knows a congestion control of that name.
+///
+/// # Errors
+/// [`Fault::You`] when neither does.
+pub(in crate::client) fn known(name: ControlName) -> Result<(), Error> {
+    if kernelcc::available().contains(&name) {
+        return Ok(());
+    }
+    name.as_str().parse::<Algorithm>().map(drop)
+}
+
+impl Copy<'_> {
+    /// Makes the congestion control that was asked for available to this host's channels, or notes
+    /// why they use another.
+    pub(in crate::client) fn obtain_congestion(&mut self) -> Result<(), Error> {
+        let Some(name) = self.overrides.congestion else { return Ok(()) };
+        let obtained = kernelcc::obtain(&CcRequest::new(name));
+        match obtained {
+            Err(error) if error.fault == Fault::You => return Err(error),
+            Err(error) => {
+                self.overrides.congestion = None;
+                self.stats.note(format!("without {name}: {error}"));
+            }
+            Ok(held) if may_choose(held.name).is_ok() => {
+                // While somebody else's transfer has the plain name, ours is another.
+                self.overrides.congestion = Some(held.name);
+                self.held = Some(held);
+            }
+            Ok(_) => {
+                self.overrides.congestion = None;
+                self.stats.note(format!(
+                    "without {name}: this kernel has it for processes with CAP_NET_ADMIN only"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The congestion control that was asked for, to be told to the end that sends.
+    pub(in crate::client) fn asked_congestion(&self) -> Option<ControlName> {
+        self.options.overrides.congestion
+    }
+
+    /// Notes that a sender which is no Farline node is not told of the congestion control that was
+    /// asked for.
+    ///
+    /// # Errors
+    /// [`Fault::You`] for a name that neither Farline nor this host's kernel knows: nobody else
+    /// will say so.
+    pub(in crate::client) fn congestion_untold(&mut self, sender: &Remote) -> Result<(), Error> {
+        let Some(name) = self.asked_congestion() else { return Ok(()) };
+        known(name)?;
+        self.stats.note(format!(
+            "without {name}: {sender} sends, and is no Farline node that could be told"
+        ));
+        Ok(())
+    }
+
+    /// Chooses channels, congestion control and staging for what is known now.
+    pub(in crate::client) fn choose(
+        &mut self,
+        rtt: Span,
+        peer: Option<IpAddr>,
+        size: Option<Bytes>,
+        sending: bool,
+    ) -> TransferParams {
+        let known = PathContext {
+            path: unmeasured(rtt, peer, sending),
+            size,
+            queue_pairs: self.options.channel.as_ref().map_or(0, |stack| {
+                stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
+            }),
+        };
+        let mut choice = TransferParams::new(&known, &self.overrides, Bytes(BLOCK_LEN as u64));
+        if let Some(wanted) = self.options.buffer {
+            choice.reasons.push(Reason::Buffers(wanted));
+            if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
+                let why = "net.core.wmem_max or net.core.rmem_max allows no more";
+                self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
+            }
+        }
+        self.stats.rtt = rtt;
+        self.stats.streams = choice.streams;
+        self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
+        self.stats.fixed.window = known.path.window;
+        self.stats.choice = Some(choice.clone());
+        choice
+    }
+
+    /// Options of this end's data connections.
+    pub(in crate::client) fn tcp_options(&self, congestion: Option<ControlName>) -> TcpOptions {
+        TcpOptions { congestion, buffer: self.options.buffer }
+    }
+
+    /// What may change of a transfer that this end sends over channels with `congestion`, more of
+    /// which open by `opener`.
+    pub(in crate::client) fn tuning(
+        &self,
+        congestion: Option<ControlName>,
+        opener: Option<Opener>,
+    ) -> LiveTuning {
+        let paced = self.live.pace.is_some();
+        let congestion =
+            congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
+        let channels = self.options.overrides.streams.is_none() && opener.is_some() && !paced;
+        LiveTuning { tuning_limits: tuning_limits(channels, congestion), opener }
+    }
+}

@@ -1,0 +1,206 @@
+//! A copy between two servers that are not both Farline: folders first, then each file under a
+//! temporary name, then renamed.
+
+use super::ends::{Ends, at};
+use crate::client::by_file::{FileEnd, execute};
+use crate::client::checksum;
+use crate::client::copy::Copy;
+use crate::client::landed_before::LandedBefore;
+use crate::client::location::trim;
+use crate::client::options::Verify;
+use crate::client::remote_partial::{RemotePartial, ask_for_markers};
+use crate::stores::{Parcel, join};
+use farline_core::copy::{DataEnd, FileRules, parallelism, source_of};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
+use farline_core::gridftp::{Command, Mode, Pathname};
+use farline_core::transfer::journal::FileFacts;
+use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+
+/// Where files go at the receiver.
+pub(super) struct Target<'a> {
+    /// A folder, or the one file.
+    pub(super) path: &'a [u8],
+    pub(super) is_folder: bool,
+}
+
+/// How many files are among `entries`.
+pub(super) fn count(entries: &[Entry]) -> u64 {
+    entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64
+}
+
+/// Has the receiver listen, and tells the sender where.
+async fn arrange(ends: &mut Ends<'_>, channels: usize) -> Result<(), Error> {
+    let passive = ends.receiver.request(Request::Passive { mode: Mode::Extended, striped: false });
+    let address = ends.receiver.passive(passive).await.map_err(|error| at(ends.to, error))?;
+    let parallel = ends.sender.request(parallelism(channels));
+    let active =
+        ends.sender.request(Request::Active { mode: Mode::Extended, addresses: vec![address] });
+    for id in [parallel, active] {
+        ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
+    }
+    Ok(())
+}
+
+/// Any other pair: folders first, then each file under a temporary name, then renamed.
+pub(super) async fn copy(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    Target { path: target, is_folder }: Target<'_>,
+    entries: &[Entry],
+    channels: usize,
+) -> Result<(), Error> {
+    if ends.to.store.is_some() || ends.from.store.is_some() {
+        let message = "stores without a disk need Farline at both ends of a third-party copy";
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
+    arrange(ends, channels).await?;
+    let folders = entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::Directory)
+        .map(|entry| join(target, &entry.path));
+    let above =
+        if is_folder { vec![trim(&ends.to.path).to_vec(), target.to_vec()] } else { Vec::new() };
+    for folder in above.into_iter().chain(folders) {
+        let id =
+            ends.receiver.request(Request::Exec(Command::MakeDirectory(Pathname::new(folder))));
+        match ends.receiver.done(id).await {
+            Err(error) if error.code != ErrorCode::PathExists => return Err(at(ends.to, error)),
+            _ => {}
+        }
+    }
+    ask_for_markers(&mut ends.receiver);
+    let (here, there) = (ends.from.place(), ends.to.place());
+    let rules = FileRules {
+        lands_here: false,
+        // Where it was begun from this host's point of view says nothing of what the sender has now.
+        resumes_there: false,
+        is_comparable: checksum::common(&[&ends.sender, &ends.receiver]).is_some(),
+        compares_all: copy.options.verify == Verify::Digest,
+    };
+    let targets: Vec<Vec<u8>> = entries.iter().map(|entry| join(target, &entry.path)).collect();
+    let mut end = Between {
+        ends,
+        entries,
+        here: &here,
+        there: &there,
+        targets: &targets,
+        file: 0,
+        partial: None,
+    };
+    execute(copy, rules, entries, &LandedBefore::new(), &mut end).await
+}
+
+/// The two servers, and the file that moves between them now.
+struct Between<'a, 'e> {
+    ends: &'a mut Ends<'e>,
+    entries: &'a [Entry],
+    /// The servers, as journals have them.
+    here: &'a str,
+    there: &'a str,
+    /// Where each entry goes.
+    targets: &'a [Vec<u8>],
+    file: usize,
+    partial: Option<RemotePartial<'a>>,
+}
+
+impl Between<'_, '_> {
+    /// Where the file is at the sender.
+    fn source(&self) -> Vec<u8> {
+        let from = &self.ends.from.path;
+        match &self.entries[self.file].path {
+            path if path.is_empty() => from.clone(),
+            path => join(trim(from), path),
+        }
+    }
+}
+
+fn none_begun() -> Error {
+    Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun")
+}
+
+impl FileEnd for Between<'_, '_> {
+    fn path(&self, index: usize) -> Vec<u8> {
+        self.targets[index].clone()
+    }
+
+    async fn begin(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
+        self.file = index;
+        let source = source_of(self.here, [&self.source()[..]].into_iter());
+        let (server, target) = (self.there, &self.targets[index][..]);
+        let facts = FileFacts::of(&self.entries[index]);
+        let parcel = Parcel { server, target, source, facts };
+        let (receiver, to) = self.ends.of(DataEnd::Receiver);
+        let partial =
+            RemotePartial::begin(copy, receiver, parcel).map_err(|error| at(to, error))?;
+        Ok(self.partial.insert(partial).said())
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        let partial = self.partial.as_mut().ok_or_else(none_begun)?;
+        partial.renew(&mut self.ends.receiver)
+    }
+
+    fn hold(&mut self, _copy: &mut Copy<'_>, held: ByteRanges) {
+        self.partial.iter_mut().for_each(|partial| partial.hold(held.clone()));
+    }
+
+    async fn carry(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
+        let source = Pathname::new(self.source());
+        let partial = self.partial.as_mut().ok_or_else(none_begun)?;
+        let store = partial.store(&mut self.ends.receiver);
+        let retrieve = Request::Transfer(Transfer::new(TransferKind::Retrieve, source));
+        let retrieve = self.ends.sender.request(retrieve);
+        self.ends.both(copy, store, retrieve).await
+    }
+
+    async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let source = Pathname::new(self.source());
+        let target = self.partial.as_ref().ok_or_else(none_begun)?.temporary();
+        compare(copy, self.ends, source, target).await
+    }
+
+    async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        copy.stats.bytes_sent += self.entries[self.file].len();
+        let (receiver, to) = self.ends.of(DataEnd::Receiver);
+        if let Some(partial) = self.partial.take() {
+            partial.land(receiver).await.map_err(|error| at(to, error))?;
+        }
+        Ok(true)
+    }
+
+    async fn abandon(&mut self, _copy: &mut Copy<'_>, keeps: bool, error: Error) -> Error {
+        if let Some(partial) = self.partial.take() {
+            partial.abandon(&mut self.ends.receiver, keeps, &error).await;
+        }
+        error
+    }
+}
+
+/// Has both servers compute the checksum of a file that has moved, and compares them.
+async fn compare(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    source: Pathname,
+    target: Pathname,
+) -> Result<bool, Error> {
+    let Some(shared) = checksum::common(&[&ends.sender, &ends.receiver]) else { return Ok(false) };
+    checksum::ask_for_markers(&mut ends.sender);
+    checksum::ask_for_markers(&mut ends.receiver);
+    let sent = checksum::ask(&mut ends.sender, shared, source);
+    let stored = checksum::ask(&mut ends.receiver, shared, target.clone());
+    let Ends { from, to, sender, receiver, .. } = ends;
+    let (sent, stored) = tokio::select! {
+        both = async { tokio::join!(sender.done(sent), receiver.done(stored)) } => both,
+        reason = copy.options.stop.asked() => return Err(reason),
+    };
+    let both = sent.map_err(|error| at(from, error)).and_then(|sent| {
+        let stored = stored.map_err(|error| at(to, error))?;
+        Ok((checksum::said(&sent), checksum::said(&stored)))
+    });
+    let (sent, stored) = match both {
+        Ok(both) => both,
+        Err(error) => return checksum::not_compared(copy, error),
+    };
+    checksum::judge(copy, shared, &target, [(&stored, &to.to_string()), (&sent, &from.to_string())])
+}

@@ -1,0 +1,245 @@
+//! Client certificates: which are looked at, and whose they are.
+
+use crate::channels::trust::Fingerprint;
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+/// Whose a certificate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateName {
+    /// This very certificate, whoever signed it.
+    Fingerprint(Fingerprint),
+    /// A certificate of one of the authorities for clients, with this subject: `/O=Site/CN=alice`.
+    Subject(String),
+}
+
+impl FromStr for CertificateName {
+    type Err = String;
+
+    /// Reads `sha256=HEX`, or a subject as a grid-mapfile has it.
+    fn from_str(text: &str) -> Result<CertificateName, String> {
+        if text.starts_with('/') && text.contains('=') {
+            return Ok(CertificateName::Subject(text.to_owned()));
+        }
+        text.parse().map(CertificateName::Fingerprint).map_err(|_| {
+            format!(
+                "`{text}` is neither the fingerprint of a certificate (sha256=HEX) nor a subject \
+                 (/O=Site/CN=alice)"
+            )
+        })
+    }
+}
+
+/// The authorities whose client certificates are looked at, and what they took back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientAuthorities {
+    /// PEM.
+    pub certificates: Option<PathBuf>,
+    /// Revocation lists in PEM.
+    pub revoked: Option<PathBuf>,
+}
+
+/// What a client showed, and proved to have the key of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientCertificate {
+    fingerprint: Fingerprint,
+    /// `/O=Site/CN=alice`, of a certificate that an authority signed.
+    subject: Option<String>,
+}
+
+impl ClientCertificate {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> ClientCertificate {
+        ClientCertificate {
+            fingerprint: Fingerprint::of(certificate),
+            subject: X509Certificate::from_der(certificate)
+                .ok()
+                .map(|(_, parsed)| subject_of(parsed.subject())),
+        }
+    }
+
+    pub(crate) fn is(&self, name: &CertificateName) -> bool {
+        match name {
+            CertificateName::Fingerprint(fingerprint) => *fingerprint == self.fingerprint,
+            CertificateName::Subject(subject) => Some(subject) == self.subject.as_ref(),
+        }
+    }
+}
+
+/// A subject as OpenSSL's one line and grid-mapfiles have it.
+fn subject_of(name: &X509Name<'_>) -> String {
+    let mut text = String::new();
+    for attribute in name.iter_attributes() {
+        let kind = x509_parser::objects::oid2abbrev(
+            attribute.attr_type(),
+            x509_parser::objects::oid_registry(),
+        );
+        let kind = kind.map_or_else(|_| attribute.attr_type().to_id_string(), str::to_owned);
+        // A slash within a value would read as another attribute, and a node must not be told
+        // apart wrongly: what is not plain text matches nothing.
+        let value = attribute.as_str().ok().filter(|value| !value.contains(['/', '\0']));
+        text.push_str(&format!("/{kind}={}", value.unwrap_or("\u{fffd}")));
+    }
+    text
+}
+
+/// Takes certificates that are known by themselves, and those of the authorities.
+#[derive(Debug)]
+pub(crate) struct ClientVerifier {
+    known: Vec<Fingerprint>,
+    authorities: Option<Arc<dyn ClientCertVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientVerifier {
+    /// # Errors
+    /// When a file cannot be read.
+    pub(crate) fn new(
+        known: Vec<Fingerprint>,
+        files: &ClientAuthorities,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<ClientVerifier, Error> {
+        let authorities = match &files.certificates {
+            None => None,
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in pem_of::<CertificateDer<'static>>(path)? {
+                    roots.add(certificate).map_err(|error| wrong(path, &error))?;
+                }
+                let builder = WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(roots),
+                    Arc::clone(&provider),
+                );
+                let builder = match &files.revoked {
+                    None => builder,
+                    Some(path) => builder
+                        .with_crls(pem_of::<CertificateRevocationListDer<'static>>(path)?)
+                        .allow_unknown_revocation_status(),
+                };
+                Some(builder.build().map_err(|error| wrong(path, &error))?)
+            }
+        };
+        Ok(ClientVerifier { known, authorities, provider })
+    }
+}
+
+fn pem_of<T: PemObject>(path: &Path) -> Result<Vec<T>, Error> {
+    let items = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match items {
+        Ok(items) if items.is_empty() => Err(wrong(path, &"nothing of the kind is in it")),
+        items => items.map_err(|error| wrong(path, &error)),
+    }
+}
+
+fn wrong(path: &Path, error: &dyn fmt::Display) -> Error {
+    let message = format!("{}: {error}", path.display());
+    Error::new(Fault::You, ErrorCode::BadCertificate, message).hint(
+        "a PEM file with the authorities of clients, or with their revocation lists, is wanted",
+    )
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // Clients keep a certificate back that no authority on the list signed; those known by
+        // themselves are of none.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if self.known.contains(&Fingerprint::of(end_entity)) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        match &self.authorities {
+            Some(authorities) => authorities.verify_client_cert(end_entity, intermediates, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    fn certificate(organisation: &str, name: &str) -> CertificateDer<'static> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, organisation);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("a certificate").der().clone()
+    }
+
+    #[test]
+    fn a_certificate_is_known_by_its_print_or_its_subject() {
+        let shown = certificate("Site", "alice");
+        let client = ClientCertificate::of(&shown);
+        let name = |text: &str| text.parse::<CertificateName>().expect("a name");
+        assert!(client.is(&name("/O=Site/CN=alice")));
+        assert!(!client.is(&name("/O=Site/CN=bob")) && !client.is(&name("/CN=alice")));
+        assert!(client.is(&name(&Fingerprint::of(&shown).to_string())));
+        assert!("alice".parse::<CertificateName>().is_err());
+    }
+
+    #[test]
+    fn a_slash_in_a_name_makes_nobody_else_of_it() {
+        let client = ClientCertificate::of(&certificate("Site/CN=alice", "x"));
+        assert!(!client.is(&"/O=Site/CN=alice/CN=x".parse().expect("a name")));
+    }
+
+    #[test]
+    fn strangers_are_not_taken() {
+        let (alice, stranger) = (certificate("Site", "alice"), certificate("Site", "alice"));
+        let files = ClientAuthorities::default();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let known = vec![Fingerprint::of(&alice)];
+        let verifier = ClientVerifier::new(known, &files, provider).expect("no file is read");
+        assert!(verifier.verify_client_cert(&alice, &[], UnixTime::now()).is_ok());
+        assert!(verifier.verify_client_cert(&stranger, &[], UnixTime::now()).is_err());
+    }
+}

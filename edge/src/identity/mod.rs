@@ -1,0 +1,220 @@
+//! Who may come in, and what each may do: people by password or certificate, and bearers of tokens.
+//!
+//! Everybody is refused who is not named. What a person may do is a list of [`Grant`]s, which add
+//! up; see `docs/how-to/identities.md`.
+
+mod access;
+mod certificate;
+mod file;
+mod password;
+mod token;
+
+pub(crate) use access::{Authorization, Deed};
+pub use access::{Grant, Permissions};
+pub use certificate::{CertificateName, ClientAuthorities};
+pub(crate) use certificate::{ClientCertificate, ClientVerifier};
+pub use file::{IdentityFile, IssuerFile};
+pub use password::StoredPassword;
+pub use token::Issuer;
+
+use crate::channels::trust::Fingerprint;
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
+
+/// The user name of who shows a bearer token, which stands in the place of the password.
+pub const BEARER: &str = "bearer";
+
+/// What one identity may take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdentityLimits {
+    /// Sessions at once; as many as one address when absent.
+    pub sessions: Option<usize>,
+    /// What all its sessions move together; no limit when absent.
+    pub rate: Option<Rate>,
+}
+
+/// Somebody who may come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The user name.
+    pub name: String,
+    /// How it logs in by password, if it may.
+    pub password: Option<StoredPassword>,
+    /// How it logs in by certificate.
+    pub certificates: Vec<CertificateName>,
+    /// What it may do.
+    pub grants: Vec<Grant>,
+    /// What it may take.
+    pub limits: IdentityLimits,
+    /// Whether its data may go in the clear.
+    pub clear_data: bool,
+}
+
+/// An issuer of tokens, and what bearers of its tokens may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenIssuer {
+    /// Who signs.
+    pub issuer: Issuer,
+    /// What each bearer may take.
+    pub limits: IdentityLimits,
+}
+
+/// Everybody who may come into a node besides the anonymous.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identities {
+    /// By user name.
+    pub people: Vec<Person>,
+    /// Whose tokens are taken.
+    pub issuers: Vec<TokenIssuer>,
+    /// Who signs the certificates of clients.
+    pub authorities: ClientAuthorities,
+}
+
+/// Somebody who is let in.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// The person's name, or a token's subject and issuer.
+    pub(crate) name: String,
+    /// By what, for the log.
+    pub(crate) by: &'static str,
+    pub(crate) grants: Vec<Grant>,
+    pub(crate) limits: IdentityLimits,
+    pub(crate) clear_data: bool,
+}
+
+impl Identities {
+    /// Whether nobody is named.
+    pub fn is_empty(&self) -> bool {
+        self.people.is_empty() && self.issuers.is_empty()
+    }
+
+    /// Whether clients are asked for certificates.
+    pub(crate) fn wants_certificates(&self) -> bool {
+        self.authorities.certificates.is_some()
+            || self.people.iter().any(|person| !person.certificates.is_empty())
+    }
+
+    /// The certificates that are known by themselves.
+    pub(crate) fn fingerprints(&self) -> Vec<Fingerprint> {
+        let names = self.people.iter().flat_map(|person| &person.certificates);
+        let known = |name: &CertificateName| match name {
+            CertificateName::Fingerprint(fingerprint) => Some(*fingerprint),
+            CertificateName::Subject(_) => None,
+        };
+        names.filter_map(known).collect()
+    }
+
+    /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970. Takes some
+    /// hundredths of a second, and reads files.
+    ///
+    /// # Errors
+    /// When it is nobody who may come in, in words for the client; of passwords no more than that.
+    pub(crate) fn log_in(
+        &self,
+        user: &[u8],
+        secret: &[u8],
+        certificate: Option<&ClientCertificate>,
+        now: u64,
+    ) -> Result<Option<Admitted>, Error> {
+        let refused = |message: &str| Error::new(Fault::Refused, ErrorCode::LoginRefused, message);
+        if user == BEARER.as_bytes() && !self.issuers.is_empty() {
+            return self.bearer(secret, now).map(Some).map_err(|why| refused(&why));
+        }
+        let is_anonymous = farline_core::gridftp::server::is_anonymous(user);
+        if let Some(certificate) = certificate {
+            let owns = |person: &&Person| {
+                (is_anonymous || person.name.as_bytes() == user)
+                    && person.certificates.iter().any(|name| certificate.is(name))
+            };
+            if let Some(person) = self.people.iter().find(owns) {
+                return Ok(Some(person.admitted("certificate")));
+            }
+        }
+        if is_anonymous {
+            return Ok(None);
+        }
+        let named = self.people.iter().find(|person| person.name.as_bytes() == user);
+        match named.and_then(|person| Some((person, person.password.as_ref()?))) {
+            Some((person, password)) if password.is(secret) => {
+                Ok(Some(person.admitted("password")))
+            }
+            Some(_) => Err(refused(WRONG)),
+            None => {
+                password::compare_with_none(secret);
+                Err(refused(WRONG))
+            }
+        }
+    }
+
+    fn bearer(&self, token: &[u8], now: u64) -> Result<Admitted, String> {
+        let url = token::issuer_of(token).ok_or("this is no token that anybody signed")?;
+        let known = self.issuers.iter().find(|known| known.issuer.url == url);
+        let TokenIssuer { issuer, limits } =
+            known.ok_or("tokens of that issuer are not taken here")?;
+        let keys = std::fs::read_to_string(&issuer.keys)
+            .map_err(|_| "this node cannot read the issuer's keys".to_owned())?;
+        let allowed = issuer.judge(token, &keys, now)?;
+        Ok(Admitted {
+            name: format!("{} of {url}", allowed.subject),
+            by: "token",
+            grants: allowed.grants,
+            limits: limits.clone(),
+            clear_data: false,
+        })
+    }
+}
+
+/// The same whatever was wrong, so that nobody learns which names there are.
+const WRONG: &str = "wrong user name or password";
+
+impl Person {
+    fn admitted(&self, by: &'static str) -> Admitted {
+        Admitted {
+            name: self.name.clone(),
+            by,
+            grants: self.grants.clone(),
+            limits: self.limits.clone(),
+            clear_data: self.clear_data,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn people() -> Identities {
+        let text = r#"
+            [[identity]]
+            name = "alice"
+            password = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpbmU$baTvdS5PYnW3SPa+Gmzl6l0gJYeWNAgqODnmu6Cpdug"
+            paths = { "/home/alice" = "write" }
+            [[identity]]
+            name = "bob"
+            certificates = ["/O=Site/CN=bob"]
+            paths = { "/" = "read" }
+        "#;
+        #[derive(serde::Deserialize)]
+        struct File {
+            identity: Vec<IdentityFile>,
+        }
+        let file: File = toml::from_str(text).expect("TOML");
+        let people: Result<_, _> = file.identity.into_iter().map(IdentityFile::build).collect();
+        Identities { people: people.expect("valid"), ..Identities::default() }
+    }
+
+    #[test]
+    fn only_who_is_named_comes_in_and_only_by_what_is_his() {
+        let people = people();
+        let log_in =
+            |user: &str, secret: &str| people.log_in(user.as_bytes(), secret.as_bytes(), None, 0);
+        let alice = log_in("alice", "secret").expect("let in").expect("somebody");
+        assert_eq!((&*alice.name, alice.by), ("alice", "password"));
+        for (user, secret) in
+            [("alice", "wrong"), ("bob", ""), ("eve", "secret"), ("bearer", "x"), ("", "")]
+        {
+            let refused = log_in(user, secret).expect_err(user);
+            assert_eq!((refused.code, &*refused.message), (ErrorCode::LoginRefused, WRONG));
+        }
+        assert!(log_in("anonymous", "x").expect("nobody's name").is_none());
+    }
+}

@@ -1,0 +1,292 @@
+//! Bearer tokens: JSON web tokens (RFC 7519) of known issuers, with the scopes of WLCG's common
+//! profile (`storage.read:/path`) or of SciTokens (`read:/path`).
+
+use super::access::{Grant, Permissions};
+use farline_core::gridftp::Pathname;
+use jsonwebtoken::jwk::JwkSet;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// How far an issuer's clock and this one's may differ, in seconds.
+const SKEW: u64 = 60;
+
+/// The audiences of tokens that are for every server, in both profiles.
+const ANYBODY: [&str; 2] = ["https://wlcg.cern.ch/jwt/v1/any", "ANY"];
+
+/// Signatures that are taken: those of key pairs. With a shared secret whoever can check tokens can
+/// make them, and `none` proves nothing.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+];
+
+/// Who signs tokens, and what they count for here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issuer {
+    /// The claim `iss`, whole.
+    pub url: String,
+    /// Its public keys: a JSON web key set (RFC 7517), read at each login.
+    pub keys: PathBuf,
+    /// What this node is called in the claim `aud`.
+    pub audiences: Vec<String>,
+    /// Where the paths of its scopes begin.
+    pub path: Pathname,
+}
+
+/// What a token lets its bearer do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Allowed {
+    pub(super) subject: String,
+    pub(super) grants: Vec<Grant>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Claims {
+    sub: Option<String>,
+    aud: Option<Audience>,
+    exp: u64,
+    nbf: Option<u64>,
+    #[serde(default)]
+    scope: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Audience {
+    fn names(&self) -> &[String] {
+        match self {
+            Audience::One(name) => std::slice::from_ref(name),
+            Audience::Several(names) => names,
+        }
+    }
+}
+
+/// The issuer that a token names, before anything of it is believed.
+pub(super) fn issuer_of(token: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        iss: String,
+    }
+    let named = jsonwebtoken::dangerous::insecure_decode::<Named>(token).ok()?;
+    Some(named.claims.iss)
+}
+
+impl Issuer {
+    /// Looks at a token; `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// In words, why it is not taken.
+    pub(super) fn judge(&self, token: &[u8], keys: &str, now: u64) -> Result<Allowed, String> {
+        let keys: JwkSet = serde_json::from_str(keys)
+            .map_err(|error| format!("the keys of {} cannot be read: {error}", self.url))?;
+        let header = jsonwebtoken::decode_header(token)
+            .map_err(|_| "this is no token that anybody signed".to_owned())?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(format!("tokens signed by {:?} are not taken", header.alg));
+        }
+        let key = match (&header.kid, &keys.keys[..]) {
+            (Some(id), _) => keys.find(id),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let key = key.ok_or_else(|| format!("{} has no key of that id", self.url))?;
+        let own = key.common.key_algorithm.map(|algorithm| algorithm.to_string());
+        if own.is_some_and(|own| own != format!("{:?}", header.alg)) {
+            return Err("the token is not signed as its key says".to_owned());
+        }
+        let key = DecodingKey::from_jwk(key)
+            .map_err(|error| format!("a key of {} is none: {error}", self.url))?;
+        // Times and audience are judged below, by `now` and in words of use.
+        let mut rules = Validation::new(header.alg);
+        (rules.validate_exp, rules.validate_aud) = (false, false);
+        rules.set_issuer(&[&self.url]);
+        rules.set_required_spec_claims(&["exp", "iss"]);
+        let token = jsonwebtoken::decode::<Claims>(token, &key, &rules)
+            .map_err(|error| format!("the token does not hold: {error}"))?;
+        self.allowed(token.claims, now)
+    }
+
+    fn allowed(&self, claims: Claims, now: u64) -> Result<Allowed, String> {
+        if claims.exp.saturating_add(SKEW) <= now {
+            return Err(format!("the token expired {} s ago", now - claims.exp));
+        }
+        if let Some(from) = claims.nbf.filter(|&from| from > now.saturating_add(SKEW)) {
+            return Err(format!("the token holds from {} s on, not yet", from - now));
+        }
+        let is_for = |name: &String| self.audiences.contains(name) || ANYBODY.contains(&&**name);
+        if !claims.aud.as_ref().is_some_and(|audience| audience.names().iter().any(is_for)) {
+            return Err(format!("the token is not for this node: {}", self.audiences.join(", ")));
+        }
+        let grants: Vec<Grant> =
+            claims.scope.split_whitespace().filter_map(|scope| self.grant(scope)).collect();
+        if grants.is_empty() {
+            return Err("the token has no scope for storage, such as storage.read:/".to_owned());
+        }
+        let subject = claims.sub.ok_or_else(|| "the token names nobody".to_owned())?;
+        Ok(Allowed { subject, grants })
+    }
+
+    /// What one scope grants; nothing if it is not of storage.
+    fn grant(&self, scope: &str) -> Option<Grant> {
+        let (word, path) = scope.split_once(':').unwrap_or((scope, "/"));
+        let permissions = match word {
+            "storage.read" | "read" => Permissions::READ,
+            "storage.create" => Permissions::CREATE,
+            "storage.modify" | "write" => Permissions { read: false, ..Permissions::WRITE },
+            _ => return None,
+        };
+        // WLCG's paths begin with a slash, and lead nowhere by `..`.
+        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            return None;
+        }
+        let below = [self.path.as_bytes(), path.as_bytes()].concat();
+        Some(Grant::new(below, permissions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jsonwebtoken::{EncodingKey, Header};
+    use serde_json::{Value, json};
+
+    const NOW: u64 = 1_700_000_000;
+
+    struct Signer {
+        key: EncodingKey,
+        keys: String,
+    }
+
+    /// An issuer's key pair, of a fresh Ed25519 key.
+    fn signer() -> Signer {
+        use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+        let document = Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new());
+        let document = document.expect("a key");
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a key pair");
+        let public = base64url(pair.public_key().as_ref());
+        let keys = json!({"keys": [
+            {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": "one", "x": public}
+        ]});
+        Signer { key: EncodingKey::from_ed_der(document.as_ref()), keys: keys.to_string() }
+    }
+
+    fn base64url(bytes: &[u8]) -> String {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
+        let bits: Vec<u8> = bits.collect();
+        let digit = |six: &[u8]| {
+            let value = (0..6).fold(0, |value, i| value << 1 | six.get(i).copied().unwrap_or(0));
+            DIGITS[usize::from(value)] as char
+        };
+        bits.chunks(6).map(digit).collect()
+    }
+
+    fn issuer() -> Issuer {
+        Issuer {
+            url: "https://issuer.example".to_owned(),
+            keys: PathBuf::new(),
+            audiences: vec!["https://node.example".to_owned()],
+            path: Pathname::new("/vo"),
+        }
+    }
+
+    fn claims() -> Value {
+        json!({
+            "iss": "https://issuer.example", "sub": "alice", "aud": "https://node.example",
+            "exp": NOW + 600, "nbf": NOW - 10, "wlcg.ver": "1.0",
+            "scope": "openid storage.read:/ storage.create:/home/alice compute.create"
+        })
+    }
+
+    fn token(signer: &Signer, change: impl FnOnce(&mut Value)) -> String {
+        let mut claims = claims();
+        change(&mut claims);
+        let header = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::EdDSA) };
+        jsonwebtoken::encode(&header, &claims, &signer.key).expect("a token")
+    }
+
+    #[test]
+    fn a_token_grants_its_scopes_below_the_issuers_path() {
+        let signer = signer();
+        let token = token(&signer, |_| {});
+        assert_eq!(issuer_of(token.as_bytes()).as_deref(), Some("https://issuer.example"));
+        let allowed = issuer().judge(token.as_bytes(), &signer.keys, NOW).expect("it holds");
+        assert_eq!(allowed.subject, "alice");
+        let expected = [
+            Grant::new("/vo", Permissions::READ),
+            Grant::new("/vo/home/alice", Permissions::CREATE),
+        ];
+        assert_eq!(allowed.grants, expected);
+    }
+
+    #[test]
+    fn a_token_that_does_not_hold_is_refused_with_the_reason() {
+        let signer = signer();
+        type Change = Box<dyn FnOnce(&mut Value)>;
+        let cases: Vec<(Change, &str)> = vec![
+            (Box::new(|claims| claims["exp"] = json!(NOW - 61)), "expired 61 s ago"),
+            (Box::new(|claims| claims["nbf"] = json!(NOW + 100)), "not yet"),
+            (
+                Box::new(|claims| claims["aud"] = json!("https://other.example")),
+                "not for this node",
+            ),
+            (Box::new(|claims| claims["aud"] = json!([])), "not for this node"),
+            (Box::new(|claims| claims["iss"] = json!("https://evil.example")), "does not hold"),
+            (Box::new(|claims| claims["scope"] = json!("openid")), "no scope for storage"),
+            (Box::new(|claims| claims["scope"] = json!("storage.read:/../x")), "no scope"),
+            (Box::new(|claims| claims["sub"] = json!(null)), "names nobody"),
+        ];
+        for (change, why) in cases {
+            let token = token(&signer, change);
+            let refused = issuer().judge(token.as_bytes(), &signer.keys, NOW);
+            let refused = refused.expect_err(why);
+            assert!(refused.contains(why), "{refused}, not {why}");
+        }
+        for late in [0, 59] {
+            let token = token(&signer, |claims| claims["exp"] = json!(NOW - late));
+            let judged = issuer().judge(token.as_bytes(), &signer.keys, NOW);
+            assert!(judged.is_ok(), "clocks may differ by a minute: {late}");
+        }
+    }
+
+    #[test]
+    fn nobody_else_can_sign() {
+        let (signer, other) = (signer(), self::signer());
+        let forged = token(&other, |_| {});
+        let refused = issuer().judge(forged.as_bytes(), &signer.keys, NOW).expect_err("forged");
+        assert!(refused.contains("does not hold"), "{refused}");
+        // The public key as a shared secret: the confusion of algorithms.
+        let header = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::HS256) };
+        let secret = EncodingKey::from_secret(signer.keys.as_bytes());
+        let confused = jsonwebtoken::encode(&header, &claims(), &secret).expect("a token");
+        let refused = issuer().judge(confused.as_bytes(), &signer.keys, NOW).expect_err("HS256");
+        assert!(refused.contains("HS256"), "{refused}");
+        let none = format!(
+            "{}.{}.",
+            base64url(br#"{"alg":"none","kid":"one"}"#),
+            base64url(claims().to_string().as_bytes())
+        );
+        assert!(issuer().judge(none.as_bytes(), &signer.keys, NOW).is_err(), "none");
+        let header = Header { kid: Some("two".to_owned()), ..Header::new(Algorithm::EdDSA) };
+        let unknown = jsonwebtoken::encode(&header, &claims(), &signer.key).expect("a token");
+        let refused = issuer().judge(unknown.as_bytes(), &signer.keys, NOW).expect_err("two");
+        assert!(refused.contains("no key of that id"), "{refused}");
+        for broken in ["", ".", "..", "a.b.c", "\u{ff}"] {
+            assert!(issuer().judge(broken.as_bytes(), &signer.keys, NOW).is_err(), "{broken}");
+            assert_eq!(issuer_of(broken.as_bytes()), None);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Who a session is of: what it may do, what it may take, and how its data is known to be its own.
+
+use super::Shared;
+use super::config::Anonymous;
+use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, provider};
+use crate::identity::{Authorization, ClientCertificate, ClientVerifier, Identities, Permissions};
+use crate::mover::Pace;
+use crate::sys::lock::lock;
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use rustls::pki_types::CertificateDer;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A session's user.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    /// Nobody's, if the session is anonymous.
+    pub(super) name: Option<String>,
+    pub(super) access: Authorization,
+    /// Sessions that it may have at once.
+    pub(super) sessions: Option<usize>,
+    /// Whether its data may go in the clear.
+    pub(super) clear_data: bool,
+    /// Holds what all its sessions move to a rate.
+    pub(super) pace: Option<Arc<Pace>>,
+}
+
+/// What one control connection proved by TLS.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    /// TLS of this session alone.
+    pub(super) tls: Option<SessionTls>,
+    certificate: Option<(Fingerprint, ClientCertificate)>,
+}
+
+impl Shown {
+    /// TLS of a session that may turn out to be somebody's.
+    pub(super) fn new(shared: &Shared) -> Result<Shown, Error> {
+        let failed = |error: rustls::Error| {
+            Error::new(Fault::Here, ErrorCode::NoRandomness, error.to_string())
+        };
+        let is_told_apart = !shared.config.identities.is_empty();
+        let certificate = shared.certificate.as_ref().filter(|_| is_told_apart);
+        let tls = certificate.map(|own| own.for_session().map_err(failed)).transpose()?;
+        Ok(Shown { tls, certificate: None })
+    }
+
+    /// The client has shown these, and proved to have the key of the first.
+    pub(super) fn certificates(&mut self, shown: Option<&[CertificateDer<'static>]>) {
+        self.certificate = shown
+            .and_then(<[_]>::first)
+            .map(|first| (Fingerprint::of(first), ClientCertificate::of(first)));
+    }
+
+    /// The certificate that data connections may show instead of resuming.
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.certificate.as_ref().map(|(fingerprint, _)| *fingerprint)
+    }
+}
+
+impl Account {
+    /// Whoever comes without a name.
+    pub(super) fn anonymous(shared: &Shared, over_ssh: bool) -> Account {
+        let permissions = match shared.config.anonymous {
+            _ if over_ssh => Permissions::WRITE,
+            Anonymous::None => Permissions::default(),
+            Anonymous::Read => Permissions::READ,
+            Anonymous::Write => Permissions::WRITE,
+        };
+        Account {
+            name: None,
+            access: Authorization::whole(&shared.root, permissions),
+            sessions: None,
+            clear_data: true,
+            pace: None,
+        }
+    }
+
+    /// Whoever says this and has shown that over TLS.
+    ///
+    /// # Errors
+    /// When it is nobody who may come in.
+    pub(super) fn log_in(
+        shared: &Shared,
+        user: &[u8],
+        password: &[u8],
+        shown: &Shown,
+        from: IpAddr,
+    ) -> Result<Account, Error> {
+        let certificate = shown.certificate.as_ref().map(|(_, certificate)| certificate);
+        // A clock before 1970 finds every token not yet good, as it should.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let admitted = shared.config.identities.log_in(user, password, certificate, now);
+        let admitted = admitted.inspect_err(|error| {
+            let user = String::from_utf8_lossy(user);
+            shared.notices.say("refused", format_args!("{user} from {from}: {error}"));
+        })?;
+        let Some(admitted) = admitted else {
+            return match shared.config.anonymous {
+                Anonymous::None => {
+                    let message = "anonymous users may not come in here";
+                    Err(Error::new(Fault::Refused, ErrorCode::LoginRefused, message))
+                }
+                _ => Ok(Account::anonymous(shared, false)),
+            };
+        };
+        let (name, by) = (admitted.name, admitted.by);
+        shared.notices.say("login", format_args!("{name} from {from} by {by}"));
+        Ok(Account {
+            access: Authorization::new(&shared.root, admitted.grants)?,
+            sessions: admitted.limits.sessions,
+            clear_data: admitted.clear_data,
+            pace: admitted.limits.rate.map(|rate| shared.paces.of(&name, rate)),
+            name: Some(name),
+        })
+    }
+
+    /// # Errors
+    /// When data of this session has to be encrypted, and is not.
+    pub(super) fn check_data(&self, private: bool) -> Result<(), Error> {
+        if private || self.clear_data {
+            return Ok(());
+        }
+        let message = "your data goes encrypted here: by PROT P, without --no-encrypt";
+        Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message))
+    }
+}
+
+/// One pace for all sessions of an identity.
+#[derive(Debug, Default)]
+pub(super) struct Paces(Mutex<HashMap<String, Weak<Pace>>>);
+
+impl Paces {
+    fn of(&self, name: &str, rate: Rate) -> Arc<Pace> {
+        let mut paces = lock(&self.0);
+        if let Some(pace) = paces.get(name).and_then(Weak::upgrade) {
+            return pace;
+        }
+        paces.retain(|_, pace| pace.strong_count() > 0);
+        let pace = Arc::new(Pace::new(rate));
+        paces.insert(name.to_owned(), Arc::downgrade(&pace));
+        pace
+    }
+}
+
+/// `certificate`, which asks clients for theirs where some may come in by it.
+pub(super) fn asking(
+    certificate: Option<NodeCertificate>,
+    identities: &Identities,
+) -> Result<Option<NodeCertificate>, Error> {
+    let Some(own) = certificate else { return Ok(None) };
+    if !identities.wants_certificates() {
+        return Ok(Some(own));
+    }
+    let verifier =
+        ClientVerifier::new(identities.fingerprints(), &identities.authorities, provider())?;
+    own.asking(Arc::new(verifier)).map(Some)
+}

@@ -1,0 +1,63 @@
+//! What a client says of the trees to come: what it holds, what it does not want, and how what they
+//! replace is kept.
+
+use super::data::DataPlane;
+use farline_core::copy::{MOST_HELD_RANGES, parse_leave};
+use farline_core::gridftp::Pathname;
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, percent};
+
+/// Paths that a client leaves out of its trees at most.
+const MOST_LEFT: usize = 4 << 20;
+
+impl DataPlane {
+    pub(super) fn hold_there(&mut self, ranges: &str) -> Result<(), Error> {
+        let ranges = ByteRanges::parse(ranges).ok_or_else(|| {
+            let message = "held is a list of ranges, such as 0-29,90-120";
+            Error::new(Fault::You, ErrorCode::Rejected, message)
+        })?;
+        if self.held_there.count() + ranges.count() > MOST_HELD_RANGES {
+            let message = format!("of what is held at most {MOST_HELD_RANGES} ranges are taken");
+            return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
+        }
+        self.held_there.extend(ranges.iter());
+        Ok(())
+    }
+
+    pub(super) fn keep_replaced(&mut self, value: &str) -> Result<(), Error> {
+        if value == "none" {
+            self.backup = None;
+            return Ok(());
+        }
+        let decoded = |text: &str| percent::decode(text.as_bytes());
+        let parts = value
+            .split_once(':')
+            .and_then(|(suffix, folder)| Some((decoded(suffix)?, decoded(folder)?)));
+        let is_name = |suffix: &[u8]| !suffix.iter().any(|byte| matches!(byte, b'/' | 0));
+        let (suffix, folder) = parts
+            .filter(|(suffix, folder)| is_name(suffix) && !(suffix.is_empty() && folder.is_empty()))
+            .ok_or_else(|| {
+                let message = "backup is a suffix, a colon and a folder, one of which may be empty";
+                Error::new(Fault::You, ErrorCode::Rejected, message)
+            })?;
+        let folder = (!folder.is_empty()).then(|| self.shared.home.resolve(&Pathname::new(folder)));
+        self.backup = Some((suffix, folder));
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self, value: &str) -> Result<(), Error> {
+        if value == "none" {
+            self.left.clear();
+            return Ok(());
+        }
+        let paths = parse_leave(value).ok_or_else(|| {
+            let message = "leave is a list of paths below the tree, such as /a,/b/c";
+            Error::new(Fault::You, ErrorCode::Rejected, message)
+        })?;
+        if self.left.len() + paths.len() > MOST_LEFT {
+            let message = format!("at most {MOST_LEFT} paths are left out of a tree");
+            return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
+        }
+        self.left.extend(paths);
+        Ok(())
+    }
+}

@@ -1,0 +1,413 @@
+//! Who may come into a node, and what each may do there: by password, certificate and token, of
+//! Farline's client and of curl and lftp.
+
+use crate::tls::openssl;
+use farline_lab::files::random;
+use farline_lab::{
+    announced, assert_same_tree, error_of_command, farline, farline_binary, plant, succeed,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Argon2id's hash of `secret`, by Python's argon2-cffi.
+const SECRET: &str = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpbmU$\
+                      baTvdS5PYnW3SPa+Gmzl6l0gJYeWNAgqODnmu6Cpdug";
+
+const ISSUER: &str = "https://issuer.example";
+
+/// A site: what it exports, its authority, an issuer of tokens, and a node that knows who is who.
+struct Site {
+    folder: tempfile::TempDir,
+    /// Ends with the test.
+    _node: farline_lab::Running,
+    address: String,
+}
+
+impl Site {
+    fn new() -> Site {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for name in ["pki", "root/home/alice", "root/raw", "root/inbox", "root/vo/bob"] {
+            fs::create_dir_all(at(name)).expect("a folder");
+        }
+        fs::write(at("root/raw/data"), random(1, 3_000_001)).expect("written");
+        fs::write(at("root/hidden"), "not for alice").expect("written");
+        std::os::unix::fs::symlink("../../hidden", at("root/home/alice/way")).expect("a link");
+        certificates(&at("pki"));
+        openssl(&at("pki"), &["genrsa", "-out", "issuer.key", "2048"]);
+        fs::write(at("pki/keys.json"), key_set(&at("pki"))).expect("written");
+        let pki = at("pki").display().to_string();
+        let config = format!(
+            r#"
+root = "{root}"
+listen = "127.0.0.1:0"
+tls_cert = "{pki}/node.pem"
+tls_key = "{pki}/node.key"
+client_authorities = "{pki}/ca.pem"
+
+[[identity]]
+name = "alice"
+password = "{SECRET}"
+paths = {{ "/raw" = "read", "/home/alice" = "write", "/inbox" = "create" }}
+
+[[identity]]
+name = "carol"
+certificates = ["/CN=carol"]
+paths = {{ "/" = "read" }}
+
+[[identity]]
+name = "slow"
+password = "{SECRET}"
+paths = {{ "/" = "write" }}
+rate = "80Mbit/s"
+sessions = 8
+
+[[issuer]]
+url = "{ISSUER}"
+keys = "{pki}/keys.json"
+audiences = ["https://node.example"]
+path = "/vo"
+"#,
+            root = at("root").display(),
+        );
+        fs::write(at("node.toml"), config).expect("written");
+        let mut command = farline_lab::command(farline_binary());
+        let (node, url) = announced(command.args(["--json", "serve"]).arg(at("node.toml")));
+        let address = url.strip_prefix("ftp://").unwrap_or(&url).to_owned();
+        Site { folder, _node: node, address }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn url(&self, user: &str, path: &str) -> String {
+        format!("farlines://{user}{}{path}", self.address)
+    }
+
+    /// `farline cp` as somebody who trusts the site's authority.
+    fn cp(&self) -> Command {
+        let mut command = farline();
+        command.args(["--json", "cp", "-r", "--tls-ca"]).arg(self.at("pki/ca.pem"));
+        command.env("FARLINE_PASSWORD", "secret");
+        command
+    }
+
+    fn curl(&self) -> Command {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60", "--ssl-reqd", "--cacert"]);
+        command.arg(self.at("pki/ca.pem"));
+        command
+    }
+}
+
+/// An authority, and certificates by it of the node and of two users; one more of nobody's.
+fn certificates(pki: &Path) {
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+    for (name, file) in [("/CN=Site authority", "ca"), ("/CN=carol", "stranger")] {
+        let (secret, public) = (format!("{file}.key"), format!("{file}.pem"));
+        let own = ["req", "-x509", "-subj", name, "-keyout", &secret, "-out", &public];
+        openssl(pki, &[&own[..], &key[..]].concat());
+    }
+    fs::write(pki.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("written");
+    for name in ["node", "carol", "dave"] {
+        let (subject, secret) = (format!("/CN={name}"), format!("{name}.key"));
+        let asked = ["req", "-subj", &subject, "-keyout", &secret, "-out", "asked"];
+        openssl(pki, &[&asked[..], &key[..5]].concat());
+        let public = format!("{name}.pem");
+        let sign = ["x509", "-req", "-in", "asked", "-CA", "ca.pem", "-CAkey", "ca.key"];
+        let more = ["-CAcreateserial", "-days", "2", "-extfile", "names", "-out", &public];
+        openssl(pki, &[&sign[..], &more[..]].concat());
+    }
+}
+
+fn base64url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits: Vec<u8> =
+        bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
+    let digit = |six: &[u8]| {
+        let value = (0..6).fold(0, |value, i| value << 1 | six.get(i).copied().unwrap_or(0));
+        DIGITS[usize::from(value)] as char
+    };
+    bits.chunks(6).map(digit).collect()
+}
+
+/// The issuer's public key as a set of one.
+fn key_set(pki: &Path) -> String {
+    let modulus = Command::new("openssl")
+        .current_dir(pki)
+        .args(["rsa", "-in", "issuer.key", "-noout", "-modulus"])
+        .output()
+        .expect("openssl runs");
+    let text = String::from_utf8(modulus.stdout).expect("text");
+    let hex = text.trim().strip_prefix("Modulus=").expect("a modulus").as_bytes();
+    let bytes: Vec<u8> = hex
+        .chunks(2)
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("hex"), 16).expect("hex"))
+        .collect();
+    let key =
+        json!({"kty": "RSA", "alg": "RS256", "kid": "k", "e": "AQAB", "n": base64url(&bytes)});
+    json!({ "keys": [key] }).to_string()
+}
+
+/// A token as the issuer makes it, signed by openssl.
+fn token(pki: &Path, change: impl FnOnce(&mut Value)) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let mut claims = json!({
+        "iss": ISSUER, "sub": "bob", "aud": "https://node.example", "exp": now + 600,
+        "scope": "storage.read:/ storage.modify:/bob"
+    });
+    change(&mut claims);
+    let header = json!({"alg": "RS256", "kid": "k"}).to_string();
+    let parts = [header, claims.to_string()].map(|part| base64url(part.as_bytes()));
+    let signed = parts.join(".");
+    fs::write(pki.join("signed"), &signed).expect("written");
+    openssl(pki, &["dgst", "-sha256", "-sign", "issuer.key", "-out", "signature", "signed"]);
+    let signature = fs::read(pki.join("signature")).expect("a signature");
+    format!("{signed}.{}", base64url(&signature))
+}
+
+/// The code of the error with which this copy ends.
+fn code_of(command: &mut Command) -> String {
+    error_of_command(command).0["code"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_user_with_a_password_does_what_it_may_and_nothing_else() {
+    let site = Site::new();
+    let source = site.at("src");
+    plant(&source);
+    succeed(site.cp().arg(&source).arg(site.url("alice@", "/home/alice/")));
+    assert_same_tree(&source, &site.at("root/home/alice/src"));
+    succeed(site.cp().arg(site.url("alice@", "/home/alice/src/")).arg(site.at("back")));
+    assert_same_tree(&source, &site.at("back"));
+    succeed(site.cp().arg(site.url("alice@", "/raw/data")).arg(site.at("data")));
+    succeed(Command::new("cmp").arg(site.at("data")).arg(site.at("root/raw/data")));
+    let file = site.at("data");
+    for (to, code) in [
+        ("/raw/new", "permission-denied"),
+        ("/new", "permission-denied"),
+        ("/home/alicex", "permission-denied"),
+    ] {
+        assert_eq!(code_of(site.cp().arg(&file).arg(site.url("alice@", to))), code, "{to}");
+    }
+    for from in ["/hidden", "/home"] {
+        let mut down = site.cp();
+        down.arg(site.url("alice@", from)).arg(site.at("stolen"));
+        let (error, exit) = error_of_command(&mut down);
+        assert_ne!(exit, 0, "{from}: {error}");
+        let stolen = fs::read(site.at("stolen")).unwrap_or_default();
+        assert!(stolen.is_empty(), "{from}: {error}");
+    }
+    // Nor over a link that lies where it may read.
+    let mut over_link = site.curl();
+    over_link.args(["--user", "alice:secret", "-o"]).arg(site.at("stolen"));
+    over_link.arg(format!("ftp://{}/home/alice/way", site.address));
+    assert!(!over_link.output().expect("curl runs").status.success());
+    assert_eq!(fs::read(site.at("root/hidden")).expect("there"), b"not for alice");
+}
+
+#[test]
+fn a_drop_box_takes_each_name_once_and_shows_nothing() {
+    let site = Site::new();
+    let file = site.at("report");
+    fs::write(&file, "first").expect("written");
+    succeed(site.cp().arg(&file).arg(site.url("alice@", "/inbox/report")));
+    fs::write(&file, "second").expect("written");
+    let again = code_of(site.cp().arg(&file).arg(site.url("alice@", "/inbox/report")));
+    assert_eq!(again, "permission-denied");
+    let curl = || {
+        let mut curl = site.curl();
+        curl.args(["--user", "alice:secret"]);
+        curl
+    };
+    let url = format!("ftp://{}/inbox", site.address);
+    succeed(curl().arg("-T").arg(&file).arg(format!("{url}/other")));
+    let refused = |command: &mut Command| !command.output().expect("curl runs").status.success();
+    assert!(refused(curl().arg("-T").arg(&file).arg(format!("{url}/report"))), "it is there");
+    assert!(refused(curl().arg(format!("{url}/"))), "nothing is listed");
+    assert!(refused(curl().arg(format!("{url}/other"))), "nothing is read");
+    assert!(refused(curl().args(["-Q", "DELE /inbox/other"]).arg(format!("{url}/"))), "or deleted");
+    assert_eq!(fs::read(site.at("root/inbox/report")).expect("there"), b"first");
+    assert_eq!(fs::read(site.at("root/inbox/other")).expect("there"), b"second");
+}
+
+#[test]
+fn whoever_is_not_named_stays_outside() {
+    let site = Site::new();
+    let target = site.at("x");
+    let anonymous = code_of(site.cp().arg(site.url("", "/raw/data")).arg(&target));
+    assert_eq!(anonymous, "login-refused");
+    for (user, password) in [("alice@", "wrong"), ("eve@", "secret"), ("carol@", "secret")] {
+        let mut command = site.cp();
+        command.env("FARLINE_PASSWORD", password);
+        let code = code_of(command.arg(site.url(user, "/raw/data")).arg(&target));
+        assert_eq!(code, "login-refused", "{user}");
+    }
+    // In the clear nobody is asked for a password.
+    let mut clear = farline();
+    clear.args(["--json", "cp"]).env("FARLINE_PASSWORD", "secret");
+    clear.arg(format!("farline://alice@{}/raw/data", site.address)).arg(&target);
+    let (error, _) = error_of_command(&mut clear);
+    assert_eq!(error["code"], "login-refused", "{error}");
+    assert!(error["message"].as_str().expect("words").contains("AUTH TLS"), "{error}");
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_certificate_is_a_login_and_a_strangers_is_none() {
+    let site = Site::new();
+    let with = |name: &str| {
+        let mut command = site.cp();
+        command
+            .env("FARLINE_CERT", site.at(&format!("pki/{name}.pem")))
+            .env("FARLINE_KEY", site.at(&format!("pki/{name}.key")))
+            .env_remove("FARLINE_PASSWORD");
+        command
+    };
+    for user in ["", "carol@"] {
+        succeed(with("carol").arg(site.url(user, "/raw/data")).arg(site.at("got")));
+        succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+        fs::remove_file(site.at("got")).expect("it was there");
+    }
+    let write = code_of(with("carol").arg(site.at("pki/names")).arg(site.url("", "/new")));
+    assert_eq!(write, "permission-denied");
+    // Of the authority, and nobody's; of the same name, and not of the authority.
+    for name in ["dave", "stranger"] {
+        let (error, _) =
+            error_of_command(with(name).arg(site.url("", "/raw/data")).arg(site.at("got")));
+        assert!(!site.at("got").exists(), "{name}: {error}");
+    }
+    let (public, secret) = (site.at("pki/carol.pem"), site.at("pki/carol.key"));
+    let url = format!("ftp://{}/raw/data", site.address);
+    let mut curl = site.curl();
+    curl.arg("--cert").arg(&public).arg("--key").arg(&secret).arg("-o").arg(site.at("got"));
+    succeed(curl.arg(&url));
+    succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+}
+
+#[test]
+fn a_token_opens_what_its_scopes_say() {
+    let site = Site::new();
+    let pki = site.at("pki");
+    let with = |token: String| {
+        let mut command = site.cp();
+        command.env("BEARER_TOKEN", token);
+        command
+    };
+    let good = || token(&pki, |_| {});
+    let file = site.at("pki/names");
+    succeed(with(good()).arg(&file).arg(site.url("bearer@", "/vo/bob/up")));
+    succeed(Command::new("cmp").arg(&file).arg(site.at("root/vo/bob/up")));
+    let path = site.at("token");
+    fs::write(&path, good() + "\n").expect("written");
+    let mut by_file = site.cp();
+    by_file.env("BEARER_TOKEN_FILE", &path).env_remove("BEARER_TOKEN");
+    succeed(by_file.arg(site.url("bearer@", "/vo/bob/up")).arg(site.at("down")));
+    for to in ["/vo/alice", "/new", "/raw/new"] {
+        let code = code_of(with(good()).arg(&file).arg(site.url("bearer@", to)));
+        assert_eq!(code, "permission-denied", "{to}");
+    }
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 4] = [
+        (|claims| claims["exp"] = json!(1_000_000_000), "expired"),
+        (|claims| claims["aud"] = json!("https://other.example"), "not for this node"),
+        (|claims| claims["iss"] = json!("https://evil.example"), "not taken here"),
+        (|claims| claims["scope"] = json!("openid"), "no scope"),
+    ];
+    for (change, why) in cases {
+        let mut command = with(token(&pki, change));
+        let (error, _) =
+            error_of_command(command.arg(&file).arg(site.url("bearer@", "/vo/bob/no")));
+        assert_eq!(error["code"], "login-refused", "{error}");
+        assert!(error["message"].as_str().expect("words").contains(why), "{error}");
+    }
+    let mut forged = good();
+    forged.replace_range(forged.len() - 8..forged.len() - 4, "AAAA");
+    let code = code_of(with(forged).arg(&file).arg(site.url("bearer@", "/vo/bob/no")));
+    assert_eq!(code, "login-refused");
+    let clear = format!("farline://bearer@{}/vo/bob/no", site.address);
+    let mut command = farline();
+    command.args(["--json", "cp"]).env("BEARER_TOKEN", good());
+    assert_eq!(code_of(command.arg(&file).arg(clear)), "cannot-encrypt");
+    assert!(!site.at("root/vo/bob/no").exists());
+}
+
+#[test]
+fn data_of_a_user_is_encrypted_and_known_to_be_the_users() {
+    let site = Site::new();
+    let url = format!("ftp://{}/raw/data", site.address);
+    let run = |more: &[&str]| -> Output {
+        let mut curl = site.curl();
+        curl.args(["--user", "alice:secret"]).args(more).arg("-o").arg(site.at("got")).arg(&url);
+        curl.output().expect("curl runs")
+    };
+    let own = run(&[]);
+    assert!(own.status.success(), "{}", String::from_utf8_lossy(&own.stderr));
+    succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+    fs::remove_file(site.at("got")).expect("it was there");
+    // Who does not go on from the control connection's TLS may be anybody.
+    assert!(!run(&["--no-sessionid"]).status.success(), "a stranger got the file");
+    assert!(fs::read(site.at("got")).unwrap_or_default().is_empty());
+    // In the clear anybody on the way reads along.
+    let mut half = Command::new("curl");
+    half.args([
+        "-sS",
+        "--max-time",
+        "60",
+        "--ftp-ssl-control",
+        "--user",
+        "alice:secret",
+        "--cacert",
+    ]);
+    half.arg(site.at("pki/ca.pem")).arg("-o").arg(site.at("got")).arg(&url);
+    assert!(!half.output().expect("curl runs").status.success(), "the data went in the clear");
+    let mut clear = site.cp();
+    clear.arg("--no-encrypt").arg(site.url("alice@", "/raw/data")).arg(site.at("got"));
+    let (error, _) = error_of_command(&mut clear);
+    assert!(error["message"].as_str().expect("words").contains("encrypted here"), "{error}");
+    // Several transfers in one session, there and back.
+    let script = format!(
+        "set ssl:ca-file {ca}; set ftp:ssl-force yes; set ftp:ssl-protect-data yes; \
+         open -u alice,secret ftp://{address}; put {data} -o /home/alice/a; \
+         get /home/alice/a -o {got}; put {data} -o /home/alice/b; cls -1 /home/alice; quit",
+        ca = site.at("pki/ca.pem").display(),
+        address = site.address.replace("127.0.0.1", "localhost"),
+        data = site.at("root/raw/data").display(),
+        got = site.at("got2").display(),
+    );
+    let said = succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
+    assert!(said.contains("alice/b"), "{said}");
+    for copy in ["got2", "root/home/alice/a", "root/home/alice/b"] {
+        succeed(Command::new("cmp").arg(site.at(copy)).arg(site.at("root/raw/data")));
+    }
+}
+
+#[test]
+fn an_identitys_rate_holds_all_its_sessions_together() {
+    let site = Site::new();
+    let file = site.at("big");
+    fs::write(&file, vec![7; 10_000_000]).expect("written");
+    let began = std::time::Instant::now();
+    let mut copies: Vec<Child> = (0..2)
+        .map(|i| {
+            let mut command = site.cp();
+            command.arg("-q").arg(&file).arg(site.url("slow@", &format!("/{i}")));
+            command.stdout(Stdio::piped()).spawn().expect("farline starts")
+        })
+        .collect();
+    for copy in copies.drain(..) {
+        let output = copy.wait_with_output().expect("it ends");
+        let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(
+            (&said["limited_by"], &said["limited_party"]),
+            (&json!("rate_limit"), &json!("there"))
+        );
+    }
+    // 20 MB at 80 Mbit/s are two seconds; one session alone would need one.
+    let took = began.elapsed().as_secs_f64();
+    assert!(took > 1.7, "two copies of 10 MB at 80 Mbit/s together took {took} s");
+}

@@ -1,0 +1,71 @@
+//! How nodes are reached, by flags and by the environment.
+
+use farline::channels::trust::{ClientKey, Fingerprint, Trust};
+use farline::client::{ConnectOptions, Credentials, Location, Remote};
+use farline::identity::BEARER;
+use farline_core::units::{Error, ErrorCode, Fault};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// What the environment says: `FARLINE_SSH`, and who logs in.
+pub(crate) fn usual() -> ConnectOptions {
+    reach(None, Trust::default())
+}
+
+/// The same with flags, which win.
+pub(crate) fn with(
+    ssh: Option<String>,
+    tls_ca: Option<PathBuf>,
+    tls_pin: Option<Fingerprint>,
+) -> ConnectOptions {
+    reach(ssh, Trust { authorities: tls_ca, fingerprint: tls_pin })
+}
+
+fn reach(ssh: Option<String>, trust: Trust) -> ConnectOptions {
+    let ssh = ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
+    let file = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty());
+    // One file may hold both.
+    let certificate = file("FARLINE_CERT").map(|certificate| ClientKey {
+        key: file("FARLINE_KEY").unwrap_or_else(|| certificate.clone()).into(),
+        certificate: certificate.into(),
+    });
+    ConnectOptions {
+        trust,
+        credentials: Credentials {
+            certificate,
+            password: std::env::var("FARLINE_PASSWORD").ok(),
+            token: None,
+        },
+        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
+        ..ConnectOptions::default()
+    }
+}
+
+/// Asks the person at the terminal, if there is one, for the password of a user that a URL names
+/// without one, where nothing else says who logs in.
+///
+/// # Errors
+/// When the terminal cannot be read.
+pub(crate) fn ask_for_password<'a>(
+    reach: &mut ConnectOptions,
+    places: impl IntoIterator<Item = &'a Location>,
+) -> Result<(), Error> {
+    let has_other = reach.credentials.password.is_some() || reach.credentials.certificate.is_some();
+    if has_other || !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let wants = |place: &&Location| match place {
+        Location::Remote(Remote { user: Some(user), password: None, via, .. }) => {
+            user != BEARER && *via == farline::client::ControlTransport::Tls
+        }
+        _ => false,
+    };
+    let Some(Location::Remote(remote)) = places.into_iter().find(wants) else { return Ok(()) };
+    let prompt = format!("Password for {}: ", remote.place());
+    let password = rpassword::prompt_password(prompt).map_err(|error| {
+        let message = format!("the password cannot be read: {error}");
+        Error::new(Fault::Here, ErrorCode::Terminal, message)
+    })?;
+    reach.credentials.password = Some(password);
+    Ok(())
+}
