@@ -97,9 +97,7 @@ pub fn desired<'a>(
             let legs = || reservation.legs.iter().filter(|leg| leg.route == *route);
             let active = legs().find(|leg| leg.window.contains(now));
             let near = || {
-                legs().find(|leg| {
-                    leg.window.start <= now + ahead && now < leg.window.end + linger
-                })
+                legs().find(|leg| leg.window.start <= now + ahead && now < leg.window.end + linger)
             };
             if let Some(leg) = active.or_else(near) {
                 let circuit = DesiredCircuit {
@@ -239,14 +237,22 @@ mod tests {
             let wanted = desired(&known, now, ahead, linger);
             obey(&mut actual, &steps(&wanted, &actual));
             assert_eq!(steps(&wanted, &actual), [], "nothing is left to do");
-            seen.extend(actual.values().map(|c| (now.as_nanos() / 1_000_000_000, c.rate.as_bps(), c.open)));
+            seen.extend(
+                actual.values().map(|c| (now.as_nanos() / 1_000_000_000, c.rate.as_bps(), c.open)),
+            );
             match next_change(&known, now, ahead, linger) {
                 Some(next) => now = next,
                 None => break,
             }
         }
-        let expected =
-            [(8, 5, false), (10, 5, true), (18, 5, true), (20, 7, true), (21, 7, true), (30, 7, false)];
+        let expected = [
+            (8, 5, false),
+            (10, 5, true),
+            (18, 5, true),
+            (20, 7, true),
+            (21, 7, true),
+            (30, 7, false),
+        ];
         assert_eq!(seen, expected);
         assert!(actual.is_empty());
     }
@@ -258,7 +264,12 @@ mod tests {
             let known: Vec<Reservation> = (1..1 + rng.below(6))
                 .map(|id| {
                     let start = rng.below(20);
-                    let legs = vec![leg(start, start + 1 + rng.below(20), 1 + rng.below(9), rng.below(3) as u32)];
+                    let legs = vec![leg(
+                        start,
+                        start + 1 + rng.below(20),
+                        1 + rng.below(9),
+                        rng.below(3) as u32,
+                    )];
                     let mut known = reservation(id, legs);
                     if rng.below(4) == 0 {
                         known.state = ReservationState::Released;
@@ -271,7 +282,10 @@ mod tests {
                 .filter_map(|_| CircuitNumber::of(ReservationId(1 + rng.below(8)), 0))
                 .map(|number| {
                     let (open, as_ordered) = (rng.below(2) == 0, rng.below(4) > 0);
-                    (number, ActualCircuit { rate: Rate::from_bps(1 + rng.below(9)), open, as_ordered })
+                    (
+                        number,
+                        ActualCircuit { rate: Rate::from_bps(1 + rng.below(9)), open, as_ordered },
+                    )
                 })
                 .collect();
             let now = second(rng.below(40));

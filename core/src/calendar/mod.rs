@@ -23,16 +23,12 @@ mod topology;
 pub mod volume;
 mod window;
 
-pub use book::{
-    Book, BookLimits, BookOrder, BookRecord, Decision, LinkClosure, ReservationChange,
-};
+pub use book::{Book, BookLimits, BookOrder, BookRecord, Decision, LinkClosure, ReservationChange};
 pub use network::{Network, NetworkView};
 pub use policy::{BookingPolicy, BookingRights, ProjectPolicy, ProjectUse};
 pub use refusal::{Alternative, AlternativeKind, BookingRefusal, Obstacle, RefusalCause};
 pub use request::{BookingProblem, BookingRequest};
-pub use reservation::{
-    EndCause, Reservation, ReservationId, ReservationState, ReservationVerb,
-};
+pub use reservation::{EndCause, Reservation, ReservationId, ReservationState, ReservationVerb};
 pub use routes::CircuitRoute;
 pub use search::SitePair;
 pub use timeline::{FreeInterval, Timeline};

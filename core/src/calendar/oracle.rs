@@ -169,7 +169,9 @@ fn first_and_all_slots_are_exact_by_both_algorithms() {
         for tick in 0..=TICKS {
             let open = tick >= start
                 && tick + duration <= end
-                && routes.iter().any(|route| free_over(view, route, tick, tick + duration) >= wanted);
+                && routes
+                    .iter()
+                    .any(|route| free_over(view, route, tick, tick + duration) >= wanted);
             assert_eq!(all.contains(at(tick)), open, "seed {seed} at {tick}");
             first = first.or(open.then_some(at(tick)));
         }
@@ -215,11 +217,15 @@ fn volumes_finish_as_early_as_can_be() {
                 shape,
             };
             let found = volume::earliest_finish(view, ends, &problem);
-            let finish = found.as_ref().and_then(|legs| legs.iter().map(|leg| leg.window.end).max());
+            let finish =
+                found.as_ref().and_then(|legs| legs.iter().map(|leg| leg.window.end).max());
             assert_eq!(finish, best.map(at), "seed {seed} {shape:?}");
             if let Some(legs) = found {
                 let moved: u64 = legs.iter().map(|leg| leg.volume().0).sum();
-                assert!(moved >= volume && fits(view, ends, &legs), "seed {seed} {shape:?} {legs:?}");
+                assert!(
+                    moved >= volume && fits(view, ends, &legs),
+                    "seed {seed} {shape:?} {legs:?}"
+                );
                 let together = |tick| {
                     let now = legs.iter().filter(|leg| leg.window.contains(at(tick)));
                     now.map(|leg| leg.rate.as_bps() / UNIT).sum::<u64>()

@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn quotas_count_what_is_there() {
-        let policy = ProjectPolicy { held: Some(Bytes(10)), booked: Some(Bytes(15)), ..Default::default() };
+        let policy =
+            ProjectPolicy { held: Some(Bytes(10)), booked: Some(Bytes(15)), ..Default::default() };
         let has = ProjectUse { held: 4, booked: 8 };
         assert_eq!(has.check(&policy, Bytes(6)), Ok(()));
         assert!(has.check(&policy, Bytes(7)).is_err_and(|said| said.contains("held")));

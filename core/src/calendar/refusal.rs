@@ -149,7 +149,10 @@ pub(super) fn alternatives(
         }
         offer(AlternativeKind::Later, earliest_finish(view, ends, &late).unwrap_or_default());
         let variable = VolumeProblem { shape: free, ..late };
-        offer(AlternativeKind::Variable, earliest_finish(view, ends, &variable).unwrap_or_default());
+        offer(
+            AlternativeKind::Variable,
+            earliest_finish(view, ends, &variable).unwrap_or_default(),
+        );
         if let Some((highest, route)) = highest_rate(view, ends, slot) {
             offer(AlternativeKind::Less, one(slot, highest.min(*limit), route));
         }

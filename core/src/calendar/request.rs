@@ -54,7 +54,9 @@ impl BookingProblem {
     /// When it begins at the earliest and has to end at the latest.
     pub fn window(&self) -> TimeWindow {
         match self {
-            BookingProblem::Fixed { window, .. } | BookingProblem::Highest { window, .. } => *window,
+            BookingProblem::Fixed { window, .. } | BookingProblem::Highest { window, .. } => {
+                *window
+            }
             BookingProblem::First { search, .. } | BookingProblem::Volume { search, .. } => *search,
             BookingProblem::Legs(legs) => TimeWindow {
                 start: legs.iter().map(|leg| leg.window.start).min().unwrap_or_default(),
@@ -88,9 +90,7 @@ impl BookingProblem {
         match self {
             BookingProblem::Fixed { rate, .. } | BookingProblem::First { rate, .. } => *rate,
             BookingProblem::Highest { at_least, .. } => *at_least,
-            BookingProblem::Legs(legs) => {
-                legs.iter().map(|leg| leg.rate).max().unwrap_or_default()
-            }
+            BookingProblem::Legs(legs) => legs.iter().map(|leg| leg.rate).max().unwrap_or_default(),
             BookingProblem::Volume { .. } => Rate::from_bps(1),
         }
     }

@@ -169,9 +169,9 @@ impl Reservation {
     pub(super) fn due(&self) -> Option<Time> {
         match self.state {
             ReservationState::Terminated => None,
-            ReservationState::Held => {
-                Some(self.held_until.map_or(self.window().end, |until| until.min(self.window().end)))
-            }
+            ReservationState::Held => Some(
+                self.held_until.map_or(self.window().end, |until| until.min(self.window().end)),
+            ),
             _ => Some(self.window().end),
         }
     }
@@ -188,11 +188,38 @@ mod tests {
         let states =
             [State::Held, State::Committed, State::Provisioned, State::Released, State::Terminated];
         let table = [
-            (Verb::Commit, [Some(State::Committed), Some(State::Committed), Some(State::Provisioned), Some(State::Released), None]),
+            (
+                Verb::Commit,
+                [
+                    Some(State::Committed),
+                    Some(State::Committed),
+                    Some(State::Provisioned),
+                    Some(State::Released),
+                    None,
+                ],
+            ),
             (Verb::Abort, [Some(State::Terminated), None, None, None, None]),
-            (Verb::Provision, [None, Some(State::Provisioned), Some(State::Provisioned), Some(State::Provisioned), None]),
+            (
+                Verb::Provision,
+                [
+                    None,
+                    Some(State::Provisioned),
+                    Some(State::Provisioned),
+                    Some(State::Provisioned),
+                    None,
+                ],
+            ),
             (Verb::Release, [None, None, Some(State::Released), Some(State::Released), None]),
-            (Verb::Terminate, [Some(State::Terminated), Some(State::Terminated), Some(State::Terminated), Some(State::Terminated), None]),
+            (
+                Verb::Terminate,
+                [
+                    Some(State::Terminated),
+                    Some(State::Terminated),
+                    Some(State::Terminated),
+                    Some(State::Terminated),
+                    None,
+                ],
+            ),
         ];
         for (verb, afters) in table {
             for (state, after) in states.iter().zip(afters) {

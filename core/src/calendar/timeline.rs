@@ -229,7 +229,8 @@ mod tests {
                 let free = (start..end).map(|at| 10 - plain.0[at as usize].0).min().unwrap_or(0);
                 match rng.below(4) {
                     0 if !booked.is_empty() => {
-                        let (start, end, rate) = booked.swap_remove(rng.below(booked.len() as u64) as usize);
+                        let (start, end, rate) =
+                            booked.swap_remove(rng.below(booked.len() as u64) as usize);
                         list.give_back(window(start, end), Rate::from_bps(rate));
                         for at in start..end {
                             plain.0[at as usize].0 -= rate;
@@ -262,15 +263,19 @@ mod tests {
             }
             let (rate, duration) = (rng.below(12), 1 + rng.below(8));
             let (from, to) = (rng.below(10), 10 + rng.below(15));
-            let starts = list.starts(Rate::from_bps(rate), Span::from_nanos(duration), window(from, to));
+            let starts =
+                list.starts(Rate::from_bps(rate), Span::from_nanos(duration), window(from, to));
             let mut first = None;
             for at in 0..30 {
                 let fits = at >= from && at + duration <= to && plain.fits(rate, at, duration);
                 assert_eq!(starts.contains(Time::from_nanos(at)), fits, "seed {seed} at {at}");
                 first = first.or(fits.then_some(Time::from_nanos(at)));
             }
-            let found =
-                list.first_start(Rate::from_bps(rate), Span::from_nanos(duration), window(from, to));
+            let found = list.first_start(
+                Rate::from_bps(rate),
+                Span::from_nanos(duration),
+                window(from, to),
+            );
             assert_eq!(found, first, "seed {seed}");
             let least = (from..to).map(|at| plain.free(at)).min().unwrap_or(10);
             assert_eq!(list.least_free(window(from, to)), Rate::from_bps(least), "seed {seed}");
@@ -285,6 +290,10 @@ mod tests {
         list.book(window(5, 9), Rate::from_bps(10));
         assert_eq!(list.breakpoints(), 2, "equal neighbours are one interval");
         list.give_back(window(0, 9), Rate::from_bps(10));
-        assert_eq!(list, Timeline::new(Rate::from_bps(10)), "nothing is left of what was given back");
+        assert_eq!(
+            list,
+            Timeline::new(Rate::from_bps(10)),
+            "nothing is left of what was given back"
+        );
     }
 }

@@ -152,7 +152,9 @@ impl Topology {
         let mut by_name = BTreeMap::new();
         for (at, name) in spec.sites.iter().enumerate() {
             if !fits(name) {
-                return wrong(format!("`{name}` cannot be a site: small letters, digits and hyphens"));
+                return wrong(format!(
+                    "`{name}` cannot be a site: small letters, digits and hyphens"
+                ));
             }
             if by_name.insert(name.clone(), SiteId(at as u32)).is_some() {
                 return wrong(format!("site `{name}` is there twice"));
@@ -197,7 +199,14 @@ impl Topology {
             for (at, name, from, to) in [(0, there, from, to), (1, back, to, from)] {
                 let reverse = LinkId(id + 1 - at);
                 topology.leaving[from.0 as usize].push(LinkId(id + at));
-                topology.links.push(NetworkLink { name, from, to, capacity, one_way_delay, reverse });
+                topology.links.push(NetworkLink {
+                    name,
+                    from,
+                    to,
+                    capacity,
+                    one_way_delay,
+                    reverse,
+                });
             }
         }
         Ok(topology)
@@ -306,7 +315,10 @@ mod tests {
         assert!(wrong(&|spec| spec.sites.push("chicago".into())).contains("twice"));
         assert!(wrong(&|spec| spec.sites[0] = "Oak Ridge".into()).contains("Oak Ridge"));
         assert!(wrong(&|spec| spec.links[0].between[1] = "nowhere".into()).contains("nowhere"));
-        assert!(wrong(&|spec| spec.links[0].between[1] = "oak-ridge".into()).contains("where it begins"));
+        assert!(
+            wrong(&|spec| spec.links[0].between[1] = "oak-ridge".into())
+                .contains("where it begins")
+        );
         assert!(wrong(&|spec| spec.links[0].rate = "10".into()).contains("10"));
         assert!(wrong(&|spec| spec.links[0].rate = "0G".into()).contains("nothing"));
         assert!(wrong(&|spec| spec.links.push(spec.links[0].clone())).contains("two links"));

@@ -92,11 +92,7 @@ fn routes_in(
 /// the same rate, and end earlier. From a given start the rate falls as the window grows; so each
 /// window that is too short for the volume at its own rate says how long it must be at least, and
 /// the first that is long enough is the shortest.
-fn one_window(
-    view: NetworkView<'_>,
-    ends: SitePair,
-    problem: &VolumeProblem,
-) -> Option<Vec<Leg>> {
+fn one_window(view: NetworkView<'_>, ends: SitePair, problem: &VolumeProblem) -> Option<Vec<Leg>> {
     let shortest = problem.limit.time_for(problem.volume);
     let mut best: Option<(Time, Vec<Leg>)> = None;
     for start in view.breakpoints(problem.search) {
@@ -125,11 +121,7 @@ fn one_window(
 }
 
 /// Variable rate: as much as goes in each slice between two breakpoints, until the volume is moved.
-fn by_slices(
-    view: NetworkView<'_>,
-    ends: SitePair,
-    problem: &VolumeProblem,
-) -> Option<Vec<Leg>> {
+fn by_slices(view: NetworkView<'_>, ends: SitePair, problem: &VolumeProblem) -> Option<Vec<Leg>> {
     /// Bits times nanoseconds in a second.
     const UNIT: u128 = 8_000_000_000;
     let mut times = view.breakpoints(problem.search);

@@ -137,7 +137,10 @@ mod tests {
         assert!(!window(0, 5).overlaps(&window(5, 9)));
         assert!(window(0, 6).overlaps(&window(5, 9)));
         assert!(!window(7, 7).overlaps(&window(5, 9)), "an empty window overlaps nothing");
-        assert!(window(5, 9).contains(Time::from_nanos(5)) && !window(5, 9).contains(Time::from_nanos(9)));
+        assert!(
+            window(5, 9).contains(Time::from_nanos(5))
+                && !window(5, 9).contains(Time::from_nanos(9))
+        );
     }
 
     #[test]

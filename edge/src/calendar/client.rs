@@ -168,7 +168,8 @@ impl CalendarClient {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn events(mut self, after: Option<u64>) -> Result<CalendarEvents, Error> {
-        let path = after.map_or("/v1/events".to_owned(), |after| format!("/v1/events?after={after}"));
+        let path =
+            after.map_or("/v1/events".to_owned(), |after| format!("/v1/events?after={after}"));
         let request = self.request(&Method::GET, &path, Bytes::new(), &Extra::default())?;
         let runtime = &self.runtime;
         let response = runtime.block_on(async {
@@ -348,7 +349,8 @@ async fn connect(
                 Some(rustls::Error::InvalidCertificate(_))
             );
             if untrusted {
-                let message = format!("the certificate of the calendar {host}:{port} is not trusted");
+                let message =
+                    format!("the certificate of the calendar {host}:{port} is not trusted");
                 return Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message)
                     .hint("name its fingerprint with --pin, or its authority with --ca");
             }

@@ -100,10 +100,8 @@ impl NewToken {
         let (start, end) = (time(&self.not_before)?, time(&self.not_after)?);
         if start.is_some() || end.is_some() {
             let latest = farline_core::units::Time::from_nanos(u64::MAX);
-            rights.window = Some(TimeWindow {
-                start: start.unwrap_or_default(),
-                end: end.unwrap_or(latest),
-            });
+            rights.window =
+                Some(TimeWindow { start: start.unwrap_or_default(), end: end.unwrap_or(latest) });
         }
         if let Some(certificate) = &self.certificate {
             certificate.parse::<Fingerprint>().map_err(|error| wrong(&error))?;
@@ -147,12 +145,8 @@ impl Identities {
         let mut known = Identities::default();
         for StoredToken { digest, token } in tokens {
             let Ok(rights) = token.rights(topology) else { continue };
-            let caller = Caller {
-                name: token.name,
-                project: token.project,
-                role: token.role,
-                rights,
-            };
+            let caller =
+                Caller { name: token.name, project: token.project, role: token.role, rights };
             let certificate = token.certificate.and_then(|text| text.parse::<Fingerprint>().ok());
             if let Some(certificate) = certificate {
                 known.by_certificate.insert(certificate.to_string(), caller.clone());

@@ -171,7 +171,13 @@ impl Ledger {
                 let mut log =
                     change.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
                 log.execute(params![
-                    seq, entry.at, entry.actor, entry.verb, entry.kind, entry.body, hash
+                    seq,
+                    entry.at,
+                    entry.actor,
+                    entry.verb,
+                    entry.kind,
+                    entry.body,
+                    hash
                 ])?;
                 let mut record = change.prepare_cached(
                     "INSERT INTO record VALUES (?1, ?2, ?3, ?4)
@@ -180,10 +186,15 @@ impl Ledger {
                 record.execute(params![entry.kind, entry.id, entry.over, entry.body])?;
             }
             for request in done {
-                let mut insert = change
-                    .prepare_cached("INSERT OR REPLACE INTO done VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+                let mut insert = change.prepare_cached(
+                    "INSERT OR REPLACE INTO done VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?;
                 insert.execute(params![
-                    request.actor, request.key, request.request, request.status, request.body,
+                    request.actor,
+                    request.key,
+                    request.request,
+                    request.status,
+                    request.body,
                     request.at
                 ])?;
             }

@@ -3,12 +3,12 @@
 
 use crate::channels::trust::Fingerprint;
 use farline_core::units::{Error, ErrorCode, Fault};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -116,9 +116,13 @@ fn channels_are_booked_refused_changed_and_given_back() {
     let listed = done(calendar.farline().args(["reserve", "ls"]));
     assert_eq!(listed["reservations"].as_array().map(Vec::len), Some(4));
     let cancelled = done(calendar.farline().args(["reserve", "cancel", id]));
-    assert_eq!((&cancelled["state"], &cancelled["ended"]), (&"terminated".into(), &"cancelled".into()));
+    assert_eq!(
+        (&cancelled["state"], &cancelled["ended"]),
+        (&"terminated".into(), &"cancelled".into())
+    );
     assert_eq!(done(&mut book("3.6G"))["state"], "provisioned", "its bandwidth is free again");
-    let volume = ["reserve", "oak-ridge", "chicago", "--volume", "40TB", "--by", "2030-01-01T00:00"];
+    let volume =
+        ["reserve", "oak-ridge", "chicago", "--volume", "40TB", "--by", "2030-01-01T00:00"];
     let volume = done(calendar.farline().args(volume));
     assert_eq!(volume["legs"][0]["rate_bps"], 9_600_000_000_u64, "as early as can be");
     let slots = ["reserve", "oak-ridge", "sunnyvale", "--rate", "9G", "--for", "2h", "--search"];
@@ -163,7 +167,8 @@ fn what_a_calendar_said_yes_to_outlives_its_death() {
         done(calendar.farline().args(["reserve", "show", id]))["ended"] == "expired"
     });
     assert!(over, "the hold is over");
-    let verified = succeed(farline().args(["--json", "calendar", "verify", "--state"]).arg(&calendar.state));
+    let verified =
+        succeed(farline().args(["--json", "calendar", "verify", "--state"]).arg(&calendar.state));
     assert!(verified.contains("\"entries\":"), "{verified}");
 }
 
@@ -200,7 +205,8 @@ fn who_is_unknown_or_has_no_right_gets_nothing() {
     let id = hers["id"].as_str().expect("text");
     for verb in ["show", "cancel", "release"] {
         let (code, said) = refused(calendar.farline_as(&eve).args(["reserve", verb, id]));
-        let missing = said["error"]["message"].as_str().is_some_and(|m| m.contains("no reservation"));
+        let missing =
+            said["error"]["message"].as_str().is_some_and(|m| m.contains("no reservation"));
         assert!(code == 2 && missing, "another project's is not there: {said}");
     }
     let mut other = calendar.farline_as(&ada);
@@ -355,7 +361,8 @@ fn secrets_are_their_owners_alone() {
         let path = entry.expect("an entry").path();
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("calendar.db")) {
             let bytes = std::fs::read(&path).expect("a database");
-            let has = bytes.windows(secret.len() - 1).any(|part| part == &secret[..secret.len() - 1]);
+            let has =
+                bytes.windows(secret.len() - 1).any(|part| part == &secret[..secret.len() - 1]);
             assert!(!has, "{} has the token's secret", path.display());
         }
     }

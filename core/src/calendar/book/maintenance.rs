@@ -40,7 +40,8 @@ impl Book {
         let mut affected: Vec<&Arc<Reservation>> =
             self.standing().filter(|reservation| reservation.legs.iter().any(hit)).collect();
         // Who has more priority moves first, then who came first.
-        affected.sort_by_key(|reservation| (std::cmp::Reverse(reservation.priority), reservation.id));
+        affected
+            .sort_by_key(|reservation| (std::cmp::Reverse(reservation.priority), reservation.id));
         let mut network = self.network.clone();
         network.close(link, window);
         let mut records = vec![BookRecord::Closure(closure)];
@@ -65,8 +66,7 @@ impl Book {
         if old.withdrawn {
             return Ok(Decision::default());
         }
-        let mut records =
-            vec![BookRecord::Closure(LinkClosure { withdrawn: true, ..old.clone() })];
+        let mut records = vec![BookRecord::Closure(LinkClosure { withdrawn: true, ..old.clone() })];
         // What was stranded by this closure alone is whole again.
         let mut network = self.network.clone();
         network.reopen(old.link, old.window);

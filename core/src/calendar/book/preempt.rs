@@ -19,7 +19,8 @@ impl Book {
             reservation.priority < policy.priority && reservation.window().overlaps(&slot)
         };
         let mut victims: Vec<&Arc<Reservation>> = self.standing().filter(lower).collect();
-        victims.sort_by_key(|reservation| (reservation.priority, std::cmp::Reverse(reservation.id)));
+        victims
+            .sort_by_key(|reservation| (reservation.priority, std::cmp::Reverse(reservation.id)));
         let solved = |victims: &[&Arc<Reservation>]| {
             let network = self.network_without(victims.iter().copied());
             request.problem.solve(network.view(request.both_ways), request.ends)
@@ -36,9 +37,11 @@ impl Book {
         }
         let legs = solved(&victims)?;
         let mut records = vec![self.admitted(now, request, legs).ok()?];
-        records.extend(victims.into_iter().map(|victim| {
-            BookRecord::Reservation(Arc::new(ended(victim, EndCause::PreEmpted)))
-        }));
+        records.extend(
+            victims.into_iter().map(|victim| {
+                BookRecord::Reservation(Arc::new(ended(victim, EndCause::PreEmpted)))
+            }),
+        );
         Some(Decision { records })
     }
 }

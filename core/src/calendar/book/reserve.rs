@@ -52,9 +52,7 @@ impl Book {
         request.rights.check(request.ends, &legs).map_err(denied)?;
         let policy = self.policy.of(&request.project);
         let (state, held_until) = match request.hold {
-            Some(hold) => {
-                (ReservationState::Held, Some(now + hold.min(self.limits.longest_hold)))
-            }
+            Some(hold) => (ReservationState::Held, Some(now + hold.min(self.limits.longest_hold))),
             None if request.provision => (ReservationState::Provisioned, None),
             None => (ReservationState::Committed, None),
         };
@@ -91,7 +89,11 @@ impl Book {
     }
 
     /// The problem with a start that lies a little in the past moved to now.
-    fn timely(&self, now: Time, request: &BookingRequest) -> Result<BookingProblem, BookingRefusal> {
+    fn timely(
+        &self,
+        now: Time,
+        request: &BookingRequest,
+    ) -> Result<BookingProblem, BookingRefusal> {
         let mut problem = request.problem.clone();
         let start = match &mut problem {
             BookingProblem::Fixed { window, .. } | BookingProblem::Highest { window, .. } => {
@@ -181,12 +183,10 @@ impl Book {
         let view = self.network.view(request.both_ways);
         let (rate, slot) = request.problem.as_slot();
         let horizon = now + self.limits.horizon;
-        let mut alternatives =
-            refusal::alternatives(view, request.ends, &request.problem, horizon);
+        let mut alternatives = refusal::alternatives(view, request.ends, &request.problem, horizon);
         // What may not be had anyway is no alternative.
-        alternatives.retain(|alternative| {
-            request.rights.check(request.ends, &alternative.legs).is_ok()
-        });
+        alternatives
+            .retain(|alternative| request.rights.check(request.ends, &alternative.legs).is_ok());
         let obstacles = refusal::obstacles(view, request.ends, rate, slot);
         let [from, to] =
             [request.ends.0, request.ends.1].map(|site| self.network.topology.site_name(site));
@@ -212,9 +212,6 @@ impl Book {
 
     /// The window that a search of `problem` may use, from `now` on.
     pub fn searchable(&self, now: Time, window: TimeWindow) -> TimeWindow {
-        TimeWindow {
-            start: window.start.max(now),
-            end: window.end.min(now + self.limits.horizon),
-        }
+        TimeWindow { start: window.start.max(now), end: window.end.min(now + self.limits.horizon) }
     }
 }

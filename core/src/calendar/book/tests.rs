@@ -158,7 +158,11 @@ fn what_makes_no_sense_is_one_clear_refusal() {
         (BookingProblem::Fixed { rate: gbit(0), window: hours(12, 14) }, "zero"),
         (BookingProblem::Fixed { rate: gbit(1), window: hours(12, 100_000) }, "days"),
         (
-            BookingProblem::First { rate: gbit(1), duration: Span::from_secs(9_000), search: hours(12, 13) },
+            BookingProblem::First {
+                rate: gbit(1),
+                duration: Span::from_secs(9_000),
+                search: hours(12, 13),
+            },
             "longer",
         ),
     ] {
@@ -219,8 +223,11 @@ fn maintenance_moves_what_it_can_and_says_what_it_cannot() {
     let close = BookOrder::Close { link, window: hours(3, 6), reason: "new optics".into() };
     done(&mut book, hour(0), &close).expect("closed");
     let small = Arc::clone(book.reservation(small.id).expect("there"));
-    let over: Vec<&str> =
-        small.legs[0].route.iter().map(|id| book.network.topology.link(*id).name.as_str()).collect();
+    let over: Vec<&str> = small.legs[0]
+        .route
+        .iter()
+        .map(|id| book.network.topology.link(*id).name.as_str())
+        .collect();
     assert_eq!((over, small.stranded), (vec!["a>c", "c>d"], false));
     assert!(book.reservation(large.id).is_some_and(|large| large.stranded));
     assert!(done(&mut book, hour(0), &fixed(gbit(2), hours(3, 4))).is_err(), "closed");
@@ -329,7 +336,11 @@ fn random_life(seed: u64, operations: u64) -> (u64, u64) {
         let limits = BookLimits { longest_hold: Span::from_secs(3600), ..book.limits };
         book.limits = limits;
         // Whether some route has the rate in every instant, by the plain count.
-        let plainly_free = |book: &Book, window: TimeWindow, rate: Rate, both: bool, less: &[(LinkId, TimeWindow, u64)]| {
+        let plainly_free = |book: &Book,
+                            window: TimeWindow,
+                            rate: Rate,
+                            both: bool,
+                            less: &[(LinkId, TimeWindow, u64)]| {
             [["a>b", "b>d"], ["a>c", "c>d"]].iter().any(|route| {
                 route.iter().all(|name| {
                     let link = book.network.topology.link_named(name).expect("a link");
@@ -353,9 +364,9 @@ fn random_life(seed: u64, operations: u64) -> (u64, u64) {
             BookOrder::Reserve(r) => Some(plainly_free(&book, slot, rate, r.both_ways, &[])),
             BookOrder::Change { id, .. } => book.reservation(*id).and_then(|old| {
                 let last = old.legs.last()?;
-                let standing = old.takes_bandwidth() && old.due().is_some_and(|due| due > hour(now));
-                let window =
-                    TimeWindow { start: last.window.start.max(hour(now)), end: slot.end };
+                let standing =
+                    old.takes_bandwidth() && old.due().is_some_and(|due| due > hour(now));
+                let window = TimeWindow { start: last.window.start.max(hour(now)), end: slot.end };
                 let alone = old.legs.iter().filter(|leg| leg.window.end > hour(now)).count() == 1;
                 let own: Vec<_> = old
                     .taken(book.network.view(false))
@@ -371,13 +382,18 @@ fn random_life(seed: u64, operations: u64) -> (u64, u64) {
         let outcome = book.handle(hour(now), &order);
         match (&outcome, expected) {
             (Ok(_), Some(false)) => panic!("seed {seed}: admitted what is not free: {order:?}"),
-            (Err(refusal), Some(true)) => panic!("seed {seed}: false refusal: {refusal:?} {order:?}"),
+            (Err(refusal), Some(true)) => {
+                panic!("seed {seed}: false refusal: {refusal:?} {order:?}")
+            }
             (Err(refusal), Some(false)) => {
                 refused += 1;
                 for alternative in &refusal.alternatives {
                     let BookOrder::Reserve(asked) = &order else { continue };
                     let view = book.network.view(asked.both_ways);
-                    assert!(fits(view, asked.ends, &alternative.legs), "seed {seed}: {alternative:?}");
+                    assert!(
+                        fits(view, asked.ends, &alternative.legs),
+                        "seed {seed}: {alternative:?}"
+                    );
                 }
             }
             (Ok(_), Some(true)) => admitted += 1,
@@ -399,10 +415,19 @@ fn random_life(seed: u64, operations: u64) -> (u64, u64) {
         for (id, link) in book.network.topology.links() {
             for tick in now..TICKS + 1 {
                 let used = plain_use(&book, id, tick);
-                assert!(used <= link.capacity.as_bps(), "seed {seed}: {} is oversubscribed", link.name);
+                assert!(
+                    used <= link.capacity.as_bps(),
+                    "seed {seed}: {} is oversubscribed",
+                    link.name
+                );
                 let slot = TimeWindow { start: hour(tick), end: hour(tick) + Span::from_nanos(1) };
                 let free = book.network.timeline(id).least_free(slot).as_bps();
-                assert_eq!(free, link.capacity.as_bps() - used, "seed {seed}: {} at {tick}", link.name);
+                assert_eq!(
+                    free,
+                    link.capacity.as_bps() - used,
+                    "seed {seed}: {} at {tick}",
+                    link.name
+                );
             }
         }
     }
@@ -444,7 +469,11 @@ fn a_volume_may_be_spread_over_routes_and_time() {
     };
     // 10 Gbit/s for an hour: at a fixed rate on one route it waits until the wide one is free.
     let one = done(&mut book.clone(), hour(0), &ask(false, false, 9)).expect("fits");
-    assert_eq!(one.window(), TimeWindow { start: hour(0), end: hour(2) + Span::from_secs(1800) }.intersection(&one.window()));
+    assert_eq!(
+        one.window(),
+        TimeWindow { start: hour(0), end: hour(2) + Span::from_secs(1800) }
+            .intersection(&one.window())
+    );
     let all = done(&mut book.clone(), hour(0), &ask(true, true, 9)).expect("fits");
     // 5 Gbit/s in the first two hours is all of it.
     assert_eq!(all.window(), hours(0, 2));

@@ -97,7 +97,9 @@ pub(super) struct Between {
     end: Option<String>,
 }
 
-fn query<T>(query: Result<Query<T>, axum::extract::rejection::QueryRejection>) -> Result<T, Problem> {
+fn query<T>(
+    query: Result<Query<T>, axum::extract::rejection::QueryRejection>,
+) -> Result<T, Problem> {
     query.map(|Query(value)| value).map_err(|error| Problem::bad(error.body_text()))
 }
 
@@ -351,7 +353,8 @@ pub(super) async fn list(
 ) -> Result<Json<ReservationsDocument>, Problem> {
     let which = query(which)?;
     let wrong = |()| Problem::bad("`after` names no reservation");
-    let after = which.after.as_deref().map(str::parse::<ReservationId>).transpose().map_err(wrong)?;
+    let after =
+        which.after.as_deref().map(str::parse::<ReservationId>).transpose().map_err(wrong)?;
     let limit = which.limit.unwrap_or(PAGE);
     if !(1..=PAGE).contains(&limit) {
         return Err(Problem::bad("`limit` is 1 to 1000"));
@@ -365,9 +368,8 @@ pub(super) async fn list(
             }
     };
     let document = |known: &Arc<Reservation>| ReservationDocument::of(&shared.topology, known);
-    let mut reservations: Vec<ReservationDocument> = shared.read(|book| {
-        book.reservations().filter(wanted).take(limit + 1).map(document).collect()
-    });
+    let mut reservations: Vec<ReservationDocument> = shared
+        .read(|book| book.reservations().filter(wanted).take(limit + 1).map(document).collect());
     let more = reservations.len() > limit;
     reservations.truncate(limit);
     let next = reservations.last().filter(|_| more).map(|last| last.id.clone());
@@ -432,7 +434,9 @@ pub(super) async fn act(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let Some(verb) = verb_named(&verb) else {
-        return Err(Problem::not_found("a reservation knows commit, abort, provision, release and terminate"));
+        return Err(Problem::not_found(
+            "a reservation knows commit, abort, provision, release and terminate",
+        ));
     };
     let id = changeable(&shared, &caller, &id)?;
     let key = idempotency(&headers, &format!("{verb:?} {id}"), &[])?;
@@ -443,10 +447,7 @@ pub(super) async fn act(
 /// Every closure that stands.
 #[utoipa::path(get, path = "/v1/closures", responses(
     (status = 200, body = ClosuresDocument), (status = 401, body = RefusalDocument)))]
-pub(super) async fn closures(
-    State(shared): Asked,
-    _: Caller,
-) -> Json<ClosuresDocument> {
+pub(super) async fn closures(State(shared): Asked, _: Caller) -> Json<ClosuresDocument> {
     let topology = &shared.topology;
     let closures = shared
         .read(|book| book.closures().map(|known| ClosureDocument::of(topology, known)).collect());
@@ -495,10 +496,7 @@ pub(super) async fn reopen(
 /// What agents said last of each circuit.
 #[utoipa::path(get, path = "/v1/circuits", responses(
     (status = 200, body = CircuitsDocument), (status = 401, body = RefusalDocument)))]
-pub(super) async fn circuits(
-    State(shared): Asked,
-    caller: Caller,
-) -> Json<CircuitsDocument> {
+pub(super) async fn circuits(State(shared): Asked, caller: Caller) -> Json<CircuitsDocument> {
     let known = shared.circuits.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let seen = known.into_iter().filter(|(id, _)| visible(&shared, &caller, id).is_ok());
     let circuits = seen.map(|(_, circuit)| circuit).collect();
@@ -530,12 +528,8 @@ pub(super) async fn report(
     if standing != Some(true) && report.up {
         let cause = RefusalCause::NotFound;
         let detail = format!("{id} is no circuit of this calendar's: take it down");
-        let refusal = BookingRefusal {
-            cause,
-            detail,
-            obstacles: Vec::new(),
-            alternatives: Vec::new(),
-        };
+        let refusal =
+            BookingRefusal { cause, detail, obstacles: Vec::new(), alternatives: Vec::new() };
         return Err(refused(&shared, &refusal));
     }
     let mut known = shared.circuits.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,9 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use farline_core::calendar::{
-    BookingProblem, Leg, SiteId, TimeWindow, Topology, VolumeShape,
-};
+use farline_core::calendar::{BookingProblem, Leg, SiteId, TimeWindow, Topology, VolumeShape};
 use farline_core::units::{self, Rate, Span, Time};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -76,7 +74,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
             return Err(Problem::new(415, "not-json", "The body is not JSON", detail));
         }
         let bytes = Bytes::from_request(request, shared).await.map_err(|_| {
-            Problem::new(413, "too-large", "The body is too large", "a body of up to 64 KiB is read")
+            Problem::new(
+                413,
+                "too-large",
+                "The body is too large",
+                "a body of up to 64 KiB is read",
+            )
         })?;
         let read = serde_json::from_slice(&bytes);
         let value = read.map_err(|error| Problem::bad(format!("the body: {error}")))?;

@@ -53,9 +53,10 @@ fn page(shared: &Shared, caller: &Caller, seq: u64) -> Result<(u64, Vec<EventDoc
     let entries = ledger.log_after(seq, PAGE).map_err(|_| Problem::store())?;
     drop(ledger);
     let last = entries.last().map_or(seq, |entry| entry.seq);
-    let seen = entries.iter().map(event).filter(|event| {
-        event.reservation.as_ref().is_none_or(|known| caller.sees(&known.project))
-    });
+    let seen = entries
+        .iter()
+        .map(event)
+        .filter(|event| event.reservation.as_ref().is_none_or(|known| caller.sees(&known.project)));
     Ok((last, seen.collect()))
 }
 

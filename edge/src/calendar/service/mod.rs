@@ -9,6 +9,7 @@ mod problem;
 
 pub use openapi::document as openapi;
 
+use super::CalendarRole;
 use super::clock::now;
 use super::config::CalendarConfig;
 use super::identity::{Identities, NewToken, fresh_secret};
@@ -16,7 +17,6 @@ use super::ledger::Ledger;
 use super::tls;
 use super::wire::{CircuitDocument, ClosureDocument, ReservationDocument};
 use super::writer::{self, WriterHandle};
-use super::CalendarRole;
 use crate::channels::trust::Fingerprint;
 use farline_core::calendar::{Book, BookRecord, Topology};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -106,8 +106,9 @@ fn restore(ledger: &Ledger, book: &mut Book) -> Result<(), Error> {
     let topology = Arc::clone(&book.network().topology);
     let other = |what: &str| {
         let message = format!("the calendar's database has a {what} that is not of this network");
-        Error::new(Fault::Here, ErrorCode::CalendarStore, message)
-            .hint("start it with the network it was begun with; sites and links may be added to that")
+        Error::new(Fault::Here, ErrorCode::CalendarStore, message).hint(
+            "start it with the network it was begun with; sites and links may be added to that",
+        )
     };
     ledger.records("closure", false, |body| {
         let document = serde_json::from_str::<ClosureDocument>(body).ok();
@@ -152,9 +153,9 @@ impl Service {
             let message = format!("cannot listen on {}: {error}", config.listen);
             Error::new(Fault::Here, ErrorCode::ListenFailed, message)
         })?;
-        let address = listener.local_addr().map_err(|error| {
-            Error::new(Fault::Here, ErrorCode::ListenFailed, error.to_string())
-        })?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Error::new(Fault::Here, ErrorCode::ListenFailed, error.to_string()))?;
         let shared = Arc::new(Shared {
             book: shared_book,
             topology: config.topology,

@@ -81,7 +81,10 @@ const CAUSES: [(EndCause, &str); 5] = [
 ];
 
 impl ReservationDocument {
-    pub(in crate::calendar) fn of(topology: &Topology, reservation: &Reservation) -> ReservationDocument {
+    pub(in crate::calendar) fn of(
+        topology: &Topology,
+        reservation: &Reservation,
+    ) -> ReservationDocument {
         let cause = |cause| CAUSES.iter().find(|(known, _)| *known == cause);
         ReservationDocument {
             schema: "farline/reservation/1".to_owned(),
@@ -164,7 +167,12 @@ impl ClosureDocument {
 
 impl RefusalDocument {
     /// A problem without alternatives.
-    pub(in crate::calendar) fn new(status: u16, kind: &str, title: &str, detail: String) -> RefusalDocument {
+    pub(in crate::calendar) fn new(
+        status: u16,
+        kind: &str,
+        title: &str,
+        detail: String,
+    ) -> RefusalDocument {
         RefusalDocument {
             kind: format!("urn:farline:calendar:{kind}"),
             title: title.to_owned(),
@@ -176,7 +184,10 @@ impl RefusalDocument {
         }
     }
 
-    pub(in crate::calendar) fn of(topology: &Topology, refusal: &BookingRefusal) -> RefusalDocument {
+    pub(in crate::calendar) fn of(
+        topology: &Topology,
+        refusal: &BookingRefusal,
+    ) -> RefusalDocument {
         let (status, kind, title, nsi) = match refusal.cause {
             RefusalCause::BadRequest => (422, "bad-request", "The request makes no sense", "00101"),
             RefusalCause::Denied => (403, "denied", "Not allowed", "00302"),

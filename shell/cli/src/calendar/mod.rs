@@ -84,7 +84,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             let closed: ClosureDocument =
                 at.client()?.post("/v1/closures", &close, Some(&fresh_key()))?;
             let mut text = format!("closure {} of {}", closed.id, closed.link);
-            for (list, word) in [(&closed.moved, "moved"), (&closed.stranded, "cut, nothing is free")]
+            for (list, word) in
+                [(&closed.moved, "moved"), (&closed.stranded, "cut, nothing is free")]
             {
                 if !list.is_empty() {
                     text += &format!("\n  {word}: {}", list.join(" "));

@@ -64,7 +64,8 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ..file
     };
     let config = config.build()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| {
         Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
     })?;

@@ -132,7 +132,12 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
                 open_ledger(&state)?.tokens()?.into_iter().map(|stored| stored.token).collect();
             let line = |token: &NewToken| {
                 let role = format!("{:?}", token.role).to_lowercase();
-                format!("{:<16} {:<12} {role:<7} {}", token.name, token.project, token.endpoints.join(","))
+                format!(
+                    "{:<16} {:<12} {role:<7} {}",
+                    token.name,
+                    token.project,
+                    token.endpoints.join(",")
+                )
             };
             let text = tokens.iter().map(line).collect::<Vec<_>>().join("\n");
             let document = json!({ "schema": "farline/tokens/1", "tokens": tokens });

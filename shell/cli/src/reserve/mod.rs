@@ -278,7 +278,8 @@ impl Book {
                 several: self.several,
             });
         }
-        if let (true, Some(rate), Some(length)) = (self.first || self.search, self.rate, self.length)
+        if let (true, Some(rate), Some(length)) =
+            (self.first || self.search, self.rate, self.length)
         {
             let (rate_bps, seconds) = (rate.as_bps(), length.as_secs_f64().ceil() as u64);
             let (start, end) = (start_text, by.map(timestamp));
@@ -307,9 +308,7 @@ impl Book {
         let (start, end) = (start_text, timestamp(end));
         Ok(match self.rate {
             Some(rate) => ProblemDocument::Fixed { rate_bps: rate.as_bps(), start, end },
-            None => {
-                ProblemDocument::Highest { start, end, at_least_bps: None, at_most_bps: None }
-            }
+            None => ProblemDocument::Highest { start, end, at_least_bps: None, at_most_bps: None },
         })
     }
 }
@@ -320,8 +319,11 @@ fn book(args: Book, output: &Output) -> Result<ExitCode, Error> {
     let both_ways = Some(!args.one_way);
     let mut client = args.at.client()?;
     if args.search {
-        let found: FoundDocument =
-            client.post("/v1/availability", &SearchDocument { from, to, wanted, both_ways }, None)?;
+        let found: FoundDocument = client.post(
+            "/v1/availability",
+            &SearchDocument { from, to, wanted, both_ways },
+            None,
+        )?;
         let zone = jiff::tz::TimeZone::system();
         let line = |window: &farline::calendar::wire::WindowDocument| {
             let [start, end] = [&window.start, &window.end].map(|time| when::shown(time, &zone));
