@@ -1,6 +1,6 @@
 //! A client of a calendar: requests and replies over TLS 1.3, and the stream of events.
 
-use super::wire::RefusalDocument;
+use super::wire::{RefusalDocument, ReservationDocument, ReservationsDocument};
 use crate::channels::trust::{self, Trust};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, escaped};
 use http_body_util::{BodyExt, Full};
@@ -126,6 +126,23 @@ impl CalendarClient {
     /// When the calendar cannot be reached or refuses.
     pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Error> {
         self.asked(Method::GET, path, None::<&()>, &Extra::default())
+    }
+
+    /// Every reservation that is not over and that the caller may see.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn reservations(&mut self) -> Result<Vec<ReservationDocument>, Error> {
+        let mut all = Vec::new();
+        let mut path = "/v1/reservations".to_owned();
+        loop {
+            let page: ReservationsDocument = self.get(&path)?;
+            all.extend(page.reservations);
+            match page.next {
+                Some(next) => path = format!("/v1/reservations?after={next}"),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// Posts `body`; with a `key` the calendar does the same request once, however often it comes, so

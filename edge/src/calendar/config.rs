@@ -71,19 +71,25 @@ pub struct CalendarConfig {
 /// # Errors
 /// When there is none, or it makes no sense.
 pub fn topology(name: &str) -> Result<Topology, Error> {
-    let wrong = |error: TopologyError| {
-        Error::new(Fault::You, ErrorCode::BadNetwork, format!("{name}: {error}"))
-            .hint("docs/calendar.md shows a network as TOML; `usn` is built in")
-    };
-    let spec = match TopologySpec::named(name) {
-        Some(spec) => spec,
-        None => {
-            let text = std::fs::read_to_string(name)
-                .map_err(|error| wrong(TopologyError(error.to_string())))?;
-            TopologySpec::from_toml(&text).map_err(wrong)?
-        }
-    };
-    Topology::new(&spec).map_err(wrong)
+    Topology::new(&topology_spec(name)?).map_err(|error| wrong(name, error))
+}
+
+/// The same as it is written.
+///
+/// # Errors
+/// As [`topology`].
+pub fn topology_spec(name: &str) -> Result<TopologySpec, Error> {
+    if let Some(spec) = TopologySpec::named(name) {
+        return Ok(spec);
+    }
+    let text = std::fs::read_to_string(name);
+    let text = text.map_err(|error| wrong(name, TopologyError(error.to_string())))?;
+    TopologySpec::from_toml(&text).map_err(|error| wrong(name, error))
+}
+
+fn wrong(name: &str, error: TopologyError) -> Error {
+    Error::new(Fault::You, ErrorCode::BadNetwork, format!("{name}: {error}"))
+        .hint("docs/calendar.md shows a network as TOML; `usn` is built in")
 }
 
 impl CalendarConfigFile {

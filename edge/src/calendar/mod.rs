@@ -19,7 +19,7 @@ mod writer;
 
 pub use client::{CalendarAddress, CalendarClient, CalendarEvents, Refused};
 pub use clock::{now, time_of, timestamp};
-pub use config::{CalendarConfig, CalendarConfigFile, ProjectFile, topology};
+pub use config::{CalendarConfig, CalendarConfigFile, ProjectFile, topology, topology_spec};
 pub use identity::{CalendarRole, NewToken, StoredToken};
 pub use ledger::Ledger;
 pub use service::{Service, make_token, open_ledger, openapi};

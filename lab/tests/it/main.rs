@@ -27,6 +27,7 @@ mod library;
 mod limit;
 mod link;
 mod near;
+mod net;
 mod omitted;
 mod ordinary;
 mod page;

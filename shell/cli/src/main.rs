@@ -1,5 +1,6 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod agent;
 mod calendar;
 mod cc;
 mod channel;
@@ -9,6 +10,7 @@ mod duration;
 mod generate;
 mod interrupt;
 mod link;
+mod net;
 mod node;
 mod output;
 mod partials;
@@ -66,6 +68,8 @@ enum Command {
     Serve(serve::Args),
     Reserve(Box<reserve::Args>),
     Calendar(calendar::Args),
+    Net(net::Args),
+    Agent(agent::Args),
     Link(link::Args),
     Profile(Box<profile::Args>),
     Plan(plan::Args),
@@ -90,6 +94,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args, &output),
         Command::Reserve(args) => reserve::run(*args, &output),
         Command::Calendar(args) => calendar::run(args, &output),
+        Command::Net(args) => net::run(args, &output),
+        Command::Agent(args) => agent::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Profile(args) => profile::run(*args, &output),
         Command::Plan(args) => plan::run(args, &output),

@@ -13,6 +13,7 @@ use super::super::writer::{Done, WriterJob, verb_named};
 use super::Shared;
 use super::ask::{AllSlots, Body, ends, idempotency, if_match, problem, time, time_or_now};
 use super::events;
+use super::page;
 use super::problem::Problem;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -56,6 +57,9 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .route("/v1/log", get(events::log))
         .route("/v1/log/last", get(events::last))
         .route("/v1/openapi.json", get(|| async { Json(super::openapi::document()) }))
+        .route("/", get(page::page))
+        .route("/page.js", get(page::script))
+        .route("/page.css", get(page::style))
         .fallback(|| async { Problem::not_found("there is no such path") })
         .method_not_allowed_fallback(|| async {
             Problem::new(405, "method", "Not that method", "the path has other methods")

@@ -5,6 +5,7 @@ mod ask;
 mod events;
 mod listen;
 mod openapi;
+mod page;
 mod problem;
 
 pub use openapi::document as openapi;

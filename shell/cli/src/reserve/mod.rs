@@ -8,8 +8,8 @@ use crate::output::Output;
 use at::At;
 use clap::Subcommand;
 use farline::calendar::wire::{
-    ChangeDocument, EventDocument, FoundDocument, ProblemDocument, RefusalDocument,
-    ReservationDocument, ReservationsDocument, ReserveDocument, SearchDocument,
+    ChangeDocument, CircuitsDocument, EventDocument, FoundDocument, ProblemDocument,
+    RefusalDocument, ReservationDocument, ReservationsDocument, ReserveDocument, SearchDocument,
 };
 use farline::calendar::{Refused, timestamp};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
@@ -152,6 +152,12 @@ enum Action {
         #[command(flatten)]
         at: At,
     },
+    /// Show what agents say of circuits
+    #[command(after_help = "Example:\n  farline reserve circuits")]
+    Circuits {
+        #[command(flatten)]
+        at: At,
+    },
     /// Tell every change as it happens
     #[command(after_help = "Example:\n  farline reserve watch --after 120 --json")]
     Watch {
@@ -170,25 +176,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let Some(action) = args.action else { return book(args.book, output) };
     match action {
         Action::Ls { at } => {
-            let mut client = at.client()?;
-            let mut all: Option<ReservationsDocument> = None;
-            let mut path = "/v1/reservations".to_owned();
-            let whole = loop {
-                let page: ReservationsDocument = client.get(&path)?;
-                let next = page.next.clone();
-                let whole = match all.take() {
-                    None => page,
-                    Some(mut whole) => {
-                        whole.reservations.extend(page.reservations);
-                        whole
-                    }
-                };
-                let Some(next) = next else {
-                    break ReservationsDocument { next: None, ..whole };
-                };
-                path = format!("/v1/reservations?after={next}");
-                all = Some(whole);
-            };
+            let reservations = at.client()?.reservations()?;
+            let schema = "farline/reservations/1".to_owned();
+            let whole = ReservationsDocument { schema, reservations, next: None };
             output.result(&whole, show::list(&whole.reservations))?;
         }
         Action::Show { id, at } => {
@@ -224,6 +214,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         }
         Action::Release { id, at } => act(&id, "release", &at, output)?,
         Action::Cancel { id, at } => act(&id, "terminate", &at, output)?,
+        Action::Circuits { at } => {
+            let circuits: CircuitsDocument = at.client()?.get("/v1/circuits")?;
+            output.result(&circuits, show::circuits(&circuits.circuits))?;
+        }
         Action::Watch { after, idle, at } => watch(after, idle, &at, output)?,
     }
     Ok(ExitCode::SUCCESS)

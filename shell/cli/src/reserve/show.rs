@@ -2,7 +2,7 @@
 
 use super::when;
 use farline::calendar::wire::{
-    AlternativeDocument, LegDocument, RefusalDocument, ReservationDocument,
+    AlternativeDocument, CircuitDocument, LegDocument, RefusalDocument, ReservationDocument,
 };
 use farline_core::units::{Bytes, Rate};
 use jiff::tz::TimeZone;
@@ -76,6 +76,28 @@ pub(super) fn list(reservations: &[ReservationDocument]) -> String {
         .to_owned()
     };
     reservations.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A line for each circuit.
+pub(super) fn circuits(circuits: &[CircuitDocument]) -> String {
+    if circuits.is_empty() {
+        return "no agent has said anything of a circuit".to_owned();
+    }
+    let zone = TimeZone::system();
+    let line = |known: &CircuitDocument| {
+        let report = &known.report;
+        format!(
+            "{:<8} {:<5} {:>12}  {} carried  {}  by {}{}",
+            report.id,
+            if report.up { "up" } else { "ready" },
+            Rate::from_bps(report.rate_bps).to_string(),
+            Bytes(report.carried_bytes),
+            when::shown(&known.at, &zone),
+            known.agent,
+            report.trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default(),
+        )
+    };
+    circuits.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// An alternative in a line, or one for each leg.
