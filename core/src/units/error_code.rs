@@ -144,6 +144,8 @@ error_codes! {
     CannotWrite "cannot-write" Never: Here;
     /// data connections broke; the same command goes on
     ChannelLost "channel-lost" Now: There Between;
+    /// the program that makes circuits cannot be run, or says that it failed
+    CircuitFailed "circuit-failed" After: Here;
     /// the program to run in a link cannot be run
     Command "command" Never: You;
     /// loading a congestion control needs a capability

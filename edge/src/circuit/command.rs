@@ -49,7 +49,7 @@ impl CommandDriver {
     fn run(&self, order: &Value) -> Result<Vec<u8>, Error> {
         let failed = |why: String| {
             let message = format!("{}: {why}", self.program.display());
-            Error::new(Fault::Here, ErrorCode::Command, message)
+            Error::new(Fault::Here, ErrorCode::CircuitFailed, message)
         };
         let mut child = Command::new(&self.program)
             .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ impl CircuitDriver for CommandDriver {
         let said = self.run(&json!({ "schema": "farline/circuit-order/1", "verb": "show" }))?;
         let shown: ShownAll = serde_json::from_slice(&said).map_err(|error| {
             let message = format!("{} says what cannot be read: {error}", self.program.display());
-            Error::new(Fault::Here, ErrorCode::Command, message)
+            Error::new(Fault::Here, ErrorCode::CircuitFailed, message)
         })?;
         let known = shown.circuits.into_iter().map(|there| {
             let number = CircuitNumber(there.number);

@@ -1,7 +1,7 @@
 //! Circuits in an emulated network of this host: `farline net`.
 
 use super::driver::{CircuitDriver, DeviceCircuit};
-use crate::link::network::{Network, NetworkCircuit, NetworkOrder, NetworkState};
+use crate::link::network::{EmulatedNetwork, NetworkCircuit, NetworkOrder, NetworkState};
 use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
 use farline_core::units::Error;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The driver.
 #[derive(Debug)]
 pub struct EmulatedDriver {
-    network: Network,
+    network: EmulatedNetwork,
 }
 
 impl EmulatedDriver {
@@ -19,7 +19,7 @@ impl EmulatedDriver {
     /// # Errors
     /// When there is none.
     pub fn new(name: &str) -> Result<EmulatedDriver, Error> {
-        Ok(EmulatedDriver { network: Network::find(name)? })
+        Ok(EmulatedDriver { network: EmulatedNetwork::find(name)? })
     }
 
     fn order(&self, order: &NetworkOrder) -> Result<NetworkState, Error> {

@@ -48,7 +48,8 @@ pub(crate) fn play(role: Role) -> Result<u8, Error> {
         }
         Role::EnterNetwork { network, site } => {
             let (program, arguments) = words();
-            Err(network::Network::find(&network)?.become_command(&site, &program, &arguments))
+            Err(network::EmulatedNetwork::find(&network)?
+                .become_command(&site, &program, &arguments))
         }
         Role::Enter { link, side, role } => {
             let (program, arguments) = words();

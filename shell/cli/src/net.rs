@@ -5,7 +5,7 @@ use clap::Subcommand;
 use farline::calendar::topology_spec;
 use farline::link::WITHOUT_ROOT;
 use farline::link::network::{
-    CircuitState, Network, NetworkCircuit, NetworkOrder, NetworkSettings, NetworkState,
+    CircuitState, EmulatedNetwork, NetworkCircuit, NetworkOrder, NetworkSettings, NetworkState,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use serde_json::json;
@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Action::Up { network, best_effort, mtu } => {
             let topology = topology_spec(&network)?;
             let settings = NetworkSettings { topology, best_effort, mtu, with_parent: false };
-            let up = Network::up(&settings)?;
+            let up = EmulatedNetwork::up(&settings)?;
             if up.info().rootless {
                 output.remark(WITHOUT_ROOT);
             }
@@ -130,13 +130,13 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Action::Exec { network, site, command } => {
             let (program, arguments) =
                 command.split_first().unwrap_or_else(|| unreachable!("clap requires a command"));
-            return Err(Network::find(&network)?.become_command(&site, program, arguments));
+            return Err(EmulatedNetwork::find(&network)?.become_command(&site, program, arguments));
         }
         Action::Show { network } => {
-            show(&Network::find(&network)?.order(&NetworkOrder::Show)?, output)?
+            show(&EmulatedNetwork::find(&network)?.order(&NetworkOrder::Show)?, output)?
         }
         Action::Circuit { network, number, from, to, route, rate } => {
-            let network = Network::find(&network)?;
+            let network = EmulatedNetwork::find(&network)?;
             let circuit = NetworkCircuit { number, from, to, route, rate, both_ways: true };
             network.order(&NetworkOrder::Prepare(circuit))?;
             show(&network.order(&NetworkOrder::Open(number))?, output)?;
@@ -147,13 +147,16 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
                 return Err(Error::new(Fault::You, ErrorCode::Usage, message)
                     .hint("`farline net remove` takes it down"));
             }
-            show(&Network::find(&network)?.order(&NetworkOrder::Change(number, rate))?, output)?;
+            show(
+                &EmulatedNetwork::find(&network)?.order(&NetworkOrder::Change(number, rate))?,
+                output,
+            )?;
         }
         Action::Remove { network, number } => {
-            show(&Network::find(&network)?.order(&NetworkOrder::Remove(number))?, output)?;
+            show(&EmulatedNetwork::find(&network)?.order(&NetworkOrder::Remove(number))?, output)?;
         }
         Action::Down { network } => {
-            Network::find(&network)?.down()?;
+            EmulatedNetwork::find(&network)?.down()?;
             let document = json!({ "schema": "farline/net-down/1", "name": network });
             output.result(&document, format!("network {network} is down"))?;
         }

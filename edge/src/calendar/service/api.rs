@@ -56,7 +56,6 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .route("/v1/events", get(events::stream))
         .route("/v1/log", get(events::log))
         .route("/v1/log/last", get(events::last))
-        .route("/v1/openapi.json", get(|| async { Json(super::openapi::document()) }))
         .route("/", get(page::page))
         .route("/page.js", get(page::script))
         .route("/page.css", get(page::style))

@@ -191,7 +191,9 @@ impl Service {
 
     /// Serves until `stop` ends, and then until all that was taken is durable.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let router = api::routes(Arc::clone(&self.shared));
+        let described = || async { axum::Json(openapi::document()) };
+        let router = api::routes(Arc::clone(&self.shared))
+            .route("/v1/openapi.json", axum::routing::get(described));
         listen::serve(self.listener, self.tls, router, stop).await;
         // The last handle goes with what is shared; the writer ends when it has done what waits.
         drop(self.shared);

@@ -5,7 +5,7 @@
 //! with the rate and the delay of its route; no other traffic can enter it. Links between neighbours
 //! carry what has no circuit, hop by hop, at what circuits leave of them.
 //!
-//! How it fits: [`Network`] is the handle that commands and tests use; `emulator` is the process;
+//! How it fits: [`EmulatedNetwork`] is the handle that commands and tests use; `emulator` is the process;
 //! `paths` makes a path and moves its packets; `sites` sets namespaces up; `orders` is what crosses
 //! between handle and emulator.
 
@@ -79,7 +79,7 @@ impl NetworkInfo {
 
 /// A network that is up.
 #[derive(Debug)]
-pub struct Network {
+pub struct EmulatedNetwork {
     info: NetworkInfo,
 }
 
@@ -102,12 +102,12 @@ fn silent(name: &str) -> Error {
         .hint(format!("see {}", log.display()))
 }
 
-impl Network {
+impl EmulatedNetwork {
     /// Brings a network up: when this returns, its sites can talk.
     ///
     /// # Errors
     /// Settings that make no sense, a name that is taken, or what this machine does not allow.
-    pub fn up(settings: &NetworkSettings) -> Result<Network, Error> {
+    pub fn up(settings: &NetworkSettings) -> Result<EmulatedNetwork, Error> {
         let name = &settings.topology.name;
         place::check_name(name)?;
         place::make_folder()?;
@@ -134,27 +134,27 @@ impl Network {
             let _ = emulator.wait();
             return Err(error);
         }
-        Network::find(name)
+        EmulatedNetwork::find(name)
     }
 
     /// The network called `name`.
     ///
     /// # Errors
     /// When there is none.
-    pub fn find(name: &str) -> Result<Network, Error> {
+    pub fn find(name: &str) -> Result<EmulatedNetwork, Error> {
         place::check_name(name)?;
         match read(name) {
-            Some(info) => Ok(Network { info }),
+            Some(info) => Ok(EmulatedNetwork { info }),
             None => Err(you(ErrorCode::LinkGone, format!("there is no network called `{name}`"))
                 .hint("`farline net up usn` brings one up")),
         }
     }
 
     /// Every network of this user.
-    pub fn all() -> Vec<Network> {
+    pub fn all() -> Vec<EmulatedNetwork> {
         place::names_of("network")
             .iter()
-            .filter_map(|name| Network::find(name.strip_prefix("net.")?).ok())
+            .filter_map(|name| EmulatedNetwork::find(name.strip_prefix("net.")?).ok())
             .collect()
     }
 
