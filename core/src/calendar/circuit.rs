@@ -235,7 +235,8 @@ mod tests {
         let mut now = Time::ZERO;
         loop {
             let wanted = desired(&known, now, ahead, linger);
-            obey(&mut actual, &steps(&wanted, &actual));
+            let todo = steps(&wanted, &actual);
+            obey(&mut actual, &todo);
             assert_eq!(steps(&wanted, &actual), [], "nothing is left to do");
             seen.extend(
                 actual.values().map(|c| (now.as_nanos() / 1_000_000_000, c.rate.as_bps(), c.open)),
@@ -278,16 +279,14 @@ mod tests {
                 })
                 .collect();
             // A device that has been meddled with: strangers, other rates, other routes.
-            let mut actual: BTreeMap<CircuitNumber, ActualCircuit> = (0..rng.below(5))
-                .filter_map(|_| CircuitNumber::of(ReservationId(1 + rng.below(8)), 0))
-                .map(|number| {
-                    let (open, as_ordered) = (rng.below(2) == 0, rng.below(4) > 0);
-                    (
-                        number,
-                        ActualCircuit { rate: Rate::from_bps(1 + rng.below(9)), open, as_ordered },
-                    )
-                })
-                .collect();
+            let mut actual = BTreeMap::new();
+            for _ in 0..rng.below(5) {
+                let number = CircuitNumber::of(ReservationId(1 + rng.below(8)), 0);
+                let (open, as_ordered) = (rng.below(2) == 0, rng.below(4) > 0);
+                let rate = Rate::from_bps(1 + rng.below(9));
+                let there = ActualCircuit { rate, open, as_ordered };
+                actual.insert(number.expect("a number"), there);
+            }
             let now = second(rng.below(40));
             let wanted = desired(&known, now, Span::from_secs(2), Span::ZERO);
             for _ in 0..2 {
