@@ -161,7 +161,7 @@ impl Emulator {
                     left += link.capacity.as_bps().saturating_sub(taken);
                 }
             }
-            Rate::from_bps(left).clamp(LEAST, self.settings.best_effort)
+            Rate::from_bps(left).min(self.settings.best_effort).max(LEAST)
         })
     }
 

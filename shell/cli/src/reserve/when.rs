@@ -50,7 +50,11 @@ pub(crate) fn read(text: &str, now: &Zoned) -> Result<Time, Error> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return instant(timestamp);
     }
-    if let Ok(clock) = text.parse::<Clock>().or_else(|_| Clock::strptime("%H:%M", text)) {
+    let is_clock = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    if is_clock
+        && let Ok(clock) =
+            Clock::strptime("%H:%M", text).or_else(|_| Clock::strptime("%H:%M:%S", text))
+    {
         let today = local(now.date().to_datetime(clock))?;
         if today > now.timestamp() {
             return instant(today);
