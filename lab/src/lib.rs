@@ -11,6 +11,7 @@ pub mod modules;
 mod namespaces;
 mod netem;
 pub mod ordinary;
+pub mod plain_ftp;
 pub mod raw;
 pub mod recovery;
 pub mod relay;

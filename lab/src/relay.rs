@@ -1,5 +1,5 @@
-//! A relay between a client and a node that changes one byte of what it carries, under checksums
-//! that stay right.
+//! Relays between a client and a server: one changes a byte of what it carries, under checksums that
+//! stay right, and one counts.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -24,6 +24,29 @@ pub fn relay_that_spoils_a_preamble(port: u16) -> (u16, Arc<AtomicU32>) {
             let count = Arc::clone(&counted);
             // A session that ends in the middle ends nothing else.
             std::thread::spawn(move || control(client, port, &count));
+        }
+    });
+    (own, count)
+}
+
+/// Stands before a server on `port` of the loopback address; returns a port of its own and the count
+/// of control connections.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_counts(port: u16) -> (u16, Arc<AtomicU32>) {
+    let (listener, own) = listen();
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::thread::spawn(move || {
+                let server = TcpStream::connect(("127.0.0.1", port))?;
+                let back = (server.try_clone()?, client.try_clone()?);
+                std::thread::spawn(move || pass(back.0, back.1));
+                pass(client, server)
+            });
         }
     });
     (own, count)

@@ -210,7 +210,7 @@ impl FileByFile {
             self.next += 1;
             let known = self.landed.get(&index).copied();
             match (&entry.kind, known) {
-                (EntryKind::Directory, _) => {}
+                (EntryKind::Directory | EntryKind::There { .. }, _) => {}
                 (EntryKind::Symlink { .. }, _) if self.rules.lands_here => {
                     self.outputs.push_back(FileOutput::Link(index));
                 }

@@ -14,7 +14,7 @@ const UP: FileRules =
 
 fn file(path: &str, mib: u64) -> Entry {
     let kind = EntryKind::File { len: mib * MIB };
-    Entry { path: path.into(), kind, mode: 0o644, modified_ns: 7, changed_ns: 0 }
+    Entry { path: path.into(), kind, mode: 0o644, modified_ns: 7, changed_ns: 0, attributes: None }
 }
 
 fn link() -> Entry {

@@ -115,6 +115,7 @@ mod tests {
             mode: 0o644,
             modified_ns,
             changed_ns: 0,
+            attributes: None,
         }
     }
 

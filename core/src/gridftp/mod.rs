@@ -97,6 +97,7 @@ mod facts;
 mod fault;
 mod line;
 mod listing;
+mod long_listing;
 pub mod markers;
 pub mod mode_e;
 pub mod omission;

@@ -195,6 +195,7 @@ mod tests {
             mode: 0o644,
             modified_ns: 1,
             changed_ns: 1,
+            attributes: None,
         };
         let layout = Arc::new(Layout::new(vec![entry("a"), entry("b")], 1024));
         let account = |digests: bool, held| {

@@ -57,6 +57,7 @@ impl Files {
             mode: 0o644,
             modified_ns: i as i64,
             changed_ns: 1,
+            attributes: None,
         };
         let layout = Arc::new(Layout::new(lens.iter().enumerate().map(entry).collect(), BLOCK));
         let source: Vec<Vec<u8>> =

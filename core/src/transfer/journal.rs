@@ -414,6 +414,7 @@ mod tests {
             mode: 0o644,
             modified_ns,
             changed_ns: 9,
+            attributes: None,
         };
         Layout::new(files.iter().map(entry).collect(), BLOCK)
     }

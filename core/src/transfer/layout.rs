@@ -5,6 +5,7 @@
 //! the current block when it fits, else into the next block: no short file crosses a boundary. What
 //! is skipped belongs to no file and is never sent.
 
+use super::attributes::Attributes;
 use crate::units::ByteRanges;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Entry {
     /// When content or inode last changed (ctime), nanoseconds since the Unix epoch: unlike the
     /// modification time nobody can put it back. 0 where nobody knows.
     pub changed_ns: i64,
+    /// What else of it travels, where that is asked for.
+    pub attributes: Option<Box<Attributes>>,
 }
 
 /// What an [`Entry`] is.
@@ -36,6 +39,12 @@ pub enum EntryKind {
     File {
         /// Its length in bytes.
         len: u64,
+    },
+    /// A file that stands at the destination when all others have landed: it gets this name too, or,
+    /// where that is its name, stays.
+    There {
+        /// Its path below the tree's root.
+        at: Vec<u8>,
     },
     /// A symbolic link.
     Symlink {
@@ -49,7 +58,7 @@ impl Entry {
     pub fn len(&self) -> u64 {
         match self.kind {
             EntryKind::File { len } => len,
-            EntryKind::Directory | EntryKind::Symlink { .. } => 0,
+            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::There { .. } => 0,
         }
     }
 
@@ -136,6 +145,7 @@ impl Layout {
             mode: 0o644,
             modified_ns: 0,
             changed_ns: 0,
+            attributes: None,
         };
         Layout::new(vec![entry], block_len)
     }
@@ -245,6 +255,7 @@ mod tests {
             mode: 0o644,
             modified_ns: 0,
             changed_ns: 0,
+            attributes: None,
         };
         lens.iter().enumerate().map(entry).collect()
     }

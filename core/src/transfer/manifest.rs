@@ -5,6 +5,7 @@
 //! seconds since the Unix epoch here, because RFC 3659's calendar form cannot hold times before
 //! year 0 or after 9999 and needs no less arithmetic.
 
+use super::attributes::{Account, Attributes};
 use super::layout::{Entry, EntryKind};
 use crate::units::percent;
 use std::fmt;
@@ -16,6 +17,11 @@ pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
         match &entry.kind {
             EntryKind::Directory => text.extend(b"Type=dir;"),
             EntryKind::File { len } => text.extend(format!("Type=file;Size={len};").bytes()),
+            EntryKind::There { at } => {
+                text.extend(b"Type=OS.unix=there;FARLINE.at=");
+                escape(at, true, &mut text);
+                text.push(b';');
+            }
             EntryKind::Symlink { target } => {
                 text.extend(b"Type=OS.unix=symlink;UNIX.slink=");
                 escape(target, true, &mut text);
@@ -26,11 +32,74 @@ pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
         if entry.changed_ns != 0 {
             text.extend(format!("UNIX.ctime={};", time(entry.changed_ns)).bytes());
         }
-        text.extend(format!("UNIX.mode={:04o}; ", entry.mode).bytes());
+        text.extend(format!("UNIX.mode={:04o};", entry.mode).bytes());
+        if let Some(attributes) = &entry.attributes {
+            attribute_facts(attributes, &mut text);
+        }
+        text.push(b' ');
         escape(&entry.path, false, &mut text);
         text.push(b'\n');
     }
     text
+}
+
+fn attribute_facts(attributes: &Attributes, text: &mut Vec<u8>) {
+    let owners = [
+        ("UNIX.uid", "UNIX.owner", &attributes.owner),
+        ("UNIX.gid", "UNIX.group", &attributes.group),
+    ];
+    for (number, name, account) in owners {
+        let Some(account) = account else { continue };
+        text.extend(format!("{number}={};", account.id).bytes());
+        if let Some(known) = &account.name {
+            text.extend(format!("{name}=").bytes());
+            escape(known.as_bytes(), true, text);
+            text.push(b';');
+        }
+    }
+    for (fact, accounts) in
+        [("FARLINE.user", &attributes.users), ("FARLINE.group", &attributes.groups)]
+    {
+        for account in accounts {
+            text.extend(format!("{fact}={}:", account.id).bytes());
+            escape(account.name.as_deref().unwrap_or_default().as_bytes(), true, text);
+            text.push(b';');
+        }
+    }
+    for (name, value) in &attributes.extended {
+        text.extend(b"FARLINE.xattr=");
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b';' && byte != b':';
+        percent::encode(name, plain, text);
+        text.push(b':');
+        escape(value, true, text);
+        text.push(b';');
+    }
+}
+
+/// Takes in a fact of those; `None` when its value makes no sense.
+fn take_attribute(attributes: &mut Attributes, name: &str, value: &str) -> Option<()> {
+    let text = |value: &str| String::from_utf8(percent::decode(value.as_bytes())?).ok();
+    let account = |value: &str| {
+        let (id, name) = value.split_once(':')?;
+        let name = text(name)?;
+        Some(Account { id: id.parse().ok()?, name: (!name.is_empty()).then_some(name) })
+    };
+    match name {
+        "UNIX.uid" => attributes.owner = Some(Account { id: value.parse().ok()?, name: None }),
+        "UNIX.gid" => attributes.group = Some(Account { id: value.parse().ok()?, name: None }),
+        // A name stands behind its number.
+        "UNIX.owner" => attributes.owner.as_mut()?.name = Some(text(value)?),
+        "UNIX.group" => attributes.group.as_mut()?.name = Some(text(value)?),
+        "FARLINE.user" => attributes.users.push(account(value)?),
+        "FARLINE.group" => attributes.groups.push(account(value)?),
+        "FARLINE.xattr" => {
+            let (name, value) = value.split_once(':')?;
+            let name = percent::decode(name.as_bytes()).filter(|name| !name.contains(&0))?;
+            attributes.extended.push((name, percent::decode(value.as_bytes())?));
+        }
+        _ => {}
+    }
+    Some(())
 }
 
 /// Nanoseconds since the Unix epoch as seconds with nine digits behind the point.
@@ -97,6 +166,7 @@ fn entry(line: &[u8]) -> Option<Entry> {
         (std::str::from_utf8(&line[..space]).ok()?, percent::decode(&line[space + 1..])?);
     let (mut kind, mut len, mut target, mut mode) = (None, None, None, None);
     let (mut modified_ns, mut changed_ns) = (None, 0);
+    let (mut at, mut attributes) = (None, Attributes::default());
     for fact in facts.strip_suffix(';')?.split(';') {
         let (name, value) = fact.split_once('=')?;
         match name {
@@ -110,24 +180,30 @@ fn entry(line: &[u8]) -> Option<Entry> {
                 modified_ns = Some(parse_time(value)?);
             }
             "UNIX.ctime" => changed_ns = parse_time(value)?,
+            "FARLINE.at" => at = Some(percent::decode(value.as_bytes())?),
             // Facts of a later version are skipped, as RFC 3659 has it.
-            _ => {}
+            name => take_attribute(&mut attributes, name, value)?,
         }
     }
+    let is_inside = |path: &[u8]| {
+        !path.contains(&0)
+            && (path.is_empty()
+                || path.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b"..")))
+    };
     let kind = match kind? {
         "dir" => EntryKind::Directory,
         "file" => EntryKind::File { len: len? },
         "OS.unix=symlink" => EntryKind::Symlink { target: target? },
+        "OS.unix=there" => EntryKind::There { at: at.filter(|at| is_inside(at))? },
         _ => return None,
     };
-    let inside = path.is_empty()
-        || path.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
-    (inside && !path.contains(&0)).then_some(Entry {
+    is_inside(&path).then_some(Entry {
         path,
         kind,
         mode: mode?,
         modified_ns: modified_ns?,
         changed_ns,
+        attributes: (attributes != Attributes::default()).then(|| Box::new(attributes)),
     })
 }
 
@@ -163,22 +239,60 @@ mod tests {
         assert_eq!(parse_manifest(line(1 << 61).as_bytes()).map(|entries| entries.len()), Ok(1));
     }
 
+    fn attributes() -> impl Strategy<Value = Box<Attributes>> {
+        let account = || {
+            let name = prop::option::of("[^\0]{1,9}");
+            (any::<u32>(), name).prop_map(|(id, name)| Account { id, name })
+        };
+        let bytes = || prop::collection::vec(1u8.., 1..9);
+        let value = || prop::collection::vec(any::<u8>(), 0..30);
+        (
+            account(),
+            prop::option::of(account()),
+            prop::collection::vec((bytes(), value()), 0..3),
+            prop::collection::vec(account(), 0..3),
+            prop::collection::vec(account(), 0..3),
+        )
+            .prop_map(|(owner, group, extended, users, groups)| {
+                Box::new(Attributes { owner: Some(owner), group, extended, users, groups })
+            })
+    }
+
+    #[test]
+    fn attributes_that_make_no_sense_make_no_entry() {
+        let line = |facts: &str| format!("Type=file;Size=1;Modify=0.0;UNIX.mode=0644;{facts} f\n");
+        for facts in [
+            "UNIX.uid=x;",
+            "UNIX.owner=a;",
+            "FARLINE.xattr=a;",
+            "FARLINE.user=7;",
+            "FARLINE.xattr=%00:a;",
+        ] {
+            assert!(parse_manifest(line(facts).as_bytes()).is_err(), "{facts}");
+        }
+        assert!(parse_manifest(line("UNIX.uid=7;UNIX.owner=a;Later=1;").as_bytes()).is_ok());
+        let out = "Type=OS.unix=there;FARLINE.at=../x;Modify=0.0;UNIX.mode=0644; f\n";
+        assert!(parse_manifest(out.as_bytes()).is_err());
+    }
+
     proptest! {
         #[test]
         fn any_entry_survives_the_wire(
             parts in prop::collection::vec("[^/\0]{1,8}".prop_filter("no dots", |part| part != "." && part != ".."), 0..4),
             bytes in prop::collection::vec(1u8.., 0..12),
-            len in 0u64..1 << 61, mode in 0u32..0o10000, modified_ns in any::<i64>(), changed_ns in any::<i64>(), kind in 0..3,
+            len in 0u64..1 << 61, mode in 0u32..0o10000, modified_ns in any::<i64>(), changed_ns in any::<i64>(), kind in 0..4,
+            attributes in prop::option::of(attributes()),
         ) {
             let kind = match kind {
                 0 => EntryKind::Directory,
                 1 => EntryKind::File { len },
+                2 => EntryKind::There { at: parts.concat().into_bytes() },
                 _ => EntryKind::Symlink { target: bytes },
             };
             // The smallest representable time needs a second below i64's range to print; no file
             // system has it.
             prop_assume!(modified_ns.min(changed_ns) > i64::MIN + 1_000_000_000);
-            let entries = vec![Entry { path: parts.join("/").into_bytes(), kind, mode, modified_ns, changed_ns }];
+            let entries = vec![Entry { path: parts.join("/").into_bytes(), kind, mode, modified_ns, changed_ns, attributes }];
             prop_assert_eq!(parse_manifest(&manifest_lines(&entries)), Ok(entries));
         }
 

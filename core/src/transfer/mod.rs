@@ -13,6 +13,7 @@
 //!
 //! Not here: how a channel moves bytes, how a file is opened, what a thread does.
 
+mod attributes;
 mod buffer_autotuner;
 mod channel_autotuner;
 mod digest;
@@ -41,6 +42,7 @@ mod staging;
 mod tests;
 mod window;
 
+pub use attributes::{Account, AttributeSet, Attributes};
 pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
 pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
 pub use digest::{BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest};

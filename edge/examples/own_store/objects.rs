@@ -52,6 +52,7 @@ impl Store for Objects {
             mode: object.mode,
             modified_ns: object.modified_ns,
             changed_ns: 0,
+            attributes: None,
         };
         match all.get(start) {
             Some(object) if object.kind != EntryKind::Directory => {
@@ -176,7 +177,7 @@ impl Landing for ObjectSink {
 
 fn folder(path: &[u8]) -> Entry {
     let (kind, path) = (EntryKind::Directory, path.to_vec());
-    Entry { path, kind, mode: 0o755, modified_ns: 0, changed_ns: 0 }
+    Entry { path, kind, mode: 0o755, modified_ns: 0, changed_ns: 0, attributes: None }
 }
 
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {

@@ -76,6 +76,19 @@ impl fmt::Debug for NodeCertificate {
     }
 }
 
+/// The client's end of TLS over a data connection without a key, which goes on from the session of
+/// the control connection that `config` made (RFC 4217).
+///
+/// # Errors
+/// When the peer breaks TLS or takes longer than `timeout`.
+pub(crate) fn secured_for_server(
+    stream: TcpStream,
+    (name, config): (ServerName<'static>, Arc<ClientConfig>),
+    timeout: Duration,
+) -> io::Result<Box<dyn ByteStream>> {
+    Ok(Box::new(super::tls::connect(stream, name, config, timeout)?))
+}
+
 /// The server's end of TLS over a data connection without a key: RFC 4217 (P-3). With `bound` it is
 /// the client's own only if it resumes its control connection's TLS, or shows the same certificate.
 ///
@@ -315,7 +328,8 @@ pub fn client(
                 .map_err(|error| wrong_key(&own.key, &error))?
         }
     };
-    config.resumption = rustls::client::Resumption::disabled();
+    // Data connections of plain FTP servers go on from the control connection.
+    config.resumption = rustls::client::Resumption::in_memory_sessions(1);
     Ok((Arc::new(config), verifier))
 }
 

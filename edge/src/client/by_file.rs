@@ -4,8 +4,8 @@ use super::checksum;
 use super::copy::Copy;
 use super::landed_before::LandedBefore;
 use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
+use farline_core::transfer::Entry;
 use farline_core::transfer::journal::FileFacts;
-use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeMap;
 
@@ -129,9 +129,8 @@ pub(super) async fn execute(
                 continue;
             }
             FileOutput::End(result) => {
-                let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
                 result.map_err(|error| failure.unwrap_or(error))?;
-                checksum::conclude(copy, entries.iter().filter(is_file).count() as u64);
+                checksum::conclude(copy);
                 return Ok(());
             }
         };

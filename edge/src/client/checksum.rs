@@ -144,11 +144,12 @@ pub(super) async fn compare(
     }
 }
 
-/// Notes whether each of `files` was compared.
-pub(super) fn conclude(copy: &mut Copy<'_>, files: u64) {
-    copy.stats.verified = files > 0 && copy.stats.compared == copy.stats.files;
+/// Notes whether each file that came of the source, one of perhaps several, was compared.
+pub(super) fn conclude(copy: &mut Copy<'_>) {
+    let (files, compared) = copy.of_source();
+    copy.stats.verified = files > 0 && compared == files;
     if !copy.stats.verified {
-        copy.stats.verified_how = match (copy.options.verify, copy.stats.compared) {
+        copy.stats.verified_how = match (copy.options.verify, compared) {
             (Verify::Digest, 0) if files == 0 => "nothing was copied",
             (Verify::Digest, 0) => {
                 "not verified: no checksum (CKSM) that this host knows is computed there"

@@ -13,6 +13,7 @@ use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
 use farline_core::gridftp::{ListingEntry, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use rustls::pki_types::ServerName;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,6 +130,11 @@ impl Control {
             Error::new(Fault::Bug, ErrorCode::NoAddress, "a connection through ssh has no address")
         };
         self.line.as_ref().and_then(|line| line.ends).ok_or_else(no_address)
+    }
+
+    /// What encrypts it, where that is TLS.
+    pub(super) fn tls(&self) -> Option<(ServerName<'static>, Arc<rustls::ClientConfig>)> {
+        self.line.as_ref().and_then(|line| line.tls.clone())
     }
 
     /// The server's address and control port.
@@ -267,6 +273,17 @@ impl Control {
             match self.next().await? {
                 (of, event) if of == id => return Ok(event),
                 other => self.kept.push_back(other),
+            }
+        }
+    }
+
+    /// Waits until the server begins the transfer `id`.
+    pub(super) async fn started(&mut self, id: u64) -> Result<(), Error> {
+        loop {
+            match self.event_of(id).await? {
+                Event::Started { .. } => return Ok(()),
+                Event::Failed(error) => return Err(error),
+                _ => {}
             }
         }
     }

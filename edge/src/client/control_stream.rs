@@ -6,6 +6,7 @@ use super::ssh::Ssh;
 use crate::channels::Handle;
 use crate::channels::trust::{Fingerprint, Trust, client};
 use farline_core::units::{Error, ErrorCode, Fault};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(super) struct ControlStream {
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     /// What carries it, where that is ssh.
     pub(super) ssh: Option<Arc<Ssh>>,
+    /// What encrypts it, where that is TLS: data connections of plain FTP servers go on from it.
+    pub(super) tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
 }
 
 impl ControlStream {
@@ -47,6 +50,7 @@ impl ControlStream {
                 handle: None,
                 ends: None,
                 ssh: Some(Arc::new(ssh)),
+                tls: None,
             });
         }
         let server = format!("{}:{}", remote.host, remote.port);
@@ -76,6 +80,7 @@ impl ControlStream {
             handle: Some(handle),
             ends: Some(ends),
             ssh: None,
+            tls: None,
         })
     }
 
@@ -94,13 +99,14 @@ impl ControlStream {
                 format!("`{}` is no name for TLS", remote.host),
             )
         })?;
+        let tls = Some((name.clone(), Arc::clone(&config)));
         let handshake = TlsConnector::from(config).connect(name, self.stream);
         let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
         let stream = stream.map_err(|_| {
             Error::new(Fault::Between, ErrorCode::TlsTimeout, "the TLS handshake takes too long")
         })?;
         let stream = stream.map_err(|error| untrusted(remote, trust, verifier.seen(), &error))?;
-        Ok(ControlStream { stream: Box::new(stream), ..self })
+        Ok(ControlStream { stream: Box::new(stream), tls, ..self })
     }
 }
 

@@ -1,12 +1,15 @@
 //! A copy under way, and what it has come to.
 
 mod choice;
+mod parked;
 mod watch;
 
 pub(super) use choice::known;
 pub use choice::unmeasured;
+use parked::Parked;
 pub(super) use watch::Watched;
 
+use super::claimed::ClaimedPaths;
 use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
@@ -41,6 +44,19 @@ pub(super) struct Copy<'a> {
     base: u64,
     /// What the time went to lately.
     lately: RecentWaits,
+    /// Whether every end was reached, so that a fault may pass.
+    pub(super) is_reached: bool,
+    /// A session for the next source.
+    pub(super) parked: Option<Parked>,
+    /// Which of the sources is copied now.
+    pub(super) source: usize,
+    /// Files that had come, and of them how many were compared, when it began.
+    before_source: (u64, u64),
+    /// How the files of the sources before it were verified: of one that was not, and of one that was.
+    unverified: Option<&'static str>,
+    verified: Option<&'static str>,
+    /// Where there are several: paths at the destination, and which source took them.
+    pub(super) claimed: ClaimedPaths,
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
@@ -72,7 +88,38 @@ impl<'a> Copy<'a> {
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
             lately: RecentWaits::default(),
+            is_reached: false,
+            parked: None,
+            source: 0,
+            before_source: (0, 0),
+            unverified: None,
+            verified: None,
+            claimed: ClaimedPaths::default(),
             landed: BTreeSet::new(),
+        }
+    }
+
+    /// Begins with the source of that number.
+    pub(super) fn begin_source(&mut self, source: usize) {
+        self.source = source;
+        self.before_source = (self.stats.files, self.stats.compared);
+    }
+
+    /// Files that came of the source, and how many of them were compared with the server's.
+    pub(super) fn of_source(&self) -> (u64, u64) {
+        let (files, compared) = self.before_source;
+        (self.stats.files - files, self.stats.compared - compared)
+    }
+
+    /// Ends with a source: of several, one whose files were not verified decides for all.
+    pub(super) fn end_source(&mut self) {
+        if self.of_source().0 > 0 {
+            let how = if self.stats.verified { &mut self.verified } else { &mut self.unverified };
+            how.get_or_insert(self.stats.verified_how);
+        }
+        if let Some(how) = self.unverified.or(self.verified) {
+            self.stats.verified_how = how;
+            self.stats.verified = self.unverified.is_none();
         }
     }
 
@@ -121,6 +168,7 @@ impl<'a> Copy<'a> {
         entries: impl IntoIterator<Item = &'e Entry>,
     ) {
         let unlanded = self.newly_named(control);
+        self.stats.not_set += lock(&control.heard()).take_not_set();
         let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
         for entry in entries.into_iter().filter(is_file) {
             if unlanded.contains_key(&entry.path) {
@@ -210,6 +258,7 @@ impl<'a> Copy<'a> {
         self.stats.bytes += landed.bytes;
         self.stats.files += landed.files;
         self.stats.failures.extend(landed.failures);
+        self.stats.not_set += landed.not_set;
     }
 
     /// Counts `entry`, which has landed at `path`.

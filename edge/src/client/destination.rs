@@ -5,8 +5,8 @@ use super::keep_replaced;
 use super::location::{Location, last_name};
 use super::options::Options;
 use crate::stores::{
-    Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal, join, one_file,
-    storage_error,
+    BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal,
+    join, one_file, storage_error,
 };
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -34,11 +34,12 @@ impl Destination {
         layout: &Arc<Layout>,
         options: &Options,
     ) -> Result<Box<dyn Landing>, Error> {
-        let backup = match self.store.root() {
-            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root)?,
-            None => None,
+        let options = LandingOptions {
+            backup: self.backup(options)?,
+            attributes: options.attributes,
+            may_own: true,
+            ..LandingOptions::lenient(!options.atomic)
         };
-        let options = LandingOptions { backup, ..LandingOptions::lenient(!options.atomic) };
         self.store.sink(&self.start, layout, options)
     }
 
@@ -48,11 +49,16 @@ impl Destination {
         layout: &Arc<Layout>,
         options: &Options,
     ) -> Result<Box<dyn Landing>, Error> {
-        let backup = match self.store.root() {
-            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root)?,
-            None => None,
-        };
+        let backup = self.backup(options)?;
         self.store.sink(&self.start, layout, LandingOptions { backup, ..LandingOptions::default() })
+    }
+
+    /// Where what is replaced is kept, where that is asked for.
+    fn backup(&self, options: &Options) -> Result<Option<BackupPlace>, Error> {
+        match self.store.root() {
+            Some(root) => keep_replaced::place_here(options.backup.as_ref(), root),
+            None => Ok(None),
+        }
     }
 
     /// The same place for what lies at `path` below it.

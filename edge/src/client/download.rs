@@ -1,16 +1,18 @@
 //! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes
 //! over.
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, Watched, known};
-use super::destination::{destination, has_partial, kept_of};
+use super::destination::{Destination, destination, has_partial, kept_of};
 use super::dial::dial;
 use super::existing::{blocks_of, omitted_here, shares_blocks, without};
 use super::from_stock;
 use super::itself;
 use super::location::{Location, Remote, trim};
+use super::options::Options;
 use super::receiving::{listen, receive_layout, receive_list};
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
@@ -26,7 +28,7 @@ use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
-    DigestVerdict, Digests, EntryKind, Layout, TransferParams, parse_manifest,
+    DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, parse_manifest,
 };
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
@@ -41,9 +43,8 @@ pub(super) async fn run(
 ) -> Result<(), Error> {
     // Where the node knows keys its data port is known as soon as the login is done.
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
-    let (mut control, ahead) =
-        Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))])
-            .await?;
+    let ahead = vec![Request::ToFarline(Box::new(passive))];
+    let (mut control, ahead) = copy.session_with(from, ahead).await?;
     control.require(from).await?;
     let mut choice = copy.choose(control.rtt(), None, None, false);
     let is_ordered = control.features().order;
@@ -58,14 +59,19 @@ pub(super) async fn run(
         itself::refuse_back(&mut control, (from, &from.path), to).await?;
     }
     // What would come is asked for as from any server: nothing is begun.
+    if !copy.options.dry_run {
+        attributes::arrange(copy.options, &mut control, from).await?;
+    }
     let copied = if control.features().tree && !copy.options.dry_run {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
-    } else if control.features().is_gridftp {
-        from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
-        return Err(from.not_gridftp("curl or lftp can fetch from it"));
+        from_stock::run(copy, &mut control, from, to, several, &choice).await
     };
-    copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))
+    copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))?;
+    if several {
+        copy.park(from, control);
+    }
+    Ok(())
 }
 
 /// What is to be agreed with the node, and done.
@@ -84,10 +90,16 @@ fn session(
     let options = CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants() };
     let role = CopyRole::Receiver {
         may_hold: has_partial(to, from.name(), from.names_content()),
-        may_stay: copy.options.existing != Existing::Replace || !copy.options.selection.is_all(),
+        may_stay: may_stay(copy.options),
     };
     let path = Pathname::new(from.path.clone());
     CopySession::new(role, path, options, control.features(), control.rtt())
+}
+
+/// Whether it is known beforehand that something of a tree may stay behind: the node is told what
+/// before it sends.
+fn may_stay(options: &Options) -> bool {
+    options.existing != Existing::Replace || !options.selection.is_all()
 }
 
 async fn from_farline(
@@ -113,9 +125,12 @@ async fn from_farline(
         tree: None,
         arrived: Arc::default(),
         landed: Landed::default(),
+        settled: None,
     };
     let summary = execute(copy, control, session, &mut download).await?;
-    let Download { resources, landed, .. } = download;
+    let Download { resources, landed, settled, tree, .. } = download;
+    // Its lock on the place is given back first.
+    drop(tree);
     copy.take_left_out(control);
     copy.conclude(control, summary);
     copy.stats.streams = resources.channels.len();
@@ -123,6 +138,9 @@ async fn from_farline(
     copy.take_landed(landed);
     copy.stats.count_completions(&resources.channels);
     copy.stats.tcp.extend(resources.tcp);
+    if let Some((place, entries)) = settled {
+        attributes::settle_here(copy, &place, entries).await?;
+    }
     copy.settle();
     Ok(())
 }
@@ -144,6 +162,8 @@ struct Download<'a> {
     tree: Option<Tree>,
     arrived: Arc<Mutex<ByteRanges>>,
     landed: Landed,
+    /// What stays here, but for its attributes, and where.
+    settled: Option<(Destination, Vec<Entry>)>,
 }
 
 /// What is in the tree, and where it lands.
@@ -250,8 +270,24 @@ impl TreeEnd for Download<'_> {
             |index: usize| Pathname::new(join(trim(&self.from.path), &entries[index].path));
         let there = ContentAt::There(&mut *control, Box::new(path_of));
         let mut kept = omitted_here(copy, Some(&place), top, entries, Some(there)).await?;
+        if !copy.options.attributes.is_empty() {
+            let left = copy.options.selection.left_out(top, entries);
+            let mut stays: Vec<Entry> =
+                kept.difference(&left).map(|&index| entries[index].clone()).collect();
+            let all = (0..stays.len()).collect();
+            attributes::stay(&mut stays, &all);
+            stays.retain(|entry| matches!(entry.kind, EntryKind::There { .. }));
+            if !stays.is_empty() {
+                // What is set below changes the time of the top.
+                stays.extend(entries.first().filter(|_| is_folder).cloned());
+                stays.rotate_right(1);
+                self.settled = Some((place.below(b""), stays));
+            }
+        }
         let paths = kept.iter().map(|&index| &entries[index].path[..]);
-        let may_leave = control.features().leave && shares_blocks(&layout, &kept);
+        // What another source has taken comes, and is dropped: the node has begun already.
+        let may_leave =
+            may_stay(copy.options) && control.features().leave && shares_blocks(&layout, &kept);
         if let Some(requests) = leave(paths).filter(|_| may_leave) {
             // T-10: the node lays the rest out anew, and nothing comes that is here.
             for request in requests {

@@ -45,6 +45,11 @@ pub(super) async fn omitted_here(
     let mut omitted = copy.options.selection.left_out(top, entries);
     let missing = copy.options.selection.missing(entries);
     copy.stats.failures.extend(missing);
+    if let Some((_, start)) = place.and_then(Destination::at) {
+        let at = |entry: &Entry| join(start, &entry.path);
+        let taken = copy.claimed.refuse_taken(copy.source, entries, &mut omitted, at);
+        copy.stats.failures.extend(taken);
+    }
     let kept = kept_here(copy, place, entries, &omitted, from).await?;
     omitted.extend(kept);
     Ok(omitted)
@@ -73,7 +78,7 @@ async fn kept_here(
         if entry.path.is_empty() { alone.to_vec() } else { entry.path.clone() }
     };
     for (index, ours) in entries.iter().enumerate() {
-        if ours.kind == EntryKind::Directory || omitted.contains(&index) {
+        if !is_leaf(ours) || omitted.contains(&index) {
             continue;
         }
         let there = start.map(|(root, start)| stat(root, &join(start, &ours.path), &ours.path));
@@ -117,8 +122,7 @@ pub(super) async fn kept_there(
     if existing == Existing::Replace && !dry_run {
         return Ok(kept);
     }
-    let is_leaf = |index: &usize| entries[*index].kind != EntryKind::Directory;
-    let mut leaves = (0..entries.len()).filter(is_leaf);
+    let mut leaves = (0..entries.len()).filter(|&index| is_leaf(&entries[index]));
     let narrows = entries.len() > FEW;
     if narrows {
         ask_for(control, COMPARED);
@@ -181,6 +185,11 @@ async fn of_same_content(
         }
     }
     Ok(same)
+}
+
+/// Whether it may stay as it is; what is another name of a file costs nothing to make again.
+fn is_leaf(entry: &Entry) -> bool {
+    !matches!(entry.kind, EntryKind::Directory | EntryKind::There { .. })
 }
 
 /// Has the server tell these facts from now on; one that does not know how tells what it likes.
@@ -256,6 +265,7 @@ mod tests {
             mode: 0o644,
             modified_ns,
             changed_ns: 0,
+            attributes: None,
         }
     }
 

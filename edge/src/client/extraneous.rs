@@ -67,30 +67,20 @@ pub(super) async fn require(
     Ok(())
 }
 
-/// Deletes at most `most` of what is at `destination` and not at `source`, and notes what was, and
-/// what could not be.
+/// Deletes at most `most`, of all attempts together, of what is at `destination` and not at `source`,
+/// and notes what was, and what could not be.
 pub(super) async fn delete(
     copy: &mut Copy<'_>,
     source: &Location,
     destination: &Location,
     most: u64,
-) {
-    if !copy.stats.failures.is_empty() {
-        return copy.stats.note("nothing was deleted, for not everything was copied".to_owned());
-    }
-    let done = match try_delete(copy, source, destination, most).await {
-        Ok(()) => return,
-        Err(error) => error.while_doing("deleting what the source does not have"),
-    };
-    copy.stats.not_deleted.push((Vec::new(), done));
-}
-
-async fn try_delete(
-    copy: &mut Copy<'_>,
-    source: &Location,
-    destination: &Location,
-    most: u64,
 ) -> Result<(), Error> {
+    if !copy.stats.failures.is_empty() {
+        copy.stats.note("nothing was deleted, for not everything was copied".to_owned());
+        return Ok(());
+    }
+    // Both ends were reached when the copy began.
+    copy.is_reached = true;
     let Some((ours, problems)) = Place::of(copy, source).await?.walk(copy).await? else {
         let message = format!("{source} is not there any more");
         return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
@@ -107,7 +97,9 @@ async fn try_delete(
     let top = place.top();
     let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
     let gone = extraneous(&ours, &there, &copy.options.selection, backup);
-    let within = usize::try_from(most).unwrap_or(usize::MAX).min(gone.len());
+    let gone = place.without_other_names(copy, &ours, &there, gone).await?;
+    let most_now = most.saturating_sub(copy.stats.deleted.len() as u64);
+    let within = usize::try_from(most_now).unwrap_or(usize::MAX).min(gone.len());
     let (now, left) = gone.split_at(within);
     if copy.options.dry_run {
         for entry in now {
@@ -116,7 +108,7 @@ async fn try_delete(
             copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
         }
     } else {
-        place.delete(copy, now).await;
+        place.delete(copy, now).await?;
     }
     if !left.is_empty() {
         let message =
@@ -164,6 +156,62 @@ impl Place {
         })
     }
 
+    /// Of `gone` what is not one of `ours` under another name: where names do not differ by case or
+    /// form alone, a file that has just been copied is listed as it was called before.
+    async fn without_other_names<'a>(
+        &mut self,
+        copy: &mut Copy<'_>,
+        ours: &[Entry],
+        there: &[Entry],
+        gone: Vec<&'a Entry>,
+    ) -> Result<Vec<&'a Entry>, Error> {
+        let listed: BTreeSet<&[u8]> = there.iter().map(|entry| &entry.path[..]).collect();
+        let excluded = |entry: &Entry| {
+            !copy.options.selection.takes(b"", &entry.path, entry.kind == EntryKind::Directory)
+        };
+        let unlisted: Vec<Vec<u8>> = ours
+            .iter()
+            .filter(|entry| !listed.contains(&entry.path[..]) && !excluded(entry))
+            .map(|entry| entry.path.clone())
+            .collect();
+        let mut other_names = BTreeSet::new();
+        for path in unlisted {
+            other_names.extend(self.unique(&path).await?);
+        }
+        if other_names.is_empty() {
+            return Ok(gone);
+        }
+        let (mut still_gone, mut kept) = (Vec::new(), Vec::new());
+        for entry in gone {
+            match self.unique(&entry.path).await? {
+                Some(unique) if other_names.contains(&unique) => kept.push(entry),
+                _ => still_gone.push(entry),
+            }
+        }
+        for entry in kept {
+            let message = "not deleted: it is a file of the source, whose name differs there by \
+                case or form alone";
+            copy.stats.note(format!("{}: {message}", String::from_utf8_lossy(&entry.path)));
+        }
+        Ok(still_gone)
+    }
+
+    /// What tells the file at `path` from all others; nothing where it is not, or nobody says.
+    async fn unique(&mut self, path: &[u8]) -> Result<Option<String>, Error> {
+        match self {
+            Place::Here(root) => {
+                let stat = root.stat_link(path).ok();
+                Ok(stat.map(|stat| format!("{:x}-{:x}", stat.st_dev, stat.st_ino)))
+            }
+            Place::There(control, top) => {
+                let look = Request::Stat(Pathname::new(join(trim(top), path)));
+                let id = control.try_request(look);
+                Ok(control.looked(id).await?.and_then(|found| found.unique))
+            }
+            Place::Nowhere => Ok(None),
+        }
+    }
+
     /// The whole path of the folder.
     fn top(&self) -> Vec<u8> {
         match self {
@@ -176,16 +224,27 @@ impl Place {
         }
     }
 
-    async fn delete(&mut self, copy: &mut Copy<'_>, gone: &[&Entry]) {
+    /// Deletes them; what a connection that is lost leaves is for another attempt.
+    async fn delete(&mut self, copy: &mut Copy<'_>, gone: &[&Entry]) -> Result<(), Error> {
         let note = |copy: &mut Copy<'_>, entry: &Entry, deleted: Result<(), Error>| match deleted {
-            Ok(()) => copy.stats.deleted.push(entry.path.clone()),
-            Err(error) => copy.stats.not_deleted.push((entry.path.clone(), error)),
+            Ok(()) => {
+                copy.stats.deleted.push(entry.path.clone());
+                Ok(())
+            }
+            Err(error) if error.fault == Fault::Between => Err(error),
+            Err(error) => {
+                copy.stats.not_deleted.push((entry.path.clone(), error));
+                Ok(())
+            }
         };
         match self {
             Place::Here(root) => {
                 let kept = match keep_replaced::place_here(copy.options.backup.as_ref(), root) {
                     Ok(kept) => kept,
-                    Err(error) => return copy.stats.not_deleted.push((Vec::new(), error)),
+                    Err(error) => {
+                        copy.stats.not_deleted.push((Vec::new(), error));
+                        return Ok(());
+                    }
                 };
                 let remove = |entry: &Entry| match &kept {
                     Some(kept) if entry.kind != EntryKind::Directory => kept
@@ -193,7 +252,9 @@ impl Place {
                         .map_err(|error| root.error("keep", &entry.path, &error)),
                     _ => remove(root, entry),
                 };
-                gone.iter().for_each(|entry| note(copy, entry, remove(entry)));
+                for entry in gone {
+                    note(copy, entry, remove(entry))?;
+                }
             }
             Place::There(control, top) if copy.options.backup.is_some() => {
                 for entry in gone {
@@ -207,7 +268,7 @@ impl Place {
                             control.done(id).await.map(drop)
                         }
                     };
-                    note(copy, entry, done);
+                    note(copy, entry, done)?;
                 }
             }
             Place::There(control, top) => {
@@ -221,12 +282,13 @@ impl Place {
                     };
                     let asked: Vec<u64> = part.iter().map(ask).collect();
                     for (entry, id) in part.iter().zip(asked) {
-                        note(copy, entry, control.done(id).await.map(drop));
+                        note(copy, entry, control.done(id).await.map(drop))?;
                     }
                 }
             }
             Place::Nowhere => {}
         }
+        Ok(())
     }
 }
 
@@ -289,7 +351,7 @@ mod tests {
             None => EntryKind::File { len: 1 },
         };
         let path = path.trim_end_matches('/').as_bytes().to_vec();
-        Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0 }
+        Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0, attributes: None }
     }
 
     fn tree(paths: &[&str]) -> Vec<Entry> {

@@ -1,5 +1,5 @@
-//! Copies from a stock GridFTP server to this host: file by file, each gone on with from what is
-//! durable here.
+//! Copies from a server that is no Farline node to this host: file by file, each gone on with from
+//! what is durable here; in MODE E, or in MODE S where a server knows no other.
 //!
 //! `docs/protocol.md`, clauses G-5 and G-6.
 
@@ -17,6 +17,7 @@ use super::options::Verify;
 use super::receiving::{listen, receive_layout, tell_buffer};
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
+use super::stream_mode;
 use crate::mover::{BLOCK_LEN, Integrity};
 use crate::stores::{Landed, Landing, ResumeState, TreeReceipt, join, stat};
 use farline_core::copy::{FileRules, nameable, parallelism, source_of};
@@ -45,6 +46,10 @@ pub(super) async fn run(
         || Error::new(Fault::You, ErrorCode::PathNotFound, format!("{from} does not exist"));
     let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
     let top = control.looked(look).await?.ok_or_else(not_there)?;
+    let knows_blocks = control.features().is_gridftp;
+    if !knows_blocks {
+        stream_mode::arrange(copy, control).await?;
+    }
     let is_folder = top.kind == ListingKind::Directory;
     let entries = if is_folder {
         if !copy.options.recursive {
@@ -55,12 +60,9 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        if several {
-            let message = format!("{from} is a folder, and not the only source");
-            return Err(Error::new(Fault::You, ErrorCode::OneSource, message)
-                .hint("copy the folders of a server other than Farline's one after the other"));
-        }
-        list_tree(copy, control, &from.path).await?
+        let mut entries = vec![entry(Vec::new(), &top)];
+        entries.extend(list_tree(copy, control, &from.path).await?);
+        entries
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };
@@ -79,19 +81,27 @@ pub(super) async fn run(
     };
     let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
     place.make_folders(&layout)?;
-    let (resources, address) = listen(copy, control, choice).await?;
-    tell_buffer(copy, control);
-    let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
-    for id in [control.request(parallelism(choice.streams)), control.request(active)] {
-        control.done(id).await?;
-    }
+    let resources = match knows_blocks {
+        false => None,
+        true => {
+            let (resources, address) = listen(copy, control, choice).await?;
+            tell_buffer(copy, control);
+            let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
+            for id in [control.request(parallelism(choice.streams)), control.request(active)] {
+                control.done(id).await?;
+            }
+            Some(resources)
+        }
+    };
     // Of other sources before this one.
     let begun = copy.stats.bytes;
     let receipt = match place.at() {
         Some((root, start)) if is_folder => {
             let here = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
             let target = [&b"from"[..], here.as_os_str().as_bytes(), start];
-            TreeReceipt::begin(&target, source_of(&from.place(), [&from.path[..]].into_iter()))
+            let name = join(here.as_os_str().as_bytes(), start);
+            let source = source_of(&from.place(), [&from.path[..]].into_iter());
+            TreeReceipt::begin(&target, &name, source)
         }
         _ => None,
     };
@@ -111,7 +121,8 @@ pub(super) async fn run(
         place: &place,
         layout: Arc::clone(&layout),
         begun,
-        resources: Some(resources),
+        knows_blocks,
+        resources,
         receipt,
         file: 0,
         running: None,
@@ -136,6 +147,8 @@ struct FromServer<'a> {
     layout: Arc<Layout>,
     /// Bytes of the sources before this one.
     begun: u64,
+    /// Whether it speaks MODE E; otherwise each file comes over a connection of its own.
+    knows_blocks: bool,
     /// Channels that are kept from file to file.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
@@ -167,6 +180,22 @@ impl FromServer<'_> {
         self.running.clone().ok_or_else(none)
     }
 
+    /// The same over one connection, whose close is the end.
+    async fn carry_in_order(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
+        let Running { path, one, sink, held } = self.running()?;
+        let mut transfer = Transfer::new(TransferKind::Retrieve, Pathname::new(path));
+        let from = held.total();
+        transfer.held = held;
+        let ask = |control: &mut Control| control.request(Request::Transfer(transfer));
+        let (id, data) = stream_mode::begin(copy, self.control, ask).await?;
+        let came = copy.supervise(Some(self.control), move |live| {
+            let stream = data.open(live)?;
+            whole(stream_mode::receive(live, stream, &*sink, from)?, one.payload())
+        });
+        came.await?;
+        copy.until_done(self.control, &[id]).await
+    }
+
     /// Takes over what became of the one file `index`; whether it has landed.
     fn landed(&self, copy: &mut Copy<'_>, index: usize, mut landed: Landed) -> bool {
         if landed.files == 1 && landed.failures.is_empty() {
@@ -178,6 +207,20 @@ impl FromServer<'_> {
         copy.take_landed(landed);
         false
     }
+}
+
+/// A server says the size beforehand, and the end: if they differ the file changed, or was cut.
+fn whole(came: u64, len: u64) -> Result<(), Error> {
+    if came == len {
+        return Ok(());
+    }
+    let message = format!("{came} bytes are here of a file of {len}");
+    Err(Error::new(Fault::There, ErrorCode::Incomplete, message))
+}
+
+/// What is held without a gap: more cannot be said in MODE S.
+fn beginning(held: &ByteRanges) -> ByteRanges {
+    held.iter().take(1).filter(|range| range.start == 0).collect()
 }
 
 impl FileEnd for FromServer<'_> {
@@ -198,6 +241,7 @@ impl FileEnd for FromServer<'_> {
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&path));
         let held = held.map_err(|error| error.while_doing(doing()))?;
         let held = held.unwrap_or_else(|| ResumeState::nothing(&one, None)).blocks;
+        let held = if self.knows_blocks { held } else { beginning(&held) };
         self.running = Some(Running { path, one, sink, held: held.clone() });
         Ok(held)
     }
@@ -214,6 +258,9 @@ impl FileEnd for FromServer<'_> {
         let Running { path, one, sink, held } = self.running()?;
         let len = one.payload();
         sink.open(0)?;
+        if !self.knows_blocks {
+            return self.carry_in_order(copy).await;
+        }
         let Some(resources) = self.resources.take() else {
             return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
         };
@@ -225,16 +272,7 @@ impl FileEnd for FromServer<'_> {
             let plain = (Integrity::default(), None);
             let (resources, _) =
                 receive_layout(live, resources, &one, &*sink, plain, &arrived, &live.tally)?;
-            let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
-            if came != len {
-                // A stock server says the size beforehand and the end with EOF: if they differ the
-                // file changed, or was cut.
-                return Err(Error::new(
-                    Fault::There,
-                    ErrorCode::Incomplete,
-                    format!("{came} bytes are here of a file of {len}"),
-                ));
-            }
+            whole(arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total(), len)?;
             Ok(resources)
         });
         self.resources = Some(done.await?);

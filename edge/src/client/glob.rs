@@ -40,8 +40,9 @@ fn is_wild(path: &[u8]) -> bool {
 
 async fn matching(copy: &mut Copy<'_>, remote: &Remote) -> Result<Vec<Remote>, Error> {
     let look = Request::Stat(Pathname::new(remote.path.clone()));
-    let (mut control, ids) = Control::open(remote, &copy.options.reach, vec![look]).await?;
+    let (mut control, ids) = copy.session_with(remote, vec![look]).await?;
     if control.looked(ids[0]).await.is_ok_and(|found| found.is_some()) {
+        copy.park(remote, control);
         return Ok(vec![remote.clone()]);
     }
     let parts: Vec<&[u8]> =
@@ -84,6 +85,7 @@ async fn matching(copy: &mut Copy<'_>, remote: &Remote) -> Result<Vec<Remote>, E
             copy.stats.failures.push((folder, error));
         }
     }
+    copy.park(remote, control);
     let named = |(mut path, _): (Vec<u8>, bool)| {
         if wants_folders {
             path.push(b'/');

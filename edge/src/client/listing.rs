@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::copy::Copy;
+use super::stream_mode;
 use crate::stores::join;
 use farline_core::gridftp::{self, ListingKind};
 use farline_core::transfer::{Entry, EntryKind};
@@ -32,7 +33,11 @@ pub(super) async fn list_tree(
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
-        let found = match control.list(&at).await {
+        let listed = match control.features().mlsc {
+            true => control.list(&at).await,
+            false => stream_mode::list(copy, control, &at).await,
+        };
+        let found = match listed {
             // The rest of the tree is no worse for it.
             Err(error) if !folder.is_empty() && error.code == ErrorCode::PermissionDenied => {
                 copy.stats.failures.push((folder, error));
@@ -96,5 +101,5 @@ pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
     let modified_ns =
         time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
     let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
-    Entry { path, kind, mode, modified_ns, changed_ns: 0 }
+    Entry { path, kind, mode, modified_ns, changed_ns: 0, attributes: None }
 }

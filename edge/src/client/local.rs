@@ -1,5 +1,6 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::copy::Copy;
 use super::destination::{destination, is_absent, kept_of};
@@ -10,7 +11,7 @@ use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, LOCAL_DIGESTS, LocalMove, LocalState};
 use crate::stores::{
     Landing, LinkedFiles, Listing, NotKept, PosixStore, ResumeState, Root, Store, StoreAddress,
-    WalkProblem, join, stat, storage_error, walk_linked,
+    WalkProblem, gather, join, stat, storage_error, walk_linked,
 };
 use farline_core::transfer::journal::Origin as Identity;
 use farline_core::transfer::{Entry, EntryKind, Layout};
@@ -137,14 +138,27 @@ pub(super) async fn run(
         copy.stats.verified_how = DRY_RUN;
         return Ok(());
     };
-    let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
+    let (mut entries, mut omitted) = (entries, omitted);
+    let wanted = copy.options.attributes;
+    if !wanted.is_empty() {
+        let left = copy.options.selection.left_out(top, &entries);
+        attributes::stay(&mut entries, &omitted.difference(&left).copied().collect());
+        omitted.retain(|&index| {
+            left.contains(&index) || !matches!(entries[index].kind, EntryKind::There { .. })
+        });
+    }
+    let mut entries = without(entries, &omitted);
+    if let Some(root) = store.root() {
+        gather(&mut entries, &linked, wanted, |_, entry| (&**root, join(&start, &entry.path)));
+    }
+    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
     copy.stats.verified_how = "not verified: a copy within this host is not read back";
     if layout.entries().is_empty() {
         return Ok(());
     }
     if let Some(root) = store.root() {
         let place = |index: usize| (&**root, join(&start, &layout.entries()[index].path));
-        copy.stats.not_kept += NotKept::of(layout.entries(), &linked, place);
+        copy.stats.not_kept += NotKept::of(layout.entries(), &linked, wanted, place);
     }
     let source = store.source(&start, &layout)?;
     let sink = place.sink(&layout, copy.options)?;

@@ -1,10 +1,12 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod attributes;
 mod backup;
 mod by_content;
 mod by_file;
 mod channel_opener;
 mod checksum;
+mod claimed;
 mod connect_options;
 mod control;
 mod control_stream;
@@ -43,6 +45,7 @@ mod sending;
 mod source_set;
 mod ssh;
 mod stream;
+mod stream_mode;
 mod third_party;
 mod to_stock;
 mod transfer_state;

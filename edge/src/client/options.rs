@@ -7,7 +7,7 @@ use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::copy::Existing;
 use farline_core::profile::Stall;
-use farline_core::transfer::{Limit, UserOverrides};
+use farline_core::transfer::{AttributeSet, Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct Options {
     pub atomic: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
+    /// What of files travels besides content, permissions and times.
+    pub attributes: AttributeSet,
     /// How what is replaced or deleted at the destination is kept; absent: not.
     pub backup: Option<Backup>,
     /// How many files and folders that the source does not have are deleted at the destination, at

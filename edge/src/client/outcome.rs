@@ -5,7 +5,7 @@ use super::remote_progress::SaidLimit;
 use super::selection::PlannedFile;
 use crate::channels::Channel;
 use crate::channels::CompletionStats;
-use crate::stores::NotKept;
+use crate::stores::{NotKept, NotSet};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::plan::Reason;
@@ -88,6 +88,8 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// What of the files was not kept, where this host or a Farline node read them.
     pub not_kept: NotKept,
+    /// What was asked for and could not be set at the destination, for lack of the right to.
+    pub not_set: NotSet,
     /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below
     /// the source.
     pub skipped: Vec<String>,
@@ -238,6 +240,7 @@ pub(super) struct CopyStats {
     pub(super) staging: Option<Bytes>,
     pub(super) notes: Vec<String>,
     pub(super) not_kept: NotKept,
+    pub(super) not_set: NotSet,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
     pub(super) deleted: Vec<Vec<u8>>,
@@ -305,6 +308,7 @@ impl CopyStats {
 
     pub(super) fn outcome(mut self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
         self.not_kept.in_words().into_iter().for_each(|said| self.note(said));
+        self.not_set.in_words().into_iter().for_each(|said| self.note(said));
         let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
         let waits = Waits {
             moving: self.moving,
@@ -376,6 +380,7 @@ impl CopyStats {
             reasons,
             notes: self.notes,
             not_kept: self.not_kept,
+            not_set: self.not_set,
             failures: self.failures.into_iter().map(failure).collect(),
             not_deleted: self.not_deleted.into_iter().map(failure).collect(),
             skipped: self

@@ -1,7 +1,7 @@
 //! What a server says on the control connection while a transfer runs: what it holds, what it would
 //! use, what it changed.
 
-use crate::stores::{NotKept, Receipts};
+use crate::stores::{NotKept, NotSet, Receipts};
 use farline_core::gridftp::omission::parse_omission;
 use farline_core::units::{ByteRanges, Error};
 use std::collections::BTreeMap;
@@ -51,6 +51,8 @@ pub(super) struct RemoteProgress {
     left_out: BTreeMap<Vec<u8>, Error>,
     /// What of those files a copy does not keep (O-6).
     not_kept: NotKept,
+    /// What it could not set of the files that it stores.
+    not_set: NotSet,
 }
 
 impl RemoteProgress {
@@ -95,6 +97,11 @@ impl RemoteProgress {
         std::mem::take(&mut self.not_kept)
     }
 
+    /// What the server could not set of the files that it stores, since the last call.
+    pub(super) fn take_not_set(&mut self) -> NotSet {
+        std::mem::take(&mut self.not_set)
+    }
+
     /// Takes in a 114. What no clause names is no concern of ours.
     pub(super) fn remark(&mut self, text: &str) {
         if let Some((path, error)) = parse_omission(text) {
@@ -120,6 +127,9 @@ impl RemoteProgress {
                     Some(NotKept::new(linked.parse().ok()?, attributes.parse().ok()?))
                 });
                 self.not_kept = parsed.unwrap_or(self.not_kept);
+            }
+            "unset" => {
+                self.not_set = NotSet::parse(value.trim_end_matches(';')).unwrap_or(self.not_set);
             }
             "evidence" => self.evidence = plain(value),
             "limited" => {

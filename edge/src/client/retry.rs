@@ -35,7 +35,7 @@ pub(super) async fn with_retries(
             }
             Err(error) => error,
         };
-        let was_reached = copy.stats.choice.is_some();
+        let was_reached = copy.is_reached || copy.stats.choice.is_some();
         let arrived = copy.live.arrived();
         let failed = FailedAttempt { error, was_reached, arrived };
         let Some(wait) = backoff.handle(copy.now(), &failed) else {

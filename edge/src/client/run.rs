@@ -1,5 +1,7 @@
 //! Runs a copy: which way its data goes, and what comes of it.
 
+use super::attributes;
+use super::claimed::ClaimedPaths;
 use super::copy::Copy;
 use super::glob;
 use super::keep_replaced;
@@ -48,6 +50,8 @@ pub async fn copy(
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
     keep_replaced::require(options.backup.as_ref(), destination)?;
+    attributes::require(options, sources)?;
+    attributes::require(options, std::slice::from_ref(destination))?;
     let mut expanded = Vec::new();
     with_retries(&mut copy, async |copy| {
         expanded = glob::expand(copy, sources).await?;
@@ -55,19 +59,26 @@ pub async fn copy(
     })
     .await?;
     let sources = &expanded[..];
+    if matches!(destination, Location::Remote(_)) {
+        // Between two servers data goes by sessions of another kind.
+        copy.parked = None;
+    }
+    copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
     }
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
         Location::Remote(to) if sources.iter().all(remote) => {
-            for source in sources {
+            for (index, source) in sources.iter().enumerate() {
+                copy.begin_source(index);
                 if let Location::Remote(from) = source {
                     with_retries(&mut copy, async |copy| {
                         third_party::run(copy, from, to, sources.len() > 1).await
                     })
                     .await?;
                 }
+                copy.end_source();
             }
         }
         Location::Remote(to) if sources.iter().any(remote) => {
@@ -83,7 +94,8 @@ pub async fn copy(
             with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
         }
         here => {
-            for source in sources {
+            for (index, source) in sources.iter().enumerate() {
+                copy.begin_source(index);
                 match source {
                     Location::Remote(from) => {
                         with_retries(&mut copy, async |copy| {
@@ -96,6 +108,7 @@ pub async fn copy(
                     }
                     from => local::run(&mut copy, from, here, sources.len() > 1).await?,
                 }
+                copy.end_source();
             }
         }
     }
@@ -103,7 +116,13 @@ pub async fn copy(
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
     if let (Some(most), [source]) = (options.most_deleted, sources) {
-        extraneous::delete(&mut copy, source, destination, most).await;
+        let deleted = with_retries(&mut copy, async |copy| {
+            extraneous::delete(copy, source, destination, most).await
+        });
+        if let Err(error) = deleted.await {
+            let error = error.while_doing("deleting what the source does not have");
+            copy.stats.not_deleted.push((Vec::new(), error));
+        }
     }
     let special = options.channel.as_ref().map(Stack::channel);
     if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)

@@ -1,6 +1,7 @@
 //! What of this host is copied elsewhere: entries by their names at the destination, and where they
 //! lie here.
 
+use super::claimed::{ClaimedPaths, Failures};
 use super::copy::Copy;
 use super::existing::without;
 use super::location::{Location, Remote, last_name, source_here};
@@ -9,15 +10,12 @@ use crate::stores::{
     DirectIo, LinkedFiles, Listing, NotKept, Part, PosixSource, Root, Source, Store, StoreAddress,
     WalkProblem, join, place_in, stat, walk_linked,
 };
-use farline_core::transfer::{Entry, EntryKind, Layout};
+use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// What did not come along, and why.
-pub(super) type Failures = Vec<(Vec<u8>, Error)>;
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
 pub(super) struct SourceSet {
@@ -43,9 +41,9 @@ impl SourceSet {
         self.entries = without(std::mem::take(&mut self.entries), kept);
     }
 
-    /// What a copy of it does not keep.
-    pub(super) fn not_kept(&self) -> NotKept {
-        not_kept(&self.entries, &self.linked, self.at.parts().unwrap_or_default())
+    /// What a copy of it that keeps `kept` does not keep.
+    pub(super) fn not_kept(&self, kept: AttributeSet) -> NotKept {
+        not_kept(&self.entries, &self.linked, kept, self.at.parts().unwrap_or_default())
     }
 
     /// Where the entries lie among this host's files, if they do.
@@ -100,11 +98,16 @@ impl SourcePlace {
     }
 }
 
-/// What a copy of `entries` does not keep.
-pub(super) fn not_kept(entries: &[Entry], linked: &LinkedFiles, parts: &[Part]) -> NotKept {
+/// What a copy of `entries` that keeps `kept` does not keep.
+pub(super) fn not_kept(
+    entries: &[Entry],
+    linked: &LinkedFiles,
+    kept: AttributeSet,
+    parts: &[Part],
+) -> NotKept {
     // What no disk holds has none of it.
     let entries = if parts.is_empty() { &[] } else { entries };
-    NotKept::of(entries, linked, |index| {
+    NotKept::of(entries, linked, kept, |index| {
         let (root, path) = place_in(parts, index, &entries[index].path);
         (&**root, path)
     })
@@ -194,7 +197,9 @@ pub(super) fn load(
         source_id,
     };
     let mut parts = Vec::new();
-    for path in paths {
+    let mut claimed =
+        ClaimedPaths::of(paths.iter().map(|path| path.display().to_string()).collect());
+    for (source, path) in paths.iter().enumerate() {
         let bytes = path.as_os_str().as_bytes();
         let first = load.entries.len();
         if look_at(path)?.is_dir() {
@@ -204,7 +209,9 @@ pub(super) fn load(
             load.linked.extend(linked.into_iter().map(|(path, inode)| (join(name, &path), inode)));
             let problems = selection.concerned(name, &entries, problems);
             let missing = selection.missing(&entries);
-            let omitted = selection.left_out(name, &entries);
+            let mut omitted = selection.left_out(name, &entries);
+            let at = |entry: &Entry| join(name, &entry.path);
+            failures.extend(claimed.refuse_taken(source, &entries, &mut omitted, at));
             let entries = without(entries, &omitted);
             failures.extend(missing);
             failures.extend(
@@ -224,6 +231,10 @@ pub(super) fn load(
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
             if !selection.takes(name, b"", false) {
+                continue;
+            }
+            if let Err(error) = claimed.claim(source, name) {
+                failures.push((name.to_vec(), error));
                 continue;
             }
             let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;

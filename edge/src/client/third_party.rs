@@ -5,6 +5,7 @@ mod ends;
 mod files;
 mod tree;
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::checksum;
 use super::control::Control;
@@ -87,6 +88,9 @@ pub(super) async fn run(
     keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
         .await
         .map_err(|error| at(to, error))?;
+    for (control, remote) in [(&mut ends.sender, from), (&mut ends.receiver, to)] {
+        attributes::arrange(copy.options, control, remote).await?;
+    }
     if is_tree && !left.is_empty() {
         leave_out(&mut ends, &left).await?;
     }
@@ -168,8 +172,11 @@ async fn chosen(
     let Ends { from, to, sender, receiver, .. } = ends;
     let top = if is_folder && from.path.ends_with(b"/") { b"" } else { from.name() };
     let selection = &copy.options.selection;
-    let (missing, omitted) = (selection.missing(&entries), selection.left_out(top, &entries));
+    let (missing, mut omitted) = (selection.missing(&entries), selection.left_out(top, &entries));
     copy.stats.failures.extend(missing);
+    let goes_to = |entry: &Entry| join(trim(target), &entry.path);
+    let taken = copy.claimed.refuse_taken(copy.source, &entries, &mut omitted, goes_to);
+    copy.stats.failures.extend(taken);
     let paths = |entries: &[Entry], which: &BTreeSet<usize>| -> Vec<Vec<u8>> {
         which.iter().map(|&index| entries[index].path.clone()).collect()
     };

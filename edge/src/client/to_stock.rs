@@ -1,4 +1,5 @@
-//! Copies from this host to a stock GridFTP server: folders first, then each file under a temporary
+//! Copies from this host to a server that is no Farline node, in MODE E, or in MODE S where it knows
+//! no other: folders first, then each file under a temporary
 //! name, then renamed.
 
 use super::by_file::{FileEnd, execute};
@@ -14,11 +15,12 @@ use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::resources::TransferResources;
 use super::sending::{open_rig, send_layout};
 use super::source_set::SourceSet;
+use super::stream_mode;
 use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
 use farline_core::copy::FileRules;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Pathname};
+use farline_core::gridftp::{Command, ListingKind, Pathname};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
@@ -37,7 +39,14 @@ pub(super) async fn run(
     checksum::require(copy.options, common, &to.to_string())?;
     let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
     let at = |entry: &Entry| {
-        if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) }
+        // Below the root there is one slash.
+        let folder = trim(&load.target);
+        let folder = if folder == b"/" { b"" } else { folder };
+        match (alone, folder.is_empty()) {
+            (true, _) => load.target.clone(),
+            (false, true) => [b"/", &entry.path[..]].concat(),
+            (false, false) => join(folder, &entry.path),
+        }
     };
     if !alone {
         let folders = load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
@@ -45,17 +54,30 @@ pub(super) async fn run(
         make_folders(control, [vec![trim(&load.target).to_vec()], folders.collect()].concat())
             .await?;
     }
-    ask_for_markers(control);
-    let address = control.passive(passive).await?;
-    let (resources, congestion) = open_rig(copy, control, address, choice).await?;
-    copy.stats.congestion = congestion;
+    let resources = match control.features().is_gridftp {
+        false => {
+            stream_mode::arrange(copy, control).await?;
+            None
+        }
+        true => {
+            ask_for_markers(control);
+            let address = control.passive(passive).await?;
+            let (resources, congestion) = open_rig(copy, control, address, choice).await?;
+            copy.stats.congestion = congestion;
+            Some(resources)
+        }
+    };
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = load.at.source(&layout, &copy.options.direct_io)?;
     let place = to.place();
     // One file alone has a journal of its own.
     let receipt = match alone {
         true => None,
-        false => TreeReceipt::begin(&[b"to", place.as_bytes(), &load.target], load.source_id),
+        false => {
+            let target = [&b"to"[..], place.as_bytes(), &load.target];
+            let name = [place.as_bytes(), trim(&load.target)].concat();
+            TreeReceipt::begin(&target, &name, load.source_id)
+        }
     };
     let before = match &receipt {
         Some(receipt) => landed_there(receipt, control, layout.entries(), at).await?,
@@ -76,7 +98,7 @@ pub(super) async fn run(
         source_id: load.source_id,
         layout: Arc::clone(&layout),
         source,
-        resources: Some(resources),
+        resources,
         receipt,
         file: 0,
         partial: None,
@@ -88,14 +110,21 @@ pub(super) async fn run(
 
 /// Makes folders at the server, those that are there already among them.
 async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<(), Error> {
-    let make = |path| Request::Exec(Command::MakeDirectory(Pathname::new(path)));
-    let made: Vec<u64> = folders.into_iter().map(|path| control.request(make(path))).collect();
-    for id in made {
-        match control.done(id).await {
-            Err(error) if error.code != ErrorCode::PathExists => {
-                return Err(error.while_doing("creating directories"));
-            }
-            _ => {}
+    let mut made = Vec::new();
+    for path in folders.into_iter().map(Pathname::new) {
+        let make = Request::Exec(Command::MakeDirectory(path.clone()));
+        made.push((control.request(make), path));
+    }
+    for (id, path) in made {
+        let Err(error) = control.done(id).await else { continue };
+        if error.code == ErrorCode::PathExists {
+            continue;
+        }
+        // Plain FTP servers have one word for all reasons.
+        let look = control.request(Request::Stat(path));
+        let there = control.looked(look).await.ok().flatten();
+        if !there.is_some_and(|entry| entry.kind == ListingKind::Directory) {
+            return Err(error.while_doing("creating directories"));
         }
     }
     Ok(())
@@ -121,6 +150,19 @@ struct ToServer<'a> {
 impl<'a> ToServer<'a> {
     fn entry(&self) -> &Entry {
         &self.layout.entries()[self.file]
+    }
+
+    /// Sends a file over one connection, whose close is the end.
+    async fn carry_in_order(&mut self, copy: &mut Copy<'_>, one: OneOf) -> Result<(), Error> {
+        let (partial, control) = self.partial()?;
+        let (id, data) =
+            stream_mode::begin(copy, control, |control| partial.store(control)).await?;
+        let sent = copy.supervise(Some(control), move |live| {
+            let len = (one.len, data.is_private());
+            stream_mode::send(live, data.open(live)?, &one, len)
+        });
+        sent.await?;
+        copy.until_done(self.control, &[id]).await
     }
 
     fn partial(&mut self) -> Result<(&mut RemotePartial<'a>, &mut Control), Error> {
@@ -163,6 +205,9 @@ impl FileEnd for ToServer<'_> {
     async fn carry(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
         let (index, len) = (self.file, self.entry().len());
         let one = OneOf { source: Arc::clone(&self.source), entry: index, len };
+        if !self.control.features().is_gridftp {
+            return self.carry_in_order(copy, one).await;
+        }
         let Some(resources) = self.resources.take() else {
             return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
         };

@@ -1,6 +1,7 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+use super::attributes;
 use super::by_content::ContentAt;
 use super::control::Control;
 use super::copy::{Copy, Watched};
@@ -15,7 +16,7 @@ use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
-use super::sending::{PLAIN_FTP_STORES, open_rig, send_bytes, send_layout};
+use super::sending::{open_rig, send_bytes, send_layout};
 use super::source_set::{
     SourceSet, load, load_store, look_at, names_content, not_kept, store_among,
 };
@@ -24,13 +25,15 @@ use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{BytesSource, Part, SlowSource, Source, join, place_in};
+use crate::stores::{BytesSource, Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
-use farline_core::transfer::{Block, DigestVerdict, Entry, Layout, TransferParams, manifest_lines};
+use farline_core::transfer::{
+    Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, manifest_lines,
+};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -110,6 +113,17 @@ pub(super) async fn run(
         })
         .collect();
     let mut looks = LooksThere::begin(&mut control, named, &load.target);
+    let wanted = copy.options.attributes;
+    if !wanted.is_empty() && !copy.options.dry_run {
+        attributes::arrange(copy.options, &mut control, to).await?;
+        let SourceSet { entries, at, linked, .. } = &mut load;
+        if let Some(parts) = at.parts() {
+            gather(entries, linked, wanted, |index, entry| {
+                let (root, path) = place_in(parts, index, &entry.path);
+                (&**root, path)
+            });
+        }
+    }
     let target = load.target.clone();
     let at = |entry: &Entry| {
         Pathname::new(if entry.path.is_empty() {
@@ -126,7 +140,10 @@ pub(super) async fn run(
         ContentAt::Here(Box::new(place))
     });
     let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
-    load.leave_out(&kept);
+    match wanted.is_empty() {
+        true => load.leave_out(&kept),
+        false => attributes::stay(&mut load.entries, &kept),
+    }
     if copy.options.dry_run || load.entries.is_empty() {
         looks.refuse(&mut control, to).await?;
         copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
@@ -142,24 +159,38 @@ pub(super) async fn run(
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
+        // A directory that is copied is made with all above it; for files alone none is.
+        let missing = load.entries.iter().all(|entry| entry.kind != EntryKind::Directory);
+        let missing = missing.then(|| Pathname::new(folder));
         let load = (load, looks);
         let copied = to_farline(copy, &mut control, (to, ahead[0]), load, &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
-        copied.map_err(|error| match error.code {
+        let Err(error) = copied else { return Ok(()) };
+        if let (ErrorCode::PathNotFound, Some(folder)) = (error.code, missing) {
+            let look = control.try_request(Request::Stat(folder.clone()));
+            if matches!(control.looked(look).await, Ok(None)) {
+                return Err(no_folder(to, &folder));
+            }
+        }
+        Err(match error.code {
             ErrorCode::Interrupted if is_kept => {
                 interrupted(error, &format!("at {}, `farline partials ls DIR`", to.host))
             }
             _ => error,
         })
-    } else if control.features().is_gridftp {
-        looks.refuse(&mut control, to).await?;
-        copy.stats.not_kept += load.not_kept();
-        to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
-        Err(to.not_gridftp(PLAIN_FTP_STORES))
+        looks.refuse(&mut control, to).await?;
+        copy.stats.not_kept += load.not_kept(copy.options.attributes);
+        to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     }
+}
+
+fn no_folder(to: &Remote, folder: &Pathname) -> Error {
+    let message = format!("{} has no directory {folder}", to.server());
+    Error::new(Fault::You, ErrorCode::PathNotFound, message)
+        .hint("make it there; a directory that is copied (cp -r) is made, with all above it")
 }
 
 /// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks
@@ -180,7 +211,8 @@ async fn to_farline(
     let parts = load.at.parts().map(<[Part]>::to_vec).unwrap_or_default();
     let (entries, linked) = (Arc::clone(&layout), load.linked);
     // A system call for each file, which need not be waited for.
-    let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, &parts))?;
+    let kept = copy.options.attributes;
+    let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, kept, &parts))?;
     let source = load.at.source(&layout, &copy.options.direct_io)?;
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,

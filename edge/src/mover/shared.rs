@@ -121,7 +121,7 @@ impl Cancel {
     }
 
     /// Lets the channels go: the transfer is over and they may live on.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         lock(&self.0.state).handles.clear();
     }
 }

@@ -74,6 +74,11 @@ impl NodeBuilder {
         self.with(|config| config.tls = Some(key))
     }
 
+    /// Lets clients give files to other users, see [`Config::allow_owner`]. Not when not said.
+    pub fn allow_owner(self, allowed: bool) -> NodeBuilder {
+        self.with(|config| config.allow_owner = allowed)
+    }
+
     /// Lets clients send to `?null`, which drops what comes. Not when not said.
     pub fn allow_null(self, allowed: bool) -> NodeBuilder {
         self.with(|config| config.allow_null = allowed)

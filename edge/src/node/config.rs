@@ -75,6 +75,9 @@ pub struct Config {
     pub third_party_networks: Vec<Network>,
     /// The key for `AUTH TLS`, which is not offered without.
     pub tls: Option<TlsKey>,
+    /// Whether clients may give files to other users, as far as this process may, and have them run as
+    /// their owner. Over ssh they always may: they are who this process is.
+    pub allow_owner: bool,
     /// Whether clients may send to `?null`, which drops what comes.
     pub allow_null: bool,
     /// How much memory all `?memory=SIZE` stores may take together; none when absent.
@@ -181,6 +184,8 @@ pub struct ConfigFile {
     pub tls_cert: Option<PathBuf>,
     /// See [`TlsKey::Files`].
     pub tls_key: Option<PathBuf>,
+    /// See [`Config::allow_owner`].
+    pub allow_owner: Option<bool>,
     /// See [`Config::allow_null`].
     pub allow_null: Option<bool>,
     /// A size such as `16GiB`, see [`Config::allow_memory`].
@@ -290,6 +295,7 @@ impl ConfigFile {
             third_party: self.third_party.unwrap_or(false),
             third_party_networks,
             tls,
+            allow_owner: self.allow_owner.unwrap_or(false),
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,
             stores: StoreRegistry::builtin(),

@@ -23,7 +23,7 @@ use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{Family, Pathname};
-use farline_core::transfer::DigestAlgorithm;
+use farline_core::transfer::{AttributeSet, DigestAlgorithm};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::collections::BTreeSet;
@@ -82,6 +82,8 @@ pub(super) struct DataPlane {
     pub(super) names_unlanded: bool,
     /// Whether each file of a tree lands when it is whole, and not all at the end.
     pub(super) lands_whole: bool,
+    /// What of trees travels besides content, permissions and times (T-11).
+    pub(super) attributes: AttributeSet,
     /// How what this session replaces is kept: a suffix, and a folder unless next to it.
     pub(super) backup: Option<(Vec<u8>, Option<Pathname>)>,
     /// What may change by itself of what this session sends.
@@ -121,6 +123,7 @@ impl DataPlane {
             names_omissions: false,
             names_unlanded: false,
             lands_whole: false,
+            attributes: AttributeSet::default(),
             backup: None,
             adapt: Adapt::default(),
         }
@@ -408,6 +411,13 @@ impl DataPlane {
                 Ok(())
             }
             "held" => self.hold_there(value),
+            "attributes" => {
+                self.attributes = AttributeSet::parse(value).ok_or_else(|| {
+                    let message = format!("`{value}` is no list of attributes that is offered");
+                    Error::new(Fault::You, ErrorCode::Unsupported, message)
+                })?;
+                Ok(())
+            }
             "backup" => self.keep_replaced(value),
             "leave" => self.leave(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
@@ -511,6 +521,9 @@ impl DataPlane {
         // Who does not hear of what is refused must not take the rest for all.
         LandingOptions {
             is_lenient: self.names_unlanded,
+            attributes: self.attributes,
+            // Over ssh the client is who this process is.
+            may_own: self.over_ssh || self.shared.config.allow_owner,
             ..LandingOptions::lenient(self.lands_whole)
         }
     }

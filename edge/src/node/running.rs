@@ -2,7 +2,7 @@
 
 use super::reporter::Reporter;
 use crate::mover::{Cancel, TREE_MODULE, Tally};
-use crate::stores::NotKept;
+use crate::stores::{NotKept, NotSet};
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::TransferRequest;
@@ -83,6 +83,13 @@ impl RunningTransfer<'_> {
         if lost != NotKept::default() {
             let NotKept { hard_linked, with_attributes, .. } = lost;
             self.reporter.remark(format!("FARLINE unkept={hard_linked},{with_attributes};"));
+        }
+    }
+
+    /// Says what this host could not set of the files of a tree (T-11).
+    pub(super) fn not_set(&self, lacking: NotSet) {
+        if lacking != NotSet::default() {
+            self.reporter.remark(format!("FARLINE unset={};", lacking.numbers()));
         }
     }
 

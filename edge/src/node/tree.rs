@@ -16,7 +16,7 @@ use crate::identity::Deed;
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
     BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, SlowSource, Source,
-    Store, join,
+    Store, gather, join,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
@@ -32,6 +32,8 @@ pub(crate) const FEATURE: &str = "FARLINE TREE";
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 /// The FEAT line of blocks of zeros that are not sent.
 pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
+/// The FEAT line of trees with owners, ACLs and what else is no part of a file's content.
+pub(crate) const ATTRIBUTES_FEATURE: &str = "FARLINE ATTRIBUTES";
 /// The FEAT line of trees of which what they replace is kept.
 pub(crate) const BACKUP_FEATURE: &str = "FARLINE BACKUP";
 /// The FEAT line of trees of which a client takes what it wants.
@@ -146,6 +148,7 @@ pub(super) fn store(
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             let is_named = plane.names_unlanded && !landed.is_cut_short;
+            run.not_set(landed.not_set);
             if is_named {
                 run.left_out(&landed.failures);
             }
@@ -185,6 +188,11 @@ pub(super) fn retrieve(
             let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
             let Listing { mut entries, problems, linked } = listed(plane, &*store, run)?;
             entries.retain(|entry| !plane.left.contains(&entry.path));
+            if let Some(root) = store.root() {
+                gather(&mut entries, &linked, plane.attributes, |_, entry| {
+                    (&**root, join(&start, &entry.path))
+                });
+            }
             let text = manifest_lines(&entries);
             let outgoing = laid_out(plane, entries, run)?;
             let layout = Arc::clone(&outgoing.layout);
@@ -193,7 +201,7 @@ pub(super) fn retrieve(
                 if let Some(root) = store.root() {
                     let place =
                         |index: usize| (&**root, join(&start, &layout.entries()[index].path));
-                    run.not_kept(NotKept::of(layout.entries(), &linked, place));
+                    run.not_kept(NotKept::of(layout.entries(), &linked, plane.attributes, place));
                 }
                 let problems = problems.into_iter().map(|problem| (problem.path, problem.error));
                 run.left_out(&problems.collect::<Vec<_>>());

@@ -5,7 +5,7 @@
 
 use super::{BackupPlace, Landing, Root, Source, WalkProblem};
 use crate::drivers::{DriverOption, Values};
-use farline_core::transfer::{Entry, Layout};
+use farline_core::transfer::{AttributeSet, Entry, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt;
 use std::fs::File;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// impl Store for Greeting {
 ///     fn list(&self, _start: &[u8]) -> Result<Listing, Error> {
 ///         let (path, kind) = (Vec::new(), EntryKind::File { len: 5 });
-///         let file = Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0 };
+///         let file = Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0, attributes: None };
 ///         Ok(Listing::of(vec![file]))
 ///     }
 ///
@@ -208,12 +208,21 @@ pub struct LandingOptions {
     pub one_by_one: bool,
     /// Where it is kept what files of this host's are replaced; nowhere when absent.
     pub(crate) backup: Option<BackupPlace>,
+    /// What else of the entries is set, where the store has files of this host.
+    pub(crate) attributes: AttributeSet,
+    /// Whether files may become another user's, or run as their owner.
+    pub(crate) may_own: bool,
 }
 
 impl LandingOptions {
     /// A tree, of which what is refused is named.
     pub(crate) fn lenient(one_by_one: bool) -> LandingOptions {
-        LandingOptions { with_metadata: true, is_lenient: true, one_by_one, backup: None }
+        LandingOptions {
+            with_metadata: true,
+            is_lenient: true,
+            one_by_one,
+            ..LandingOptions::default()
+        }
     }
 }
 

@@ -7,9 +7,11 @@
 //! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
 //! with its journal ([`PosixSink::begin`]).
 
+mod attributed;
 mod create;
 mod finish;
 mod last_folder;
+mod one_name;
 mod protected;
 mod refused;
 mod table;
@@ -17,6 +19,7 @@ mod whole;
 #[cfg(test)]
 mod whole_tests;
 
+use super::attributes::AttributeSetter;
 use super::backup::BackupPlace;
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
@@ -26,7 +29,7 @@ use super::{ReadBack, Sink};
 use crate::sys::files::start_writeback;
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
-use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
+use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +39,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 pub use finish::Landed;
@@ -73,9 +76,15 @@ pub struct PosixSink {
     one_by_one: bool,
     /// Files that have.
     landed: AtomicU64,
+    /// Whether some have since an earlier run.
+    resumed: AtomicBool,
     direct: DirectIo,
+    /// When it was made, in nanoseconds since the Unix epoch.
+    began_ns: i64,
     /// Where what is replaced is kept.
     backup: Option<BackupPlace>,
+    /// Sets owners, ACLs and what else was asked for.
+    attributes: Option<Mutex<AttributeSetter>>,
 }
 
 /// What changes while a transfer runs.
@@ -124,8 +133,11 @@ impl PosixSink {
             is_lenient: false,
             one_by_one: false,
             landed: AtomicU64::new(0),
+            resumed: AtomicBool::new(false),
             direct: DirectIo::default(),
+            began_ns: one_name::now_ns(),
             backup: None,
+            attributes: None,
             root,
             start,
             layout,
@@ -157,6 +169,7 @@ impl PosixSink {
         let mut state = lock(&self.state);
         held.landed.iter().for_each(|&entry| state.entries.land(entry));
         self.landed.store(held.landed.len() as u64, Ordering::Relaxed);
+        self.resumed.store(!held.landed.is_empty(), Ordering::Relaxed);
         resumed.into_iter().for_each(|(entry, len)| state.entries.resume(entry, len));
         state.partial = Some(Arc::new(partial));
         Ok(held)
@@ -173,6 +186,11 @@ impl PosixSink {
             state.partial = Some(Arc::new(begun));
         }
         Ok(())
+    }
+
+    /// Whether files have their names from an earlier run.
+    fn has_resumed(&self) -> bool {
+        self.resumed.load(Ordering::Relaxed)
     }
 
     fn journal(&self) -> Option<Arc<Partial>> {
@@ -196,6 +214,15 @@ impl PosixSink {
     #[must_use]
     pub fn keeping(mut self, backup: Option<BackupPlace>) -> PosixSink {
         self.backup = backup;
+        self
+    }
+
+    /// The same sink, which also sets what is `wanted` of the entries' attributes; owners and what runs
+    /// as them only if it `may_own`.
+    #[must_use]
+    pub fn setting(mut self, wanted: AttributeSet, may_own: bool) -> PosixSink {
+        self.attributes =
+            (!wanted.is_empty()).then(|| Mutex::new(AttributeSetter::new(wanted, may_own)));
         self
     }
 

@@ -70,6 +70,7 @@ impl Store for MemoryStore {
             mode: 0o644,
             modified_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
             changed_ns: 0,
+            attributes: None,
         }]))
     }
 

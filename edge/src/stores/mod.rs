@@ -5,6 +5,7 @@
 //! ([`StoreRegistry`]); a program adds its own. One suite, `conformance`, runs over each.
 
 mod address;
+mod attributes;
 mod backup;
 mod bytes;
 mod checksum;
@@ -29,6 +30,8 @@ mod tree_receipt;
 mod walk;
 
 pub use address::StoreAddress;
+pub use attributes::NotSet;
+pub(crate) use attributes::gather;
 pub use backup::BackupPlace;
 pub use bytes::{BytesSink, BytesSource, ZeroSource};
 pub(crate) use checksum::ChecksumAlgorithm;
@@ -55,6 +58,7 @@ pub use root::Root;
 pub(crate) use slow::SlowSink;
 pub use slow::SlowSource;
 pub(crate) use standard::{StandardStreams, one_file};
+pub use tree_receipt::LandedTree;
 pub(crate) use tree_receipt::TreeReceipt;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};

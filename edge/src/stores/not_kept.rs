@@ -2,7 +2,7 @@
 //! attributes and ACLs.
 
 use super::root::Root;
-use farline_core::transfer::{Entry, EntryKind};
+use farline_core::transfer::{AttributeSet, Entry, EntryKind};
 use rustix::fs::llistxattr;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -32,21 +32,24 @@ impl NotKept {
         NotKept { hard_linked, with_attributes }
     }
 
-    /// Of `entries`, which lie where `place` says. It costs one system call for each.
+    /// Of `entries`, which lie where `place` says, where what is `kept` travels. It costs one system
+    /// call for each.
     pub(crate) fn of<'a>(
         entries: &[Entry],
         linked: &LinkedFiles,
+        kept: AttributeSet,
         place: impl Fn(usize) -> (&'a Root, Vec<u8>),
     ) -> NotKept {
         let mut names: HashMap<(u64, u64), u64> = HashMap::new();
         let mut with_attributes = 0;
         for (index, entry) in entries.iter().enumerate() {
-            if let Some(&inode) = linked.get(&entry.path) {
+            if let Some(&inode) = linked.get(&entry.path).filter(|_| !kept.hard_links) {
                 *names.entry(inode).or_default() += 1;
             }
-            if !matches!(entry.kind, EntryKind::Symlink { .. }) {
+            let has_some = !matches!(entry.kind, EntryKind::Symlink { .. });
+            if has_some && !(kept.acls && kept.extended) {
                 let (root, path) = place(index);
-                with_attributes += u64::from(has_attributes(root, &path));
+                with_attributes += u64::from(has_attributes(root, &path, kept));
             }
         }
         let hard_linked = names.into_values().filter(|&count| count > 1).sum();
@@ -80,13 +83,14 @@ impl AddAssign for NotKept {
 
 /// Whether what is at `path` has attributes that somebody gave it. Those of the system's own
 /// (`security.*`, `trusted.*`) are not a user's to copy.
-fn has_attributes(root: &Root, path: &[u8]) -> bool {
+fn has_attributes(root: &Root, path: &[u8], kept: AttributeSet) -> bool {
     let at = [format!("/proc/self/fd/{}/", root.as_fd().as_raw_fd()).as_bytes(), path].concat();
     let mut names = [0; 1024];
     match llistxattr(OsStr::from_bytes(&at), &mut names[..]) {
-        Ok(len) => names[..len]
-            .split(|&byte| byte == 0)
-            .any(|name| name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_")),
+        Ok(len) => names[..len].split(|&byte| byte == 0).any(|name| {
+            (name.starts_with(b"user.") && !kept.extended)
+                || (name.starts_with(b"system.posix_acl_") && !kept.acls)
+        }),
         // More than there is room for.
         Err(Errno::RANGE) => true,
         Err(_) => false,
@@ -112,8 +116,11 @@ mod tests {
         std::fs::hard_link(at("b"), dir.path().join("outside")).expect("linked");
         let root = Root::open(&tree).expect("opened");
         let (walked, linked) = walk_linked(&root, b"").expect("walked");
-        let count =
-            || NotKept::of(&walked.0, &linked, |index| (&root, walked.0[index].path.clone()));
+        let count = || {
+            NotKept::of(&walked.0, &linked, AttributeSet::default(), |index| {
+                (&root, walked.0[index].path.clone())
+            })
+        };
         assert_eq!(count(), NotKept { hard_linked: 3, with_attributes: 0 });
         let set = |name: &str| setxattr(at(name), "user.of", b"x", XattrFlags::empty());
         if let Err(errno) = set("c").and_then(|()| set("d")) {

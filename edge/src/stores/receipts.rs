@@ -242,16 +242,10 @@ pub fn receipts_in(folder: &Path) -> io::Result<Vec<Receipt>> {
 }
 
 fn receipt(path: &Path) -> Option<Receipt> {
-    use rustix::fs::{FlockOperation, flock};
     path.file_name().filter(|name| name.as_bytes().ends_with(TAIL.as_bytes()))?;
     // Whoever ended meanwhile has left nothing.
     let file = File::open(path).ok()?;
-    let running = match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Some(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Some(true),
-        Err(_) => None,
-    };
-    let _ = flock(&file, FlockOperation::Unlock);
+    let running = is_held(&file);
     let changed = file.metadata().and_then(|meta| meta.modified()).ok()?;
     let (partial, surveyed) = read(&file).0.files().pop_first()?;
     Some(Receipt {
@@ -262,6 +256,18 @@ fn receipt(path: &Path) -> Option<Receipt> {
         changed,
         running,
     })
+}
+
+/// Whether a running copy holds the journal; `None` when this cannot be told.
+pub(super) fn is_held(file: &File) -> Option<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    let running = match flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Some(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Some(true),
+        Err(_) => None,
+    };
+    let _ = flock(file, FlockOperation::Unlock);
+    running
 }
 
 /// The records that are good, and where they end.

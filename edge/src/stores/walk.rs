@@ -130,7 +130,14 @@ fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error>
 fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {
     // A folder changes with everything that comes and goes in it.
     let changed_ns = if matches!(kind, EntryKind::File { .. }) { changed_ns(stat) } else { 0 };
-    Entry { path, kind, mode: stat.st_mode & 0o7777, modified_ns: modified_ns(stat), changed_ns }
+    Entry {
+        path,
+        kind,
+        mode: stat.st_mode & 0o7777,
+        modified_ns: modified_ns(stat),
+        changed_ns,
+        attributes: None,
+    }
 }
 
 /// When it was last written to, in nanoseconds since the Unix epoch.

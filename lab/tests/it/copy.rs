@@ -196,6 +196,12 @@ fn bad_input_gets_one_clear_error() {
         let (error, actual) = error_of(&args);
         assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{args:?}: {error}");
     }
+    let other = dir.path().join("other");
+    std::fs::write(&other, "y").expect("written");
+    let (error, exit) = error_of(&["cp", f, text(&other), &format!("{url}/nowhere")]);
+    assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+    assert!(error["message"].to_string().contains("has no directory /nowhere"), "{error}");
+    assert!(error["hint"].to_string().contains("cp -r"), "{error}");
     assert_eq!(hidden(&dir.path().join("root")), Vec::<String>::new());
 }
 

@@ -1,6 +1,8 @@
 //! Wildcards in remote sources: held against listings, never given to a shell.
 
 use farline_lab::files::{folder, names, text};
+use farline_lab::plain_ftp::pyftpdlib;
+use farline_lab::relay::relay_that_counts;
 use farline_lab::{
     Sshd, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
 };
@@ -8,6 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 /// Names that a shell would do something with.
 const ODD: [&str; 3] = ["x5 $(touch hurt).h5", "x6;touch hurt.h5", "x7`touch hurt`.h5"];
@@ -74,16 +77,10 @@ fn wildcards_mean_what_the_server_lists() {
         // In a URL of Farline's own a `?` begins a query.
         let one = if base.starts_with("farline") { "%3F" } else { "?" };
         let (folders, trees) = (format!("{base}/run{one}"), to("trees"));
-        if index == 2 {
-            // Several folders of a stock server at once are refused: docs/how-to/copy.md.
-            let (error, exit) = error_of(&["cp", "-r", &folders, text(&trees)]);
-            assert_eq!((error["code"].as_str(), exit), (Some("one-source"), 2), "{error}");
-            assert!(!trees.exists());
-        } else {
-            let tree = copied(cp().arg("-r"), &[&folders], &trees);
-            let all = vec!["run1".to_owned(), "run2".to_owned()];
-            assert_eq!((names(&trees), &tree["files"]), (all, &11.into()));
-        }
+        let tree = copied(cp().arg("-r"), &[&folders], &trees);
+        let all = vec!["run1".to_owned(), "run2".to_owned()];
+        assert_eq!((names(&trees), &tree["files"]), (all, &11.into()));
+        assert_eq!(fs::read_to_string(trees.join("run2/x3.h5")).expect("landed"), "run2/x3.h5");
         let mut trees = cp();
         copied(trees.arg("-r"), &[&format!("{base}/ru*1/")], &to("content"));
         assert!(to("content").join("x8.h5/in").exists());
@@ -91,6 +88,66 @@ fn wildcards_mean_what_the_server_lists() {
         assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{base}: {error}");
     }
     assert!(!Path::new("hurt").exists() && !root.join("hurt").exists());
+}
+
+#[test]
+fn what_wildcards_match_comes_over_one_connection() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    plant(&root);
+    let (_node, url) = node(&root, "read", &[]);
+    let (_globus, globus) = globus_server();
+    for (index, (url, below)) in
+        [(url, String::new()), (globus, root.display().to_string())].iter().enumerate()
+    {
+        let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let (relay, count) = relay_that_counts(port);
+        let from = format!("ftp://127.0.0.1:{relay}{below}/data/run*");
+        let to = dir.path().join(format!("to{index}"));
+        let result = copied(cp().arg("-r"), &[&from], &to);
+        assert_eq!((&result["files"], &result["failures"]), (&11.into(), &serde_json::json!([])));
+        let files = copied(&mut cp(), &[&format!("{from}/x[1-3].h5")], &dir.path().join("f"));
+        assert_eq!(files["files"], 3, "{files}");
+        fs::remove_dir_all(dir.path().join("f")).expect("removed");
+        assert_eq!(count.load(Ordering::Relaxed), 2, "one for each command: {url}");
+        // What was left out of one tree is in the next (T-10).
+        fs::remove_dir_all(to.join("run2")).expect("removed");
+        let again = json_of(cp().args(["-r", "--skip-same", &from]).arg(&to));
+        assert_eq!(again["files"], 5, "{again}");
+        assert!(to.join("run2/x3.h5").exists(), "{again}");
+    }
+}
+
+#[test]
+fn of_several_sources_one_not_compared_decides() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    plant(&root);
+    fs::create_dir(root.join("empty")).expect("a folder");
+    let (_node, node) = node(&root, "read", &[]);
+    let (_globus, globus) = globus_server();
+    let globus = format!("{globus}{}", root.display());
+    // It computes no checksum.
+    let (_plain, plain) = pyftpdlib(&root);
+    let (x1, x3) = ("data/run1/x1.h5", "data/run2/x3.h5");
+    for (index, (sources, files, verified)) in [
+        ([format!("{globus}/{x1}"), format!("{node}/{x3}")], 2, true),
+        ([format!("{node}/{x3}"), format!("{globus}/{x1}")], 2, true),
+        ([format!("{globus}/{x1}"), format!("{globus}/empty")], 1, true),
+        ([format!("{plain}/{x1}"), format!("{node}/{x3}")], 2, false),
+        ([format!("{globus}/{x3}"), format!("{plain}/{x1}")], 2, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sources = sources.each_ref().map(String::as_str);
+        let to = dir.path().join(format!("to{index}"));
+        let result = copied(cp().arg("-r"), &sources, &to);
+        let said = (&result["files"], &result["verified"]);
+        assert_eq!(said, (&files.into(), &verified.into()), "{sources:?}: {result}");
+        let how = result["verified_how"].as_str().expect("text");
+        assert_eq!(how.starts_with("not verified"), !verified, "{sources:?}: {result}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
 mod adversary;
+mod archive;
 mod backup;
 mod bad_files;
 mod bad_peers;
@@ -17,10 +18,12 @@ mod corpus;
 mod delete;
 mod existing;
 mod globs;
+mod grid_clients;
 mod guest;
 mod hostile_server;
 mod identities;
 mod interop;
+mod interoperability;
 mod interrupt;
 mod landing;
 mod library;
@@ -29,11 +32,13 @@ mod link;
 mod near;
 mod net;
 mod omitted;
+mod one_name;
 mod ordinary;
 mod page;
 mod partials;
 mod pipes;
 mod plain_ftp;
+mod plain_servers;
 mod profile;
 mod profile_node;
 mod quic;

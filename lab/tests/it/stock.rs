@@ -368,6 +368,16 @@ fn a_killed_tree_goes_on(upload: bool) {
     });
     client.end(Signal::KILL);
     assert!(!to.join("sub/c").exists() && !to.join("large").exists());
+    // What the killed copy knew is listed, and by its place alone.
+    let at = if upload { bench.url("") } else { text(&here).to_owned() };
+    let listed = json_of(&mut bench.farline(&["partials", "ls", &at]));
+    let is_tree = |row: &&Value| row["landed_files"].is_u64();
+    let trees: Vec<&Value> =
+        listed["partials"].as_array().expect("a list").iter().filter(is_tree).collect();
+    let [tree] = &trees[..] else { panic!("{listed}") };
+    assert_eq!((tree["landed_files"].as_u64(), &tree["running"]), (Some(2), &false.into()));
+    let end = if upload { "/there" } else { "/t" };
+    assert!(tree["target"].as_str().expect("text").ends_with(end), "{tree}");
     // What was changed since is sent again.
     plant_file(&from.join("a"), 4, 77);
     let result = json_of(&mut begin(&[]));

@@ -96,7 +96,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         let what = match (node.farline, node.gridftp) {
             (true, _) => "a Farline node",
             (_, true) => "a GridFTP server that is not Farline",
-            _ => "a plain FTP server: farline cp cannot use it",
+            _ => "a plain FTP server: one connection for each file, and no checksums",
         };
         text.push_str(&format!(
             "good     node: it answers, over {} of rtt; it is {what}\n",

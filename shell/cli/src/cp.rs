@@ -1,5 +1,6 @@
 //! `farline cp`: copy files and trees.
 
+use crate::attributes::AttributeArgs;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
@@ -35,8 +36,8 @@ Examples:
   farline cp -r ftp://old.site:2811/run7 /scratch/
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
-`src` is copied by name, `src/` is its content. Files land whole or not at all,
-compared by CRC-64 (stock: CKSM, if it has it). Over ssh and ftps:// encrypted.";
+`src` goes by name, `src/` is its content. Files land whole, compared by CRC-64;
+over ssh and ftps:// encrypted. More flags: `farline sync --help` (-a, -c, -b).";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -74,18 +75,20 @@ pub(crate) struct How {
     /// Only say what would be copied, and why
     #[arg(long, hide = true)]
     dry_run: bool,
-    /// Leave files of the same content alone, whatever their times [default: no]
+    /// Compare by content, not size and time [default: no]
     #[arg(long, short, hide = true)]
     checksum: bool,
-    /// Keep what is replaced or deleted, its name with a suffix [default: no]
+    /// Keep what is replaced or deleted [default: no]
     #[arg(long, short, hide = true)]
     backup: bool,
-    /// Suffix of backups [default: ~; with --backup-dir none]
+    /// Ends their names [default: ~; none in a directory]
     #[arg(long, value_name = "S", hide = true)]
     suffix: Option<OsString>,
-    /// Keep it in DIR, of the destination or absolute, by its path [default: next to it]
+    /// Keep it there, by its path [default: next to it]
     #[arg(long, value_name = "DIR", hide = true)]
     backup_dir: Option<OsString>,
+    #[command(flatten)]
+    attributes: AttributeArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     /// Such as tcp or rdma:4:exchange:read [default: tcp]
@@ -263,7 +266,8 @@ pub(crate) fn carry_out(
     };
     let stop = CancelToken::default();
     let mut options = Options {
-        recursive: what.recursive,
+        recursive: what.recursive || args.attributes.archive,
+        attributes: args.attributes.set(),
         selection: args.selection.selection()?,
         dry_run: args.dry_run,
         limit: args.limit,

@@ -1,6 +1,7 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
 mod agent;
+mod attributes;
 mod calendar;
 mod cc;
 mod channel;

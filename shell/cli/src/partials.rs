@@ -7,9 +7,11 @@ use crate::output::Output;
 use crate::reach;
 use clap::Subcommand;
 use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
-use farline::stores::{Leftover, Leftovers, Receipt, Removal};
+use farline::stores::{LandedTree, Leftover, Leftovers, Receipt, Removal};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, escaped};
 use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,6 +58,9 @@ enum Action {
 #[derive(Serialize)]
 struct Row {
     target: String,
+    /// Of a tree to or from a server that is not Farline: how many files have landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    landed_files: Option<u64>,
     partial: Option<String>,
     journal: Option<String>,
     durable_bytes: Bytes,
@@ -94,17 +99,33 @@ struct Problem {
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
         Action::Ls { dirs } if dirs.is_empty() => {
-            list(&[PathBuf::from(".")], stored_elsewhere()?, output)
+            let here = PathBuf::from(".");
+            let is_below = below(&here);
+            let all = LandedTree::all()?.into_iter();
+            let trees = all.filter(|tree| !tree.target.starts_with(b"/") || is_below(tree));
+            let mut rows: Vec<Row> = trees.map(|tree| row_of_tree(&tree, None)).collect();
+            rows.extend(stored_elsewhere()?.iter().map(|receipt| row_elsewhere(receipt, None)));
+            list(&[here], rows, output)
         }
         Action::Ls { dirs } => {
-            let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+            let (mut here, mut rows) = (Vec::new(), Vec::new());
             for dir in dirs {
-                match server_of(&dir)? {
-                    Some(remote) => elsewhere.extend(stored_at(&remote)?),
-                    None => here.push(dir),
-                }
+                let trees = match server_of(&dir)? {
+                    Some(remote) => {
+                        let trees = trees_at(&remote)?;
+                        let stored = stored_at(&remote, trees.is_empty())?;
+                        rows.extend(stored.iter().map(|receipt| row_elsewhere(receipt, None)));
+                        trees
+                    }
+                    None => {
+                        let is_below = below(&dir);
+                        here.push(dir);
+                        LandedTree::all()?.into_iter().filter(|tree| is_below(tree)).collect()
+                    }
+                };
+                rows.extend(trees.iter().map(|tree| row_of_tree(tree, None)));
             }
-            list(&here, elsewhere, output)
+            list(&here, rows, output)
         }
         Action::Rm { paths } => remove(&paths, output),
     }
@@ -119,18 +140,36 @@ fn server_of(path: &Path) -> Result<Option<Remote>, Error> {
     })
 }
 
-/// What was left at `remote`: of the target that it names, or of those below it.
-fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
+/// Whether a tree goes to `dir` of this host, or below it.
+fn below(dir: &Path) -> impl Fn(&LandedTree) -> bool + use<> {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    move |tree| Path::new(OsStr::from_bytes(&tree.target)).starts_with(&dir)
+}
+
+/// As journals have it, without the slash at its end.
+fn name_of(remote: &Remote) -> Vec<u8> {
     let named = [remote.place().as_bytes(), &remote.path].concat();
-    let named = named.strip_suffix(b"/").unwrap_or(&named);
-    let is_there = |receipt: &Receipt| {
-        let target = receipt.target();
-        receipt.partial == named
-            || target.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-    };
+    named.strip_suffix(b"/").unwrap_or(&named).to_vec()
+}
+
+fn is_at(target: &[u8], named: &[u8]) -> bool {
+    target.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Trees on their way to `remote` or below it.
+fn trees_at(remote: &Remote) -> Result<Vec<LandedTree>, Error> {
+    let named = name_of(remote);
+    Ok(LandedTree::all()?.into_iter().filter(|tree| is_at(&tree.target, &named)).collect())
+}
+
+/// What was left at `remote`: of the target that it names, or of those below it. Where nothing was, it
+/// may be a node to be `asked`.
+fn stored_at(remote: &Remote, asked: bool) -> Result<Vec<Receipt>, Error> {
+    let named = name_of(remote);
+    let is_there = |receipt: &Receipt| receipt.partial == named || is_at(&receipt.target(), &named);
     let stored: Vec<Receipt> = stored_elsewhere()?.into_iter().filter(is_there).collect();
     // A Farline node keeps its own account of what is left there, beneath its root.
-    if stored.is_empty() && (remote.farline || hello(remote, &reach::usual())?.farline) {
+    if asked && stored.is_empty() && (remote.farline || hello(remote, &reach::usual())?.farline) {
         let message =
             format!("{} is a Farline node: what is left there is listed there", remote.server());
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
@@ -139,8 +178,7 @@ fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
     Ok(stored)
 }
 
-fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<ExitCode, Error> {
-    let mut rows: Vec<Row> = elsewhere.iter().map(|receipt| row_elsewhere(receipt, None)).collect();
+fn list(dirs: &[PathBuf], mut rows: Vec<Row>, output: &Output) -> Result<ExitCode, Error> {
     let mut problems = Vec::new();
     for dir in dirs {
         let all = Leftovers::below(dir)?;
@@ -160,8 +198,13 @@ fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<Ex
         };
         let total = row.total_bytes.map_or("?".to_owned(), |total| total.to_string());
         let (durable, age) = (row.durable_bytes.to_string(), duration(row.age.as_secs_f64()));
+        let landed = match row.landed_files {
+            Some(1) => " (1 file of a tree)".to_owned(),
+            Some(files) => format!(" ({files} files of a tree)"),
+            None => String::new(),
+        };
         text.push_str(&format!(
-            "\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}",
+            "\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}{landed}",
             escaped(&row.target)
         ));
     }
@@ -175,7 +218,10 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
     let (mut removed, mut kept, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         if let Some(remote) = server_of(path)? {
-            for (receipt, result) in remove_at(&remote)? {
+            let trees = trees_at(&remote)?;
+            let is_tree = !trees.is_empty();
+            forget(trees, &mut removed, &mut kept);
+            for (receipt, result) in remove_at(&remote, !is_tree)? {
                 match result {
                     Ok(()) => removed.push(row_elsewhere(&receipt, None)),
                     Err(error) => kept.push(row_elsewhere(&receipt, Some(error))),
@@ -184,6 +230,9 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
             continue;
         }
         let outcome = if path.is_dir() {
+            let is_below = below(path);
+            let trees = LandedTree::all()?.into_iter().filter(|tree| is_below(tree)).collect();
+            forget(trees, &mut removed, &mut kept);
             let all = Leftovers::below(path)?;
             let outcome = all.remove(&|_| true);
             problems.extend(problems_of(all));
@@ -217,10 +266,20 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
 /// What was left at a server, and what became of its removal.
 type RemovalElsewhere = (Receipt, Result<(), Error>);
 
-/// Removes what was left at a server that is not Farline.
-fn remove_at(remote: &Remote) -> Result<Vec<RemovalElsewhere>, Error> {
-    let stored = stored_at(remote)?;
-    if stored.is_empty() {
+/// Gives up what journals know of `trees`.
+fn forget(trees: Vec<LandedTree>, removed: &mut Vec<Row>, kept: &mut Vec<Row>) {
+    for tree in trees {
+        match tree.forget() {
+            Ok(()) => removed.push(row_of_tree(&tree, None)),
+            Err(error) => kept.push(row_of_tree(&tree, Some(error))),
+        }
+    }
+}
+
+/// Removes what was left at a server that is not Farline; nothing left may be an error.
+fn remove_at(remote: &Remote, must_be: bool) -> Result<Vec<RemovalElsewhere>, Error> {
+    let stored = stored_at(remote, must_be)?;
+    if stored.is_empty() && must_be {
         return Err(nothing_of(&remote.to_string()));
     }
     let runtime = interrupt::runtime("start")?;
@@ -273,6 +332,7 @@ fn row(left: &Leftover, error: Option<Error>) -> Row {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     Row {
         target: text(&left.target),
+        landed_files: None,
         partial: left.partial.as_deref().map(text),
         journal: left.journal.as_deref().map(text),
         durable_bytes: Bytes(left.durable),
@@ -284,10 +344,27 @@ fn row(left: &Leftover, error: Option<Error>) -> Row {
     }
 }
 
+/// A tree whose whole length nobody has noted; what landed of it is at its place.
+fn row_of_tree(tree: &LandedTree, error: Option<Error>) -> Row {
+    Row {
+        target: String::from_utf8_lossy(&tree.target).into_owned(),
+        landed_files: Some(tree.files),
+        partial: None,
+        journal: Some(tree.journal.to_string_lossy().into_owned()),
+        durable_bytes: Bytes(tree.bytes),
+        total_bytes: None,
+        disk_bytes: Bytes(0),
+        age: tree.changed.elapsed().unwrap_or_default().into(),
+        running: tree.running,
+        error,
+    }
+}
+
 /// What is elsewhere takes no room here but its journal.
 fn row_elsewhere(receipt: &Receipt, error: Option<Error>) -> Row {
     Row {
         target: String::from_utf8_lossy(&receipt.target()).into_owned(),
+        landed_files: None,
         partial: Some(String::from_utf8_lossy(&receipt.partial).into_owned()),
         journal: Some(receipt.journal.to_string_lossy().into_owned()),
         durable_bytes: Bytes(receipt.stored),

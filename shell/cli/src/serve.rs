@@ -50,9 +50,12 @@ pub(crate) struct Args {
     /// Drivers besides TCP, such as rdma [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::channel::name)]
     channel: Vec<String>,
-    /// Address that clients are told to send data to [default: the one they reached]
+    /// Address told for data [default: the one reached]
     #[arg(long, value_name = "ADDR")]
     data_address: Option<IpAddr>,
+    /// Let -a give files to other users [default: no]
+    #[arg(long)]
+    allow_owner: bool,
     /// Let clients send to ?null [default: no]
     #[arg(long)]
     allow_null: bool,
@@ -142,6 +145,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         data_ports: args.data_ports.or(file.data_ports),
         channel: if args.channel.is_empty() { file.channel } else { Some(args.channel) },
         data_address: args.data_address.or(file.data_address),
+        allow_owner: if args.allow_owner { Some(true) } else { file.allow_owner },
         allow_null: if args.allow_null { Some(true) } else { file.allow_null },
         allow_memory: args.allow_memory.or(file.allow_memory),
         allow_profile: args.allow_profile.or(file.allow_profile),

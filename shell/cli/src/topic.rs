@@ -30,18 +30,27 @@ Examples:
   farline profile --channel rdma --preset sc08-ib-distance -o page.html";
 
 /// What `sync` takes and does not show: `cp` does, which in turn hides what chooses files.
-const OF_CP: [&str; 8] = [
+const OF_CP: [&str; 12] = [
     "channel",
     "streams",
     "congestion",
     "buffer",
     "direct_io",
     "staging",
+    "no_encrypt",
+    "retry_for",
+    "ssh",
     "tls_ca",
+    "tls_pin",
     "remote_farline",
 ];
-/// What chooses files.
-const OF_SYNC: [&str; 8] = [
+/// What chooses files, and what is kept of them.
+const OF_SYNC: [&str; 13] = [
+    "archive",
+    "backup",
+    "backup_dir",
+    "checksum",
+    "suffix",
     "dry_run",
     "exclude",
     "include",

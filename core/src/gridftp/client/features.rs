@@ -20,6 +20,8 @@ pub struct PeerFeatures {
     pub checksums: Vec<String>,
     /// Changes what it sends by itself (D-1).
     pub adapt: bool,
+    /// Reads and sets owners, ACLs and what else is no part of a file's content (T-11).
+    pub attributes: bool,
     /// Keeps what it replaces, on wish.
     pub backup: bool,
     /// Speaks checked blocks (I-1).
@@ -92,6 +94,7 @@ impl PeerFeatures {
             mlst: named.has("MLST"),
             checksums: named.checksums(),
             adapt: ours("ADAPT"),
+            attributes: ours("ATTRIBUTES"),
             backup: ours("BACKUP"),
             check: ours("CHECK"),
             data_address: told("ADDRESS ").and_then(|address| address.parse().ok()),

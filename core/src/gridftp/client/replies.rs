@@ -123,6 +123,19 @@ impl ClientSession {
                     .for_each(|active| active.steps.push_front(plain.clone()));
             }
             Role::PlainStat if matches!(sent.step.command, Command::ModifiedTime(_)) && !good => {}
+            // No file: a folder is one that can be entered. Paths are absolute, so that nothing
+            // else changes by it.
+            Role::PlainStat if reply.code == 550 && !self.features.is_gridftp => {
+                let Command::Size(path) = &sent.step.command else {
+                    let error = error_of(&reply, &sent.step.command.shown());
+                    return self.fail(id, Error { code: ErrorCode::PathNotFound, ..error });
+                };
+                let enter = Command::ChangeDirectory(path.clone());
+                if let Some(active) = self.active(id) {
+                    active.steps = [Step { command: enter, role: Role::PlainStat }].into();
+                }
+                return;
+            }
             _ if !good => return self.fail(id, error_of(&reply, &sent.step.command.shown())),
             Role::Passive | Role::PassiveOrPlain => {
                 let addresses = reply.passive(self.config.host);
@@ -177,6 +190,10 @@ impl ClientSession {
                 active.stat.name = path.clone();
                 active.stat.kind = ListingKind::File;
                 active.stat.size = reply.size();
+            }
+            Command::ChangeDirectory(path) => {
+                active.stat.name = path.clone();
+                active.stat.kind = ListingKind::Directory;
             }
             _ => active.stat.modified = reply.modified(),
         }

@@ -78,6 +78,8 @@ pub struct Transfer {
 pub enum TransferKind {
     /// MLSD: the server sends a listing.
     List,
+    /// LIST: the server sends a listing in a form of its own.
+    LongList,
     /// The server sends.
     Retrieve,
     /// The server receives.

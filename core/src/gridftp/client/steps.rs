@@ -226,7 +226,8 @@ fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>
         (TransferKind::Store, None) => Command::Store(path),
         (TransferKind::Store, Some(extent)) => Command::ExtendedStore(extent, path),
         (TransferKind::List, None) => Command::MachineList(Some(path)),
-        (TransferKind::List, Some(_)) => {
+        (TransferKind::LongList, None) => Command::List(Some(path)),
+        (TransferKind::List | TransferKind::LongList, Some(_)) => {
             return contradiction("a listing has no part and no module");
         }
     };

@@ -130,15 +130,20 @@ impl Control {
             let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
             control.try_request(Request::Exec(often));
         }
-        let ahead = ahead.into_iter().map(|request| match request {
-            Request::ToFarline(_) => control.try_request(request),
-            request => control.request(request),
-        });
-        let ahead = ahead.collect();
+        let ahead = control.submit(ahead);
         match control.log_in(login).await {
             Ok(()) => Ok((control, ahead)),
             Err(error) => Err(control.why(error).await),
         }
+    }
+
+    /// Submits `requests`, of which those to Farline alone may fail; their numbers come back.
+    pub(in crate::client) fn submit(&mut self, requests: Vec<Request>) -> Vec<u64> {
+        let submit = |request| match request {
+            Request::ToFarline(_) => self.try_request(request),
+            request => self.request(request),
+        };
+        requests.into_iter().map(submit).collect()
     }
 
     async fn log_in(&mut self, login: u64) -> Result<(), Error> {

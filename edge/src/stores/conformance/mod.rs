@@ -166,6 +166,7 @@ fn layout_of(files: &[(&str, Vec<u8>)]) -> Arc<Layout> {
         mode: 0o755,
         modified_ns: 1_000_000_000,
         changed_ns: 0,
+        attributes: None,
     };
     let mut entries = Vec::new();
     if !matches!(files, [("", _)]) {

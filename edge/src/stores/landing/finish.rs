@@ -2,6 +2,7 @@
 
 use super::protected::open_again;
 use super::{Ending, PosixSink};
+use crate::stores::attributes::NotSet;
 use crate::stores::in_short;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
@@ -30,6 +32,8 @@ pub struct Landed {
     pub bytes: u64,
     /// What did not land, and why.
     pub failures: Vec<(Vec<u8>, Error)>,
+    /// What was asked for and could not be set, for lack of the right to.
+    pub not_set: NotSet,
     /// Landing ended before its end: what is not among the failures did not land for certain.
     pub is_cut_short: bool,
 }
@@ -51,6 +55,10 @@ impl Landed {
             let checked = match entry.kind {
                 EntryKind::File { .. } => check_digest(index, check),
                 EntryKind::Directory | EntryKind::Symlink { .. } => Ok(()),
+                EntryKind::There { .. } => {
+                    let message = "this store keeps no further names of files";
+                    Err(Error::new(Fault::You, ErrorCode::Unsupported, message))
+                }
             };
             match checked.and_then(|()| land(index, entry)) {
                 Ok(()) => landed.count(entry),
@@ -116,7 +124,7 @@ impl PosixSink {
             }
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
-                EntryKind::Symlink { .. } => Ok(()),
+                EntryKind::Symlink { .. } | EntryKind::There { .. } => Ok(()),
                 EntryKind::File { .. } => {
                     check_digest(index, check).and_then(|()| self.complete(index, entry, together))
                 }
@@ -134,8 +142,11 @@ impl PosixSink {
             landed.failures.push((self.start.clone(), error));
             return landed;
         }
-        for entry in good {
-            match self.land_one(entry, !together) {
+        // What is another name of a file comes when that one has landed.
+        let (late, good): (Vec<&Entry>, Vec<&Entry>) =
+            good.into_iter().partition(|entry| matches!(entry.kind, EntryKind::There { .. }));
+        for entry in good.into_iter().chain(late) {
+            match self.land_unless_failed(entry, !together, &landed) {
                 Ok(()) => landed.count(entry),
                 Err(error) => {
                     self.remove_temporary(entry);
@@ -148,10 +159,27 @@ impl PosixSink {
             landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
         }
+        landed.not_set = self.not_set();
         if let Some(partial) = self.journal() {
             partial.finish();
+            // The journal may have lain in the copy's own folder, which has changed by its going.
+            if let Some(top) =
+                self.layout.entries().first().filter(|top| self.metadata && is_top(top))
+            {
+                let _ = self.finish_folder(top);
+            }
         }
         landed
+    }
+
+    fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
+        if let EntryKind::There { at } = &entry.kind
+            && let Some((_, error)) = landed.failures.iter().find(|(path, _)| path == at)
+        {
+            let message = format!("the file that it is another name of did not land: {error}");
+            return Err(Error { message, ..error.clone() });
+        }
+        self.land_one(entry, sync)
     }
 
     pub(super) fn set_metadata(&self, entry: &Entry, file: &File) -> Result<(), Error> {
@@ -199,6 +227,7 @@ impl PosixSink {
         let failed = |error: io::Error| self.root.error("write", &path, &error);
         let (folder, name, temporary) = match &entry.kind {
             EntryKind::Directory => return Ok(()),
+            EntryKind::There { at } => return self.land_there(entry, at),
             EntryKind::File { .. } => self.place(entry)?,
             EntryKind::Symlink { target } => {
                 let (folder, name, temporary) = self.place(entry)?;
@@ -219,19 +248,32 @@ impl PosixSink {
             return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
-        let (from, to) = (OsStr::from_bytes(&temporary), OsStr::from_bytes(&name));
-        match &self.backup {
-            Some(backup) => backup.replace((&folder, &name, &temporary), &path).map_err(failed)?,
-            None => {
-                renameat(&folder, from, &folder, to).map_err(|errno| failed(errno.into()))?;
-            }
-        }
+        self.refuse_same_name((&folder, &name), entry)?;
+        self.set_attributes((&folder, &temporary), entry)?;
+        self.take_name((&folder, &name, &temporary), &path).map_err(failed)?;
         if sync && is_file {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = openat(&folder, c".", flags, Mode::empty())
                 .map(File::from)
                 .map_err(|errno| failed(errno.into()))?;
             folder.sync_all().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for, what
+    /// has that name is kept.
+    pub(super) fn take_name(
+        &self,
+        (folder, name, temporary): (&OwnedFd, &[u8], &[u8]),
+        path: &[u8],
+    ) -> io::Result<()> {
+        match &self.backup {
+            Some(backup) => backup.replace((folder, name, temporary), path)?,
+            None => {
+                let (from, to) = (OsStr::from_bytes(temporary), OsStr::from_bytes(name));
+                renameat(folder, from, folder, to)?;
+            }
         }
         Ok(())
     }
@@ -246,23 +288,11 @@ impl PosixSink {
             if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
                 continue;
             }
-            let path = self.path(entry);
-            let set = self
-                .root
-                .open_beneath(&path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
-                .and_then(|fd| {
-                    let file = File::from(fd);
-                    // The root of a copy may be a folder that was there before and belongs to
-                    // others.
-                    if !entry.path.is_empty() {
-                        file.set_permissions(Permissions::from_mode(mode(entry)))?;
-                    }
-                    Ok(rustix::fs::futimens(&file, &times(entry))?)
-                });
             // A folder above the copy that is not ours keeps its time: the copy itself is whole.
-            if let Err(error) = set
+            if let Err(error) = self.finish_folder(entry)
                 && !entry.path.is_empty()
             {
+                let path = self.path(entry);
                 landed.failures.push((
                     entry.path.clone(),
                     self.root.error("set mode and time of", &path, &error),
@@ -273,6 +303,19 @@ impl PosixSink {
         lock(&self.state).opened_up.restore_only(&self.root, &self.start);
     }
 
+    fn finish_folder(&self, entry: &Entry) -> io::Result<()> {
+        if let Some(set) = self.set_folder(entry) {
+            return set;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = File::from(self.root.open_beneath(&self.path(entry), flags, 0)?);
+        // The root of a copy may be a folder that was there before and belongs to others.
+        if !entry.path.is_empty() {
+            folder.set_permissions(Permissions::from_mode(mode(entry)))?;
+        }
+        Ok(rustix::fs::futimens(&folder, &times(entry))?)
+    }
+
     fn sync_all(&self) -> Result<(), Error> {
         let synced = self
             .root
@@ -280,6 +323,11 @@ impl PosixSink {
             .and_then(|fd| Ok(rustix::fs::syncfs(&fd)?));
         synced.map_err(|error| self.root.error("make durable", &self.start, &error))
     }
+}
+
+/// Whether it is the folder that a tree begins with.
+fn is_top(entry: &Entry) -> bool {
+    entry.path.is_empty() && entry.kind == EntryKind::Directory
 }
 
 pub(in crate::stores) fn check_digest(

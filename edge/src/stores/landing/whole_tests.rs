@@ -22,6 +22,7 @@ fn layout() -> Arc<Layout> {
         mode: if path == "locked" { 0o444 } else { 0o640 },
         modified_ns: 1_000_000_000,
         changed_ns: 7,
+        attributes: None,
     };
     Arc::new(Layout::new(["a", "b", "locked"].map(entry).to_vec(), BLOCK))
 }

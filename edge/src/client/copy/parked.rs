@@ -1,0 +1,45 @@
+//! A session that a source of a copy has ended with, kept for the next source of the same server: what
+//! wildcards match by the hundred costs one connection and one login.
+
+use super::Copy;
+use crate::client::control::Control;
+use crate::client::location::Remote;
+use farline_core::copy::farline_option;
+use farline_core::gridftp::client::Request;
+use farline_core::units::Error;
+
+/// The session, and whose it is.
+pub(in crate::client) struct Parked {
+    server: Remote,
+    control: Control,
+}
+
+impl Copy<'_> {
+    /// A session with `remote`'s server: the one that is kept, or a new one. The requests `ahead` go
+    /// out as early as may be; their numbers come back.
+    ///
+    /// # Errors
+    /// When a new one cannot be had.
+    pub(in crate::client) async fn session_with(
+        &mut self,
+        remote: &Remote,
+        ahead: Vec<Request>,
+    ) -> Result<(Control, Vec<u64>), Error> {
+        match self.parked.take() {
+            Some(Parked { server, mut control }) if server == remote.with_path(Vec::new()) => {
+                if control.features().leave {
+                    // What of one tree was left out is of that tree (T-10).
+                    control.try_request(farline_option("leave", "none"));
+                }
+                let ahead = control.submit(ahead);
+                Ok((control, ahead))
+            }
+            _ => Control::open(remote, &self.options.reach, ahead).await,
+        }
+    }
+
+    /// Keeps a session in which nothing is under way for the next source.
+    pub(in crate::client) fn park(&mut self, remote: &Remote, control: Control) {
+        self.parked = Some(Parked { server: remote.with_path(Vec::new()), control });
+    }
+}

@@ -1,0 +1,251 @@
+//! MODE S with plain FTP servers: a connection for each file, made by this host, whose close is the
+//! file's end (RFC 959), under TLS where the control connection is (RFC 4217).
+//!
+//! `docs/protocol.md`, clause G-10.
+
+use super::control::Control;
+use super::copy::Copy;
+use super::data_path::DataPath;
+use super::transfer_state::TransferState;
+use crate::channels::ordered::ByteStream;
+use crate::channels::socket::{connect_stream, prepare};
+use crate::channels::trust::secured_for_server;
+use crate::channels::{Handle, TcpOptions};
+use crate::mover::{BLOCK_LEN, receive_in_order};
+use crate::stores::{Sink, Source};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
+use farline_core::gridftp::{Command, ListingEntry, Mode, Pathname, Protection};
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a data connection may take to be made, and its TLS.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the server may take to begin a transfer.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a server may take to end a connection that this host has ended.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of one folder's list: more than a million names.
+const LONGEST_LIST: u64 = 256 << 20;
+
+/// Where the server waits for the next file's connection.
+struct DataAddress {
+    address: SocketAddr,
+    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+    options: TcpOptions,
+}
+
+/// Has data connections encrypted where the control connection is, unless told not to.
+///
+/// # Errors
+/// When the server cannot.
+pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control) -> Result<(), Error> {
+    let is_private = control.tls().is_some() && !copy.options.reach.no_encrypt;
+    if control.tls().is_some() {
+        let level = if is_private { Protection::Private } else { Protection::Clear };
+        for command in [Command::ProtectionBuffer(0), Command::Protection(level)] {
+            let id = control.request(Request::Exec(command));
+            control.done(id).await.map_err(|error| {
+                let doing = format!("{} cannot encrypt data", control.server());
+                Error { code: ErrorCode::CannotEncrypt, ..error.while_doing(doing) }
+                    .hint("let it go in the clear with --no-encrypt")
+            })?;
+        }
+    }
+    copy.stats.data_path = Some(DataPath::Direct);
+    copy.stats.encrypted = Some(is_private);
+    (copy.stats.streams, copy.stats.congestion) = (1, None);
+    Ok(())
+}
+
+/// Has the server listen for one connection.
+async fn passive(copy: &Copy<'_>, control: &mut Control) -> Result<DataAddress, Error> {
+    let id = control.request(Request::Passive { mode: Mode::Stream, striped: false });
+    let told = control.passive(id).await?;
+    // What PASV names behind a translation of addresses is another's; the server is where its
+    // control port is.
+    let address = SocketAddr::new(control.peer()?.ip(), told.port());
+    let tls = control.tls().filter(|_| copy.stats.encrypted == Some(true));
+    Ok(DataAddress { address, tls, options: copy.tcp_options(None) })
+}
+
+impl DataAddress {
+    /// Connects. TLS begins once the server has taken the command.
+    async fn connect(self, copy: &mut Copy<'_>, control: &mut Control) -> Result<Dialed, Error> {
+        let connected = copy.supervise(Some(control), move |live| {
+            let address = self.address;
+            let failed = |error: io::Error| {
+                let message = format!("cannot connect to {address} for data: {error}");
+                Error::new(Fault::Between, ErrorCode::DataConnection, message)
+                    .hint("a firewall may hold the server's data ports back")
+            };
+            let stream = connect_stream(address, None, &self.options, CONNECT_TIMEOUT);
+            let stream = stream.map_err(failed)?;
+            prepare(&stream).map_err(failed)?;
+            live.cancel.watch_stream(&stream)?;
+            Ok(Dialed { stream, tls: self.tls })
+        });
+        connected.await
+    }
+}
+
+/// A connection over which nothing went yet.
+pub(super) struct Dialed {
+    stream: TcpStream,
+    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+}
+
+impl Dialed {
+    /// Whether data is encrypted.
+    pub(super) fn is_private(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The connection as data goes over it.
+    pub(super) fn open(self, live: &TransferState) -> Result<Box<dyn ByteStream>, Error> {
+        Ok(match self.tls {
+            None => Box::new(self.stream),
+            Some(tls) => secured_for_server(self.stream, tls, CONNECT_TIMEOUT)
+                .map_err(|error| lost(live, &error))?,
+        })
+    }
+}
+
+/// Connects, and has the server begin what `request` asks for; returns its number. Nothing is sent
+/// before the server says that it begins: some take the end of a short file for the end of all.
+pub(super) async fn begin(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    request: impl FnOnce(&mut Control) -> u64,
+) -> Result<(u64, Dialed), Error> {
+    let data = passive(copy, control).await?;
+    let dialed = data.connect(copy, control).await?;
+    let id = request(control);
+    let within = copy.options.reach.at_most(BEGIN_TIMEOUT);
+    let begun = tokio::time::timeout(within, control.started(id)).await;
+    begun.map_err(|_| {
+        let message = format!("{} does not begin the transfer", control.server());
+        Error::new(Fault::Between, ErrorCode::PeerSilent, message)
+    })??;
+    Ok((id, dialed))
+}
+
+fn lost(live: &TransferState, error: &io::Error) -> Error {
+    live.cancel.reason().unwrap_or_else(|| {
+        let message = format!("the data connection was lost: {error}");
+        Error::new(Fault::Between, ErrorCode::DataConnection, message)
+    })
+}
+
+/// Receives what comes from byte `at` of the one file of `sink` on; returns where it ended.
+pub(super) fn receive(
+    live: &TransferState,
+    mut stream: Box<dyn ByteStream>,
+    sink: &dyn Sink,
+    at: u64,
+) -> Result<u64, Error> {
+    let counted = (live.pace.as_deref(), &live.tally);
+    let end = receive_in_order(&mut *stream, sink, at, counted)
+        .map_err(|error| error.unwrap_or_else(|error| lost(live, &error)))?;
+    part(live, stream);
+    Ok(end)
+}
+
+/// Answers the server's goodbye, which some wait for, and lets go of the connection.
+fn part(live: &TransferState, mut stream: Box<dyn ByteStream>) {
+    // Everything has come; a server that is gone needs no goodbye.
+    let _ = stream.finish();
+    live.cancel.release();
+}
+
+/// Sends the one file of `source`, `len` bytes of it, and the end.
+pub(super) fn send(
+    live: &TransferState,
+    mut stream: Box<dyn ByteStream>,
+    source: &dyn Source,
+    (len, is_private): (u64, bool),
+) -> Result<(), Error> {
+    let mut buffer = vec![0; BLOCK_LEN];
+    let mut at = 0;
+    while at < len {
+        let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(BLOCK_LEN);
+        source.read(0, at, &mut buffer[..part])?;
+        let most = live.pace.as_ref().map_or(part, |pace| pace.turn_len());
+        for part in buffer[..part].chunks(most.max(1)) {
+            if let Some(pace) = &live.pace {
+                pace.through(part.len(), &live.tally);
+            }
+            stream.write_all(part).map_err(|error| lost(live, &error))?;
+            live.tally.add_bytes(part.len());
+        }
+        at += part as u64;
+    }
+    stream.finish().map_err(|error| lost(live, &error))?;
+    if is_private {
+        take_tickets(&mut *stream);
+    }
+    live.cancel.release();
+    Ok(())
+}
+
+/// Reads to the end, in which a server has put the ticket for the next connection: without one it
+/// would be a stranger's to servers that want all to be of one TLS session.
+fn take_tickets(stream: &mut dyn ByteStream) {
+    let wait = |handle: Handle| handle.set_read_timeout(Some(GOODBYE_TIMEOUT));
+    let mut rest = [0; 4096];
+    // Whoever does not end after us has no ticket for us either.
+    if stream.handle().and_then(wait).is_ok() {
+        while matches!(stream.read(&mut rest), Ok(1..)) {}
+    }
+}
+
+/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file.
+pub(super) async fn list(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    path: &[u8],
+) -> Result<Vec<ListingEntry>, Error> {
+    let knows_facts = control.features().mlst;
+    let kind = if knows_facts { TransferKind::List } else { TransferKind::LongList };
+    let transfer = Transfer::new(kind, Pathname::new(path));
+    let ask = |control: &mut Control| control.request(Request::Transfer(transfer));
+    let (id, data) = begin(copy, control, ask).await?;
+    let text = copy.supervise(Some(control), move |live| {
+        let mut text = Vec::new();
+        let mut stream = data.open(live)?;
+        let mut all = (&mut stream).take(LONGEST_LIST + 1);
+        all.read_to_end(&mut text).map_err(|error| lost(live, &error))?;
+        part(live, stream);
+        Ok(text)
+    });
+    let text = text.await?;
+    copy.until_done(control, &[id]).await?;
+    if text.len() as u64 > LONGEST_LIST {
+        let message = format!("the list of {} is too long", String::from_utf8_lossy(path));
+        return Err(Error::new(Fault::There, ErrorCode::ListTooLong, message));
+    }
+    let lines = text
+        .split(|&byte| byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty());
+    if knows_facts {
+        return Ok(lines.filter_map(ListingEntry::parse).collect());
+    }
+    let mut entries: Vec<ListingEntry> = lines.filter_map(ListingEntry::parse_long).collect();
+    for entry in &mut entries {
+        if entry.size.is_none() || entry.link.is_some() {
+            continue;
+        }
+        // The list has a size and no time that another run could compare.
+        let whole =
+            crate::stores::join(path.strip_suffix(b"/").unwrap_or(path), entry.name.as_bytes());
+        let asked = Command::ModifiedTime(Pathname::new(whole));
+        let asked = control.try_request(Request::Exec(asked));
+        entry.modified = control.done(asked).await.ok().and_then(|reply| reply.modified());
+    }
+    Ok(entries)
+}

@@ -1,0 +1,162 @@
+//! The table of other people's clients and servers: what works with which, and the test that shows it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The row of a table: a peer, what it does, and the tests that show it or why it cannot.
+struct Row(&'static str, &'static str, Shown);
+
+enum Shown {
+    /// By these tests, as `module::name`.
+    By(&'static [&'static str]),
+    /// Not: why.
+    Not(&'static str),
+}
+
+use Shown::{By, Not};
+
+const CLIENTS: &[Row] = &[
+    Row(
+        "`globus-url-copy` 10.12",
+        "`ftp://`, one and four channels (`-p`), `-fast`, both ways",
+        By(&["interop::globus_url_copy_gets_and_puts_with_one_and_four_channels"]),
+    ),
+    Row(
+        "",
+        "`-r`, `-off` and `-len`",
+        By(&["interop::globus_url_copy_copies_trees_and_parts_names_what_lacks"]),
+    ),
+    Row(
+        "",
+        "`-pp`, files of every length around its buffers",
+        By(&["interop::globus_url_copy_pipelines_files_around_every_length"]),
+    ),
+    Row("", "`gsiftp://`", Not("AUTH GSSAPI is not spoken; `ftp://`, or `sshftp://` to its own")),
+    Row(
+        "gfal2 2.21 (`gfal-copy`, `-ls`, `-sum`, `-mkdir`, `-rename`, `-rm`)",
+        "`ftp://`: both ways, trees, `-n 4`, `-K ADLER32`",
+        By(&["grid_clients::gfal_gets_puts_lists_sums_and_removes"]),
+    ),
+    Row(
+        "curl 7.88",
+        "FTP: both ways, listed, resumed, over IPv6; what breaks off lands nowhere",
+        By(&[
+            "interop::curl_and_lftp_list_get_put_and_resume",
+            "interop::ipv6_works_as_ipv4_does",
+            "plain_ftp::an_upload_to_its_end_replaces_the_file",
+            "plain_ftp::curl_that_runs_out_of_time_replaces_nothing",
+        ]),
+    ),
+    Row(
+        "",
+        "FTPS (AUTH TLS, PROT P), with password, certificate or nobody's name",
+        By(&[
+            "tls::curl_and_lftp_move_files_under_tls",
+            "identities::data_of_a_user_is_encrypted_and_known_to_be_the_users",
+            "identities::a_certificate_is_a_login_and_a_strangers_is_none",
+        ]),
+    ),
+    Row(
+        "lftp 4.9",
+        "FTP and FTPS: get, put, list, several files in one session",
+        By(&[
+            "tls::curl_and_lftp_move_files_under_tls",
+            "identities::data_of_a_user_is_encrypted_and_known_to_be_the_users",
+        ]),
+    ),
+];
+
+const SERVERS: &[Row] = &[
+    Row(
+        "globus-gridftp-server 13.24",
+        "files and trees both ways, resumed, compared by CKSM",
+        By(&[
+            "interop::farline_puts_to_and_gets_from_a_real_globus_server",
+            "stock::a_killed_tree_to_a_stock_server_sends_what_is_missing",
+            "stock::a_killed_tree_from_a_stock_server_fetches_the_missing",
+            "stock::a_checksum_is_compared_unless_that_is_switched_off",
+        ]),
+    ),
+    Row(
+        "",
+        "third-party, with a node or another of its kind at the other end",
+        By(&[
+            "third_party::files_and_trees_go_between_a_node_and_a_globus_server",
+            "third_party::copies_between_globus_servers_are_compared_by_checksum",
+        ]),
+    ),
+    Row(
+        "vsftpd 3.0.3",
+        "files and trees both ways (MODE S, LIST); downloads go on",
+        By(&[
+            "plain_servers::a_tree_goes_to_plain_servers_and_comes_back",
+            "plain_servers::a_plain_download_goes_on_from_what_is_durable",
+        ]),
+    ),
+    Row(
+        "",
+        "FTPS, where it wants all connections to be of one TLS session",
+        By(&["plain_servers::a_tree_goes_there_and_back_under_tls_of_one_session"]),
+    ),
+    Row("", "compared", Not("it computes no checksum, and Farline says so")),
+    Row(
+        "pyftpdlib 1.5.7",
+        "files and trees both ways (MODE S, MLSD); downloads go on",
+        By(&[
+            "plain_servers::a_tree_goes_to_plain_servers_and_comes_back",
+            "plain_servers::a_plain_download_goes_on_from_what_is_durable",
+        ]),
+    ),
+    Row("ProFTPD", "", Not("not tried: Debian's package excludes vsftpd's from the same machine")),
+];
+
+fn table(title: &str, rows: &[Row]) -> String {
+    let mut text = format!("\n## {title}\n\n| peer | what | shown by |\n|---|---|---|\n");
+    for Row(peer, what, shown) in rows {
+        let shown = match shown {
+            By(tests) => {
+                let named: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
+                named.join(", ")
+            }
+            Not(why) => format!("no: {why}"),
+        };
+        // A peer's further rows stand below its name.
+        let _ = writeln!(text, "| {peer} | {what} | {shown} |");
+    }
+    text
+}
+
+fn page() -> String {
+    let mut page = String::from(
+        "# Interoperability\n\n\
+         Other people's clients and servers, as `make test` runs them: real programs, and files that are compared byte by byte.\n\
+         Generated: `UPDATE_DOCS=1 cargo test -p farline-lab --test it interoperability`.\n",
+    );
+    page.push_str(&table("Clients of a node", CLIENTS));
+    page.push_str(&table("Servers that `farline cp` and `farline sync` copy to and from", SERVERS));
+    page
+}
+
+#[test]
+fn the_page_is_as_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interoperability.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, page()).expect("written");
+    }
+    let there = std::fs::read_to_string(&path).expect("the page");
+    assert!(there == page(), "docs/interoperability.md is stale: set UPDATE_DOCS=1");
+}
+
+#[test]
+fn each_test_of_the_table_is_there() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    for Row(peer, _, shown) in CLIENTS.iter().chain(SERVERS) {
+        let By(tests) = shown else { continue };
+        for test in *tests {
+            let (module, name) = test.split_once("::").expect("a module and a name");
+            let text = std::fs::read_to_string(folder.join(format!("{module}.rs")));
+            let is_there = text.is_ok_and(|text| text.contains(&format!("\nfn {name}()")));
+            assert!(is_there, "{peer}: there is no test {test}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Two files whose names are one at the destination: the first keeps it, the second is named, and
+//! nothing is lost.
+
+use farline_lab::files::{folder, text};
+use farline_lab::{farline, node};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+fn plant(top: &Path, paths: &[&str]) {
+    for path in paths {
+        let file = top.join(path);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, format!("content of {path}")).expect("written");
+    }
+}
+
+/// The result of a copy, and its exit code.
+fn copied(args: &[&str]) -> (Value, i32) {
+    let output = farline().arg("--json").args(args).output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let result = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    (result, output.status.code().expect("an exit code"))
+}
+
+#[test]
+fn of_two_sources_of_one_name_the_first_is_copied() {
+    let dir = folder();
+    plant(dir.path(), &["a/x", "b/x", "b/y", "a/t/same", "b/t/same", "b/t/other"]);
+    let (_node, url) = node(
+        dir.path(),
+        "write",
+        &["--third-party", "--third-party-net", "127.0.0.0/8", "--listen", "127.0.0.2:0"],
+    );
+    let (_other, other) = node(
+        dir.path(),
+        "write",
+        &["--third-party", "--third-party-net", "127.0.0.0/8", "--listen", "127.0.0.3:0"],
+    );
+    let at = |name: &str| text(&dir.path().join(name)).to_owned();
+    let here = dir.path().display().to_string();
+    for (name, from, to) in [
+        ("local", here.clone(), at("local")),
+        ("up", here, format!("{url}/up")),
+        ("down", url.clone(), at("down")),
+        ("across", url.clone(), format!("{other}/across")),
+    ] {
+        fs::create_dir(dir.path().join(name)).expect("a folder");
+        let source = |path: &str| format!("{from}/{path}");
+        let sources = ["a/x", "b/x", "b/y", "a/t", "b/t"].map(source);
+        let mut args = vec!["cp", "-r"];
+        args.extend(sources.iter().map(String::as_str));
+        args.push(&to);
+        let (result, exit) = copied(&args);
+        let failures = result["failures"].as_array().unwrap_or_else(|| panic!("{result}"));
+        assert_eq!((failures.len(), exit), (2, 2), "{name}: {result}");
+        for failure in failures {
+            assert_eq!(failure["error"]["code"], "path-exists", "{name}: {result}");
+            let message = failure["error"]["message"].as_str().expect("text");
+            assert!(message.contains("b/x") || message.contains("b/t"), "{name}: {message}");
+        }
+        let there = dir.path().join(name);
+        for (path, from) in
+            [("x", "a/x"), ("y", "b/y"), ("t/same", "a/t/same"), ("t/other", "b/t/other")]
+        {
+            let landed = fs::read_to_string(there.join(path)).expect("landed");
+            assert_eq!(landed, format!("content of {from}"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_one_name_there_lands_once() {
+    for atomic in [false, true] {
+        for way in ["here", "up", "down"] {
+            let dir = folder();
+            let (source, there) = (dir.path().join("src"), dir.path().join("dst"));
+            plant(&source, &["Name/file", "name/file", "name/more"]);
+            // As a file system has it to which `Name` and `name` are one.
+            fs::create_dir_all(there.join("Name")).expect("a folder");
+            symlink("Name", there.join("name")).expect("linked");
+            let (_node, url) = node(dir.path(), "write", &[]);
+            let (from, to) = match way {
+                "up" => (text(&source).to_owned(), format!("{url}/dst")),
+                "down" => (format!("{url}/src"), text(&there).to_owned()),
+                _ => (text(&source).to_owned(), text(&there).to_owned()),
+            };
+            let mut args = vec!["sync"];
+            args.extend(atomic.then_some("--atomic"));
+            args.extend([&from[..], &to]);
+            let (result, exit) = copied(&args);
+            let failures = result["failures"].as_array().unwrap_or_else(|| panic!("{result}"));
+            assert_eq!((failures.len(), exit), (1, 2), "{way}: {result}");
+            let error = &failures[0]["error"];
+            assert_eq!(error["code"], "path-exists", "{way}: {result}");
+            assert!(
+                error["message"].to_string().contains("at the destination its name"),
+                "{error}"
+            );
+            let landed = fs::read_to_string(there.join("Name/file")).expect("landed");
+            let failed = failures[0]["path"].as_str().expect("text");
+            assert!(["Name/file", "name/file"].contains(&failed), "{result}");
+            assert_ne!(landed, format!("content of {failed}"), "{way}: the second replaced it");
+            assert_eq!(
+                fs::read_to_string(there.join("Name/more")).expect("landed"),
+                "content of name/more"
+            );
+        }
+    }
+}

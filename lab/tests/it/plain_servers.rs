@@ -1,0 +1,137 @@
+//! Copies to and from FTP servers that know no GridFTP: vsftpd, which knows no MLSD either, and
+//! pyftpdlib's.
+
+use crate::tls::openssl;
+use farline_lab::files::random;
+use farline_lab::plain_ftp::{pyftpdlib, vsftpd, vsftpd_under_tls};
+use farline_lab::{Running, error_of, farline, json_of, succeed};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Starts a server for a folder.
+type Serve = fn(&Path) -> (Running, String);
+
+const SERVERS: [(&str, Serve); 2] = [("vsftpd", vsftpd), ("pyftpdlib", pyftpdlib)];
+
+/// A tree of names and sizes that a list has to get right.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("deep/er")).expect("a folder");
+    fs::create_dir_all(at.join("empty")).expect("a folder");
+    for (name, len) in [("a b", 3), ("deep/none", 0), ("deep/er/big", 3_000_001), ("-x", 70_000)] {
+        fs::write(at.join(name), random(7, len)).expect("written");
+    }
+}
+
+#[test]
+fn a_tree_goes_to_plain_servers_and_comes_back() {
+    for (name, serve) in SERVERS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("root")).expect("a folder");
+        tree(&at("src"));
+        let (_server, url) = serve(&at("root"));
+        let up =
+            json_of(farline().args(["--json", "cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
+        succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
+        // What nobody compared is not called verified.
+        assert_eq!((&up["files"], &up["verified"]), (&4.into(), &false.into()), "{name}: {up}");
+        // Over the folders that are there already.
+        succeed(farline().args(["cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
+        succeed(farline().args(["cp", "-r"]).arg(format!("{url}/src/")).arg(at("back")));
+        succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("back")));
+        // Sizes and times are those of the server: nothing comes twice.
+        let again =
+            json_of(farline().args(["--json", "sync"]).arg(format!("{url}/src")).arg(at("back")));
+        assert_eq!(again["files"], 0, "{name}: {again}");
+        succeed(farline().arg("cp").arg(format!("{url}/src/a b")).arg(at("one")));
+        succeed(Command::new("cmp").arg(at("one")).arg(at("src/a b")));
+    }
+}
+
+#[test]
+fn a_tree_goes_there_and_back_under_tls_of_one_session() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("root")).expect("a folder");
+    tree(&at("src"));
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+    let own = ["req", "-x509", "-subj", "/CN=vsftpd", "-keyout", "key.pem", "-out", "own.pem"];
+    openssl(dir.path(), &[&own[..], &key[..]].concat());
+    let both = [fs::read(at("own.pem")).expect("made"), fs::read(at("key.pem")).expect("made")];
+    fs::write(at("both.pem"), both.concat()).expect("written");
+    let print = succeed(Command::new("openssl").current_dir(dir.path()).args([
+        "x509",
+        "-in",
+        "own.pem",
+        "-noout",
+        "-fingerprint",
+        "-sha256",
+    ]));
+    let pin = print.trim().split('=').nth(1).expect("a fingerprint").to_owned();
+    let (_server, url) = vsftpd_under_tls(&at("root"), &at("both.pem"));
+    let cp = || {
+        let mut command = farline();
+        command.args(["--json", "cp", "-r", "--tls-pin", &pin]);
+        command
+    };
+    let up = json_of(cp().arg(at("src")).arg(format!("{url}/")));
+    assert_eq!(up["encrypted"], true, "{up}");
+    succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
+    let down = json_of(cp().arg(format!("{url}/src/")).arg(at("back")));
+    assert_eq!(down["encrypted"], true, "{down}");
+    succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("back")));
+    // A server that wants TLS gets nothing in the clear.
+    let clear = url.replacen("ftps", "ftp", 1);
+    let (error, _) = error_of(&["cp", &format!("{clear}/src/a b"), "/nowhere"]);
+    assert_eq!(error["code"], "login-refused", "{error}");
+}
+
+#[test]
+fn what_plain_servers_cannot_do_is_said() {
+    for (name, serve) in SERVERS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("root")).expect("a folder");
+        fs::write(at("root/f"), "x").expect("written");
+        let (_server, url) = serve(&at("root"));
+        let (from, to) = (format!("{url}/f"), at("got"));
+        let to = to.to_str().expect("text");
+        for (args, code) in [
+            (vec!["cp", "--verify", "digest", &from, to], "unsupported"),
+            (vec!["cp", &format!("{url}/nothere"), to], "path-not-found"),
+            (vec!["cp", &url, to], "is-a-directory"),
+        ] {
+            let (error, _) = error_of(&args);
+            assert_eq!(error["code"], code, "{name}: {args:?}: {error}");
+        }
+        assert!(!at("got").exists());
+    }
+}
+
+#[test]
+fn a_plain_download_goes_on_from_what_is_durable() {
+    for (name, serve) in SERVERS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("root")).expect("a folder");
+        fs::write(at("root/big"), random(9, 40_000_000)).expect("written");
+        let (_server, url) = serve(&at("root"));
+        let copy = |more: &[&str]| {
+            let mut command = farline();
+            command.args(["--json", "cp"]).args(more).arg(format!("{url}/big")).arg(at("big"));
+            command
+        };
+        let mut killed = copy(&["--limit", "80M"]).spawn().expect("farline starts");
+        // Two seconds of four: more than the durable window's age.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        killed.kill().expect("it runs");
+        killed.wait().expect("it ends");
+        assert!(!at("big").exists(), "half a file under its name");
+        let went_on = json_of(&mut copy(&[]));
+        let held = went_on["resumed_bytes"].as_u64().expect("a number");
+        assert!(held > 0, "{name}: it began anew: {went_on}");
+        assert_eq!(went_on["moved_bytes"].as_u64(), Some(40_000_000 - held), "{name}");
+        succeed(Command::new("cmp").arg(at("big")).arg(at("root/big")));
+    }
+}
