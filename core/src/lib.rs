@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod filter;
 pub mod gridftp;
 pub mod host;
+pub mod line;
 pub mod plan;
 pub mod profile;
 pub mod rdma;

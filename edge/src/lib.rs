@@ -15,6 +15,7 @@ pub mod drivers;
 pub mod host;
 pub mod identity;
 pub mod kernelcc;
+pub mod line;
 pub mod link;
 mod mover;
 pub mod node;

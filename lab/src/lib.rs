@@ -3,6 +3,7 @@
 
 pub mod causes;
 pub mod controls;
+pub mod crowd;
 pub mod files;
 mod globus;
 mod isolation;

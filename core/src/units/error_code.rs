@@ -221,6 +221,20 @@ error_codes! {
     KernelBtf "kernel-btf" Never: Here;
     /// a kernel that is too old for a congestion control in BPF
     KernelTooOld "kernel-too-old" Never: Here;
+    /// a file is no document of a line test
+    LineDocument "line-document" Never: You Bug;
+    /// frames of a line test that do not exist, or do not fit the path
+    LineFrames "line-frames" Never: You;
+    /// the other end of a line test no longer answers
+    LineGone "line-gone" After: Between There;
+    /// the other end does not let itself be tested, or not at that rate
+    LineNotAllowed "line-not-allowed" Never: Refused;
+    /// settings of a line test that make no sense
+    LineSetting "line-setting" Never: You;
+    /// this host cannot send or receive the frames of a line test
+    LineSocket "line-socket" Never: Here;
+    /// the state of a line test is none to go on from
+    LineState "line-state" Never: You;
     /// a TUN device cannot be had
     LinkDevice "link-device" Never: Here;
     /// the process that emulates a link cannot start, or ended early

@@ -3,11 +3,14 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::Remote;
-use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{Mode, Pathname};
 use farline_core::units::{Error, Span};
 use serde::Serialize;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// What a node said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,6 +25,61 @@ pub struct Greeting {
     pub gridftp: bool,
     /// Its features, as it announced them.
     pub features: Vec<String>,
+    /// The port that it opened for data, and whether this host reaches it; over ssh, and where it
+    /// opens none, nobody knows.
+    pub data: Option<DataPort>,
+}
+
+/// A port for data, as this host sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DataPort {
+    /// Its number.
+    pub port: u16,
+    /// What became of a connection to it.
+    pub state: PortState,
+}
+
+/// What a connection shows of a port, in nmap's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PortState {
+    /// It was made.
+    Open,
+    /// Nobody answered: a firewall drops what goes there.
+    Filtered,
+    /// Somebody answered that nothing listens there.
+    Closed,
+    /// Somebody on the way answered that nothing may pass, or knows no way.
+    Unreachable,
+}
+
+/// How long an answer to a connection may take, besides the way there and back.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Connects to the port that the node opens for data.
+async fn data_port(control: &mut Control) -> Option<DataPort> {
+    if control.is_over_ssh() {
+        return None;
+    }
+    let mode = if control.features().is_gridftp { Mode::Extended } else { Mode::Stream };
+    let passive = control.try_request(Request::Passive { mode, striped: false });
+    let address = control.passive(passive).await.ok()?;
+    // What a server behind a translation of addresses says is not where it is.
+    let ip = match control.features().data_address {
+        Some(_) => address.ip(),
+        None => control.peer_ip().unwrap_or(address.ip()),
+    };
+    let within = ANSWERS_WITHIN + Duration::from(control.rtt()) * 3;
+    let connecting = TcpStream::connect(SocketAddr::new(ip, address.port()));
+    let state = match tokio::time::timeout(within, connecting).await {
+        Ok(Ok(_)) => PortState::Open,
+        Err(_) => PortState::Filtered,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => PortState::Filtered,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => PortState::Closed,
+        Ok(Err(_)) => PortState::Unreachable,
+    };
+    Some(DataPort { port: address.port(), state })
 }
 
 /// Connects, logs in, and asks a few harmless things so that the kernel sees some round trips.
@@ -35,8 +93,10 @@ pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, 
         // The answer does not matter, its time does.
         let _ = control.looked(look).await;
     }
+    let data = data_port(&mut control).await;
     let features = control.features();
     Ok(Greeting {
+        data,
         rtt: control.rtt(),
         local: control.local().ok().map(|local| local.ip()),
         farline: features.is_farline,

@@ -59,7 +59,7 @@ pub use copying::{Client, CopyRequest, Copying};
 pub use credentials::Credentials;
 pub use data_path::DataPath;
 pub use farline_core::copy::{CopyReason, Existing};
-pub use greet::{Greeting, greet};
+pub use greet::{DataPort, Greeting, PortState, greet};
 pub use location::{ControlTransport, Location, Remote};
 pub use options::{
     CancelToken, Options, Progress, RetryListener, RetryNotice, StoredProfiles, Trial, Verify,

@@ -3,6 +3,7 @@
 
 pub(crate) mod busy;
 pub(crate) mod clock;
+pub(crate) mod datagrams;
 pub(crate) mod ethtool;
 pub(crate) mod files;
 pub(crate) mod host;

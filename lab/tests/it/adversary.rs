@@ -1,6 +1,7 @@
 //! Clients that mean harm to a node: each takes its own share of it and nobody else's, is told why,
 //! and stands in the log.
 
+use farline_lab::crowd::{Crowd, CrowdSize};
 use farline_lab::files::{folder, hidden, names, random, text};
 use farline_lab::raw::{Blocks, RawClient};
 use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
@@ -52,6 +53,31 @@ fn log_of(node: Running) -> String {
     let (status, _, log) = node.finish();
     assert!(status.success(), "{status}: {log}");
     log
+}
+
+#[test]
+fn amid_a_crowd_of_all_kinds_a_copy_begins_and_lands_whole() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(11, 20_000_001)).expect("written");
+    let (_node, url) = node(&root, "write", &["--tls"]);
+    let size = CrowdSize { silent: 600, half_open: 100, stalled: 40, dripping: 2, babbling: 2 };
+    let crowd = Crowd::gather(&url, size);
+    for index in 0..3 {
+        // One attempt, with no time to wait for a place.
+        let to = format!("{}/{index}", url.replacen("ftp", "farline", 1));
+        let said = json_of(farline().args(["--json", "cp", text(&file), &to]));
+        assert_eq!((&said["attempts"], &said["verified"]), (&1.into(), &true.into()), "{said}");
+        succeed(Command::new("cmp").arg(&file).arg(root.join(index.to_string())));
+    }
+    drop(crowd);
+    // Nothing of the crowd's landed.
+    let landed = std::fs::read_dir(&root).expect("a folder").filter(|entry| {
+        let name = entry.as_ref().expect("an entry").file_name();
+        name.to_string_lossy().starts_with("crowd")
+    });
+    assert_eq!(landed.count(), 0, "half a file under its name");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod interrupt;
 mod landing;
 mod library;
 mod limit;
+mod line;
 mod link;
 mod near;
 mod net;

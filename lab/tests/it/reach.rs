@@ -166,6 +166,19 @@ fn with_data_ports_blocked_data_takes_the_control_port() {
     plant(&source);
     let (_node, url) = spaces.node(&root);
     both_ways(&spaces, &source, &root, &url, "control-port");
+    // Which firewall stands there: one that drops, then one that rejects, then none.
+    let state = || {
+        let mut check = spaces.run_here(&farline_binary());
+        let said = check.args(["--json", "check", "--no-disk", &url]).output().expect("it runs");
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+        said["node"]["data"]["state"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(state(), "filtered");
+    spaces.there("nft add rule inet f i tcp dport != 2811 reject with tcp reset");
+    assert_eq!(state(), "closed");
+    spaces.there("nft add rule inet f i counter; nft insert rule inet f i accept");
+    assert_eq!(state(), "open");
+    spaces.there("nft flush chain inet f i; nft add rule inet f i tcp dport 2811 accept");
     let said = succeed(
         spaces
             .run_here(&farline_binary())

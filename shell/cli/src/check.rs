@@ -4,7 +4,7 @@ use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::reach;
 use farline::channels::trust::Fingerprint;
-use farline::client::{ConnectOptions, Greeting};
+use farline::client::{ConnectOptions, DataPort, Greeting, PortState};
 use farline::host::{facts, measure};
 use farline_core::host::{Finding, HostFacts, Level, PathFacts, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -67,6 +67,32 @@ struct Report {
     node: Option<Greeting>,
 }
 
+/// What the port for data shows of the firewalls between.
+fn data_port(data: &DataPort, is_farline: bool) -> String {
+    let port = data.port;
+    let why = match data.state {
+        PortState::Open => {
+            return format!("good     data ports: {port}, which it opened, is reached\n");
+        }
+        PortState::Filtered => "a firewall before the node drops what is not for its control port",
+        PortState::Closed => {
+            "a firewall before the node rejects what is not for its control port, or a translation \
+             of addresses passes that port on alone"
+        }
+        PortState::Unreachable => "a router or firewall on the way says that nothing may pass",
+        _ => "nobody knows why",
+    };
+    let instead = match is_farline {
+        true => "data goes through the control port, unless it is asked for by another channel",
+        false => "nothing can be copied",
+    };
+    format!(
+        "advice   data ports: {port}, which it opened, is not reached: {why}; {instead}\n         \
+         mend: the node's operator opens ports and names them: farline serve --data-ports \
+         50000-50100\n"
+    )
+}
+
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let reach = ConnectOptions {
         remote_farline: args.remote_farline,
@@ -102,6 +128,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             "good     node: it answers, over {} of rtt; it is {what}\n",
             node.rtt
         ));
+        if let Some(data) = &node.data {
+            text.push_str(&data_port(data, node.farline));
+        }
     }
     for finding in &findings {
         let level = match finding.level {

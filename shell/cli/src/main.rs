@@ -10,6 +10,7 @@ mod cp;
 mod duration;
 mod generate;
 mod interrupt;
+mod line;
 mod link;
 mod net;
 mod node;
@@ -29,12 +30,18 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Output;
 use std::process::ExitCode;
 
-/// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate`
-/// keeps them equal.
-const TOP_EXAMPLES: &str = "\
+macro_rules! top_examples {
+    () => {
+        "\
 Examples:
   farline cp -r run7 ftp://dtn2.example.org:2811/data/
-Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.";
+Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect."
+    };
+}
+
+/// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate`
+/// keeps them equal.
+const TOP_EXAMPLES: &str = top_examples!();
 
 /// Move data across continents at line rate, and know why when you can't.
 #[derive(Parser)]
@@ -43,8 +50,11 @@ Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.
     version,
     max_term_width = 80,
     disable_help_subcommand = true,
-    // Two blank lines less than clap's own: it all fits an old terminal.
-    help_template = "{about-with-newline}{usage-heading} {usage}\n{all-args}{after-help}",
+    // Three blank lines less than clap's own: it all fits an old terminal.
+    help_template = concat!(
+        "{about-with-newline}{usage-heading} {usage}\n{all-args}\n",
+        top_examples!()
+    ),
     after_help = TOP_EXAMPLES,
     subcommand_required = true,
     arg_required_else_help = true
@@ -73,6 +83,7 @@ enum Command {
     Agent(agent::Args),
     Link(link::Args),
     Profile(Box<profile::Args>),
+    Line(Box<line::Args>),
     Plan(plan::Args),
     Cc(cc::Args),
     Completions(generate::CompletionsArgs),
@@ -99,6 +110,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Profile(args) => profile::run(*args, &output),
+        Command::Line(args) => line::run(*args, &output),
         Command::Plan(args) => plan::run(args, &output),
         Command::Cc(args) => cc::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),

@@ -216,10 +216,15 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
         listening.address,
         if rights == "nothing" { "not come in" } else { rights }
     );
-    if people + issuers > 0 {
-        text.push_str(&format!(
-            "; {people} identities and bearers of {issuers} issuers' tokens may"
-        ));
+    match people {
+        0 => {}
+        1 => text.push_str("; one identity may come in"),
+        people => text.push_str(&format!("; {people} identities may come in")),
+    }
+    match issuers {
+        0 => {}
+        1 => text.push_str("; so may bearers of one issuer's tokens"),
+        issuers => text.push_str(&format!("; so may bearers of {issuers} issuers' tokens")),
     }
     match &listening.fingerprint {
         None => text.push_str("; nothing is encrypted"),

@@ -18,6 +18,18 @@ use std::time::{Duration, Instant};
 /// Where a server may be silent for less than this, it is asked to say more often how far it is.
 const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 
+/// A login that was refused, with how to log in otherwise.
+fn named(error: Error, remote: &Remote) -> Error {
+    let scheme = if remote.farline { "farlines" } else { "ftps" };
+    match (&remote.user, remote.via) {
+        (None, _) | (_, ControlTransport::Tcp) => error.hint(format!(
+            "if its operator has named you, log in over TLS: {scheme}://USER@{}/",
+            remote.host
+        )),
+        _ => error,
+    }
+}
+
 impl Control {
     /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a
     /// Farline node together with the login; their numbers come back.
@@ -133,6 +145,7 @@ impl Control {
         let ahead = control.submit(ahead);
         match control.log_in(login).await {
             Ok(()) => Ok((control, ahead)),
+            Err(error) if error.code == ErrorCode::LoginRefused => Err(named(error, remote)),
             Err(error) => Err(control.why(error).await),
         }
     }

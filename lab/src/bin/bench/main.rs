@@ -5,6 +5,8 @@
 
 mod calendar;
 mod causes;
+mod crowd;
+mod line;
 mod link;
 mod mover;
 mod outages;
@@ -33,12 +35,16 @@ enum What {
     Mover(mover::Options),
     /// The emulated link: what one stream of iperf3 brings, and how late packets are
     Link(link::Options),
+    /// The line tester: in virtual time, and frames a second next to iperf3
+    Line(line::Options),
     /// The planner and the model against grids, simulated or measured on the link
     Plan(plan::Options),
     /// Copies held back on purpose, and what they say held them back
     Causes(causes::Options),
     /// Copies through outages of path and node, and more at once than a node takes: ten minutes
     Outages(outages::Options),
+    /// A copy amid thousands of connections that do nothing, against one alone
+    Crowd(crowd::Options),
     /// The tuner over a grid of simulated paths, against copies left as they began
     Tuner(tuner::Options),
     /// UDT: its machines in virtual time, and against libudt on the link
@@ -52,9 +58,11 @@ fn main() -> Result<()> {
         What::Calendar(options) => calendar::run(&options),
         What::Mover(options) => mover::run(&options),
         What::Link(options) => link::run(&options),
+        What::Line(options) => line::run(&options),
         What::Plan(options) => plan::run(&options),
         What::Causes(options) => causes::run(&options),
         What::Outages(options) => outages::run(&options),
+        What::Crowd(options) => crowd::run(&options),
         What::Tuner(options) => tuner::run(&options),
         What::Udp(options) => udp::run(&options),
         What::Verbs(options) => verbs::run(&options),

@@ -238,7 +238,7 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
 }
 
 /// The command that was given, as a shell takes it.
-fn command() -> String {
+pub(crate) fn command() -> String {
     std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -248,7 +248,7 @@ fn seconds() -> u64 {
 }
 
 /// The date and time, as text.
-fn now() -> String {
+pub(crate) fn now() -> String {
     print::date(seconds())
 }
 

@@ -1,0 +1,308 @@
+//! Tests of several paths next to each other: the table of the UltraScience Net's comparison, what
+//! differs by more than chance, and what the segments of a composed path predict.
+
+use super::delay::DelaySummary;
+use super::document::LineDocument;
+use crate::report::{Axis, LineChart, Page, Section, Series, TableSpec};
+use crate::statistics::{Summary, welch};
+use crate::units::{Error, ErrorCode, Fault, Rng};
+use serde::Serialize;
+
+/// A difference at which fewer than one in twenty is by chance.
+const LEVEL: f64 = 0.05;
+/// Bars of a normalised histogram.
+const BARS: usize = 50;
+/// Draws from which a prediction is made.
+const DRAWS: usize = 20_000;
+
+/// One path of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedPath {
+    /// Its name.
+    pub name: String,
+    /// Its round trips.
+    pub rtt: DelaySummary,
+    /// Deviation of these in per cent of the mean.
+    pub sd_percent: f64,
+    /// Frames lost of those sent, where any were sent.
+    pub loss: Option<f64>,
+    /// The means of parts in time, in nanoseconds.
+    pub part_means_ns: Vec<f64>,
+    /// A sample of round trips, in ascending order.
+    #[serde(skip)]
+    rtts_ns: Vec<f64>,
+}
+
+/// How two paths differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathDifference {
+    /// The first.
+    pub first: String,
+    /// The second.
+    pub second: String,
+    /// The second's mean less the first's, in nanoseconds.
+    pub mean_ns: f64,
+    /// How probable so large a difference is by chance.
+    pub p: f64,
+    /// The second's deviation over the first's.
+    pub sd_ratio: f64,
+}
+
+/// What the segments of a path predict of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathPrediction {
+    /// The composed path.
+    pub name: String,
+    /// Sum of the segments' means, in nanoseconds.
+    pub mean_ns: f64,
+    /// Deviation if the segments do not depend on each other.
+    pub sd_ns: f64,
+    /// The same in per cent of the mean.
+    pub sd_percent: f64,
+    /// 99 % of sums of one of each are below.
+    pub p99_ns: f64,
+    #[serde(skip)]
+    sums_ns: Vec<f64>,
+}
+
+/// Paths next to each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineComparison {
+    /// `farline/line-compare/1`.
+    pub schema: &'static str,
+    /// The paths.
+    pub paths: Vec<ComparedPath>,
+    /// Each two of them.
+    pub differences: Vec<PathDifference>,
+    /// What all but the last predict of the last, if it is composed of them.
+    pub prediction: Option<PathPrediction>,
+}
+
+impl LineComparison {
+    /// The comparison of named documents; `is_composed` says that the last path is composed of the
+    /// others.
+    ///
+    /// # Errors
+    /// [`Fault::You`] with fewer than two, or where one has no delays.
+    pub fn of(
+        documents: &[(String, LineDocument)],
+        is_composed: bool,
+    ) -> Result<LineComparison, Error> {
+        let wrong = |message: String| Error::new(Fault::You, ErrorCode::LineDocument, message);
+        if documents.len() < 2 {
+            return Err(wrong("a comparison takes two documents at least".to_owned()));
+        }
+        let paths = documents
+            .iter()
+            .map(|(name, document)| {
+                ComparedPath::of(name, document).ok_or_else(|| {
+                    wrong(format!("{name}: no packet came back, so it has no delays"))
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let differences = (0..paths.len())
+            .flat_map(|first| (first + 1..paths.len()).map(move |second| (first, second)))
+            .filter_map(|(first, second)| paths[first].against(&paths[second]))
+            .collect();
+        let prediction = if is_composed { predicted(&paths) } else { None };
+        Ok(LineComparison { schema: "farline/line-compare/1", paths, differences, prediction })
+    }
+
+    /// The table and what differs, for a page and a terminal.
+    pub fn section(&self) -> Section {
+        let ms = |of: fn(&DelaySummary) -> f64| {
+            move |path: &&ComparedPath| format!("{:.4}", of(&path.rtt) / 1e6)
+        };
+        let table = TableSpec::new()
+            .words("Round trip, ms", |path: &&ComparedPath| path.name.clone())
+            .figures("Mean", ms(|rtt| rtt.mean_ns))
+            .figures("sd, %", |path| format!("{:.4}", path.sd_percent))
+            .figures("Median", ms(|rtt| rtt.median_ns))
+            .figures("99 %", ms(|rtt| rtt.p99_ns))
+            .figures("99.9 %", ms(|rtt| rtt.p999_ns))
+            .figures("Loss", |path| path.loss.map_or("-".to_owned(), |loss| format!("{loss:.1e}")));
+        let mut section = Section::new("Paths side by side").table(table.of(&self.paths));
+        for difference in &self.differences {
+            let PathDifference { first, second, mean_ns, p, sd_ratio } = difference;
+            let chance = if *p < LEVEL { "more than chance" } else { "not more than chance" };
+            section = section.text(format!(
+                "{second} is {:.4} ms longer than {first} on average: {chance} (p = {p:.1e}, \
+                 Welch's test of means of parts in time); its deviation is {sd_ratio:.2} times \
+                 that.",
+                mean_ns / 1e6
+            ));
+        }
+        if let Some(prediction) = &self.prediction {
+            section = section.text(format!(
+                "If {} were its segments one after the other, and these independent, its mean would \
+                 be {:.4} ms and its deviation {:.4} %, 99 % below {:.4} ms (convolution).",
+                prediction.name,
+                prediction.mean_ns / 1e6,
+                prediction.sd_percent,
+                prediction.p99_ns / 1e6
+            ));
+        }
+        section
+    }
+
+    /// The page; `commands` give it again.
+    pub fn page(&self, commands: &[String]) -> Page {
+        let mut series: Vec<Series> = self
+            .paths
+            .iter()
+            .map(|path| normalised(&path.name, &path.rtts_ns, path.rtt.mean_ns))
+            .collect();
+        if let Some(prediction) = &self.prediction {
+            let name = format!("{}, predicted", prediction.name);
+            series.push(normalised(&name, &prediction.sums_ns, prediction.mean_ns));
+        }
+        let chart = LineChart::new(
+            "Round trips over their means",
+            Axis::new("Round trip over its mean", ""),
+            Axis::new("Share", "%"),
+            series,
+        );
+        let json = serde_json::to_string(self).unwrap_or_default();
+        Page::new("Paths side by side")
+            .section(self.section())
+            .section(Section::new("Normalised histograms").chart(chart).note(
+                "Round trips are divided by their path's mean, so that what is seen is their \
+                 variation. The horizontal axis begins at zero.",
+            ))
+            .made_from(json, self.schema, "", commands)
+    }
+}
+
+impl ComparedPath {
+    fn of(name: &str, document: &LineDocument) -> Option<ComparedPath> {
+        let rtt = document.rtt?;
+        Some(ComparedPath {
+            name: name.to_owned(),
+            rtt,
+            sd_percent: rtt.sd_ns / rtt.mean_ns * 100.0,
+            loss: document.loss.map(|loss| loss.value()),
+            part_means_ns: document.rtt_part_means_ns.clone(),
+            rtts_ns: document.rtts_ns.clone(),
+        })
+    }
+
+    fn against(&self, other: &ComparedPath) -> Option<PathDifference> {
+        let found = welch(&self.part_means_ns, &other.part_means_ns)?;
+        Some(PathDifference {
+            first: self.name.clone(),
+            second: other.name.clone(),
+            mean_ns: other.rtt.mean_ns - self.rtt.mean_ns,
+            p: found.p,
+            sd_ratio: other.rtt.sd_ns / self.rtt.sd_ns,
+        })
+    }
+}
+
+/// Sums of one round trip of each segment, drawn at random: the convolution of their distributions.
+fn predicted(paths: &[ComparedPath]) -> Option<PathPrediction> {
+    let (composed, segments) = paths.split_last()?;
+    let mut rng = Rng::new(DRAWS as u64);
+    let mut draw = |rtts: &[f64]| rtts[rng.below(rtts.len() as u64) as usize];
+    let mut sums_ns: Vec<f64> =
+        (0..DRAWS).map(|_| segments.iter().map(|segment| draw(&segment.rtts_ns)).sum()).collect();
+    sums_ns.sort_by(f64::total_cmp);
+    let summary = Summary::of(&sums_ns)?;
+    Some(PathPrediction {
+        name: composed.name.clone(),
+        mean_ns: summary.mean,
+        sd_ns: summary.sd,
+        sd_percent: summary.variation() * 100.0,
+        p99_ns: sums_ns[sums_ns.len() * 99 / 100],
+        sums_ns,
+    })
+}
+
+/// Shares of `values` over their `mean`, from the least to the largest.
+fn normalised(name: &str, values: &[f64], mean: f64) -> Series {
+    let (least, most) = match (values.first(), values.last()) {
+        (Some(least), Some(most)) => (least / mean, most / mean),
+        _ => return Series::new(name, []),
+    };
+    let width = ((most - least) / BARS as f64).max(1e-9);
+    let mut counts = vec![0_u64; BARS];
+    for value in values {
+        counts[(((value / mean - least) / width) as usize).min(BARS - 1)] += 1;
+    }
+    let share = |count: &u64| *count as f64 / values.len() as f64 * 100.0;
+    let points = counts.iter().enumerate();
+    Series::new(name, points.map(|(i, count)| (least + width * (i as f64 + 0.5), share(count))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{DelaySample, FrameMix, LineSettings, LineTest};
+    use crate::units::{Rate, Time};
+
+    /// A path whose round trips are normal.
+    fn path(mean_ms: f64, sd_percent: f64, seed: u64) -> LineDocument {
+        let settings = LineSettings {
+            target: "there".to_owned(),
+            rate: Rate::from_bps(1_000_000),
+            load_percent: 100.0,
+            frames: FrameMix::cjpat(),
+            burst: 1,
+            criterion: None,
+            confidence: 0.95,
+            most_seconds: 10,
+        };
+        let mut test = LineTest::new(settings, true);
+        let mut rng = Rng::new(seed);
+        for n in 0..4_000_u64 {
+            let rtt = mean_ms * 1e6 * (1.0 + sd_percent / 100.0 * rng.normal());
+            let sent = n * 10_000_000;
+            let received = sent + (rtt / 2.0) as u64;
+            let at = Time::from_nanos;
+            test.delay.add(&DelaySample {
+                sent: at(sent),
+                received: at(received),
+                returned: at(received + 1_000),
+                came: at(received + 1_000 + (rtt / 2.0) as u64),
+            });
+        }
+        test.document("0", "today")
+    }
+
+    #[test]
+    fn the_three_paths_of_the_ultrascience_net_are_told_apart() {
+        let named = |name: &str, document| (name.to_owned(), document);
+        let documents = [
+            named("sonet", path(26.845_877, 0.187, 1)),
+            named("mpls", path(9.384_557, 3.2817, 2)),
+            named("composed", path(35.981_812, 0.1515, 3)),
+        ];
+        let found = LineComparison::of(&documents, true).expect("three paths");
+        for (path, (mean, sd)) in
+            found.paths.iter().zip([(26.845_877, 0.187), (9.384_557, 3.2817), (35.981_812, 0.1515)])
+        {
+            assert!((path.rtt.mean_ns / 1e6 / mean - 1.0).abs() < 2e-3, "{path:?}");
+            assert!((path.sd_percent / sd - 1.0).abs() < 0.05, "{path:?}");
+        }
+        assert!(found.differences.iter().all(|difference| difference.p < 1e-6));
+        let prediction = found.prediction.as_ref().expect("of the last");
+        assert!((prediction.mean_ns / 1e6 - 36.230).abs() < 0.02, "{prediction:?}");
+        assert!((prediction.sd_percent - 0.861).abs() < 0.03, "{prediction:?}");
+        let page = found.page(&[]).html();
+        assert!(page.contains("more than chance") && page.contains("convolution"));
+    }
+
+    #[test]
+    fn two_tests_of_one_path_differ_by_chance_alone() {
+        let differs = |seed: u64| {
+            let documents = [
+                ("a".to_owned(), path(10.0, 1.0, 2 * seed)),
+                ("b".to_owned(), path(10.0, 1.0, 2 * seed + 1)),
+            ];
+            let found = LineComparison::of(&documents, false).expect("two paths");
+            found.differences.iter().any(|difference| difference.p < LEVEL)
+        };
+        let chance = (10..70).filter(|seed| differs(*seed)).count();
+        assert!(chance <= 8, "{chance} of 60 differ");
+        assert!(LineComparison::of(&[("a".to_owned(), path(1.0, 1.0, 1))], false).is_err());
+    }
+}

@@ -1,0 +1,460 @@
+//! One-way delay, round trips and what the two clocks are worth, from packets that came back.
+
+use crate::statistics::Summary;
+use crate::units::{Rng, Time};
+use serde::{Deserialize, Serialize};
+
+/// Samples kept of all: enough that a deviation is known to 1 %.
+const KEPT: usize = 4_096;
+/// Spans of time of each of which the least delay is kept.
+const SPANS: usize = 512;
+/// Clocks differ by less than this, in seconds a second.
+const MOST_SKEW: f64 = 1e-3;
+/// A clock that is set by less, in nanoseconds, is not told from one that drifts.
+const LEAST_STEP: f64 = 1e6;
+/// Parts in time whose means give a mean's interval: neighbours are alike, parts hardly.
+const PARTS: usize = 20;
+
+/// A packet that went there and back: sent and come back by the sender's clock, received and
+/// returned by the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelaySample {
+    /// When it was sent.
+    pub sent: Time,
+    /// When it was received.
+    pub received: Time,
+    /// When it was returned.
+    pub returned: Time,
+    /// When it came back.
+    pub came: Time,
+}
+
+/// A kept sample, in nanoseconds; `forward` and `back` have the clocks' difference in them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Kept {
+    /// Since the first.
+    at: f64,
+    forward: f64,
+    back: f64,
+}
+
+/// The least of a span of time, and when it was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Least {
+    forward: (f64, f64),
+    back: (f64, f64),
+}
+
+/// What delays amount to, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DelaySummary {
+    /// The mean of all.
+    pub mean_ns: f64,
+    /// Within what the mean lies at 95 %, from the means of parts in time; absent for few.
+    pub mean_ci95_ns: Option<(f64, f64)>,
+    /// Their standard deviation.
+    pub sd_ns: f64,
+    /// The least.
+    pub min_ns: f64,
+    /// Half are below.
+    pub median_ns: f64,
+    /// 90 % are.
+    pub p90_ns: f64,
+    /// 99 % are.
+    pub p99_ns: f64,
+    /// 99.9 % are.
+    pub p999_ns: f64,
+    /// The largest.
+    pub max_ns: f64,
+}
+
+/// What the clocks are to each other: the other's less this one's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockDifference {
+    /// When the first packet was sent, in nanoseconds.
+    pub offset_ns: f64,
+    /// How far off that may be from noise alone, where the least delays are equal both ways.
+    pub offset_noise_ns: f64,
+    /// How far off it may be in any case: half of the least round trip.
+    pub offset_bound_ns: f64,
+    /// How much faster the other's runs, in millionths.
+    pub skew_ppm: f64,
+    /// Within what that lies by the noise.
+    pub skew_ci_ppm: (f64, f64),
+}
+
+/// Delays of a path both ways.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathDelay {
+    /// How many packets came back.
+    pub seen: u64,
+    /// Whether both ends read one clock, as in two namespaces of one machine.
+    pub is_one_clock: bool,
+    first: Option<(Time, Time)>,
+    kept: Vec<Kept>,
+    least: Vec<Option<Least>>,
+    span_ns: f64,
+    sum: f64,
+    squares: f64,
+    variation: Variation,
+    before: Option<Kept>,
+    /// How often a clock was set while the test ran.
+    pub clock_steps: u64,
+}
+
+/// The difference between packets that follow each other (RFC 3393), whatever the clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Variation {
+    before: Option<f64>,
+    count: u64,
+    sum: f64,
+}
+
+impl PathDelay {
+    /// None yet.
+    pub fn new(is_one_clock: bool) -> PathDelay {
+        PathDelay {
+            seen: 0,
+            is_one_clock,
+            first: None,
+            kept: Vec::new(),
+            least: vec![None; SPANS],
+            span_ns: 1e8,
+            sum: 0.0,
+            squares: 0.0,
+            variation: Variation::default(),
+            before: None,
+            clock_steps: 0,
+        }
+    }
+
+    /// Takes a sample; what cannot be is left out: a round trip below zero, or one that was
+    /// returned before it came.
+    pub fn add(&mut self, sample: &DelaySample) {
+        let difference = |a: Time, b: Time| a.as_nanos() as f64 - b.as_nanos() as f64;
+        let stay = difference(sample.returned, sample.received);
+        let rtt = difference(sample.came, sample.sent) - stay;
+        if stay < 0.0 || rtt <= 0.0 {
+            return;
+        }
+        let (own, _) = *self.first.get_or_insert((sample.sent, sample.received));
+        let kept = Kept {
+            at: difference(sample.sent, own),
+            forward: difference(sample.received, sample.sent),
+            back: difference(sample.came, sample.returned),
+        };
+        if self.before.replace(kept).is_some_and(|before| is_step(&before, &kept)) {
+            self.forget_clocks();
+            return;
+        }
+        self.seen += 1;
+        self.sum += rtt;
+        self.squares += rtt * rtt;
+        self.keep(kept);
+        self.note_least(kept);
+        let variation = &mut self.variation;
+        if let Some(before) = variation.before.replace(kept.forward) {
+            variation.count += 1;
+            variation.sum += (kept.forward - before).abs();
+        }
+    }
+
+    /// A clock was set: what was known of it, and delays by it, are of no use any more.
+    fn forget_clocks(&mut self) {
+        self.clock_steps += 1;
+        self.kept.clear();
+        self.least.fill(None);
+        self.variation.before = None;
+    }
+
+    /// Each sample with the same chance (Vitter's algorithm R).
+    fn keep(&mut self, kept: Kept) {
+        if self.kept.len() < KEPT {
+            self.kept.push(kept);
+            return;
+        }
+        let place = Rng::new(self.seen).below(self.seen) as usize;
+        if let Some(old) = self.kept.get_mut(place) {
+            *old = kept;
+        }
+    }
+
+    /// The least delays of the span of time that `kept` is in; spans grow as the test does.
+    fn note_least(&mut self, kept: Kept) {
+        while kept.at / self.span_ns >= SPANS as f64 {
+            self.span_ns *= 2.0;
+            let joined = |pair: &[Option<Least>]| match (pair[0], pair[1]) {
+                (Some(a), Some(b)) => Some(a.with(&b)),
+                (a, b) => a.or(b),
+            };
+            let half: Vec<Option<Least>> = self.least.chunks(2).map(joined).collect();
+            self.least = half;
+            self.least.resize(SPANS, None);
+        }
+        let new = Least { forward: (kept.at, kept.forward), back: (kept.at, kept.back) };
+        let place = &mut self.least[(kept.at.max(0.0) / self.span_ns) as usize];
+        *place = Some(place.map_or(new, |least| least.with(&new)));
+    }
+
+    /// What the clocks are to each other: the line in time that leaves most room between the least
+    /// delays one way and the other. That room, whatever the line's slope, is the distance of two
+    /// convex hulls (Zhang, Liu and Xia, INFOCOM 2002), so the best slope is found by halving.
+    pub fn clocks(&self) -> Option<ClockDifference> {
+        let least: Vec<Least> = self.least.iter().flatten().copied().collect();
+        let sides = |skew: f64| {
+            let low = |side: fn(&Least) -> (f64, f64), sign: f64| {
+                let values = least.iter().map(side).map(|(at, delay)| delay - sign * skew * at);
+                values.fold(f64::INFINITY, f64::min)
+            };
+            (low(|least| least.forward, 1.0), low(|least| least.back, -1.0))
+        };
+        if least.is_empty() {
+            return None;
+        }
+        if self.is_one_clock {
+            let (forward, back) = sides(0.0);
+            return Some(ClockDifference {
+                offset_ns: 0.0,
+                offset_noise_ns: 0.0,
+                offset_bound_ns: (forward + back) / 2.0,
+                skew_ppm: 0.0,
+                skew_ci_ppm: (0.0, 0.0),
+            });
+        }
+        let room = |skew: f64| {
+            let (forward, back) = sides(skew);
+            forward + back
+        };
+        let (mut low, mut high) = (-MOST_SKEW, MOST_SKEW);
+        for _ in 0..200 {
+            let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+            if room(a) < room(b) { low = a } else { high = b }
+        }
+        let skew = (low + high) / 2.0;
+        let (forward, back) = sides(skew);
+        let mut noise: Vec<f64> = least
+            .iter()
+            .map(|least| {
+                (least.forward.1 - skew * least.forward.0 - forward)
+                    .max(least.back.1 + skew * least.back.0 - back)
+            })
+            .collect();
+        noise.sort_by(f64::total_cmp);
+        let noise = noise[noise.len() / 2];
+        let edge = |outside: f64| {
+            let (mut inside, mut outside) = (skew, outside);
+            for _ in 0..100 {
+                let middle = (inside + outside) / 2.0;
+                if room(middle) >= forward + back - noise {
+                    inside = middle
+                } else {
+                    outside = middle
+                }
+            }
+            inside * 1e6
+        };
+        Some(ClockDifference {
+            offset_ns: (forward - back) / 2.0,
+            offset_noise_ns: noise,
+            offset_bound_ns: (forward + back) / 2.0,
+            skew_ppm: skew * 1e6,
+            skew_ci_ppm: (edge(-MOST_SKEW), edge(MOST_SKEW)),
+        })
+    }
+
+    /// The delay there and the one back, by clocks made equal.
+    pub fn one_way(&self) -> Option<(DelaySummary, DelaySummary)> {
+        let clocks = self.clocks()?;
+        let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
+        let of = |delay: &dyn Fn(&Kept) -> f64| summary(self.ordered().iter().map(delay).collect());
+        Some((of(&|kept| kept.forward - ahead(kept.at))?, of(&|kept| kept.back + ahead(kept.at))?))
+    }
+
+    /// Round trips, without what the other end took; mean and deviation are of all, the rest of
+    /// those kept.
+    pub fn rtt(&self) -> Option<DelaySummary> {
+        let kept = summary(self.ordered().iter().map(|kept| kept.forward + kept.back).collect())?;
+        let n = self.seen as f64;
+        let mean = self.sum / n;
+        let sd = ((self.squares / n - mean * mean).max(0.0) * n / (n - 1.0).max(1.0)).sqrt();
+        // What 53 bits do not hold of long round trips with a small deviation, the kept ones do.
+        let sd_ns = if sd < mean * 1e-6 { kept.sd_ns } else { sd };
+        Some(DelaySummary { mean_ns: mean, sd_ns, ..kept })
+    }
+
+    /// The mean difference between the delays of packets that follow each other, one way
+    /// (RFC 3393, RFC 5481's IPDV).
+    pub fn variation_ns(&self) -> Option<f64> {
+        let Variation { count, sum, .. } = self.variation;
+        (count > 0).then(|| sum / count as f64)
+    }
+
+    /// Round trips that were kept, in nanoseconds and ascending order.
+    pub fn kept_rtts(&self) -> Vec<f64> {
+        let mut rtts: Vec<f64> = self.kept.iter().map(|kept| kept.forward + kept.back).collect();
+        rtts.sort_by(f64::total_cmp);
+        rtts
+    }
+
+    /// Means of round trips in parts of the time, in nanoseconds.
+    pub fn part_means(&self) -> Vec<f64> {
+        parts(&self.ordered().iter().map(|kept| kept.forward + kept.back).collect::<Vec<_>>())
+    }
+
+    /// One-way delays there that were kept, in nanoseconds and ascending order.
+    pub fn kept_delays(&self) -> Vec<f64> {
+        let Some(clocks) = self.clocks() else { return Vec::new() };
+        let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
+        let mut delays: Vec<f64> =
+            self.kept.iter().map(|kept| kept.forward - ahead(kept.at)).collect();
+        delays.sort_by(f64::total_cmp);
+        delays
+    }
+
+    fn ordered(&self) -> Vec<Kept> {
+        let mut kept = self.kept.clone();
+        kept.sort_by(|a, b| a.at.total_cmp(&b.at));
+        kept
+    }
+}
+
+impl Least {
+    fn with(&self, other: &Least) -> Least {
+        let least = |a: (f64, f64), b: (f64, f64)| if b.1 < a.1 { b } else { a };
+        Least { forward: least(self.forward, other.forward), back: least(self.back, other.back) }
+    }
+}
+
+/// Whether a clock was set between two samples: one way got longer by as much as the other got
+/// shorter, and by more than clocks drift apart.
+fn is_step(before: &Kept, now: &Kept) -> bool {
+    let (there, back) = (now.forward - before.forward, now.back - before.back);
+    let drift = MOST_SKEW * (now.at - before.at).abs();
+    there.abs() > LEAST_STEP + drift && (there + back).abs() < there.abs() / 10.0
+}
+
+/// The summary of delays in the order of time.
+fn summary(delays: Vec<f64>) -> Option<DelaySummary> {
+    let whole = Summary::of(&delays)?;
+    let mean_ci95_ns =
+        if delays.len() < 4 * PARTS { None } else { Summary::of(&parts(&delays))?.ci95 };
+    let mut sorted = delays;
+    sorted.sort_by(f64::total_cmp);
+    let at = |part: f64| sorted[((sorted.len() - 1) as f64 * part).round() as usize];
+    Some(DelaySummary {
+        mean_ns: whole.mean,
+        mean_ci95_ns,
+        sd_ns: whole.sd,
+        min_ns: whole.min,
+        median_ns: whole.median,
+        p90_ns: at(0.9),
+        p99_ns: at(0.99),
+        p999_ns: at(0.999),
+        max_ns: whole.max,
+    })
+}
+
+/// The means of parts of `delays`, which are in the order of time.
+fn parts(delays: &[f64]) -> Vec<f64> {
+    let of = delays.chunks(delays.len().div_ceil(PARTS).max(1));
+    of.map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path of `there` and `back` with noise, between clocks that differ.
+    fn measured(offset: f64, skew: f64, load: f64, seconds: u32, seed: u64) -> PathDelay {
+        let mut rng = Rng::new(seed);
+        let mut delay = PathDelay::new(false);
+        // Waiting times behind other frames at this load, as of a queue with Poisson arrivals.
+        let mut wait = move || {
+            if rng.unit() < load {
+                -rng.unit().max(1e-12).ln() * 1_300.0 / (1.0 - load)
+            } else {
+                0.0
+            }
+        };
+        for n in 0..u64::from(seconds) * 100 {
+            let sent = 1e15 + n as f64 * 1e7;
+            let other = |own: f64| own + offset + skew * (own - 1e15);
+            let received = sent + 8_600_000.0 + wait();
+            let returned = received + 15_000.0;
+            let came = returned + 8_600_000.0 + wait();
+            let time = |nanos: f64| Time::from_nanos(nanos.round() as u64);
+            delay.add(&DelaySample {
+                sent: time(sent),
+                received: time(other(received)),
+                returned: time(other(returned)),
+                came: time(came),
+            });
+        }
+        delay
+    }
+
+    #[test]
+    fn an_offset_of_10_ms_and_a_skew_of_50_ppm_are_found() {
+        for seed in 0..20 {
+            for load in [0.1, 0.9] {
+                let delay = measured(10e6, 50e-6, load, 60, seed);
+                let clocks = delay.clocks().expect("samples");
+                assert!((clocks.offset_ns - 10e6).abs() < 5_000.0, "{clocks:?}");
+                assert!((clocks.skew_ppm - 50.0).abs() < 1.0, "{clocks:?}");
+                let (low, high) = clocks.skew_ci_ppm;
+                assert!(low <= 50.0 && 50.0 <= high, "{clocks:?}");
+                let (there, _) = delay.one_way().expect("samples");
+                let truth = 8_600_000.0 + load * 1_300.0 / (1.0 - load);
+                assert!((there.mean_ns - truth).abs() < 5_000.0, "{there:?} for {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_noticed_and_does_not_bend_delays() {
+        let mut delay = PathDelay::new(false);
+        for n in 0..2_000_u64 {
+            let sent = 1_000_000_000_000 + n * 10_000_000;
+            let ahead = if n < 1_000 { 0 } else { 50_000_000 };
+            let at = Time::from_nanos;
+            let there = sent + 5_000_000 + n % 7 * 1_000;
+            delay.add(&DelaySample {
+                sent: at(sent),
+                received: at(there + ahead),
+                returned: at(there + ahead + 1_000),
+                came: at(there + 1_000 + 5_000_000 + n % 5 * 1_000),
+            });
+        }
+        assert_eq!(delay.clock_steps, 1);
+        let (there, _) = delay.one_way().expect("samples");
+        assert!((there.mean_ns - 5_003_000.0).abs() < 2_000.0, "{there:?}");
+        let clocks = delay.clocks().expect("samples");
+        assert!((clocks.offset_ns - 50e6).abs() < 3_000.0, "{clocks:?}");
+    }
+
+    #[test]
+    fn an_answer_from_before_the_question_is_left_out() {
+        let mut delay = PathDelay::new(true);
+        let at = Time::from_nanos;
+        delay.add(&DelaySample {
+            sent: at(100),
+            received: at(120),
+            returned: at(110),
+            came: at(140),
+        });
+        delay.add(&DelaySample {
+            sent: at(100),
+            received: at(20),
+            returned: at(90),
+            came: at(140),
+        });
+        assert_eq!((delay.seen, delay.rtt()), (0, None));
+        delay.add(&DelaySample {
+            sent: at(100),
+            received: at(120),
+            returned: at(125),
+            came: at(140),
+        });
+        assert_eq!(delay.rtt().map(|rtt| rtt.mean_ns), Some(35.0));
+    }
+}

@@ -1,0 +1,538 @@
+//! A test as the sender sees it: what it sent in each second joined with what came of it, what can
+//! be said so far, and the document.
+
+use super::delay::{ClockDifference, DelaySummary, PathDelay};
+use super::frames::FrameMix;
+use super::gilbert::Gilbert;
+use super::ratio::Ratio;
+use super::sequential::{RatioDecision, RatioTest};
+use super::tally::{SecondRow, TallyTotals};
+use crate::units::{Error, ErrorCode, Fault, Rate, Span};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The most parts of the strip of time; it gets coarser as a test gets longer.
+const STRIP: usize = 2_048;
+/// More untested than this part of the time: this host was not fit to say.
+const MOST_UNTESTED: f64 = 0.1;
+
+/// What a line is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineCriterion {
+    /// Wrong bits, of those from Ethernet header to FCS; a frame that did not come has one at
+    /// least, and counts as one.
+    BitErrors(f64),
+    /// Lost frames, of those sent.
+    Loss(f64),
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LineSettings {
+    /// The other end, as it was given.
+    pub target: String,
+    /// The line's rate, on the wire.
+    pub rate: Rate,
+    /// The part of it that is sent.
+    pub load_percent: f64,
+    /// What is sent.
+    pub frames: FrameMix,
+    /// Frames that leave back to back.
+    pub burst: u32,
+    /// What the line is held against.
+    pub criterion: Option<LineCriterion>,
+    /// How sure decisions and intervals are.
+    pub confidence: f64,
+    /// How long the test lasts at most, in seconds.
+    pub most_seconds: u64,
+}
+
+/// What was sent in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentSecond {
+    /// Which, from 0 on.
+    pub second: u64,
+    /// Frames.
+    pub frames: u64,
+    /// Their bits from header to FCS.
+    pub framed_bits: u64,
+    /// Packets that this host dropped on their way out.
+    pub own_drops: u64,
+    /// Whether less was sent than was to be.
+    pub is_short: bool,
+}
+
+/// Why a second does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Untested {
+    /// The sender did not send as much as it was to.
+    SenderLate,
+    /// The sender dropped packets on their way out.
+    SenderDrops,
+    /// The receiver dropped packets that had come.
+    ReceiverDrops,
+    /// An end was not there.
+    Away,
+}
+
+/// A second, and what can be said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestedSecond {
+    /// Which.
+    pub second: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Those that did not come.
+    pub lost: u64,
+    /// Those that came with a wrong bit.
+    pub wrong_frames: u64,
+    /// Their wrong bits.
+    pub wrong_bits: u64,
+    /// Why it does not count, where it does not.
+    pub untested: Option<Untested>,
+}
+
+/// A part of the strip of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StripPart {
+    /// Frames sent in seconds that count.
+    pub sent: u64,
+    /// Those that did not come.
+    pub lost: u64,
+    /// Those that came with a wrong bit.
+    pub wrong_frames: u64,
+    /// Seconds that do not count.
+    pub untested: u64,
+    /// The mean round trip, in nanoseconds, of `rtts` packets.
+    pub rtt_ns: f64,
+    /// How many packets.
+    pub rtts: u64,
+}
+
+/// Sums over the seconds that count, and how many do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineSums {
+    /// Seconds that count.
+    pub tested: u64,
+    /// Those in which the sender was late.
+    pub sender_late: u64,
+    /// Those in which it dropped packets.
+    pub sender_drops: u64,
+    /// Those in which the receiver did.
+    pub receiver_drops: u64,
+    /// Those in which an end was not there.
+    pub away: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Their bits from header to FCS.
+    pub framed_bits: u64,
+    /// Frames that did not come.
+    pub lost: u64,
+    /// Frames with a wrong bit.
+    pub wrong_frames: u64,
+    /// Wrong bits.
+    pub wrong_bits: u64,
+    /// Bits that were compared.
+    pub compared_bits: u64,
+    /// Frames that came again.
+    pub duplicates: u64,
+    /// Frames out of order.
+    pub reordered: u64,
+}
+
+impl LineSums {
+    /// Seconds that do not count.
+    pub fn untested(&self) -> u64 {
+        self.sender_late + self.sender_drops + self.receiver_drops + self.away
+    }
+}
+
+/// A test under way; as it stands it is also what is written down to go on from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LineTest {
+    /// What was asked for.
+    pub settings: LineSettings,
+    /// Sums so far.
+    pub sums: LineSums,
+    /// What the receiver says in all.
+    pub totals: TallyTotals,
+    /// Delays.
+    pub delay: PathDelay,
+    strip: Vec<StripPart>,
+    strip_seconds: u64,
+    sent: BTreeMap<u64, SentSecond>,
+    rows: BTreeMap<u64, SecondRow>,
+    next: u64,
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineOutcome {
+    /// The ratio is below what was asked.
+    Passed,
+    /// It is above.
+    Failed,
+    /// Neither could be said in the time.
+    Undecided,
+    /// Nothing was asked but to measure.
+    Measured,
+    /// Too little of the time counts: this host, or the other, did not keep up.
+    Unfit,
+}
+
+/// A finished test, or one that broke off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LineDocument {
+    /// `farline/line/1`.
+    pub schema: String,
+    /// Farline's version.
+    pub farline: String,
+    /// When it ended, UTC.
+    pub date: String,
+    /// What was asked for.
+    pub settings: LineSettings,
+    /// How it ended.
+    pub outcome: LineOutcome,
+    /// That in a sentence.
+    pub verdict: String,
+    /// Sums over the seconds that count.
+    pub sums: LineSums,
+    /// Frames that did not come, of those sent; the interval knows that losses come in bursts.
+    pub loss: Option<Ratio>,
+    /// Frames with a wrong bit, of the bits compared: wrong bits that no checksum saw.
+    pub payload_bit_errors: Option<Ratio>,
+    /// Frames that did not come or had a wrong bit, of the bits from header to FCS: the bit error
+    /// ratio, were wrong bits the only reason for frames not to come.
+    pub bit_errors: Option<Ratio>,
+    /// Gilbert's model of the losses.
+    pub gilbert: Option<Gilbert>,
+    /// The receiver's account of all frames, also of seconds that do not count.
+    pub totals: TallyTotals,
+    /// Round trips.
+    pub rtt: Option<DelaySummary>,
+    /// The delay there.
+    pub one_way_delay: Option<DelaySummary>,
+    /// The delay back.
+    pub one_way_delay_back: Option<DelaySummary>,
+    /// What the clocks are to each other.
+    pub clocks: Option<ClockDifference>,
+    /// The mean difference between delays of packets that follow each other, in nanoseconds.
+    pub delay_variation_ns: Option<f64>,
+    /// How often a clock was set while the test ran.
+    pub clock_steps: u64,
+    /// One-way delays there, in nanoseconds and ascending order: a sample of all.
+    pub delays_ns: Vec<f64>,
+    /// Round trips, likewise.
+    pub rtts_ns: Vec<f64>,
+    /// Means of round trips in parts of the time, in nanoseconds.
+    pub rtt_part_means_ns: Vec<f64>,
+    /// The strip of time.
+    pub strip: Vec<StripPart>,
+    /// Seconds in each of its parts.
+    pub strip_seconds: u64,
+}
+
+impl LineDocument {
+    /// Its schema.
+    pub const SCHEMA: &'static str = "farline/line/1";
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when it is none.
+    pub fn read(json: &str) -> Result<LineDocument, Error> {
+        let wrong = |why: String| Error::new(Fault::You, ErrorCode::LineDocument, why);
+        let document: LineDocument =
+            serde_json::from_str(json).map_err(|error| wrong(format!("no line test: {error}")))?;
+        match document.schema == LineDocument::SCHEMA {
+            true => Ok(document),
+            false => Err(wrong(format!("its schema is {}, not {}", document.schema, Self::SCHEMA))),
+        }
+    }
+}
+
+impl LineTest {
+    /// A test of `settings` that begins.
+    pub fn new(settings: LineSettings, is_one_clock: bool) -> LineTest {
+        LineTest {
+            settings,
+            sums: LineSums::default(),
+            totals: TallyTotals::default(),
+            delay: PathDelay::new(is_one_clock),
+            strip: Vec::new(),
+            strip_seconds: 1,
+            sent: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// The first second that nothing is said of yet.
+    pub fn next_second(&self) -> u64 {
+        self.next
+    }
+
+    /// What was sent in a second that is over.
+    pub fn note_sent(&mut self, sent: SentSecond) {
+        self.sent.insert(sent.second, sent);
+    }
+
+    /// What came of a second so far.
+    pub fn note_row(&mut self, row: SecondRow) {
+        if row.second >= self.next {
+            self.rows.insert(row.second, row);
+        }
+    }
+
+    /// A round trip in `second`.
+    pub fn note_rtt(&mut self, second: u64, rtt: Span) {
+        let part = self.part(second);
+        part.rtts += 1;
+        part.rtt_ns += (rtt.as_nanos() as f64 - part.rtt_ns) / part.rtts as f64;
+    }
+
+    /// Nothing more comes of the seconds before `end`: they are counted, and returned. Of a second
+    /// without a row, nothing came.
+    pub fn settle(&mut self, end: u64) -> Vec<TestedSecond> {
+        (self.next..end).map(|second| self.settle_one(second, false)).collect()
+    }
+
+    /// The same of all seconds in which anything was sent.
+    pub fn settle_sent(&mut self) -> Vec<TestedSecond> {
+        let end = self.sent.last_key_value().map_or(self.next, |(second, _)| second + 1);
+        self.settle(end)
+    }
+
+    /// An end was not there in the seconds before `end`.
+    pub fn away(&mut self, end: u64) -> Vec<TestedSecond> {
+        (self.next..end).map(|second| self.settle_one(second, true)).collect()
+    }
+
+    fn settle_one(&mut self, second: u64, is_away: bool) -> TestedSecond {
+        self.next = second + 1;
+        let sent = self.sent.remove(&second);
+        let row = self.rows.remove(&second).unwrap_or_default();
+        let untested = match sent {
+            _ if is_away => Some(Untested::Away),
+            None => Some(Untested::Away),
+            Some(sent) if sent.own_drops > 0 => Some(Untested::SenderDrops),
+            Some(_) if row.has_own_drops => Some(Untested::ReceiverDrops),
+            Some(sent) if sent.is_short => Some(Untested::SenderLate),
+            Some(_) => None,
+        };
+        let sent = sent.unwrap_or_default();
+        let tested = TestedSecond {
+            second,
+            sent: sent.frames,
+            lost: sent.frames.saturating_sub(row.received),
+            wrong_frames: row.wrong_frames,
+            wrong_bits: row.wrong_bits,
+            untested,
+        };
+        let sums = &mut self.sums;
+        match untested {
+            Some(Untested::SenderLate) => sums.sender_late += 1,
+            Some(Untested::SenderDrops) => sums.sender_drops += 1,
+            Some(Untested::ReceiverDrops) => sums.receiver_drops += 1,
+            Some(Untested::Away) => sums.away += 1,
+            None => {
+                sums.tested += 1;
+                sums.sent += sent.frames;
+                sums.framed_bits += sent.framed_bits;
+                sums.lost += tested.lost;
+                sums.wrong_frames += row.wrong_frames;
+                sums.wrong_bits += row.wrong_bits;
+                sums.compared_bits += row.compared_bits;
+                sums.duplicates += row.duplicates;
+                sums.reordered += row.reordered;
+            }
+        }
+        let part = self.part(second);
+        if untested.is_some() {
+            part.untested += 1;
+        } else {
+            part.sent += tested.sent;
+            part.lost += tested.lost;
+            part.wrong_frames += tested.wrong_frames;
+        }
+        tested
+    }
+
+    /// The part of the strip that `second` is in.
+    fn part(&mut self, second: u64) -> &mut StripPart {
+        while second / self.strip_seconds >= STRIP as u64 {
+            self.strip_seconds *= 2;
+            self.strip = self.strip.chunks(2).map(StripPart::joined).collect();
+        }
+        let at = (second / self.strip_seconds) as usize;
+        if self.strip.len() <= at {
+            self.strip.resize(at + 1, StripPart::default());
+        }
+        &mut self.strip[at]
+    }
+
+    /// How many events of how many trials the criterion is about.
+    fn counted(&self) -> (u64, f64) {
+        let sums = &self.sums;
+        match self.settings.criterion {
+            Some(LineCriterion::Loss(_)) => (sums.lost, sums.sent as f64),
+            _ => (sums.lost + sums.wrong_frames, sums.framed_bits as f64),
+        }
+    }
+
+    /// The test that decides; `None` where nothing is to be decided.
+    pub fn decides(&self) -> Option<RatioTest> {
+        let limit = match self.settings.criterion? {
+            LineCriterion::BitErrors(limit) | LineCriterion::Loss(limit) => limit,
+        };
+        Some(RatioTest { limit, confidence: self.settings.confidence })
+    }
+
+    /// What can be decided so far.
+    pub fn decision(&self) -> RatioDecision {
+        let (events, trials) = self.counted();
+        self.decides().map_or(RatioDecision::Open, |test| test.decide(events, trials))
+    }
+
+    /// How long it takes at least until the line is accepted, if nothing more is lost.
+    pub fn left(&self) -> Option<Span> {
+        let test = self.decides()?;
+        let (events, trials) = self.counted();
+        let more = (test.trials_to_accept(events) - trials).max(0.0);
+        Some(Span::from_secs_f64(more / self.settings.trials_a_second()))
+    }
+
+    /// The document of what was found until now.
+    pub fn document(&self, farline: &str, date: &str) -> LineDocument {
+        let (sums, confidence) = (&self.sums, self.settings.confidence);
+        let one_way = self.delay.one_way();
+        let (outcome, verdict) = self.verdict();
+        LineDocument {
+            schema: LineDocument::SCHEMA.to_owned(),
+            farline: farline.to_owned(),
+            date: date.to_owned(),
+            settings: self.settings.clone(),
+            outcome,
+            verdict,
+            sums: *sums,
+            loss: self.loss(),
+            payload_bit_errors: Ratio::of(sums.wrong_frames, sums.compared_bits as f64, confidence),
+            bit_errors: Ratio::of(
+                sums.lost + sums.wrong_frames,
+                sums.framed_bits as f64,
+                confidence,
+            ),
+            gilbert: self.totals.runs.counts.fit(),
+            totals: self.totals.clone(),
+            rtt: self.delay.rtt(),
+            one_way_delay: one_way.map(|(there, _)| there),
+            one_way_delay_back: one_way.map(|(_, back)| back),
+            clocks: self.delay.clocks(),
+            delay_variation_ns: self.delay.variation_ns(),
+            clock_steps: self.delay.clock_steps,
+            delays_ns: self.delay.kept_delays(),
+            rtts_ns: self.delay.kept_rtts(),
+            rtt_part_means_ns: self.delay.part_means(),
+            strip: self.strip.clone(),
+            strip_seconds: self.strip_seconds,
+        }
+    }
+
+    /// Lost frames of those sent.
+    fn loss(&self) -> Option<Ratio> {
+        let dispersion = self.totals.runs.dispersion();
+        let sums = &self.sums;
+        Ratio::clustered(sums.lost, sums.sent as f64, dispersion, self.settings.confidence)
+    }
+
+    /// How it ended, if it ends now, and that in a sentence.
+    pub fn verdict(&self) -> (LineOutcome, String) {
+        let sums = &self.sums;
+        let (tested, untested) = (sums.tested, sums.untested());
+        let time = format!("{} tested, {untested} s untested", words(Span::from_secs(tested)));
+        let is_unfit = tested == 0 || untested as f64 > MOST_UNTESTED * (tested + untested) as f64;
+        let percent = self.settings.confidence * 100.0;
+        let (what, limit) = match self.settings.criterion {
+            None if is_unfit => {
+                return (LineOutcome::Unfit, format!("too little counts to say anything: {time}"));
+            }
+            None => {
+                let found = self.loss().map_or(String::new(), |loss| {
+                    format!("{} of {} frames lost; ", loss.events, loss.trials)
+                });
+                return (LineOutcome::Measured, format!("{found}{time}"));
+            }
+            Some(LineCriterion::BitErrors(limit)) => ("bit error ratio", limit),
+            Some(LineCriterion::Loss(limit)) => ("loss ratio", limit),
+        };
+        let (events, trials) = self.counted();
+        let unit = if what == "loss ratio" { "frames" } else { "bits" };
+        let counted = format!("{events} errors in {trials:.3e} {unit}");
+        let after = words(Span::from_secs(tested));
+        let ended = |side: &str, how: &str| {
+            format!(
+                "{what} {side} {limit:e} at {percent} %: {how} after {after}; {untested} untested \
+                 seconds; {counted}"
+            )
+        };
+        match self.decision() {
+            RatioDecision::Accepted => (LineOutcome::Passed, ended("below", "passed")),
+            RatioDecision::Refused => (LineOutcome::Failed, ended("above", "failed")),
+            RatioDecision::Open if is_unfit => {
+                (LineOutcome::Unfit, format!("too little counts to decide on {what}: {time}"))
+            }
+            RatioDecision::Open => (LineOutcome::Undecided, ended("against", "not decided")),
+        }
+    }
+}
+
+impl LineSettings {
+    /// Frames that are sent in a second.
+    pub fn frames_a_second(&self) -> f64 {
+        let bits = self.rate.as_bps() as f64 * self.load_percent / 100.0;
+        bits / (self.frames.wire_bytes() as f64 * 8.0) * self.frames.turn.len() as f64
+    }
+
+    /// Trials in a second: frames, or their bits from header to FCS.
+    fn trials_a_second(&self) -> f64 {
+        let frames = self.frames_a_second();
+        match self.criterion {
+            Some(LineCriterion::Loss(_)) => frames,
+            _ => frames / self.frames.turn.len() as f64 * self.frames.framed_bytes() as f64 * 8.0,
+        }
+    }
+
+    /// How long the test takes at best; `None` where nothing is to be decided.
+    pub fn at_best(&self) -> Option<Span> {
+        LineTest::new(self.clone(), true).left()
+    }
+}
+
+impl StripPart {
+    fn joined(parts: &[StripPart]) -> StripPart {
+        let sum = |of: fn(&StripPart) -> u64| parts.iter().map(of).sum::<u64>();
+        let rtts = sum(|part| part.rtts);
+        let rtt_ns = parts.iter().map(|part| part.rtt_ns * part.rtts as f64).sum::<f64>();
+        StripPart {
+            sent: sum(|part| part.sent),
+            lost: sum(|part| part.lost),
+            wrong_frames: sum(|part| part.wrong_frames),
+            untested: sum(|part| part.untested),
+            rtt_ns: if rtts == 0 { 0.0 } else { rtt_ns / rtts as f64 },
+            rtts,
+        }
+    }
+}
+
+/// A span as people say it: `18 min 6 s`.
+pub fn words(span: Span) -> String {
+    let seconds = span.as_secs_f64().ceil() as u64;
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}

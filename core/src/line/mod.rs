@@ -1,0 +1,58 @@
+//! What a line is worth: frames that carry a pattern are sent over a path at a stated load, and what
+//! arrives says how often frames are lost and bits are wrong, how long they take, and what that is
+//! worth.
+//!
+//! The sender's plan is a [`FrameMix`] whose payloads come from a [`Pattern`]; each frame begins
+//! with a [`LoadHeader`]. The receiver's [`Tally`] counts; the sender joins the receiver's
+//! [`SecondRow`]s with what it sent in each second into a [`LineTest`], which decides
+//! ([`RatioTest`]) and becomes the document and its page. One-way delay comes from STAMP packets
+//! ([`stamp`]) under the same load.
+//!
+//! Invariants: a second in which an end lost packets of its own, or did not send what it was to
+//! send, counts neither as tested time nor for or against the line; every ratio has an interval
+//! and says of how many trials.
+//!
+//! Not here: sockets, clocks, pacing.
+
+mod compare;
+mod delay;
+mod document;
+mod frames;
+mod gilbert;
+mod header;
+mod load;
+mod message;
+mod page;
+mod pattern;
+mod ratio;
+mod reflector;
+mod runs;
+mod sequential;
+mod simulate;
+pub mod stamp;
+mod state;
+mod tally;
+mod window;
+
+pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
+pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
+pub use document::{
+    LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SentSecond,
+    StripPart, TestedSecond, Untested, words,
+};
+pub use frames::{FrameKind, FrameMix};
+pub use gilbert::{Gilbert, GilbertCounts};
+pub use header::{HEADER_BYTES, LoadHeader};
+pub use load::{LoadReader, LoadWriter, framed_bits};
+pub use message::{LineAnswer, LineRequest, read_message, write_message};
+pub use pattern::Pattern;
+pub use ratio::Ratio;
+pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
+pub use runs::LossRuns;
+pub use sequential::{RatioDecision, RatioTest};
+pub use simulate::simulate;
+pub use state::LineState;
+pub use tally::{Arrived, SecondRow, Tally, TallyTotals};
+
+#[cfg(test)]
+mod truth_tests;

@@ -1,0 +1,349 @@
+//! A line test as one page: the verdict first, a strip of time, what was lost and how, delays.
+
+use super::delay::DelaySummary;
+use super::document::{LineDocument, LineOutcome, StripPart, words};
+use super::ratio::Ratio;
+use crate::report::{Axis, Card, Histogram, LineChart, Mark, Page, Section, Series, TableSpec};
+use crate::units::Span;
+
+/// Bars of the histogram.
+const BARS: usize = 60;
+
+impl LineDocument {
+    /// The page; `commands` give it again.
+    pub fn page(&self, commands: &[String]) -> Page {
+        let word = match self.outcome {
+            LineOutcome::Passed => "passed",
+            LineOutcome::Failed => "failed",
+            LineOutcome::Undecided => "not decided",
+            LineOutcome::Measured => "measured",
+            LineOutcome::Unfit => "not fit to say",
+        };
+        let json = serde_json::to_string(self).unwrap_or_default();
+        Page::new(format!("Line test of {}: {word}", self.settings.target))
+            .lead(format!("{}. Farline {}, {}.", self.verdict, self.farline, self.date))
+            .section(self.overview())
+            .section(self.strip_section())
+            .section(self.losses())
+            .section(self.delays())
+            .made_from(json, LineDocument::SCHEMA, "", commands)
+    }
+
+    /// What a terminal shows.
+    pub fn plain(&self) -> String {
+        let mut lines = vec![self.verdict.clone()];
+        let mut say = |key: &str, value: String| lines.push(format!("{key:<22}{value}"));
+        say("offered", self.offered());
+        say("frames lost", ratio_words(self.loss.as_ref(), "frames"));
+        say("lost or wrong", ratio_words(self.bit_errors.as_ref(), "bits"));
+        say("wrong in payload", ratio_words(self.payload_bit_errors.as_ref(), "bits compared"));
+        let order = &self.sums;
+        say("order", format!("{} out of order, {} came twice", order.reordered, order.duplicates));
+        if let Some(rtt) = &self.rtt {
+            say("round trip", delay_words(rtt));
+        }
+        if let Some(there) = &self.one_way_delay {
+            say("one-way delay", delay_words(there));
+        }
+        if let Some(clocks) = &self.clocks {
+            say("clocks", self.clock_words(clocks));
+        }
+        if let Some(untested) = self.untested_words() {
+            say("untested", untested);
+        }
+        lines.join("\n")
+    }
+
+    fn offered(&self) -> String {
+        let settings = &self.settings;
+        format!(
+            "{}, {} % of {}, {} frames back to back",
+            settings.frames, settings.load_percent, settings.rate, settings.burst
+        )
+    }
+
+    fn clock_words(&self, clocks: &super::delay::ClockDifference) -> String {
+        if clocks.offset_noise_ns == 0.0 && clocks.offset_ns == 0.0 {
+            return "both ends read one clock".to_owned();
+        }
+        format!(
+            "{} ahead there (+-{} of noise; +-{} if the ways differ), {:.2} ppm faster ({:.2} to \
+             {:.2})",
+            nanos(clocks.offset_ns),
+            nanos(clocks.offset_noise_ns),
+            nanos(clocks.offset_bound_ns),
+            clocks.skew_ppm,
+            clocks.skew_ci_ppm.0,
+            clocks.skew_ci_ppm.1
+        )
+    }
+
+    /// Why seconds do not count; `None` where all do.
+    fn untested_words(&self) -> Option<String> {
+        let sums = &self.sums;
+        let parts = [
+            (sums.sender_late, "this host did not send in time"),
+            (sums.sender_drops, "this host dropped packets"),
+            (sums.receiver_drops, "the receiver dropped packets"),
+            (sums.away, "an end was away"),
+        ];
+        let said: Vec<String> = parts
+            .iter()
+            .filter(|(seconds, _)| *seconds > 0)
+            .map(|(seconds, why)| format!("{seconds} s: {why}"))
+            .collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+
+    fn overview(&self) -> Section {
+        let mut cards = vec![
+            Card::new("Offered", self.offered()),
+            Card::new("Tested", words(Span::from_secs(self.sums.tested))),
+            Card::new("Untested", words(Span::from_secs(self.sums.untested()))),
+            Card::new("Frames sent", self.sums.sent),
+            Card::new("Frames lost", self.sums.lost),
+        ];
+        if let Some(ratio) = &self.bit_errors {
+            cards.push(Card::new("Bit error ratio at most", format!("{:.3e}", ratio.below)));
+        }
+        let section = Section::new("The test").cards(cards);
+        match self.untested_words() {
+            None => section,
+            Some(said) => section
+                .warning(format!("Some seconds count neither for nor against the line. {said}.")),
+        }
+    }
+
+    fn strip_section(&self) -> Section {
+        let width = self.strip_seconds as f64;
+        let at = |index: usize| index as f64 * width;
+        let points = |of: &dyn Fn(&StripPart) -> Option<f64>| -> Vec<(f64, f64)> {
+            let found = self.strip.iter().enumerate();
+            found.filter_map(|(index, part)| Some((at(index), of(part)?))).collect()
+        };
+        let lost = points(&|part| {
+            (part.sent > 0).then(|| (part.lost + part.wrong_frames) as f64 / part.sent as f64 * 1e6)
+        });
+        let rtts = points(&|part| (part.rtts > 0).then(|| part.rtt_ns / 1e6));
+        let marks: Vec<Mark> = self
+            .strip
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| part.untested > 0)
+            .map(|(index, part)| Mark {
+                from: at(index),
+                to: at(index + 1),
+                name: format!("{} s untested", part.untested),
+            })
+            .collect();
+        let seconds = || Axis::new("Time", "s");
+        let chart = |title: &str, y: Axis, name: &str, points: Vec<(f64, f64)>| LineChart {
+            title: title.to_owned(),
+            x: seconds(),
+            y,
+            series: vec![Series::new(name, points)],
+            marks: marks.clone(),
+        };
+        let mut section = Section::new("Over time");
+        if lost.len() > 1 {
+            section = section.chart(chart(
+                "Frames lost or wrong over time",
+                Axis::new("Lost or wrong", "of a million"),
+                "lost or wrong",
+                lost,
+            ));
+        }
+        if rtts.len() > 1 {
+            section = section.chart(chart(
+                "Round trip over time",
+                Axis::new("Round trip", "ms"),
+                "round trip",
+                rtts,
+            ));
+        }
+        section.note(format!(
+            "Each point is {}. Shaded: seconds that do not count.",
+            words(Span::from_secs(self.strip_seconds))
+        ))
+    }
+
+    fn losses(&self) -> Section {
+        let rows = [
+            ("Frames that did not come, of those sent", self.loss, "frames"),
+            (
+                "Frames that did not come or had a wrong bit, of the bits sent",
+                self.bit_errors,
+                "bits",
+            ),
+            (
+                "Frames with a wrong bit that no checksum saw, of the bits compared",
+                self.payload_bit_errors,
+                "bits",
+            ),
+        ];
+        let percent = self.settings.confidence * 100.0;
+        let table = TableSpec::new()
+            .words("Ratio", |row: &(&str, Ratio, &str)| row.0.to_owned())
+            .figures("Events", |row| row.1.events.to_string())
+            .figures("Of", |row| format!("{:.4e} {}", row.1.trials, row.2))
+            .figures("Ratio", |row| format!("{:.3e}", row.1.value()))
+            .figures(format!("Interval, {percent} %"), |row| {
+                format!("{:.2e} to {:.2e}", row.1.low, row.1.high)
+            })
+            .figures(format!("Below, {percent} %"), |row| format!("{:.3e}", row.1.below));
+        let rows = rows.iter().filter_map(|(name, ratio, unit)| Some((*name, (*ratio)?, *unit)));
+        let mut section = Section::new("What was lost, and what was wrong").table(table.of(rows)).note(
+            "A network device drops a frame whose checksum is wrong, so wrong bits of a line are \
+             lost frames here; the second row is the bit error ratio if that is the only reason. \
+             The third is what got past the checksums.",
+        );
+        let runs = &self.totals.runs;
+        if runs.lost > 0 {
+            let powers = |counts: &[u64]| -> Vec<(u64, u64)> {
+                let some = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+                some.map(|(power, count)| (1 << power, *count)).collect()
+            };
+            let spec = |name: &str| {
+                TableSpec::new()
+                    .words(name, |row: &(u64, u64)| match row.0 {
+                        1 => "1".to_owned(),
+                        least => format!("{least} to {}", least * 2 - 1),
+                    })
+                    .figures("How often", |row| row.1.to_string())
+            };
+            section = section
+                .text(format!(
+                    "{} frames were lost in {} runs, the longest of {}. A lost frame was in a \
+                     burst of {:.1} on average.",
+                    runs.lost,
+                    runs.runs,
+                    runs.longest,
+                    runs.dispersion()
+                ))
+                .table(spec("Frames lost in a row").of(powers(&runs.by_length)))
+                .table(spec("Frames from one loss to the next").of(powers(&runs.by_distance)));
+        }
+        if let Some(gilbert) = &self.gilbert {
+            section = section.text(format!(
+                "Gilbert's model: after a frame that came one is lost with probability {:.3e} \
+                 ({:.2e} to {:.2e} at 95 %), and after a lost one one comes with {:.3} ({:.3} to \
+                 {:.3}). Were losses independent, the two would add up to 1.",
+                gilbert.turns_bad,
+                gilbert.turns_bad_ci95.0,
+                gilbert.turns_bad_ci95.1,
+                gilbert.turns_good,
+                gilbert.turns_good_ci95.0,
+                gilbert.turns_good_ci95.1
+            ));
+        }
+        section.text(format!(
+            "{} frames came after one that was sent after them, by {} frames at most; {} came \
+             twice.",
+            self.totals.reordered, self.totals.longest_extent, self.totals.duplicates
+        ))
+    }
+
+    fn delays(&self) -> Section {
+        let rows = [
+            ("There", self.one_way_delay),
+            ("Back", self.one_way_delay_back),
+            ("Round trip", self.rtt),
+        ];
+        let figure = |of: fn(&DelaySummary) -> f64| {
+            move |row: &(&str, DelaySummary)| format!("{:.3}", of(&row.1) / 1e6)
+        };
+        let table = TableSpec::new()
+            .words("Delay, ms", |row: &(&str, DelaySummary)| row.0.to_owned())
+            .figures("Mean", figure(|delay| delay.mean_ns))
+            .figures("sd", figure(|delay| delay.sd_ns))
+            .figures("sd, %", |row| format!("{:.3}", row.1.sd_ns / row.1.mean_ns * 100.0))
+            .figures("Least", figure(|delay| delay.min_ns))
+            .figures("Median", figure(|delay| delay.median_ns))
+            .figures("99 %", figure(|delay| delay.p99_ns))
+            .figures("99.9 %", figure(|delay| delay.p999_ns))
+            .figures("Most", figure(|delay| delay.max_ns));
+        let rows: Vec<_> =
+            rows.iter().filter_map(|(name, delay)| Some((*name, (*delay)?))).collect();
+        if rows.is_empty() {
+            return Section::new("Delay").text("No packet came back, so delays are not known.");
+        }
+        let mut section = Section::new("Delay").table(table.of(rows));
+        if let Some(clocks) = &self.clocks {
+            section = section.text(format!("Clocks: {}.", self.clock_words(clocks)));
+        }
+        if self.clock_steps > 0 {
+            section = section.warning(format!(
+                "A clock was set {} times while the test ran; one-way delays are of the time since.",
+                self.clock_steps
+            ));
+        }
+        if let Some(variation) = self.delay_variation_ns {
+            section = section.text(format!(
+                "Packets that follow each other differ by {} on average (IPDV, RFC 3393); of the \
+                 delays there, 99 % are less than {} above the least (PDV).",
+                nanos(variation),
+                self.one_way_delay
+                    .map_or("?".to_owned(), |delay| nanos(delay.p99_ns - delay.min_ns))
+            ));
+        }
+        match self.histogram() {
+            Some(chart) => section.chart(chart),
+            None => section,
+        }
+    }
+
+    /// How often the delay there was how long.
+    fn histogram(&self) -> Option<Histogram> {
+        let (least, most) = (*self.delays_ns.first()?, *self.delays_ns.last()?);
+        let width = (most - least).max(1.0) / BARS as f64;
+        let mut counts = vec![0_u64; BARS];
+        for delay in &self.delays_ns {
+            counts[(((delay - least) / width) as usize).min(BARS - 1)] += 1;
+        }
+        let edge = |index: usize| (least + width * (index + 1) as f64) / 1e6;
+        let there = self.one_way_delay?;
+        Some(Histogram {
+            title: "One-way delay there".to_owned(),
+            x: Axis::new("One-way delay there", "ms"),
+            y: Axis::new("Packets", "").log(),
+            buckets: counts.iter().enumerate().map(|(i, count)| (edge(i), *count)).collect(),
+            marks: vec![
+                (format!("mean {}", nanos(there.mean_ns)), there.mean_ns / 1e6),
+                (format!("99 % {}", nanos(there.p99_ns)), there.p99_ns / 1e6),
+            ],
+        })
+    }
+}
+
+/// Nanoseconds with a unit that fits, also below zero.
+fn nanos(value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", Span::from_nanos(value.abs().round() as u64))
+}
+
+fn ratio_words(ratio: Option<&Ratio>, of: &str) -> String {
+    let Some(ratio) = ratio else { return "nothing to count of".to_owned() };
+    let head = format!("{} of {:.3e} {of}", ratio.events, ratio.trials);
+    let percent = ratio.confidence * 100.0;
+    match ratio.events {
+        0 => format!("{head}: below {:.2e} at {percent} %", ratio.below),
+        _ => format!(
+            "{head}: {:.2e} ({:.2e} to {:.2e} at {percent} %)",
+            ratio.value(),
+            ratio.low,
+            ratio.high
+        ),
+    }
+}
+
+fn delay_words(delay: &DelaySummary) -> String {
+    let interval = delay.mean_ci95_ns.map_or(String::new(), |(low, high)| {
+        format!(" ({} to {} at 95 %)", nanos(low), nanos(high))
+    });
+    format!(
+        "mean {}{interval}, sd {}, 99 % below {}",
+        nanos(delay.mean_ns),
+        nanos(delay.sd_ns),
+        nanos(delay.p99_ns)
+    )
+}

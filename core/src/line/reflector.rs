@@ -1,0 +1,361 @@
+//! The far end of a test: it counts load frames, answers what it is asked, and sends STAMP packets
+//! back.
+//!
+//! Invariants: nothing is kept of an address that has not shown its cookie; no answer is longer than
+//! what it answers; nobody is answered who did not ask.
+
+use super::load::LoadReader;
+use super::message::{LineAnswer, LineRequest, read_message};
+use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime};
+use crate::units::{Rate, Span, Time};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// A cookie is good for the minute in which it was made, and the next.
+const COOKIE_LASTS: Span = Span::from_secs(60);
+/// How long a test is kept whose sender says nothing: it may have been killed and go on.
+const KEPT: Span = Span::from_secs(3_600);
+/// Tests at once.
+const MOST_SESSIONS: usize = 16;
+/// Rows in an answer; fewer have room.
+const ROWS: usize = 16;
+
+/// What a reflector is told at its start.
+#[derive(Clone, Debug)]
+pub struct ReflectorSettings {
+    /// Its cookies come from it; nobody else may know it.
+    pub secret: [u8; 32],
+    /// Another for each start.
+    pub instance: u64,
+    /// Which clock it reads.
+    pub boot: u64,
+    /// The most that all tests together may send; no limit where there is none.
+    pub most: Option<Rate>,
+    /// Whether anybody's STAMP packets are sent back, as the standard has it, or only those of a
+    /// test's sender.
+    pub is_open: bool,
+    /// Whether payloads are compared, bit by bit.
+    pub is_compared: bool,
+}
+
+/// What came, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct LineDatagram<'a> {
+    /// From whom.
+    pub from: SocketAddr,
+    /// Its payload.
+    pub bytes: &'a [u8],
+    /// When the kernel had it, since 1970.
+    pub received: Time,
+    /// Its TTL or hop limit.
+    pub ttl: u8,
+}
+
+#[derive(Debug)]
+struct ReflectorSession {
+    reader: LoadReader,
+    rate: Rate,
+    heard: Time,
+    /// Packets were dropped here since its last frame.
+    after_own_drops: bool,
+    reflected: u32,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct LineReflector {
+    settings: ReflectorSettings,
+    sessions: BTreeMap<u64, ReflectorSession>,
+    addresses: BTreeMap<SocketAddr, u64>,
+    /// Packets sent back to others.
+    reflected: u32,
+}
+
+impl LineReflector {
+    /// One without tests.
+    pub fn new(settings: ReflectorSettings) -> LineReflector {
+        let (sessions, addresses) = (BTreeMap::new(), BTreeMap::new());
+        LineReflector { settings, sessions, addresses, reflected: 0 }
+    }
+
+    /// How many tests are known.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// This host dropped packets that had come, whosever they were.
+    pub fn note_own_drops(&mut self) {
+        for session in self.sessions.values_mut() {
+            session.after_own_drops = true;
+            session.reader.tally.note_own_drops();
+        }
+    }
+
+    /// Takes what came, at `now` by a clock that does not step and `clock` by one that knows the
+    /// date; returns what is to be sent back to where it came from.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        clock: StampTime,
+        datagram: &LineDatagram<'_>,
+        mac: Option<Mac<'_>>,
+    ) -> Option<Vec<u8>> {
+        if let Some(id) = self.addresses.get(&datagram.from)
+            && let Some(session) = self.sessions.get_mut(id)
+            && session.reader.take(datagram.bytes, session.after_own_drops)
+        {
+            session.after_own_drops = false;
+            session.heard = now;
+            return None;
+        }
+        if let Some(request) = read_message(datagram.bytes) {
+            return self.answer(now, clock, datagram, request)?.fitting(datagram.bytes.len());
+        }
+        self.reflect(clock, datagram, mac)
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        clock: StampTime,
+        datagram: &LineDatagram<'_>,
+        request: LineRequest,
+    ) -> Option<LineAnswer> {
+        self.forget(now);
+        let from = datagram.from;
+        Some(match request {
+            LineRequest::Hello { nonce } => {
+                LineAnswer::Cookie { nonce, cookie: self.cookie(from, now) }
+            }
+            LineRequest::Begin { nonce, cookie, session, rate_bps, at_us } => {
+                let before =
+                    Time::from_nanos(now.as_nanos().saturating_sub(COOKIE_LASTS.as_nanos()));
+                if cookie != self.cookie(from, now) && cookie != self.cookie(from, before) {
+                    return None;
+                }
+                let rate = Rate::from_bps(rate_bps);
+                if let Some(refused) = self.refuses(session, rate, nonce) {
+                    return Some(refused);
+                }
+                self.begin(now, from, session, rate, at_us);
+                LineAnswer::Begun {
+                    nonce,
+                    instance: self.settings.instance,
+                    boot: self.settings.boot,
+                    is_synchronised: clock.is_synchronised,
+                    clock_error_ns: clock.error_ns,
+                }
+            }
+            LineRequest::Rows { nonce, session, since } => match self.known(now, from, session) {
+                None => LineAnswer::Unknown { nonce },
+                Some(session) => {
+                    let rows = session.reader.tally.rows(since, ROWS);
+                    LineAnswer::Rows { nonce, is_more: rows.len() == ROWS, rows }
+                }
+            },
+            LineRequest::Totals { nonce, session, sent } => match self.known(now, from, session) {
+                None => LineAnswer::Unknown { nonce },
+                Some(session) => {
+                    let totals = Box::new(session.reader.tally.totals(sent));
+                    LineAnswer::Totals { nonce, totals }
+                }
+            },
+            LineRequest::End { nonce, session } => {
+                if self.known(now, from, session).is_some() {
+                    self.sessions.remove(&session);
+                    self.addresses.remove(&from);
+                }
+                LineAnswer::Ended { nonce }
+            }
+        })
+    }
+
+    /// Why the session `id` cannot send at `rate`; `None` where it can.
+    fn refuses(&self, id: u64, rate: Rate, nonce: u64) -> Option<LineAnswer> {
+        let others = self.sessions.iter().filter(|(other, _)| **other != id);
+        let taken: u64 = others.map(|(_, session)| session.rate.as_bps()).sum();
+        let is_full = !self.sessions.contains_key(&id) && self.sessions.len() >= MOST_SESSIONS;
+        let left = self.settings.most.map(|most| most.as_bps().saturating_sub(taken));
+        let is_too_much = left.is_some_and(|left| rate.as_bps() > left);
+        (is_full || is_too_much)
+            .then(|| LineAnswer::Refused { nonce, most_bps: left.filter(|_| !is_full) })
+    }
+
+    fn begin(&mut self, now: Time, from: SocketAddr, id: u64, rate: Rate, at_us: u64) {
+        let is_compared = self.settings.is_compared;
+        let session = self.sessions.entry(id).or_insert_with(|| ReflectorSession {
+            reader: LoadReader::new(id, at_us, is_compared),
+            rate,
+            heard: now,
+            after_own_drops: false,
+            reflected: 0,
+        });
+        (session.rate, session.heard) = (rate, now);
+        // A sender that goes on is at another address, and does not know what it sent last.
+        if at_us > 0 && !self.addresses.contains_key(&from) {
+            session.reader.tally.go_on();
+        }
+        self.addresses.retain(|_, other| *other != id);
+        self.addresses.insert(from, id);
+    }
+
+    /// The session `id`, which is that of whoever is at `from`.
+    fn known(&mut self, now: Time, from: SocketAddr, id: u64) -> Option<&mut ReflectorSession> {
+        self.addresses.get(&from).filter(|known| **known == id)?;
+        let session = self.sessions.get_mut(&id)?;
+        session.heard = now;
+        Some(session)
+    }
+
+    fn reflect(
+        &mut self,
+        clock: StampTime,
+        datagram: &LineDatagram<'_>,
+        mac: Option<Mac<'_>>,
+    ) -> Option<Vec<u8>> {
+        let session = self.addresses.get(&datagram.from).and_then(|id| self.sessions.get_mut(id));
+        if session.is_none() && !self.settings.is_open {
+            return None;
+        }
+        let packet = SenderPacket::read(mac, datagram.bytes)?;
+        let reflected = session.map_or(&mut self.reflected, |session| &mut session.reflected);
+        // The stateful mode counts for each session; the stateless one repeats the sender's number.
+        let sequence = if self.settings.is_open { packet.sequence } else { *reflected };
+        *reflected = reflected.wrapping_add(1);
+        let mut bytes = datagram.bytes.to_vec();
+        ReflectorPacket {
+            sequence,
+            sent: clock,
+            session: packet.session,
+            received: datagram.received,
+            sender_sequence: packet.sequence,
+            sender_sent: packet.sent,
+            sender_ttl: datagram.ttl,
+        }
+        .write(mac, &mut bytes);
+        Some(bytes)
+    }
+
+    fn cookie(&self, from: SocketAddr, at: Time) -> u64 {
+        let minute = at.as_nanos() / COOKIE_LASTS.as_nanos();
+        let hash = blake3::keyed_hash(&self.settings.secret, format!("{from} {minute}").as_bytes());
+        hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    }
+
+    fn forget(&mut self, now: Time) {
+        self.sessions.retain(|_, session| now.since(session.heard) < KEPT);
+        let sessions = &self.sessions;
+        self.addresses.retain(|_, id| sessions.contains_key(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::write_message;
+    use super::super::{FrameMix, LoadWriter, Pattern, stamp};
+    use super::*;
+
+    fn reflector(most: Option<u64>, is_open: bool) -> LineReflector {
+        LineReflector::new(ReflectorSettings {
+            secret: [7; 32],
+            instance: 1,
+            boot: 2,
+            most: most.map(Rate::from_bps),
+            is_open,
+            is_compared: true,
+        })
+    }
+
+    const CLOCK: StampTime =
+        StampTime { time: Time::from_nanos(5_000), is_synchronised: true, error_ns: 1_000 };
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn sends(reflector: &mut LineReflector, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+        let received = Time::from_nanos(4_000);
+        let datagram = LineDatagram { from: address(port), bytes, received, ttl: 60 };
+        reflector.handle(Time::ZERO, CLOCK, &datagram, None)
+    }
+
+    fn asks(reflector: &mut LineReflector, port: u16, request: &LineRequest) -> Option<LineAnswer> {
+        let bytes = request.bytes();
+        let answer = sends(reflector, port, &bytes)?;
+        assert!(answer.len() <= bytes.len(), "an amplifier");
+        read_message(&answer)
+    }
+
+    fn begins(reflector: &mut LineReflector, port: u16, rate_bps: u64) -> Option<LineAnswer> {
+        let cookie = match asks(reflector, port, &LineRequest::Hello { nonce: 1 }) {
+            Some(LineAnswer::Cookie { nonce: 1, cookie }) => cookie,
+            other => panic!("{other:?}"),
+        };
+        let begin = LineRequest::Begin { nonce: 2, cookie, session: 9, rate_bps, at_us: 0 };
+        asks(reflector, port, &begin)
+    }
+
+    #[test]
+    fn nothing_is_kept_or_sent_without_the_cookie() {
+        let mut reflector = reflector(None, false);
+        let begin = LineRequest::Begin { nonce: 2, cookie: 1, session: 9, rate_bps: 1, at_us: 0 };
+        assert_eq!(asks(&mut reflector, 1, &begin), None);
+        assert_eq!(reflector.sessions(), 0);
+        // A cookie is of one address.
+        let Some(LineAnswer::Cookie { cookie, .. }) =
+            asks(&mut reflector, 1, &LineRequest::Hello { nonce: 1 })
+        else {
+            panic!("a cookie");
+        };
+        let begin = LineRequest::Begin { nonce: 2, cookie, session: 9, rate_bps: 1, at_us: 0 };
+        assert_eq!(asks(&mut reflector, 2, &begin), None);
+        assert_eq!(sends(&mut reflector, 3, &[0; 44]), None, "STAMP of a stranger");
+        // A request that is too short for its answer gets none.
+        assert_eq!(sends(&mut reflector, 1, &write_message(&begin, 0)), None);
+    }
+
+    #[test]
+    fn frames_are_counted_for_their_session_alone() {
+        let mut reflector = reflector(None, false);
+        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
+        let kind = FrameMix::fixed(64, Pattern::Crpat).turn[0];
+        let mut writer = LoadWriter::new(9, 0);
+        let mut frame = [0; 18];
+        for n in 0..10 {
+            writer.write(kind, n, false, &mut frame);
+            if n != 4 {
+                assert_eq!(sends(&mut reflector, 1, &frame), None);
+            }
+        }
+        assert_eq!(sends(&mut reflector, 2, &frame), None, "from elsewhere");
+        let totals = LineRequest::Totals { nonce: 3, session: 9, sent: Some(10) };
+        match asks(&mut reflector, 1, &totals) {
+            Some(LineAnswer::Totals { totals, .. }) => {
+                assert_eq!((totals.received, totals.runs.lost), (9, 1))
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(asks(&mut reflector, 2, &totals), Some(LineAnswer::Unknown { nonce: 3 }));
+    }
+
+    #[test]
+    fn no_more_is_let_in_than_is_allowed() {
+        let mut reflector = reflector(Some(1_000), false);
+        let refused = LineAnswer::Refused { nonce: 2, most_bps: Some(1_000) };
+        assert_eq!(begins(&mut reflector, 1, 1_001), Some(refused));
+        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
+    }
+
+    #[test]
+    fn stamp_packets_come_back_with_their_padding() {
+        let mut reflector = reflector(None, true);
+        let mut bytes = [0xab; 60];
+        let sent = stamp::SenderPacket { sequence: 3, sent: CLOCK, session: 8 };
+        sent.write(None, &mut bytes);
+        let back = sends(&mut reflector, 5, &bytes).expect("an answer");
+        assert_eq!((back.len(), &back[44..]), (60, &[0xab; 16][..]));
+        let packet = stamp::ReflectorPacket::read(None, &back).expect("a packet");
+        assert_eq!((packet.sequence, packet.sender_sequence, packet.sender_ttl), (3, 3, 60));
+        assert_eq!((packet.session, packet.received), (8, Time::from_nanos(4_000)));
+    }
+}

@@ -1,0 +1,109 @@
+//! Runs of lost frames, and how far losses are apart.
+
+use super::gilbert::GilbertCounts;
+use serde::{Deserialize, Serialize};
+
+/// The received frames between two losses that are not of one burst (RFC 3611, section 4.7.2).
+const BURST_GAP: u64 = 16;
+/// Powers of two by which runs and distances are counted.
+const POWERS: usize = 24;
+
+/// Runs of lost frames and the distances between losses (RFC 3357), from what is decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossRuns {
+    /// Frames lost, other than by the receiver itself.
+    pub lost: u64,
+    /// Runs of frames lost one after the other.
+    pub runs: u64,
+    /// The longest of them.
+    pub longest: u64,
+    /// How many are at least as long as 1, 2, 4 ... frames and shorter than the next.
+    pub by_length: Vec<u64>,
+    /// How many losses are at least 1, 2, 4 ... frames behind the one before.
+    pub by_distance: Vec<u64>,
+    /// The sum of the squares of the losses in a burst: losses with fewer than 16 received frames
+    /// between them.
+    pub burst_squares: u64,
+    /// What followed what.
+    pub counts: GilbertCounts,
+    run: u64,
+    burst: u64,
+    since_loss: Option<u64>,
+    /// Whether the frame before was received; nothing where that is not known.
+    before: Option<bool>,
+}
+
+impl LossRuns {
+    pub(super) fn received(&mut self, count: u64) {
+        match self.before {
+            Some(true) => self.counts.stayed_good += count,
+            Some(false) => {
+                self.counts.turned_good += 1;
+                self.counts.stayed_good += count - 1;
+            }
+            None => self.counts.stayed_good += count - 1,
+        }
+        self.before = Some(true);
+        self.end_run();
+        self.since_loss = self.since_loss.map(|since| since + count);
+        if self.since_loss.is_some_and(|since| since >= BURST_GAP) {
+            self.end_burst();
+        }
+    }
+
+    pub(super) fn lost(&mut self) {
+        match self.before {
+            Some(true) => self.counts.turned_bad += 1,
+            Some(false) => self.counts.stayed_bad += 1,
+            None => {}
+        }
+        self.before = Some(false);
+        if let Some(since) = self.since_loss {
+            count_power(&mut self.by_distance, since + 1);
+        }
+        self.since_loss = Some(0);
+        self.lost += 1;
+        self.run += 1;
+        self.burst += 1;
+    }
+
+    /// What became of a frame is not known: this host lost it, if nobody else did.
+    pub(super) fn unknown(&mut self) {
+        self.before = None;
+        self.close();
+        self.since_loss = None;
+    }
+
+    pub(super) fn close(&mut self) {
+        self.end_run();
+        self.end_burst();
+    }
+
+    /// The mean size of the burst in which a lost frame was: 1 where each is lost by itself.
+    pub fn dispersion(&self) -> f64 {
+        if self.lost == 0 { 1.0 } else { (self.burst_squares as f64 / self.lost as f64).max(1.0) }
+    }
+
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        if run > 0 {
+            self.runs += 1;
+            self.longest = self.longest.max(run);
+            count_power(&mut self.by_length, run);
+        }
+    }
+
+    fn end_burst(&mut self) {
+        let burst = std::mem::take(&mut self.burst);
+        self.burst_squares = self.burst_squares.saturating_add(burst.saturating_mul(burst));
+    }
+}
+
+/// Counts `value`, above 0, by its power of two.
+fn count_power(counts: &mut Vec<u64>, value: u64) {
+    let power = (value.ilog2() as usize).min(POWERS - 1);
+    if counts.len() <= power {
+        counts.resize(power + 1, 0);
+    }
+    counts[power] += 1;
+}

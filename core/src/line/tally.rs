@@ -1,0 +1,231 @@
+//! The receiver's account of a test: what came in each of the sender's seconds, in which order, with
+//! how many wrong bits, and in which runs frames were lost.
+
+use super::runs::LossRuns;
+use super::window::{Place, Window};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Seconds that are kept for a sender that does not ask: an hour.
+const ROWS: usize = 3_600;
+/// A frame that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number, from 0 on.
+    pub sequence: u64,
+    /// The second of the test in which it was sent.
+    pub second: u64,
+    /// Bits of its payload that were compared.
+    pub compared_bits: u64,
+    /// Those that were wrong.
+    pub wrong_bits: u64,
+    /// Whether this host dropped packets since the one before.
+    pub after_own_drops: bool,
+}
+
+/// What came of one second's frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondRow {
+    /// Which second of the test, from 0 on.
+    pub second: u64,
+    /// Frames that came, each counted once.
+    pub received: u64,
+    /// Those with a wrong bit.
+    pub wrong_frames: u64,
+    /// Their wrong bits.
+    pub wrong_bits: u64,
+    /// Bits that were compared.
+    pub compared_bits: u64,
+    /// Frames that came again.
+    pub duplicates: u64,
+    /// Frames that came after one that was sent after them (RFC 4737, section 3).
+    pub reordered: u64,
+    /// Whether the receiver dropped packets itself.
+    pub has_own_drops: bool,
+}
+
+/// Everything that came so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TallyTotals {
+    /// Frames that came, each counted once.
+    pub received: u64,
+    /// One above the highest number that came.
+    pub next: u64,
+    /// Frames that came again, and those so late that nobody knows.
+    pub duplicates: u64,
+    /// Frames that came after one that was sent after them.
+    pub reordered: u64,
+    /// By how many frames at most.
+    pub longest_extent: u64,
+    /// Wrong bits.
+    pub wrong_bits: u64,
+    /// Runs of losses.
+    pub runs: LossRuns,
+}
+
+/// The account.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    window: Window,
+    rows: BTreeMap<u64, SecondRow>,
+    totals: TallyTotals,
+    last_second: u64,
+    is_midway: bool,
+}
+
+impl Tally {
+    /// An empty one.
+    pub fn new() -> Tally {
+        Tally {
+            window: Window::new(),
+            rows: BTreeMap::new(),
+            totals: TallyTotals::default(),
+            last_second: 0,
+            is_midway: false,
+        }
+    }
+
+    /// An empty one of a test whose first frames others counted: it begins with the first that comes.
+    pub fn midway() -> Tally {
+        Tally { is_midway: true, ..Tally::new() }
+    }
+
+    /// The sender was away: what it sent before it came back, it does not know itself.
+    pub fn go_on(&mut self) {
+        self.is_midway = true;
+    }
+
+    /// Near what the number of the next frame is.
+    pub fn next(&self) -> u64 {
+        self.window.next()
+    }
+
+    /// The latest second of which a frame came.
+    pub fn last_second(&self) -> u64 {
+        self.last_second
+    }
+
+    /// Counts a frame.
+    pub fn arrive(&mut self, arrived: &Arrived) {
+        let Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops } = *arrived;
+        if std::mem::take(&mut self.is_midway) {
+            self.window.begin_at(sequence);
+            self.last_second = second;
+        }
+        if after_own_drops {
+            self.window.own(sequence);
+            for marked in self.last_second.min(second)..=self.last_second.max(second) {
+                self.row(marked).has_own_drops = true;
+            }
+        }
+        let place = self.window.mark(sequence, &mut self.totals.runs);
+        let is_again = matches!(place, Place::Again | Place::Forgotten);
+        let late = if let Place::Late(extent) = place { Some(extent) } else { None };
+        let row = self.row(second);
+        if is_again {
+            row.duplicates += 1;
+            self.totals.duplicates += 1;
+            return;
+        }
+        row.received += 1;
+        row.compared_bits += compared_bits;
+        row.wrong_bits += wrong_bits;
+        row.wrong_frames += u64::from(wrong_bits > 0);
+        row.reordered += u64::from(late.is_some());
+        self.totals.received += 1;
+        self.totals.wrong_bits += wrong_bits;
+        if let Some(extent) = late {
+            self.totals.reordered += 1;
+            self.totals.longest_extent = self.totals.longest_extent.max(extent);
+        }
+        self.last_second = self.last_second.max(second);
+    }
+
+    /// The receiver dropped packets itself in the latest second, whosever they were.
+    pub fn note_own_drops(&mut self) {
+        self.row(self.last_second).has_own_drops = true;
+    }
+
+    /// Up to `most` rows from `since` on, in order.
+    pub fn rows(&self, since: u64, most: usize) -> Vec<SecondRow> {
+        self.rows.range(since..).take(most).map(|(_, row)| *row).collect()
+    }
+
+    /// Everything so far; losses behind the last that came count where the sender says how many it
+    /// sent.
+    pub fn totals(&self, sent: Option<u64>) -> TallyTotals {
+        let runs = self.window.settled(sent, &self.totals.runs);
+        TallyTotals { next: self.window.next(), runs, ..self.totals.clone() }
+    }
+
+    fn row(&mut self, second: u64) -> &mut SecondRow {
+        while self.rows.len() >= ROWS && !self.rows.contains_key(&second) {
+            self.rows.pop_first();
+        }
+        self.rows.entry(second).or_insert(SecondRow { second, ..SecondRow::default() })
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn came(sequence: u64, second: u64) -> Arrived {
+        Arrived { sequence, second, compared_bits: 8, wrong_bits: 0, after_own_drops: false }
+    }
+
+    #[test]
+    fn losses_runs_order_and_copies_are_counted_as_put_in() {
+        let mut tally = Tally::new();
+        // 3, 10 to 13 and 99 are lost, 20 comes after 22, 30 comes twice.
+        let mut order: Vec<u64> =
+            (0..100).filter(|n| ![3, 10, 11, 12, 13, 20, 99].contains(n)).collect();
+        order.insert(order.iter().position(|n| *n == 23).expect("it is there"), 20);
+        order.push(30);
+        order.iter().for_each(|n| tally.arrive(&came(*n, n / 50)));
+        let totals = tally.totals(Some(100));
+        assert_eq!((totals.received, totals.duplicates, totals.reordered), (94, 1, 1));
+        assert_eq!((totals.longest_extent, totals.next), (2, 99));
+        let runs = &totals.runs;
+        assert_eq!((runs.lost, runs.runs, runs.longest), (6, 3, 4));
+        assert_eq!(runs.by_length, [2, 0, 1]);
+        // 3 and 10 to 13 are 6 apart: one burst of 5; 99 is another.
+        assert_eq!(runs.burst_squares, 26);
+        assert_eq!(runs.counts.turned_bad, 3);
+        assert_eq!(tally.totals(None).runs.lost, 5, "what is behind the last is not known");
+        let rows = tally.rows(0, 10);
+        assert_eq!(rows.iter().map(|row| row.received).collect::<Vec<_>>(), [45, 49]);
+        assert_eq!(tally.rows(1, 10).len(), 1);
+    }
+
+    #[test]
+    fn what_this_host_dropped_is_no_loss_of_the_lines() {
+        let mut tally = Tally::new();
+        (0..10).for_each(|n| tally.arrive(&came(n, 0)));
+        tally.arrive(&Arrived { after_own_drops: true, ..came(500_000, 3) });
+        tally.arrive(&came(500_002, 3));
+        let runs = tally.totals(None).runs;
+        assert_eq!((runs.lost, runs.runs), (1, 1));
+        let marked: Vec<u64> =
+            tally.rows(0, 9).iter().filter(|row| row.has_own_drops).map(|row| row.second).collect();
+        assert_eq!(marked, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_frame_behind_the_window_is_not_counted_as_new() {
+        let mut tally = Tally::new();
+        tally.arrive(&came(1, 0));
+        tally.arrive(&came(70_000, 0));
+        tally.arrive(&came(1, 0));
+        tally.arrive(&came(2, 0));
+        let totals = tally.totals(None);
+        assert_eq!((totals.received, totals.duplicates), (2, 2));
+        assert_eq!(totals.runs.lost, 70_001 - 2);
+    }
+}

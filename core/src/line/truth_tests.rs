@@ -1,0 +1,158 @@
+//! The truth put in on purpose: tests in virtual time over the link's machine, whose losses and bit
+//! errors must lie in the intervals, and decisions that must be as rarely wrong as they say.
+
+use super::*;
+use crate::units::{Rate, Rng, Span};
+use crate::wan::Direction;
+
+#[test]
+fn true_loss_and_bit_error_ratios_lie_in_the_intervals() {
+    let (links, mut held, mut rng) = (240, [0_u32; 2], Rng::new(19));
+    for seed in 0..links {
+        let ten = |low: f64, high: f64, rng: &mut Rng| 10_f64.powf(low + (high - low) * rng.unit());
+        let clean =
+            Direction::new(Rate::from_bps(10_000_000_000), Span::from_millis(1), Span::ZERO);
+        let loss = ten(-4.0, -2.0, &mut rng);
+        let (totals, link) = simulate(&Direction { loss, ..clean.clone() }, 1_518, 20_000, seed);
+        assert_eq!(totals.runs.lost, link.dropped(), "what the link dropped is what is counted");
+        let ratio = Ratio::clustered(totals.runs.lost, 20_000.0, totals.runs.dispersion(), 0.95);
+        held[0] += u32::from(ratio.is_some_and(|ratio| ratio.holds(loss)));
+
+        let ber = ten(-9.0, -6.0, &mut rng);
+        let (totals, _) = simulate(&Direction { ber, ..clean }, 1_518, 20_000, seed);
+        let bits = 20_000.0 * 1_518.0 * 8.0;
+        // Of frames with more than one wrong bit only one is seen; at 1e-6 these are 0.6 %.
+        let ratio = Ratio::of(totals.runs.lost, bits, 0.95);
+        held[1] += u32::from(ratio.is_some_and(|ratio| ratio.holds(ber)));
+    }
+    assert!(held.iter().all(|held| f64::from(*held) >= 0.93 * links as f64), "{held:?} of {links}");
+}
+
+#[test]
+fn the_true_ratio_of_bursty_loss_lies_in_the_interval() {
+    let (links, mut held, mut alone) = (300, 0, 0);
+    for seed in 0..links {
+        let mut rng = Rng::new(seed);
+        let (turns_bad, turns_good) = (2e-4, 0.1 + 0.4 * rng.unit());
+        let mut tally = Tally::new();
+        let (frames, mut is_bad) = (100_000, false);
+        for sequence in 0..frames {
+            is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
+            if !is_bad {
+                let came = Arrived {
+                    sequence,
+                    second: 0,
+                    compared_bits: 0,
+                    wrong_bits: 0,
+                    after_own_drops: false,
+                };
+                tally.arrive(&came);
+            }
+        }
+        let runs = tally.totals(Some(frames)).runs;
+        let truth = turns_bad / (turns_bad + turns_good);
+        let of = |dispersion: f64| Ratio::clustered(runs.lost, frames as f64, dispersion, 0.95);
+        held += u32::from(of(runs.dispersion()).is_some_and(|ratio| ratio.holds(truth)));
+        alone += u32::from(of(1.0).is_some_and(|ratio| ratio.holds(truth)));
+    }
+    assert!(f64::from(held) >= 0.93 * links as f64, "{held} of {links}");
+    assert!(f64::from(alone) < 0.8 * links as f64, "{alone}: this test could not fail");
+}
+
+/// Runs the test of a ratio of `truth` times its limit; returns the decision and how long it took,
+/// in units of one over the limit.
+fn decided(truth: f64, seed: u64) -> (RatioDecision, f64) {
+    let test = RatioTest { limit: 1.0, confidence: 0.95 };
+    let (mut rng, mut events, mut trials) = (Rng::new(seed), 0, 0.0);
+    let mut next = if truth > 0.0 { -(1.0 - rng.unit()).ln() / truth } else { f64::INFINITY };
+    // As the command looks: often, next to how long it takes.
+    while trials < 60.0 {
+        trials += 0.02;
+        while next <= trials {
+            events += 1;
+            next += -(1.0 - rng.unit()).ln() / truth;
+        }
+        match test.decide(events, trials) {
+            RatioDecision::Open => {}
+            decision => return (decision, trials),
+        }
+    }
+    (RatioDecision::Open, trials)
+}
+
+#[test]
+fn wrong_decisions_are_as_rare_as_stated() {
+    let seeds = 2_000_u64;
+    let share = |truth: f64, wrong: RatioDecision| {
+        let count = (0..seeds).filter(|seed| decided(truth, *seed).0 == wrong).count();
+        count as f64 / seeds as f64
+    };
+    // Right at the limit both are as frequent as they can be. Three deviations of 2,000 draws.
+    let slack = 3.0 * (0.05 * 0.95 / seeds as f64).sqrt();
+    for (truth, wrong) in [(1.0, RatioDecision::Accepted), (1.0, RatioDecision::Refused)] {
+        let found = share(truth, wrong);
+        assert!(found <= 0.05 + slack && found > 0.001, "{wrong:?} at {truth}: {found}");
+    }
+    assert!(share(1.5, RatioDecision::Accepted) <= 0.05);
+    assert!(share(0.5, RatioDecision::Refused) <= 0.05);
+}
+
+#[test]
+fn a_decision_takes_less_than_a_test_of_fixed_length() {
+    // The shortest test of fixed length that refuses a line at its limit and accepts one of a third
+    // of it, each with 95 %, takes 15.7 over the limit and at most 9 errors (Poisson's table).
+    let fixed = 15.7;
+    let mean = |truth: f64| (0..500).map(|seed| decided(truth, seed).1).sum::<f64>() / 500.0;
+    let lines = [0.0, 0.1, 1.0 / 3.0, 3.0, 10.0].map(mean);
+    let all = lines.iter().sum::<f64>() / lines.len() as f64;
+    assert!(all <= 0.6 * fixed, "{lines:?}");
+    assert!(lines[2] < fixed, "also where it takes longest: {lines:?}");
+}
+
+#[test]
+fn a_test_goes_on_from_what_was_written_down() {
+    let settings = LineSettings {
+        target: "there".to_owned(),
+        rate: Rate::from_bps(100_000_000),
+        load_percent: 50.0,
+        frames: FrameMix::cjpat(),
+        burst: 1,
+        criterion: Some(LineCriterion::BitErrors(1e-9)),
+        confidence: 0.95,
+        most_seconds: 100,
+    };
+    let mut test = LineTest::new(settings, false);
+    let sent =
+        |second| SentSecond { second, frames: 10, framed_bits: 1_000, ..SentSecond::default() };
+    let row = |second, received| SecondRow { second, received, ..SecondRow::default() };
+    for second in 0..3 {
+        test.note_sent(sent(second));
+        test.note_row(row(second, 10 - second));
+    }
+    let tested = test.settle(2);
+    assert_eq!(tested.iter().map(|second| second.lost).collect::<Vec<_>>(), [0, 1]);
+    let at = |seconds: u64| crate::units::Time::from_nanos(seconds * 1_000_000_000);
+    let state = LineState {
+        schema: LineState::SCHEMA.to_owned(),
+        session: 7,
+        begun: at(1_000),
+        written: at(1_003),
+        next_frame: 30,
+        instance: 1,
+        test,
+    };
+    let json = serde_json::to_string(&state).expect("an object");
+    let mut back = LineState::read(&json).expect("a state");
+    assert_eq!(back, state);
+    // Killed, and back after a minute: what lies between counts for nothing.
+    assert_eq!(back.since_begin(at(1_063)), Span::from_secs(63));
+    assert!(back.frames_from(at(1_063)) > 30 + 60 * 4_000);
+    let gap = back.test.away(64);
+    assert!(gap.iter().all(|second| second.untested == Some(Untested::Away)));
+    back.test.note_sent(sent(64));
+    back.test.note_row(row(64, 10));
+    back.test.settle_sent();
+    let sums = back.test.sums;
+    assert_eq!((sums.tested, sums.away, sums.sent, sums.lost), (3, 62, 30, 1));
+    assert!(LineState::read("{}").is_err());
+}

@@ -1,0 +1,94 @@
+//! What this host's clocks are worth, and what its devices drop.
+
+use crate::sys::clock::discipline;
+use crate::sys::ethtool::interface_of;
+use farline_core::line::stamp::StampTime;
+use farline_core::units::{Span, Time};
+use rustix::time::{ClockId, clock_gettime};
+use std::net::IpAddr;
+
+/// The time of day, with what the kernel says of it.
+pub(super) fn now(discipline: (bool, Span)) -> StampTime {
+    StampTime {
+        time: at(ClockId::Realtime),
+        is_synchronised: discipline.0,
+        error_ns: discipline.1.as_nanos(),
+    }
+}
+
+/// Since this machine booted, by a clock that nobody sets.
+pub(super) fn steady() -> Time {
+    at(ClockId::Monotonic)
+}
+
+fn at(clock: ClockId) -> Time {
+    let now = clock_gettime(clock);
+    Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// Whether the clock is synchronised, and how far off it may be: not, and by a second, where a
+/// sandbox keeps that for itself.
+pub(super) fn clock_state() -> (bool, Span) {
+    discipline().unwrap_or((false, Span::from_secs(1)))
+}
+
+/// Names the clock that this process reads: the same in every namespace of a machine until it
+/// reboots.
+pub(super) fn boot() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let hash = blake3::hash(id.as_bytes());
+    hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+/// The drops of the device through which an address of this host's is reached.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceDrops {
+    device: Option<String>,
+}
+
+impl DeviceDrops {
+    pub(super) fn of(local: IpAddr) -> DeviceDrops {
+        DeviceDrops { device: interface_of(local.to_canonical()) }
+    }
+
+    /// Packets dropped on their way in and on their way out, since the device came up.
+    pub(super) fn read(&self) -> (u64, u64) {
+        let Some(device) = &self.device else { return (0, 0) };
+        let text = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+        counted(&text, device)
+    }
+}
+
+/// The columns of proc(5): bytes, packets, errs, drop and fifo of what comes in, and from the ninth
+/// on the same of what goes out.
+fn counted(text: &str, device: &str) -> (u64, u64) {
+    let mut lines = text.lines().filter_map(|line| line.trim_start().split_once(':'));
+    let Some((_, counts)) = lines.find(|(name, _)| *name == device) else { return (0, 0) };
+    let counts: Vec<u64> =
+        counts.split_whitespace().filter_map(|count| count.parse().ok()).collect();
+    let sum = |from: usize| counts.iter().skip(from).take(2).sum();
+    (sum(3), sum(11))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_and_overruns_of_a_device_are_added_up() {
+        let text = "Inter-|   Receive                                                |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs \
+                    drop fifo colls carrier compressed\n    lo:  1 2 0 0 0 0 0 0 1 2 0 0 0 0 0 0\n  \
+            wan0: 100 10 0 3 4 0 0 0 200 20 0 5 6 0 0 0\n";
+        assert_eq!(counted(text, "wan0"), (7, 11));
+        assert_eq!(counted(text, "eth0"), (0, 0));
+        assert!(DeviceDrops::of(IpAddr::from([127, 0, 0, 1])).device.is_some());
+    }
+
+    #[test]
+    fn the_time_of_day_is_this_century() {
+        let now = now(clock_state());
+        assert!(now.time.as_nanos() > 1_600_000_000_000_000_000);
+        assert_ne!(boot(), 0);
+    }
+}

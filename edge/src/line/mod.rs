@@ -1,0 +1,16 @@
+//! The line tester between real hosts: sockets, clocks and pacing around the core's `line`.
+//!
+//! [`Reflector`] is the far end, and [`run`] a test: a thread that sends at a pace, while this one
+//! asks what came and sends STAMP packets for delays. What a host loses itself is counted here:
+//! `SO_RXQ_OVFL` of the receiver's socket, `ENOBUFS` and the device's drops at the sender.
+//!
+//! Invariant: a test says nothing of a second in which this host is not sure of itself.
+
+mod host;
+mod reflect;
+mod sender;
+mod talk;
+mod test;
+
+pub use reflect::{PORT, ReflectOptions, Reflector};
+pub use test::{LineProgress, LineRequestOptions, run};

@@ -1,0 +1,148 @@
+//! The far end: a socket around the core's reflector.
+
+use super::host::{boot, clock_state, now, steady};
+use crate::sys::datagrams::{DatagramBuffers, prepare};
+use farline_core::line::{LineDatagram, LineReflector, ReflectorSettings};
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Where a reflector listens if nothing else is said.
+pub const PORT: u16 = 8_620;
+/// How long a receive waits: so soon an end is noticed.
+const WAIT: Duration = Duration::from_millis(200);
+/// How often the state of the clock is asked for.
+const ASK_CLOCK: u64 = 1_000_000_000;
+
+/// How a far end is to behave.
+#[derive(Clone, Debug)]
+pub struct ReflectOptions {
+    /// Where it listens; port 0 is any.
+    pub listen: SocketAddr,
+    /// The most that tests may send.
+    pub most: Option<Rate>,
+    /// Whether anybody's STAMP packets are sent back.
+    pub is_open: bool,
+    /// Whether payloads are compared.
+    pub is_compared: bool,
+    /// What the kernel may hold of what came, in bytes.
+    pub buffer: usize,
+}
+
+impl ReflectOptions {
+    /// A far end that listens at `listen`, for any rate, with 32 MiB.
+    pub fn at(listen: SocketAddr) -> ReflectOptions {
+        ReflectOptions { listen, most: None, is_open: false, is_compared: true, buffer: 32 << 20 }
+    }
+}
+
+/// A far end that listens.
+#[derive(Debug)]
+pub struct Reflector {
+    socket: UdpSocket,
+    machine: LineReflector,
+}
+
+impl Reflector {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when the address cannot be had.
+    pub fn bind(options: &ReflectOptions) -> Result<Reflector, Error> {
+        let failed = |error: std::io::Error| {
+            let message = format!("listening at {}: {error}", options.listen);
+            Error::new(Fault::Here, ErrorCode::LineSocket, message).caused_by(error)
+        };
+        let socket = UdpSocket::bind(options.listen).map_err(failed)?;
+        prepare(&socket, options.buffer, WAIT).map_err(failed)?;
+        let settings = ReflectorSettings {
+            secret: std::array::from_fn(|_| random() as u8),
+            instance: random(),
+            boot: boot(),
+            most: options.most,
+            is_open: options.is_open,
+            is_compared: options.is_compared,
+        };
+        Ok(Reflector { socket, machine: LineReflector::new(settings) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn address(&self) -> Result<SocketAddr, Error> {
+        self.socket.local_addr().map_err(|error| {
+            Error::new(Fault::Here, ErrorCode::LineSocket, format!("the address: {error}"))
+        })
+    }
+
+    /// Counts and answers until `stop`.
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when the socket fails.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
+        let mut buffers = DatagramBuffers::new();
+        let mut dropped = 0_u32;
+        let (mut state, mut asked) = (clock_state(), steady());
+        while !stop.load(Ordering::Relaxed) {
+            match buffers.receive(&self.socket) {
+                Ok(_) => {}
+                // What was said to somebody who is gone comes back as an error.
+                Err(error) if is_passing(error.kind()) => continue,
+                Err(error) => {
+                    let message = format!("receiving: {error}");
+                    return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
+                }
+            }
+            let time = steady();
+            if time.as_nanos() - asked.as_nanos() > ASK_CLOCK {
+                (state, asked) = (clock_state(), time);
+            }
+            for arrival in buffers.arrivals() {
+                if arrival.dropped != dropped {
+                    dropped = arrival.dropped;
+                    self.machine.note_own_drops();
+                }
+                for bytes in arrival.bytes.chunks(arrival.segment) {
+                    let clock = now(state);
+                    let datagram = LineDatagram {
+                        from: arrival.from,
+                        bytes,
+                        received: arrival.received.unwrap_or(clock.time),
+                        ttl: arrival.ttl,
+                    };
+                    if let Some(answer) = self.machine.handle(time, clock, &datagram, None) {
+                        // An answer that does not leave is asked for again.
+                        let _ = self.socket.send_to(&answer, arrival.from);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a receive failed for nothing that lasts: nothing came, or a peer is gone.
+pub(super) fn is_passing(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::WouldBlock
+            | ErrorKind::TimedOut
+            | ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+    )
+}
+
+/// What nobody else knows.
+pub(super) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without the system's random numbers TLS would not run either; then time will do.
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        bytes = steady().as_nanos().to_be_bytes();
+    }
+    u64::from_be_bytes(bytes)
+}

@@ -1,0 +1,212 @@
+//! The thread that sends load frames at a pace: bursts of a stated number of frames, each at its
+//! time.
+
+use super::host::{DeviceDrops, steady};
+use crate::sys::datagrams::{DatagramTrain, send};
+use farline_core::line::{FrameKind, LineSettings, LoadWriter, SentSecond, framed_bits};
+use farline_core::units::{Error, ErrorCode, Fault, Time};
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+/// The longest train: what an IP packet holds, and what the kernel cuts.
+const TRAIN_BYTES: usize = 64_000;
+const TRAIN_FRAMES: usize = 64;
+/// What is behind the pace by more is not made up for: it would be a burst of another size.
+const MOST_BEHIND: u64 = 10_000_000;
+/// A second in which less than this part was sent is short.
+const ENOUGH: f64 = 0.98;
+
+/// What a thread sends.
+pub(super) struct LoadSender {
+    pub(super) socket: Arc<UdpSocket>,
+    pub(super) settings: LineSettings,
+    pub(super) is_ipv6: bool,
+    pub(super) session: u64,
+    /// When the test began, by the steady clock.
+    pub(super) epoch: Time,
+    /// The number of its first frame.
+    pub(super) next: u64,
+    pub(super) drops: DeviceDrops,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+/// A train that is sent again and again: buffers of frames of one kind.
+struct Train {
+    kind: FrameKind,
+    count: usize,
+    len: usize,
+    bytes: Vec<u8>,
+    is_filled: bool,
+}
+
+/// The second under way.
+struct Running {
+    sent: SentSecond,
+    device_drops: u64,
+}
+
+impl LoadSender {
+    /// Sends until it is told to stop or the time is over, and tells of each second; returns how
+    /// many frames were sent in all.
+    pub(super) fn run(self, tell: &Sender<SentSecond>) -> Result<u64, Error> {
+        let mut writer = LoadWriter::new(self.session, self.next);
+        let mut bursts = self.bursts();
+        let bits = self.settings.rate.as_bps() as f64 * self.settings.load_percent / 100.0;
+        let gaps: Vec<u64> =
+            bursts.iter().map(|burst| (wire_bits(burst) / bits * 1e9) as u64).collect();
+        let end = self.epoch.as_nanos() + self.settings.most_seconds * SECOND;
+        let mut due = steady().as_nanos();
+        let mut running: Option<Running> = None;
+        for at in (0..bursts.len()).cycle() {
+            let now = wait_until(due);
+            if now >= end || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let since = now - self.epoch.as_nanos();
+            let second = since / SECOND;
+            if running.as_ref().is_none_or(|running| running.sent.second != second) {
+                if let Some(over) = running.take() {
+                    let _ = tell.send(self.finished(over, false));
+                }
+                let sent = SentSecond { second, ..SentSecond::default() };
+                running = Some(Running { sent, device_drops: self.drops.read().1 });
+            }
+            if let Some(running) = &mut running {
+                self.send_burst(&mut writer, &mut bursts[at], since / 1_000, &mut running.sent)?;
+            }
+            due = (due + gaps[at]).max(now.saturating_sub(MOST_BEHIND));
+        }
+        if let Some(over) = running {
+            let is_whole = over.sent.second + 1 >= self.settings.most_seconds;
+            let _ = tell.send(self.finished(over, !is_whole));
+        }
+        Ok(writer.next())
+    }
+
+    /// The account of a second that is over; one that was broken off is never short.
+    fn finished(&self, mut running: Running, is_broken_off: bool) -> SentSecond {
+        let device = self.drops.read().1.saturating_sub(running.device_drops);
+        running.sent.own_drops += device;
+        let planned = self.settings.frames_a_second();
+        // The first begins when the other end is ready.
+        let is_first = running.sent.second == 0;
+        running.sent.is_short =
+            !is_broken_off && !is_first && (running.sent.frames as f64) < planned * ENOUGH;
+        running.sent
+    }
+
+    /// The frames of turns, in bursts, and each of these in trains of one kind.
+    fn bursts(&self) -> Vec<Vec<Train>> {
+        let turn = &self.settings.frames.turn;
+        let burst = (self.settings.burst as usize).max(1);
+        // So many turns that they are whole bursts, within reason.
+        let frames = turn.len() * burst / greatest_common(turn.len(), burst);
+        let kinds: Vec<FrameKind> = turn.iter().copied().cycle().take(frames).collect();
+        kinds.chunks(burst).map(|kinds| self.trains(kinds)).collect()
+    }
+
+    fn trains(&self, kinds: &[FrameKind]) -> Vec<Train> {
+        let mut trains: Vec<Train> = Vec::new();
+        for kind in kinds {
+            let len = kind.payload_bytes(self.is_ipv6);
+            match trains.last_mut() {
+                Some(train)
+                    if train.kind == *kind
+                        && train.count < TRAIN_FRAMES
+                        && (train.count + 1) * len <= TRAIN_BYTES =>
+                {
+                    train.count += 1;
+                    train.bytes.resize(train.count * len, 0);
+                }
+                _ => trains.push(Train {
+                    kind: *kind,
+                    count: 1,
+                    len,
+                    bytes: vec![0; len],
+                    is_filled: false,
+                }),
+            }
+        }
+        trains
+    }
+
+    fn send_burst(
+        &self,
+        writer: &mut LoadWriter,
+        burst: &mut [Train],
+        sent_us: u64,
+        sent: &mut SentSecond,
+    ) -> Result<(), Error> {
+        for train in burst.iter_mut() {
+            for frame in train.bytes.chunks_exact_mut(train.len) {
+                writer.write(train.kind, sent_us, train.is_filled, frame);
+            }
+            train.is_filled = true;
+            sent.frames += train.count as u64;
+            sent.framed_bits += train.count as u64 * framed_bits(train.len, self.is_ipv6);
+        }
+        let mut left: Vec<DatagramTrain<'_>> = burst
+            .iter()
+            .map(|train| DatagramTrain { bytes: &train.bytes, segment: train.len })
+            .collect();
+        while let Some(first) = left.first() {
+            let frames = first.bytes.len().div_ceil(first.segment) as u64;
+            match send(&self.socket, &left) {
+                Ok(count) => drop(left.drain(..count.max(1))),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A queue of this host's had no room: that train is lost here.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOBUFS)
+                        || error.kind() == ErrorKind::WouldBlock =>
+                {
+                    sent.own_drops += frames;
+                    left.remove(0);
+                }
+                // An earlier one met nobody, or no way: whether the other end is there is found out
+                // otherwise. This one has not left.
+                Err(error) if super::reflect::is_passing(error.kind()) => {
+                    sent.own_drops += frames;
+                    left.remove(0);
+                }
+                Err(error) => return Err(self.cannot_send(first.segment, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn cannot_send(&self, payload: usize, error: &std::io::Error) -> Error {
+        let bytes = framed_bits(payload, self.is_ipv6) / 8;
+        let message = format!("sending a frame of {bytes} bytes: {error}");
+        if error.raw_os_error() == Some(libc::EMSGSIZE) {
+            return Error::new(Fault::You, ErrorCode::LineFrames, message)
+                .hint("the path's MTU is smaller: take smaller --frames");
+        }
+        Error::new(Fault::Here, ErrorCode::LineSocket, message)
+    }
+}
+
+/// Bits on the wire of a burst.
+fn wire_bits(burst: &[Train]) -> f64 {
+    let bytes = |train: &Train| (u64::from(train.kind.frame_bytes) + 20) * train.count as u64;
+    burst.iter().map(bytes).sum::<u64>() as f64 * 8.0
+}
+
+fn greatest_common(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common(b, a % b) }
+}
+
+/// Waits until the steady clock says `due`; returns what it says.
+fn wait_until(due: u64) -> u64 {
+    loop {
+        let now = steady().as_nanos();
+        if now >= due {
+            return now;
+        }
+        std::thread::sleep(Duration::from_nanos(due - now));
+    }
+}

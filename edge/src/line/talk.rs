@@ -1,0 +1,182 @@
+//! Questions to the other end of a test and their answers, next to STAMP packets on the same socket.
+
+use super::host::{now, steady};
+use super::reflect::{is_passing, random};
+use crate::sys::datagrams::DatagramBuffers;
+use farline_core::line::stamp::{ReflectorPacket, SenderPacket, UNAUTHENTICATED};
+use farline_core::line::{DelaySample, LineAnswer, LineRequest, read_message};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use std::collections::VecDeque;
+use std::net::UdpSocket;
+use std::sync::Arc;
+
+/// After this long without an answer a question is asked again.
+const AGAIN: u64 = 500_000_000;
+/// STAMP packets whose answers are waited for.
+const WAITED_FOR: usize = 4_096;
+
+/// One side of the talk.
+pub(super) struct Talk {
+    socket: Arc<UdpSocket>,
+    buffers: DatagramBuffers,
+    /// STAMP packets on their way: number and when each was sent.
+    asked: VecDeque<(u32, Time)>,
+    next: u32,
+    pub(super) clock: (bool, Span),
+    /// When the other end last said anything, by the steady clock.
+    pub(super) heard: Time,
+    /// Packets that came for this test and were dropped here.
+    pub(super) dropped: u32,
+}
+
+/// What came while this end listened.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Answer(LineAnswer),
+    Delay(DelaySample),
+}
+
+impl Talk {
+    pub(super) fn new(socket: Arc<UdpSocket>, clock: (bool, Span)) -> Talk {
+        Talk {
+            socket,
+            buffers: DatagramBuffers::new(),
+            asked: VecDeque::new(),
+            next: 0,
+            clock,
+            heard: steady(),
+            dropped: 0,
+        }
+    }
+
+    /// Asks; what is lost on the way is asked again by who waits for it.
+    pub(super) fn ask(&self, request: &LineRequest) {
+        let _ = self.socket.send(&request.bytes());
+    }
+
+    /// Sends a STAMP packet.
+    pub(super) fn ask_delay(&mut self) {
+        let mut packet = [0; UNAUTHENTICATED];
+        let sent = now(self.clock);
+        SenderPacket { sequence: self.next, sent, session: 1 }.write(None, &mut packet);
+        if self.socket.send(&packet).is_ok() {
+            if self.asked.len() >= WAITED_FOR {
+                self.asked.pop_front();
+            }
+            // As the packet has it: its format is coarser than a nanosecond.
+            let as_sent =
+                SenderPacket::read(None, &packet).map_or(sent.time, |read| read.sent.time);
+            self.asked.push_back((self.next, as_sent));
+            self.next = self.next.wrapping_add(1);
+        }
+    }
+
+    /// What comes within the socket's time.
+    pub(super) fn listen(&mut self) -> Result<Vec<Heard>, Error> {
+        match self.buffers.receive(&self.socket) {
+            Ok(_) => {}
+            Err(error) if is_passing(error.kind()) => return Ok(Vec::new()),
+            Err(error) => {
+                let message = format!("receiving: {error}");
+                return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
+            }
+        }
+        let mut heard = Vec::new();
+        for arrival in self.buffers.arrivals() {
+            self.dropped = arrival.dropped;
+            for bytes in arrival.bytes.chunks(arrival.segment) {
+                if let Some(answer) = read_message(bytes) {
+                    heard.push(Heard::Answer(answer));
+                } else if let Some(packet) = ReflectorPacket::read(None, bytes)
+                    // An answer that nobody asked for, or that came already, counts for nothing.
+                    && let Some(place) = self
+                        .asked
+                        .iter()
+                        .position(|asked| *asked == (packet.sender_sequence, packet.sender_sent.time))
+                {
+                    let asked = self.asked.remove(place);
+                    heard.push(Heard::Delay(DelaySample {
+                        sent: asked.map_or(packet.sender_sent.time, |(_, sent)| sent),
+                        received: packet.received,
+                        returned: packet.sent.time,
+                        came: arrival.received.unwrap_or(packet.sent.time),
+                    }));
+                }
+            }
+        }
+        if !heard.is_empty() {
+            self.heard = steady();
+        }
+        Ok(heard)
+    }
+
+    /// Asks until there is an answer, for `patience` at most.
+    pub(super) fn answered(
+        &mut self,
+        make: impl Fn(u64) -> LineRequest,
+        patience: Span,
+    ) -> Result<LineAnswer, Error> {
+        let nonce = random();
+        let begun = steady();
+        let mut asked = Time::ZERO;
+        while steady().since(begun) < patience {
+            if steady().since(asked).as_nanos() > AGAIN {
+                self.ask(&make(nonce));
+                asked = steady();
+            }
+            for heard in self.listen()? {
+                match heard {
+                    Heard::Answer(answer) if answer.nonce() == nonce => return Ok(answer),
+                    Heard::Answer(_) | Heard::Delay(_) => {}
+                }
+            }
+        }
+        let whom = self.socket.peer_addr().map_or("the other end".to_owned(), |at| at.to_string());
+        Err(Error::new(
+            Fault::Between,
+            ErrorCode::LineGone,
+            format!("{whom} does not answer within {patience}"),
+        )
+        .hint("run `farline line reflect` there, and let UDP through to its port"))
+    }
+
+    /// Shows the other end where this one is, and begins the test `session` there, or goes on with
+    /// it.
+    pub(super) fn begin(
+        &mut self,
+        session: u64,
+        rate: Rate,
+        at_us: u64,
+        patience: Span,
+    ) -> Result<LineAnswer, Error> {
+        let cookie = match self.answered(|nonce| LineRequest::Hello { nonce }, patience)? {
+            LineAnswer::Cookie { cookie, .. } => cookie,
+            other => return Err(strange(&other)),
+        };
+        let rate_bps = rate.as_bps();
+        let begin = |nonce| LineRequest::Begin { nonce, cookie, session, rate_bps, at_us };
+        match self.answered(begin, patience)? {
+            begun @ LineAnswer::Begun { .. } => Ok(begun),
+            LineAnswer::Refused { most_bps, .. } => {
+                let refused = |message: String| {
+                    Error::new(Fault::Refused, ErrorCode::LineNotAllowed, message)
+                };
+                Err(match most_bps {
+                    Some(most) => refused(format!(
+                        "the other end lets {} be sent to it, not {rate}",
+                        Rate::from_bps(most)
+                    ))
+                    .hint("take a smaller --rate or --load, or raise the rate there"),
+                    None => refused("the other end has as many tests as it takes".to_owned()),
+                })
+            }
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+/// An answer to something else.
+pub(super) fn strange(answer: &LineAnswer) -> Error {
+    let message = format!("the other end answers something else: {answer:?}");
+    Error::new(Fault::There, ErrorCode::LineGone, message)
+}

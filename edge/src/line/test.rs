@@ -1,0 +1,321 @@
+//! A test from its first question to its verdict.
+
+use super::host::{DeviceDrops, boot, clock_state, steady};
+use super::reflect::{PORT, random};
+use super::sender::LoadSender;
+use super::talk::{Heard, Talk, strange};
+use crate::sys::datagrams::prepare;
+use farline_core::line::{
+    LineAnswer, LineRequest, LineSettings, LineTest, RatioDecision, SentSecond, TestedSecond,
+};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use rustix::net::sockopt;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+/// How long this thread waits for what comes: so exact are the times of STAMP packets.
+const WAIT: Duration = Duration::from_millis(2);
+/// Between two STAMP packets.
+const DELAY_EVERY: u64 = 10_000_000;
+/// Between two questions for rows.
+const ROWS_EVERY: u64 = 250_000_000;
+/// Between two questions for everything.
+const TOTALS_EVERY: u64 = SECOND;
+/// So long after its end, and a round trip, nothing more comes of a second.
+const GRACE: u64 = 500_000_000;
+/// How long the other end may be silent at the begin, and later.
+const FIRST_PATIENCE: Span = Span::from_secs(5);
+const PATIENCE: Span = Span::from_secs(60);
+/// What the kernel may hold of what comes here: answers, which are few.
+const BUFFER: usize = 4 << 20;
+
+/// What a test is to do.
+#[derive(Clone, Debug)]
+pub struct LineRequestOptions {
+    /// What is sent, and what it is held against.
+    pub settings: LineSettings,
+    /// Ends the test when it is set.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Where a test stands, once a second.
+#[derive(Debug)]
+pub struct LineProgress<'a> {
+    /// The test.
+    pub test: &'a LineTest,
+    /// Seconds of which something is known since the last time.
+    pub news: &'a [TestedSecond],
+}
+
+/// Tests the line to `settings.target`, a host with a reflector, `HOST` or `HOST:PORT`.
+///
+/// # Errors
+/// When the other end does not answer, refuses, or is lost; when this host cannot send.
+pub fn run(
+    options: &LineRequestOptions,
+    mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+) -> Result<LineTest, Error> {
+    let settings = &options.settings;
+    let socket = Arc::new(connected(&settings.target, settings)?);
+    let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
+    let session = random();
+    let rate =
+        Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
+    let mut talk = Talk::new(Arc::clone(&socket), clock_state());
+    let begun = talk.begin(session, rate, 0, FIRST_PATIENCE)?;
+    let LineAnswer::Begun { instance, boot: their_boot, .. } = begun else {
+        return Err(strange(&begun));
+    };
+    let mut running = Running {
+        test: LineTest::new(settings.clone(), their_boot == boot()),
+        talk,
+        session,
+        instance,
+        rate,
+        epoch: steady(),
+        rows_asked: None,
+        settled_to: 0,
+        rtt_ns: 0,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let sender = LoadSender {
+        socket,
+        settings: settings.clone(),
+        is_ipv6: local.to_canonical().is_ipv6(),
+        session,
+        epoch: running.epoch,
+        next: 0,
+        drops: DeviceDrops::of(local),
+        stop: Arc::clone(&stop),
+    };
+    let (tell, told) = channel();
+    let thread = std::thread::Builder::new()
+        .name("line-sender".to_owned())
+        .spawn(move || sender.run(&tell))
+        .map_err(|error| {
+            Error::new(Fault::Here, ErrorCode::NoThread, format!("starting a thread: {error}"))
+        })?;
+    let result = running.until_decided(options, &told, &thread, &mut progress);
+    stop.store(true, Ordering::Relaxed);
+    let sent = thread.join().map_err(|_| {
+        Error::new(Fault::Bug, ErrorCode::ThreadLost, "the thread that sends ended early")
+    })?;
+    result?;
+    running.finish(sent?, &told, &mut progress)?;
+    Ok(running.test)
+}
+
+/// A test under way.
+struct Running {
+    test: LineTest,
+    talk: Talk,
+    session: u64,
+    instance: u64,
+    rate: Rate,
+    epoch: Time,
+    /// The question for rows that is open: its number, and when it was asked.
+    rows_asked: Option<(u64, u64)>,
+    /// Seconds of which all that came is known.
+    settled_to: u64,
+    rtt_ns: u64,
+}
+
+impl Running {
+    fn since(&self) -> u64 {
+        steady().since(self.epoch).as_nanos()
+    }
+
+    fn until_decided(
+        &mut self,
+        options: &LineRequestOptions,
+        told: &Receiver<SentSecond>,
+        sender: &JoinHandle<Result<u64, Error>>,
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (mut delay_at, mut rows_at, mut totals_at) = (0, 0, TOTALS_EVERY);
+        loop {
+            let now = self.since();
+            if now >= delay_at {
+                self.talk.ask_delay();
+                delay_at = (delay_at + DELAY_EVERY).max(now.saturating_sub(DELAY_EVERY));
+            }
+            if now >= rows_at {
+                self.ask_rows(now);
+                rows_at = now + ROWS_EVERY;
+            }
+            if now >= totals_at {
+                self.talk.ask(&LineRequest::Totals { nonce: 0, session: self.session, sent: None });
+                totals_at = now + TOTALS_EVERY;
+            }
+            self.hear()?;
+            self.settle(told, progress)?;
+            let is_over = sender.is_finished() || options.stop.load(Ordering::Relaxed);
+            if is_over || self.test.decision() != RatioDecision::Open {
+                return Ok(());
+            }
+            self.check_silence()?;
+        }
+    }
+
+    fn ask_rows(&mut self, now: u64) {
+        let nonce = random();
+        self.rows_asked = Some((nonce, now));
+        let since = self.test.next_second();
+        self.talk.ask(&LineRequest::Rows { nonce, session: self.session, since });
+    }
+
+    fn hear(&mut self) -> Result<(), Error> {
+        for heard in self.talk.listen()? {
+            match heard {
+                Heard::Delay(sample) => {
+                    let seen = self.test.delay.seen;
+                    self.test.delay.add(&sample);
+                    if self.test.delay.seen > seen {
+                        let rtt = sample.came.since(sample.sent).as_nanos();
+                        let rtt =
+                            rtt.saturating_sub(sample.returned.since(sample.received).as_nanos());
+                        self.rtt_ns = rtt;
+                        let second = self.since() / SECOND;
+                        self.test.note_rtt(second, Span::from_nanos(rtt));
+                    }
+                }
+                Heard::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
+                    rows.into_iter().for_each(|row| self.test.note_row(row));
+                    if let Some((open, asked)) = self.rows_asked
+                        && open == nonce
+                    {
+                        self.rows_asked = None;
+                        let known = asked.saturating_sub(GRACE + self.rtt_ns) / SECOND;
+                        if !is_more {
+                            self.settled_to = self.settled_to.max(known);
+                        }
+                    }
+                }
+                Heard::Answer(LineAnswer::Totals { totals, .. }) => self.test.totals = *totals,
+                Heard::Answer(LineAnswer::Unknown { .. }) => self.begin_again()?,
+                Heard::Answer(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The other end was killed and has come back: what it had counted and was not told is lost.
+    fn begin_again(&mut self) -> Result<(), Error> {
+        let begun = self.talk.begin(self.session, self.rate, self.since() / 1_000, PATIENCE)?;
+        if let LineAnswer::Begun { instance, .. } = begun
+            && instance != self.instance
+        {
+            self.instance = instance;
+            self.test.away(self.since() / SECOND + 1);
+        }
+        self.rows_asked = None;
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        told: &Receiver<SentSecond>,
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for sent in told.try_iter() {
+            self.test.note_sent(sent);
+        }
+        if self.settled_to > self.test.next_second() {
+            let news = self.test.settle(self.settled_to);
+            progress(&LineProgress { test: &self.test, news: &news })?;
+        }
+        Ok(())
+    }
+
+    fn check_silence(&self) -> Result<(), Error> {
+        let silence = steady().since(self.talk.heard);
+        if silence <= PATIENCE {
+            return Ok(());
+        }
+        Err(Error::new(
+            Fault::Between,
+            ErrorCode::LineGone,
+            format!("{} has not answered for {silence}", self.test.settings.target),
+        ))
+    }
+
+    /// Nothing more is sent: takes what is still to come, and says goodbye.
+    fn finish(
+        &mut self,
+        sent: u64,
+        told: &Receiver<SentSecond>,
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for sent in told.try_iter() {
+            self.test.note_sent(sent);
+        }
+        let end = self.since();
+        while self.since() < end + GRACE + self.rtt_ns {
+            self.hear()?;
+        }
+        let session = self.session;
+        let mut since = self.test.next_second();
+        loop {
+            match self
+                .talk
+                .answered(|nonce| LineRequest::Rows { nonce, session, since }, PATIENCE)?
+            {
+                LineAnswer::Rows { rows, is_more, .. } => {
+                    since = rows.last().map_or(since, |row| row.second + 1);
+                    rows.into_iter().for_each(|row| self.test.note_row(row));
+                    if !is_more {
+                        break;
+                    }
+                }
+                LineAnswer::Unknown { .. } => {
+                    self.begin_again()?;
+                    break;
+                }
+                other => return Err(strange(&other)),
+            }
+        }
+        let totals = |nonce| LineRequest::Totals { nonce, session, sent: Some(sent) };
+        if let LineAnswer::Totals { totals, .. } = self.talk.answered(totals, PATIENCE)? {
+            self.test.totals = *totals;
+        }
+        let news = self.test.settle_sent();
+        progress(&LineProgress { test: &self.test, news: &news })?;
+        // Who does not hear that the test is over forgets it in an hour.
+        let _ = self.talk.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
+        Ok(())
+    }
+}
+
+/// A socket to the target, which takes the frames whole.
+fn connected(target: &str, settings: &LineSettings) -> Result<UdpSocket, Error> {
+    let wrong = |message: String| {
+        Error::new(Fault::You, ErrorCode::BadLocation, message)
+            .hint("a host, or host:port, where `farline line reflect` runs")
+    };
+    let found = target
+        .to_socket_addrs()
+        .or_else(|_| (target, PORT).to_socket_addrs())
+        .map_err(|error| wrong(format!("{target}: {error}")))?;
+    let to = found.into_iter().next().ok_or_else(|| wrong(format!("{target} has no address")))?;
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let any: SocketAddr = any.parse().map_err(|_| wrong(any.to_owned()))?;
+    let socket = UdpSocket::bind(any)
+        .and_then(|socket| socket.connect(to).map(|()| socket))
+        .map_err(|error| socket_failed(&error))?;
+    prepare(&socket, BUFFER, WAIT).map_err(|error| socket_failed(&error))?;
+    let mtu = match to.is_ipv4() {
+        true => sockopt::ip_mtu(&socket),
+        false => sockopt::ipv6_mtu(&socket),
+    };
+    settings.frames.fits(mtu.map_err(|error| socket_failed(&error.into()))?)?;
+    Ok(socket)
+}
+
+fn socket_failed(error: &std::io::Error) -> Error {
+    Error::new(Fault::Here, ErrorCode::LineSocket, format!("a UDP socket: {error}"))
+}

@@ -1,0 +1,35 @@
+//! The line tester: its figures in virtual time, where the truth is put in on purpose, and what it
+//! holds between two namespaces next to iperf3.
+
+mod simulated;
+mod speed;
+
+use anyhow::Result;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    how: How,
+}
+
+#[derive(clap::Subcommand)]
+enum How {
+    /// Intervals and decisions over the link's machine, in virtual time
+    Simulated(simulated::Options),
+    /// Frames a second over a veth pair, next to iperf3, and what comparing every bit costs
+    Speed(speed::Options),
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When a part of it fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    match &options.how {
+        How::Simulated(options) => {
+            simulated::run(options);
+            Ok(())
+        }
+        How::Speed(options) => speed::run(options),
+    }
+}

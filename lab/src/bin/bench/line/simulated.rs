@@ -1,0 +1,170 @@
+//! The tester's figures in virtual time: how often the truth lies in its intervals, how often it
+//! decides wrong, how long that takes, what it finds of clocks.
+
+use crate::table::{heading, row};
+use farline_core::line::{
+    Arrived, DelaySample, PathDelay, Ratio, RatioDecision, RatioTest, Tally, simulate,
+};
+use farline_core::units::{Rate, Rng, Span, Time};
+use farline_core::wan::Direction;
+
+/// The fixed-length test with the same guarantees: at most 9 errors in 15.7 over the limit accept a
+/// line of a third of it, and refuse one at it, with 95 % each.
+const FIXED: f64 = 15.7;
+/// Frames of a simulated test.
+const FRAMES: u64 = 20_000;
+const FRAME_BYTES: u32 = 1_518;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Links and lines of each row
+    #[arg(long, default_value_t = 10_000)]
+    seeds: u64,
+}
+
+pub(crate) fn run(options: &Options) {
+    let seeds = options.seeds;
+    heading(&format!("line tester in virtual time, {seeds} seeds a row"));
+    let percent = |count: u64| format!("{:.2} %", count as f64 / seeds as f64 * 100.0);
+    let held = |holds: &dyn Fn(u64) -> bool| {
+        percent((0..seeds).filter(|seed| holds(*seed)).count() as u64)
+    };
+    row("true uniform loss in the interval, 1e-5..1e-2", &held(&uniform_loss), "at least 93 %");
+    row("true bursty loss in the interval", &held(&bursty_loss), "at least 93 %");
+    row("true bit error ratio in the interval, 1e-9..1e-6", &held(&bit_errors), "at least 93 %");
+    for (at, wrong, asked) in [
+        (1.0, RatioDecision::Accepted, "at most 5 %"),
+        (1.0, RatioDecision::Refused, "at most 5 %"),
+        (1.5, RatioDecision::Accepted, "below 5 %"),
+        (0.67, RatioDecision::Refused, "below 5 %"),
+    ] {
+        let label = format!("line at {at} of its limit wrongly {wrong:?}").to_lowercase();
+        row(&label, &held(&|seed| decided(at, seed).0 == wrong), asked);
+    }
+    let lines = [0.0, 0.1, 1.0 / 3.0, 3.0, 10.0];
+    let means: Vec<f64> = lines
+        .iter()
+        .map(|at| (0..seeds).map(|seed| decided(*at, seed).1).sum::<f64>() / seeds as f64 / FIXED)
+        .collect();
+    for (at, mean) in lines.iter().zip(&means) {
+        row(
+            &format!("length over the fixed test's, line at {at:.2} of its limit"),
+            &format!("{mean:.3}"),
+            "",
+        );
+    }
+    let all = means.iter().sum::<f64>() / means.len() as f64;
+    row("mean of these lengths", &format!("{all:.3}"), "at most 0.6");
+    for load in [0.1, 0.9] {
+        let (mut offset, mut skew, mut mean) = (0.0_f64, 0.0_f64, 0.0_f64);
+        for seed in 0..seeds.div_ceil(100) {
+            let (o, s, m) = clocks(load, seed);
+            (offset, skew, mean) = (offset.max(o), skew.max(s), mean.max(m));
+        }
+        let label = format!("worst error of offset 10 ms, load {} %", load * 100.0);
+        row(&label, &format!("{:.2} us", offset / 1e3), "at most 5 us");
+        row("  of skew 50 ppm", &format!("{skew:.3} ppm"), "at most 1 ppm");
+        row("  of the mean one-way delay", &format!("{:.2} us", mean / 1e3), "at most 20 us");
+    }
+}
+
+fn clean() -> Direction {
+    Direction::new(Rate::from_bps(10_000_000_000), Span::from_millis(1), Span::ZERO)
+}
+
+fn drawn(low: f64, high: f64, seed: u64) -> f64 {
+    10_f64.powf(low + (high - low) * Rng::new(seed ^ 0x5eed).unit())
+}
+
+fn uniform_loss(seed: u64) -> bool {
+    let loss = drawn(-5.0, -2.0, seed);
+    let (totals, _) = simulate(&Direction { loss, ..clean() }, FRAME_BYTES, FRAMES, seed);
+    let runs = &totals.runs;
+    Ratio::clustered(runs.lost, FRAMES as f64, runs.dispersion(), 0.95)
+        .is_some_and(|ratio| ratio.holds(loss))
+}
+
+fn bit_errors(seed: u64) -> bool {
+    let ber = drawn(-9.0, -6.0, seed);
+    let (totals, _) = simulate(&Direction { ber, ..clean() }, FRAME_BYTES, FRAMES, seed);
+    let bits = FRAMES as f64 * f64::from(FRAME_BYTES) * 8.0;
+    Ratio::of(totals.runs.lost, bits, 0.95).is_some_and(|ratio| ratio.holds(ber))
+}
+
+/// Runs of 2 to 10 lost frames.
+fn bursty_loss(seed: u64) -> bool {
+    let mut rng = Rng::new(seed);
+    let (turns_bad, turns_good) = (2e-4, 0.1 + 0.4 * rng.unit());
+    let (frames, mut is_bad, mut tally) = (5 * FRAMES, false, Tally::new());
+    for sequence in 0..frames {
+        is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
+        if !is_bad {
+            tally.arrive(&Arrived {
+                sequence,
+                second: 0,
+                compared_bits: 0,
+                wrong_bits: 0,
+                after_own_drops: false,
+            });
+        }
+    }
+    let runs = tally.totals(Some(frames)).runs;
+    Ratio::clustered(runs.lost, frames as f64, runs.dispersion(), 0.95)
+        .is_some_and(|ratio| ratio.holds(turns_bad / (turns_bad + turns_good)))
+}
+
+/// The decision on a line of `truth` times its limit, and when it came, in one over the limit.
+fn decided(truth: f64, seed: u64) -> (RatioDecision, f64) {
+    let test = RatioTest { limit: 1.0, confidence: 0.95 };
+    let (mut rng, mut events, mut trials) = (Rng::new(seed), 0, 0.0);
+    let mut gap =
+        move || if truth > 0.0 { -(1.0 - rng.unit()).ln() / truth } else { f64::INFINITY };
+    let mut next = gap();
+    while trials < 60.0 {
+        trials += 0.02;
+        while next <= trials {
+            events += 1;
+            next += gap();
+        }
+        match test.decide(events, trials) {
+            RatioDecision::Open => {}
+            decision => return (decision, trials),
+        }
+    }
+    (RatioDecision::Open, trials)
+}
+
+/// How far off offset, skew and mean delay are found, with other frames in the queue at `load`.
+fn clocks(load: f64, seed: u64) -> (f64, f64, f64) {
+    const OFFSET: f64 = 10e6;
+    const SKEW: f64 = 50e-6;
+    const DISTANCE: f64 = 8.6e6;
+    let mut rng = Rng::new(seed);
+    let mut delay = PathDelay::new(false);
+    let mut wait = move || {
+        if rng.unit() < load { -rng.unit().max(1e-12).ln() * 1_300.0 / (1.0 - load) } else { 0.0 }
+    };
+    let (mut sum, packets) = (0.0, 6_000);
+    for n in 0..packets {
+        let sent = 1e15 + f64::from(n) * 1e7;
+        let other = |own: f64| own + OFFSET + SKEW * (own - 1e15);
+        let there = DISTANCE + wait();
+        sum += there;
+        let returned = sent + there + 15_000.0;
+        let time = |nanos: f64| Time::from_nanos(nanos.round() as u64);
+        delay.add(&DelaySample {
+            sent: time(sent),
+            received: time(other(sent + there)),
+            returned: time(other(returned)),
+            came: time(returned + DISTANCE + wait()),
+        });
+    }
+    let found = delay.clocks().zip(delay.one_way());
+    found.map_or((f64::INFINITY, f64::INFINITY, f64::INFINITY), |(clocks, (there, _))| {
+        (
+            (clocks.offset_ns - OFFSET).abs(),
+            (clocks.skew_ppm - SKEW * 1e6).abs(),
+            (there.mean_ns - sum / f64::from(packets)).abs(),
+        )
+    })
+}

@@ -1,0 +1,107 @@
+//! Clients that hold a node's places and do nothing with them, all at once.
+
+use crate::raw::RawClient;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How many of each kind.
+#[derive(Clone, Copy, Debug)]
+pub struct CrowdSize {
+    /// Connections that never say a word.
+    pub silent: usize,
+    /// Connections that begin the TLS handshake and never end it.
+    pub half_open: usize,
+    /// Sessions with a data connection over which nothing goes.
+    pub stalled: usize,
+    /// Sessions that store a byte a second.
+    pub dripping: usize,
+    /// Connections that send lines of a mebibyte, one after the other.
+    pub babbling: usize,
+}
+
+/// A crowd before a node, until it is dropped.
+pub struct Crowd {
+    over: Arc<AtomicBool>,
+    /// Held open.
+    _connections: Vec<TcpStream>,
+    _sessions: Vec<(RawClient, TcpStream)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    /// Gathers before the node at `ftp://ADDRESS:PORT`, which lets anonymous users write and offers
+    /// TLS.
+    ///
+    /// # Panics
+    /// When the node takes no more connections.
+    pub fn gather(url: &str, size: CrowdSize) -> Crowd {
+        let address: SocketAddr =
+            url.trim_start_matches("ftp://").parse().expect("ftp://ADDRESS:PORT");
+        let over = Arc::new(AtomicBool::new(false));
+        let mut connections = Vec::new();
+        for _ in 0..size.silent {
+            connections.push(TcpStream::connect(address).expect("the node listens"));
+        }
+        for _ in 0..size.half_open {
+            let mut stream = TcpStream::connect(address).expect("the node listens");
+            // A record of the handshake that says it is longer than what comes. The place may be
+            // another's by then.
+            let _ = stream.write_all(b"AUTH TLS\r\n");
+            std::thread::sleep(Duration::from_millis(1));
+            let _ = stream.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]);
+            connections.push(stream);
+        }
+        let mut sessions = Vec::new();
+        let mut threads = Vec::new();
+        for index in 0..size.stalled + size.dripping {
+            let mut client = RawClient::in_stream_mode(url);
+            let mut data = client.passive();
+            client.say(&format!("STOR /crowd{index}"));
+            if index < size.stalled {
+                sessions.push((client, data));
+                continue;
+            }
+            let over = Arc::clone(&over);
+            threads.push(std::thread::spawn(move || {
+                // Ends when the node ends it, too.
+                while !over.load(Ordering::Relaxed) && data.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                drop(client);
+            }));
+        }
+        for _ in 0..size.babbling {
+            let over = Arc::clone(&over);
+            threads.push(std::thread::spawn(move || babble(address, &over)));
+        }
+        Crowd { over, _connections: connections, _sessions: sessions, threads }
+    }
+}
+
+/// Sends lines that are too long until that is over, over a new connection when one is closed.
+fn babble(address: SocketAddr, over: &AtomicBool) {
+    let line = [vec![b'x'; 1 << 20], b"\r\n".to_vec()].concat();
+    while !over.load(Ordering::Relaxed) {
+        let Ok(mut stream) = TcpStream::connect(address) else { continue };
+        let mut replies = [0; 4096];
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(1)));
+        while !over.load(Ordering::Relaxed) && stream.write_all(&line).is_ok() {
+            let _ = stream.read(&mut replies);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `farline line reflect`: the far end of line tests.
+
+use crate::interrupt;
+use crate::output::Output;
+use farline::line::{PORT, ReflectOptions, Reflector};
+use farline_core::units::{Bytes, Error, Rate};
+use serde::Serialize;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  farline line reflect
+  farline line reflect --listen 0.0.0.0:862 --stamp --allow 0M
+
+A test is let in that shows where it is (a cookie), and no answer is longer than
+its question. With --stamp any STAMP or TWAMP Light sender is answered.";
+
+/// Be the far end of line tests, until ended
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// UDP address to listen at [default: [::]:8620]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// The most that all tests together may send [default: any]
+    #[arg(long, value_name = "RATE")]
+    allow: Option<Rate>,
+    /// Send STAMP packets back to anybody (RFC 8762)
+    #[arg(long)]
+    stamp: bool,
+    /// Receive buffer of the socket
+    #[arg(long, value_name = "BYTES", default_value = "32MiB")]
+    buffer: Bytes,
+    /// For measuring: compare no payload
+    #[arg(long, hide = true)]
+    no_compare: bool,
+}
+
+/// What is printed when it listens.
+#[derive(Serialize)]
+struct Listening {
+    schema: &'static str,
+    address: SocketAddr,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
+    let listen = args.listen.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)));
+    let reflector = Reflector::bind(&ReflectOptions {
+        most: args.allow,
+        is_open: args.stamp,
+        is_compared: !args.no_compare,
+        buffer: usize::try_from(args.buffer.0).unwrap_or(usize::MAX),
+        ..ReflectOptions::at(listen)
+    })?;
+    let (runtime, signals) = interrupt::listening()?;
+    let stop = interrupt::asked(runtime, signals)?;
+    let address = reflector.address()?;
+    let text = format!("farline: line tests end at {address} (UDP); ctrl-C ends this");
+    output.result(&Listening { schema: "farline/line-reflect/1", address }, text)?;
+    reflector.run(&stop)?;
+    Ok(ExitCode::SUCCESS)
+}
