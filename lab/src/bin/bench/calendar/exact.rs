@@ -38,13 +38,16 @@ fn diamond() -> Topology {
 }
 
 /// What stands, as the plain array sees it: by the way (0 over `b`, 1 over `c`), in Gbit/s.
-#[derive(Default)]
 struct Plain {
     used: [[u64; TICKS as usize]; 2],
     standing: BTreeMap<ReservationId, (usize, u64, u64, u64)>,
 }
 
 impl Plain {
+    fn new() -> Plain {
+        Plain { used: [[0; TICKS as usize]; 2], standing: BTreeMap::new() }
+    }
+
     fn free(&self, way: usize, start: u64, end: u64) -> u64 {
         let capacity = [10, 4][way];
         let most = (start..end).map(|tick| self.used[way][tick as usize]).max().unwrap_or(0);
@@ -95,7 +98,7 @@ fn array(operations: u64) -> (u64, u64, u64) {
     let (mut oversubscribed, mut false_refusals, mut false_yes) = (0, 0, 0);
     let mut book =
         Book::new(Arc::clone(&topology), BookingPolicy::default(), BookLimits::default());
-    let mut plain = Plain::default();
+    let mut plain = Plain::new();
     let mut ids: Vec<ReservationId> = Vec::new();
     let mut now = 0;
     for operation in 0..operations {
@@ -103,7 +106,7 @@ fn array(operations: u64) -> (u64, u64, u64) {
             // A new book, so that what is over does not pile up.
             book =
                 Book::new(Arc::clone(&topology), BookingPolicy::default(), BookLimits::default());
-            (plain, now) = (Plain::default(), 0);
+            (plain, now) = (Plain::new(), 0);
             ids.clear();
         }
         if rng.below(60) == 0 && now + 2 < TICKS {
@@ -191,7 +194,7 @@ struct Asked {
 /// A book that is told the log's entries, to say at each what was free.
 fn replay(events: &[EventDocument], asked: &[Asked], base: Time) -> Result<(u64, u64, u64)> {
     let topology = Arc::new(diamond());
-    let mut plain = Plain::default();
+    let mut plain = Plain::new();
     let (mut oversubscribed, mut out_of_order) = (0, 0);
     // For each entry, what each way has in each instant; kept whole, since it is small.
     let mut states = vec![plain.used];
