@@ -55,8 +55,19 @@ pub fn pattern(at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(byte).collect()
 }
 
-/// A relay of datagrams between a client and one address: it loses one in 197, sends one in 211
-/// twice, and keeps one in 223 back until the next has gone.
+/// What a relay does to datagrams: of so many each way one is lost, one goes twice, and one waits
+/// until the next has gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Harm {
+    /// Of so many one is lost.
+    pub loses: u64,
+    /// Of so many one goes twice.
+    pub repeats: u64,
+    /// Of so many one is late.
+    pub delays: u64,
+}
+
+/// A relay of datagrams between a client and one address.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
@@ -69,7 +80,7 @@ impl Relay {
     ///
     /// # Errors
     /// When the system gives no ports.
-    pub fn to(to: SocketAddr) -> io::Result<Relay> {
+    pub fn to(to: SocketAddr, harm: Harm) -> io::Result<Relay> {
         let client_side = UdpSocket::bind("127.0.0.1:0")?;
         let server_side = UdpSocket::bind("127.0.0.1:0")?;
         server_side.connect(to)?;
@@ -86,7 +97,7 @@ impl Relay {
         let (lost, stops, seen) =
             (Arc::clone(&relay.lost), Arc::clone(&relay.stops), client.clone());
         std::thread::spawn(move || {
-            carry(&client_side, &lost, &stops, |bytes, from| {
+            carry(&client_side, harm, &lost, &stops, |bytes, from| {
                 if let (Ok(mut seen), Some(from)) = (seen.lock(), from) {
                     *seen = Some(from);
                 }
@@ -95,7 +106,7 @@ impl Relay {
         });
         let (lost, stops) = (Arc::clone(&relay.lost), Arc::clone(&relay.stops));
         std::thread::spawn(move || {
-            carry(&server_side, &lost, &stops, |bytes, _| {
+            carry(&server_side, harm, &lost, &stops, |bytes, _| {
                 if let Some(to) = client.lock().ok().and_then(|client| *client) {
                     drop(to_client.send_to(bytes, to));
                 }
@@ -123,6 +134,7 @@ impl Drop for Relay {
 
 fn carry(
     from: &UdpSocket,
+    harm: Harm,
     lost: &AtomicU64,
     stops: &AtomicBool,
     mut send: impl FnMut(&[u8], Option<SocketAddr>),
@@ -133,16 +145,16 @@ fn carry(
     while !stops.load(Ordering::Relaxed) {
         let Ok((len, source)) = from.recv_from(&mut buffer) else { continue };
         count += 1;
-        if count.is_multiple_of(197) {
+        if count.is_multiple_of(harm.loses) {
             lost.fetch_add(1, Ordering::Relaxed);
             continue;
         }
-        if count.is_multiple_of(223) {
+        if count.is_multiple_of(harm.delays) {
             kept = Some(buffer[..len].to_vec());
             continue;
         }
         send(&buffer[..len], Some(source));
-        if count.is_multiple_of(211) {
+        if count.is_multiple_of(harm.repeats) {
             send(&buffer[..len], Some(source));
         }
         if let Some(late) = kept.take() {

@@ -125,11 +125,12 @@ impl LineComparison {
         for difference in &self.differences {
             let PathDifference { first, second, mean_ns, p, sd_ratio } = difference;
             let chance = if *p < LEVEL { "more than chance" } else { "not more than chance" };
+            let word = if *mean_ns < 0.0 { "shorter" } else { "longer" };
             section = section.text(format!(
-                "{second} is {:.4} ms longer than {first} on average: {chance} (p = {p:.1e}, \
+                "{second} is {:.4} ms {word} than {first} on average: {chance} (p = {p:.1e}, \
                  Welch's test of means of parts in time); its deviation is {sd_ratio:.2} times \
                  that.",
-                mean_ns / 1e6
+                mean_ns.abs() / 1e6
             ));
         }
         if let Some(prediction) = &self.prediction {

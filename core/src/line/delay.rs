@@ -10,8 +10,12 @@ const KEPT: usize = 4_096;
 const SPANS: usize = 512;
 /// Clocks differ by less than this, in seconds a second.
 const MOST_SKEW: f64 = 1e-3;
-/// A clock that is set by less, in nanoseconds, is not told from one that drifts.
-const LEAST_STEP: f64 = 1e6;
+/// Clocks that are disciplined run apart by less, in seconds a second.
+const USUAL_SKEW: f64 = 5e-4;
+/// A clock that is set by less, in nanoseconds, is not told from noise.
+const LEAST_STEP: f64 = 1e5;
+/// So many samples one after the other say that a clock was set.
+const STEP_SAMPLES: u32 = 3;
 /// Parts in time whose means give a mean's interval: neighbours are alike, parts hardly.
 const PARTS: usize = 20;
 
@@ -97,7 +101,7 @@ pub struct PathDelay {
     sum: f64,
     squares: f64,
     variation: Variation,
-    before: Option<Kept>,
+    bounds: OffsetBounds,
     /// How often a clock was set while the test ran.
     pub clock_steps: u64,
 }
@@ -108,6 +112,48 @@ struct Variation {
     before: Option<f64>,
     count: u64,
     sum: f64,
+}
+
+/// Within what the clocks' difference lies by what came so far: a packet takes at least as long as
+/// the fastest did, there as well as back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct OffsetBounds {
+    low: f64,
+    high: f64,
+    at: f64,
+    least_rtt: f64,
+    strange: u32,
+}
+
+impl Default for OffsetBounds {
+    fn default() -> OffsetBounds {
+        OffsetBounds { low: -1e30, high: 1e30, at: 0.0, least_rtt: 1e30, strange: 0 }
+    }
+}
+
+impl OffsetBounds {
+    /// Whether a sample agrees with those before; then the bounds are closer.
+    fn agree(&mut self, kept: &Kept) -> bool {
+        let rtt = kept.forward + kept.back;
+        let faster = (self.least_rtt - rtt).max(0.0);
+        self.least_rtt -= faster;
+        let slack = faster / 2.0 + USUAL_SKEW * (kept.at - self.at).abs();
+        (self.low, self.high, self.at) = (self.low - slack, self.high + slack, kept.at);
+        let (low, high) = (self.least_rtt / 2.0 - kept.back, kept.forward - self.least_rtt / 2.0);
+        if low > self.high + LEAST_STEP || high < self.low - LEAST_STEP {
+            self.strange += 1;
+            return false;
+        }
+        self.strange = 0;
+        let (closer_low, closer_high) = (self.low.max(low), self.high.min(high));
+        // Noise may put them past each other by less than a step.
+        (self.low, self.high) = (closer_low.min(closer_high), closer_low.max(closer_high));
+        true
+    }
+
+    fn is_step(&self) -> bool {
+        self.strange >= STEP_SAMPLES
+    }
 }
 
 impl PathDelay {
@@ -123,7 +169,7 @@ impl PathDelay {
             sum: 0.0,
             squares: 0.0,
             variation: Variation::default(),
-            before: None,
+            bounds: OffsetBounds::default(),
             clock_steps: 0,
         }
     }
@@ -143,8 +189,10 @@ impl PathDelay {
             forward: difference(sample.received, sample.sent),
             back: difference(sample.came, sample.returned),
         };
-        if self.before.replace(kept).is_some_and(|before| is_step(&before, &kept)) {
-            self.forget_clocks();
+        if !self.bounds.agree(&kept) {
+            if self.bounds.is_step() {
+                self.forget_clocks();
+            }
             return;
         }
         self.seen += 1;
@@ -162,6 +210,7 @@ impl PathDelay {
     /// A clock was set: what was known of it, and delays by it, are of no use any more.
     fn forget_clocks(&mut self) {
         self.clock_steps += 1;
+        self.bounds = OffsetBounds::default();
         self.kept.clear();
         self.least.fill(None);
         self.variation.before = None;
@@ -325,14 +374,6 @@ impl Least {
     }
 }
 
-/// Whether a clock was set between two samples: one way got longer by as much as the other got
-/// shorter, and by more than clocks drift apart.
-fn is_step(before: &Kept, now: &Kept) -> bool {
-    let (there, back) = (now.forward - before.forward, now.back - before.back);
-    let drift = MOST_SKEW * (now.at - before.at).abs();
-    there.abs() > LEAST_STEP + drift && (there + back).abs() < there.abs() / 10.0
-}
-
 /// The summary of delays in the order of time.
 fn summary(delays: Vec<f64>) -> Option<DelaySummary> {
     let whole = Summary::of(&delays)?;
@@ -430,6 +471,22 @@ mod tests {
         assert!((there.mean_ns - 5_003_000.0).abs() < 2_000.0, "{there:?}");
         let clocks = delay.clocks().expect("samples");
         assert!((clocks.offset_ns - 50e6).abs() < 3_000.0, "{clocks:?}");
+    }
+
+    #[test]
+    fn queues_of_milliseconds_are_no_set_clock() {
+        let mut rng = Rng::new(3);
+        let mut delay = PathDelay::new(false);
+        for n in 0..20_000_u64 {
+            let sent = 1_000_000_000_000 + n * 10_000_000;
+            let mut wait = || (rng.unit() * 6e6) as u64;
+            let at = Time::from_nanos;
+            let there = sent + 2_000_000 + wait();
+            let (received, returned) = (at(there + 7_000_000), at(there + 7_001_000));
+            let came = at(there + 1_000 + 2_000_000 + wait());
+            delay.add(&DelaySample { sent: at(sent), received, returned, came });
+        }
+        assert_eq!((delay.clock_steps, delay.seen), (0, 20_000));
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub struct LineSums {
     pub wrong_bits: u64,
     /// Bits that were compared.
     pub compared_bits: u64,
+    /// Seconds in which none of the frames came.
+    pub dark: u64,
     /// Frames that came again.
     pub duplicates: u64,
     /// Frames out of order.
@@ -254,6 +256,39 @@ impl LineDocument {
     }
 }
 
+impl LineDocument {
+    /// The part of the seconds that count in which something came.
+    pub fn availability(&self) -> f64 {
+        1.0 - self.sums.dark as f64 / self.sums.tested.max(1) as f64
+    }
+
+    /// A figure by the name that presets have for it.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        match name {
+            "rtt_mean_ms" => Some(self.rtt?.mean_ns / 1e6),
+            "rtt_sd_percent" => self.rtt.map(|rtt| rtt.sd_ns / rtt.mean_ns * 100.0),
+            "one_way_mean_ms" => Some(self.one_way_delay?.mean_ns / 1e6),
+            "lost" => Some(self.sums.lost as f64),
+            _ => None,
+        }
+    }
+
+    /// The strip of time as CSV, a part in each row.
+    pub fn csv(&self) -> String {
+        let mut csv =
+            String::from("second,seconds,sent,lost,wrong_frames,untested_seconds,rtt_ns\n");
+        for (index, part) in self.strip.iter().enumerate() {
+            let second = index as u64 * self.strip_seconds;
+            let StripPart { sent, lost, wrong_frames, untested, rtt_ns, .. } = part;
+            csv += &format!(
+                "{second},{},{sent},{lost},{wrong_frames},{untested},{rtt_ns:.0}\n",
+                self.strip_seconds
+            );
+        }
+        csv
+    }
+}
+
 impl LineTest {
     /// A test of `settings` that begins.
     pub fn new(settings: LineSettings, is_one_clock: bool) -> LineTest {
@@ -340,6 +375,7 @@ impl LineTest {
             Some(Untested::Away) => sums.away += 1,
             None => {
                 sums.tested += 1;
+                sums.dark += u64::from(sent.frames > 0 && row.received == 0);
                 sums.sent += sent.frames;
                 sums.framed_bits += sent.framed_bits;
                 sums.lost += tested.lost;
@@ -453,7 +489,9 @@ impl LineTest {
         let sums = &self.sums;
         let (tested, untested) = (sums.tested, sums.untested());
         let time = format!("{} tested, {untested} s untested", words(Span::from_secs(tested)));
-        let is_unfit = tested == 0 || untested as f64 > MOST_UNTESTED * (tested + untested) as f64;
+        // An end that was away was not unfit.
+        let kept_out = untested - sums.away;
+        let is_unfit = tested == 0 || kept_out as f64 > MOST_UNTESTED * (tested + kept_out) as f64;
         let percent = self.settings.confidence * 100.0;
         let (what, limit) = match self.settings.criterion {
             None if is_unfit => {

@@ -56,10 +56,11 @@ impl LineDocument {
 
     fn offered(&self) -> String {
         let settings = &self.settings;
-        format!(
-            "{}, {} % of {}, {} frames back to back",
-            settings.frames, settings.load_percent, settings.rate, settings.burst
-        )
+        let burst = match settings.burst {
+            1 => "single frames".to_owned(),
+            count => format!("{count} frames back to back"),
+        };
+        format!("{}, {} % of {}, {burst}", settings.frames, settings.load_percent, settings.rate)
     }
 
     fn clock_words(&self, clocks: &super::delay::ClockDifference) -> String {

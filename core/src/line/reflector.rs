@@ -266,8 +266,12 @@ mod tests {
         })
     }
 
-    const CLOCK: StampTime =
-        StampTime { time: Time::from_nanos(5_000), is_synchronised: true, error_ns: 1_000 };
+    const CLOCK: StampTime = StampTime {
+        time: Time::from_nanos(5_000),
+        is_synchronised: true,
+        error_ns: 1_000,
+        as_it_came: None,
+    };
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], port))

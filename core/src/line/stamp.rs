@@ -26,6 +26,8 @@ pub struct StampTime {
     pub is_synchronised: bool,
     /// How far off it may be, in nanoseconds; rounded up when it is written.
     pub error_ns: u64,
+    /// Both as they came in a packet, to go back to the last bit; absent for a time of one's own.
+    pub as_it_came: Option<[u8; 10]>,
 }
 
 /// What a sender sends.
@@ -154,6 +156,9 @@ impl ReflectorPacket {
 impl StampTime {
     /// Timestamp and error estimate (RFC 4656, section 4.1.2): NTP's format.
     fn write(&self, into: &mut [u8]) {
+        if let Some(bytes) = self.as_it_came {
+            return into[..10].copy_from_slice(&bytes);
+        }
         into[..8].copy_from_slice(&ntp_of(self.time).to_be_bytes());
         // The error is `multiplier * 2^scale / 2^32` seconds; a multiplier of 0 is forbidden.
         let units = ((u128::from(self.error_ns) << 32) / 1_000_000_000) as u64 + 1;
@@ -172,6 +177,7 @@ impl StampTime {
             time: time_of(long(bytes, 0), is_ptp),
             is_synchronised: bytes[8] & 0x80 != 0,
             error_ns: u64::try_from(error).unwrap_or(u64::MAX),
+            as_it_came: bytes.first_chunk().copied(),
         }
     }
 }
@@ -228,16 +234,26 @@ mod tests {
     use super::*;
 
     fn at(nanos: u64) -> StampTime {
-        StampTime { time: Time::from_nanos(nanos), is_synchronised: true, error_ns: 30_000 }
+        StampTime {
+            time: Time::from_nanos(nanos),
+            is_synchronised: true,
+            error_ns: 30_000,
+            as_it_came: None,
+        }
     }
 
     const REFLECTED: ReflectorPacket = ReflectorPacket {
         sequence: 9,
-        sent: StampTime { time: Time::ZERO, is_synchronised: false, error_ns: 0 },
+        sent: StampTime { time: Time::ZERO, is_synchronised: false, error_ns: 0, as_it_came: None },
         session: 0xbeef,
         received: Time::from_nanos(1_700_000_000_123_456_789),
         sender_sequence: 7,
-        sender_sent: StampTime { time: Time::ZERO, is_synchronised: false, error_ns: 0 },
+        sender_sent: StampTime {
+            time: Time::ZERO,
+            is_synchronised: false,
+            error_ns: 0,
+            as_it_came: None,
+        },
         sender_ttl: 255,
     };
 
@@ -265,6 +281,11 @@ mod tests {
             assert_eq!((back.received, back.sender_ttl), (REFLECTED.received, 255));
             assert_eq!((back.sender_sequence, back.sender_sent.time), (7, sent.sent.time));
             assert_eq!(back.session, 0xbeef);
+            // What another wrote goes back to the last bit.
+            let odd = StampTime { as_it_came: Some([0xe5; 10]), ..back.sent };
+            ReflectorPacket { sender_sent: odd, ..REFLECTED }.write(mac, &mut bytes);
+            let back = ReflectorPacket::read(mac, &bytes).expect("a packet");
+            assert_eq!(back.sender_sent.as_it_came, Some([0xe5; 10]));
         }
         assert_eq!(SenderPacket::read(None, &[0; 43]), None);
     }

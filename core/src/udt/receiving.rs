@@ -125,7 +125,7 @@ impl Receiving {
             self.kept.resize(at + 1, None);
         }
         self.kept[at] = Some((token, len));
-        self.arrivals.came(arrived, index);
+        self.arrivals.came(arrived, sequence);
         if index >= self.highest {
             if index > self.highest {
                 let gap = self.highest..index;

@@ -1,6 +1,6 @@
 //! The half of a connection that sends: which packet goes next, and when.
 
-use super::arrivals::PAIR_EVERY;
+use super::arrivals::begins_pair;
 use super::events::DataPacket;
 use super::packet::{HEADER_LEN, LossRange, ReceiverState, message_word};
 use super::rate::{PathState, RateControl, RateEvent, SYN};
@@ -334,7 +334,7 @@ impl Sending {
         };
         let interval = self.control.poll().interval;
         self.next_at = self.next_at.max(now - MOST_CATCH_UP);
-        if lost.is_none() && index.is_multiple_of(PAIR_EVERY) {
+        if lost.is_none() && begins_pair(self.first.after(index)) {
             self.owed += 1;
         } else {
             let intervals = f64::from(std::mem::take(&mut self.owed) + 1);

@@ -84,6 +84,52 @@ fn every_byte_survives_what_a_path_may_do() {
 }
 
 #[test]
+fn a_short_path_that_loses_is_not_crawled_on() {
+    // Hosts that wake seldom take the two packets of a pair in together, which must not make a path
+    // of a gigabit look as slow as the sender just is.
+    let mut flow = UdtFlow::of(RateAlgorithm::Native, Bytes(5_000_000));
+    flow.first = SequenceNumber::new(5);
+    let mut scenario = UdtScenario::new(mbit(1000), Span::from_micros(300), vec![flow]);
+    scenario.directions.0.loss = 0.01;
+    scenario.wakes_every = Span::from_micros(200);
+    let taken = run_whole(&scenario, Span::from_secs(60)).now().since(Time::ZERO);
+    assert!(taken < Span::from_secs(4), "{taken}");
+}
+
+#[test]
+fn pairs_go_by_the_numbers_that_the_peer_sees() {
+    // libudt takes packets 16 n and 16 n + 1 for a pair, wherever a connection's numbers begin.
+    let (request, _) = asks();
+    let first = SequenceNumber::new(0x7FFF_FFEB);
+    let established = Established {
+        ends: (SocketId(1), SocketId(2)),
+        first: (first, SequenceNumber::new(5)),
+        packet_len: 1500,
+        window: 1000,
+        reply: request,
+        is_rendezvous: false,
+    };
+    let settings = EndSettings { rate: RateAlgorithm::Held(mbit(12)), ..EndSettings::default() };
+    let mut connection = Connection::new(Time::ZERO, established, settings, &Rng::new(1));
+    connection.handle(Time::ZERO, Input::Written(150_000));
+    let (mut now, mut sent) = (Time::ZERO, Vec::new());
+    while sent.len() < 100 {
+        match connection.poll(now) {
+            Output::SendData(packet) => sent.push((packet.sequence, now)),
+            Output::Wait(Some(at)) => now = at,
+            output => assert!(matches!(output, Output::Send(_)), "{output:?}"),
+        }
+    }
+    let mut pairs = 0;
+    for two in sent.windows(2) {
+        let is_pair = two[0].0.raw().is_multiple_of(16);
+        assert_eq!(two[0].1 == two[1].1, is_pair, "{two:?}");
+        pairs += u32::from(is_pair);
+    }
+    assert_eq!(pairs, 6);
+}
+
+#[test]
 fn numbers_wrap_in_the_middle_of_a_stream() {
     let mut flow = UdtFlow::of(RateAlgorithm::Native, Bytes(20_000_000));
     flow.first = SequenceNumber::new(0x7FFF_F000);

@@ -234,7 +234,7 @@ error_codes! {
     /// this host cannot send or receive the frames of a line test
     LineSocket "line-socket" Never: Here;
     /// the state of a line test is none to go on from
-    LineState "line-state" Never: You;
+    LineState "line-state" Never: You Bug;
     /// a TUN device cannot be had
     LinkDevice "link-device" Never: Here;
     /// the process that emulates a link cannot start, or ended early

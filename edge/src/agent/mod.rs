@@ -8,7 +8,7 @@
 
 mod trial;
 
-use crate::{link, prober, reexec};
+use crate::{line, link, prober, reexec};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -37,6 +37,9 @@ fn play(text: &OsStr) -> Result<u8, Error> {
     }
     if let Some(role) = reexec::role_in::<prober::Trial>(text)? {
         return Ok(said(trial::play(role)));
+    }
+    if let Some(role) = reexec::role_in::<line::Role>(text)? {
+        return Ok(said(line::play(role)));
     }
     Err(Error::new(Fault::You, ErrorCode::AgentRole, "no module of this version has that role")
         .hint(format!("programs set {0} for themselves: unset {0}", reexec::VARIABLE)))

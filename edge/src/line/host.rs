@@ -13,12 +13,32 @@ pub(super) fn now(discipline: (bool, Span)) -> StampTime {
         time: at(ClockId::Realtime),
         is_synchronised: discipline.0,
         error_ns: discipline.1.as_nanos(),
+        as_it_came: None,
     }
 }
 
 /// Since this machine booted, by a clock that nobody sets.
 pub(super) fn steady() -> Time {
     at(ClockId::Monotonic)
+}
+
+/// How long a test has been running, over all processes that it ran in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TestClock {
+    started: Time,
+    before: Span,
+}
+
+impl TestClock {
+    /// A test that was running for `before` when the last process ended.
+    pub(super) fn start(before: Span) -> TestClock {
+        TestClock { started: steady(), before }
+    }
+
+    /// Nanoseconds since the test began.
+    pub(super) fn since(&self) -> u64 {
+        (steady().since(self.started) + self.before).as_nanos()
+    }
 }
 
 fn at(clock: ClockId) -> Time {
@@ -38,6 +58,12 @@ pub(super) fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hash = blake3::hash(id.as_bytes());
     hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+/// The first 16 bytes of the HMAC of `bytes`.
+pub(super) fn mac(key: &aws_lc_rs::hmac::Key, bytes: &[u8]) -> [u8; 16] {
+    let tag = aws_lc_rs::hmac::sign(key, bytes);
+    tag.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
 /// The drops of the device through which an address of this host's is reached.

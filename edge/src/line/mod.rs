@@ -8,9 +8,14 @@
 
 mod host;
 mod reflect;
+mod role;
 mod sender;
+mod stamp_test;
 mod talk;
 mod test;
 
 pub use reflect::{PORT, ReflectOptions, Reflector};
+pub use role::run_over;
+pub(crate) use role::{Role, play};
+pub use stamp_test::run_stamp;
 pub use test::{LineProgress, LineRequestOptions, run};

@@ -2,6 +2,7 @@
 
 use super::host::{boot, clock_state, now, steady};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
+use farline_core::line::stamp::Mac;
 use farline_core::line::{LineDatagram, LineReflector, ReflectorSettings};
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use std::io::ErrorKind;
@@ -29,12 +30,21 @@ pub struct ReflectOptions {
     pub is_compared: bool,
     /// What the kernel may hold of what came, in bytes.
     pub buffer: usize,
+    /// STAMP packets are authenticated with it; those that are not are none.
+    pub key: Option<Vec<u8>>,
 }
 
 impl ReflectOptions {
     /// A far end that listens at `listen`, for any rate, with 32 MiB.
     pub fn at(listen: SocketAddr) -> ReflectOptions {
-        ReflectOptions { listen, most: None, is_open: false, is_compared: true, buffer: 32 << 20 }
+        ReflectOptions {
+            listen,
+            most: None,
+            is_open: false,
+            is_compared: true,
+            buffer: 32 << 20,
+            key: None,
+        }
     }
 }
 
@@ -43,6 +53,7 @@ impl ReflectOptions {
 pub struct Reflector {
     socket: UdpSocket,
     machine: LineReflector,
+    key: Option<aws_lc_rs::hmac::Key>,
 }
 
 impl Reflector {
@@ -65,7 +76,9 @@ impl Reflector {
             is_open: options.is_open,
             is_compared: options.is_compared,
         };
-        Ok(Reflector { socket, machine: LineReflector::new(settings) })
+        let key = options.key.as_deref();
+        let key = key.map(|key| aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key));
+        Ok(Reflector { socket, machine: LineReflector::new(settings), key })
     }
 
     /// Where it listens.
@@ -83,6 +96,8 @@ impl Reflector {
     /// # Errors
     /// [`Fault::Here`] when the socket fails.
     pub fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
+        let sign = self.key.take().map(|key| move |bytes: &[u8]| super::host::mac(&key, bytes));
+        let sign = sign.as_ref().map(|sign| sign as Mac<'_>);
         let mut buffers = DatagramBuffers::new();
         let mut dropped = 0_u32;
         let (mut state, mut asked) = (clock_state(), steady());
@@ -113,7 +128,7 @@ impl Reflector {
                         received: arrival.received.unwrap_or(clock.time),
                         ttl: arrival.ttl,
                     };
-                    if let Some(answer) = self.machine.handle(time, clock, &datagram, None) {
+                    if let Some(answer) = self.machine.handle(time, clock, &datagram, sign) {
                         // An answer that does not leave is asked for again.
                         let _ = self.socket.send_to(&answer, arrival.from);
                     }

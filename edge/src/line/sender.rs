@@ -1,10 +1,10 @@
 //! The thread that sends load frames at a pace: bursts of a stated number of frames, each at its
 //! time.
 
-use super::host::{DeviceDrops, steady};
+use super::host::{DeviceDrops, TestClock};
 use crate::sys::datagrams::{DatagramTrain, send};
 use farline_core::line::{FrameKind, LineSettings, LoadWriter, SentSecond, framed_bits};
-use farline_core::units::{Error, ErrorCode, Fault, Time};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -27,8 +27,7 @@ pub(super) struct LoadSender {
     pub(super) settings: LineSettings,
     pub(super) is_ipv6: bool,
     pub(super) session: u64,
-    /// When the test began, by the steady clock.
-    pub(super) epoch: Time,
+    pub(super) clock: TestClock,
     /// The number of its first frame.
     pub(super) next: u64,
     pub(super) drops: DeviceDrops,
@@ -53,51 +52,50 @@ struct Running {
 impl LoadSender {
     /// Sends until it is told to stop or the time is over, and tells of each second; returns how
     /// many frames were sent in all.
-    pub(super) fn run(self, tell: &Sender<SentSecond>) -> Result<u64, Error> {
+    pub(super) fn run(self, tell: &Sender<(SentSecond, u64)>) -> Result<u64, Error> {
         let mut writer = LoadWriter::new(self.session, self.next);
         let mut bursts = self.bursts();
         let bits = self.settings.rate.as_bps() as f64 * self.settings.load_percent / 100.0;
         let gaps: Vec<u64> =
             bursts.iter().map(|burst| (wire_bits(burst) / bits * 1e9) as u64).collect();
-        let end = self.epoch.as_nanos() + self.settings.most_seconds * SECOND;
-        let mut due = steady().as_nanos();
+        let end = self.settings.most_seconds * SECOND;
+        let mut due = self.clock.since();
+        let first = due / SECOND;
         let mut running: Option<Running> = None;
         for at in (0..bursts.len()).cycle() {
-            let now = wait_until(due);
+            let now = self.wait_until(due);
             if now >= end || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let since = now - self.epoch.as_nanos();
-            let second = since / SECOND;
+            let second = now / SECOND;
             if running.as_ref().is_none_or(|running| running.sent.second != second) {
                 if let Some(over) = running.take() {
-                    let _ = tell.send(self.finished(over, false));
+                    let is_first = over.sent.second == first;
+                    let _ = tell.send(self.finished(over, is_first, writer.next()));
                 }
                 let sent = SentSecond { second, ..SentSecond::default() };
                 running = Some(Running { sent, device_drops: self.drops.read().1 });
             }
             if let Some(running) = &mut running {
-                self.send_burst(&mut writer, &mut bursts[at], since / 1_000, &mut running.sent)?;
+                self.send_burst(&mut writer, &mut bursts[at], now / 1_000, &mut running.sent)?;
             }
             due = (due + gaps[at]).max(now.saturating_sub(MOST_BEHIND));
         }
         if let Some(over) = running {
             let is_whole = over.sent.second + 1 >= self.settings.most_seconds;
-            let _ = tell.send(self.finished(over, !is_whole));
+            let _ = tell.send(self.finished(over, !is_whole, writer.next()));
         }
         Ok(writer.next())
     }
 
-    /// The account of a second that is over; one that was broken off is never short.
-    fn finished(&self, mut running: Running, is_broken_off: bool) -> SentSecond {
+    /// The account of a second that is over, and what the next frame's number is; one that this
+    /// sender did not see from begin to end is never short.
+    fn finished(&self, mut running: Running, is_part: bool, next: u64) -> (SentSecond, u64) {
         let device = self.drops.read().1.saturating_sub(running.device_drops);
         running.sent.own_drops += device;
         let planned = self.settings.frames_a_second();
-        // The first begins when the other end is ready.
-        let is_first = running.sent.second == 0;
-        running.sent.is_short =
-            !is_broken_off && !is_first && (running.sent.frames as f64) < planned * ENOUGH;
-        running.sent
+        running.sent.is_short = !is_part && (running.sent.frames as f64) < planned * ENOUGH;
+        (running.sent, next)
     }
 
     /// The frames of turns, in bursts, and each of these in trains of one kind.
@@ -179,6 +177,17 @@ impl LoadSender {
         Ok(())
     }
 
+    /// Waits until the test's clock says `due`; returns what it says.
+    fn wait_until(&self, due: u64) -> u64 {
+        loop {
+            let now = self.clock.since();
+            if now >= due {
+                return now;
+            }
+            std::thread::sleep(Duration::from_nanos(due - now));
+        }
+    }
+
     fn cannot_send(&self, payload: usize, error: &std::io::Error) -> Error {
         let bytes = framed_bits(payload, self.is_ipv6) / 8;
         let message = format!("sending a frame of {bytes} bytes: {error}");
@@ -198,15 +207,4 @@ fn wire_bits(burst: &[Train]) -> f64 {
 
 fn greatest_common(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common(b, a % b) }
-}
-
-/// Waits until the steady clock says `due`; returns what it says.
-fn wait_until(due: u64) -> u64 {
-    loop {
-        let now = steady().as_nanos();
-        if now >= due {
-            return now;
-        }
-        std::thread::sleep(Duration::from_nanos(due - now));
-    }
 }

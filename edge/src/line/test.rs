@@ -1,12 +1,13 @@
 //! A test from its first question to its verdict.
 
-use super::host::{DeviceDrops, boot, clock_state, steady};
+use super::host::{DeviceDrops, TestClock, boot, clock_state, now, steady};
 use super::reflect::{PORT, random};
 use super::sender::LoadSender;
 use super::talk::{Heard, Talk, strange};
 use crate::sys::datagrams::prepare;
 use farline_core::line::{
-    LineAnswer, LineRequest, LineSettings, LineTest, RatioDecision, SentSecond, TestedSecond,
+    LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision, SentSecond,
+    TestedSecond,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use rustix::net::sockopt;
@@ -41,15 +42,18 @@ pub struct LineRequestOptions {
     pub settings: LineSettings,
     /// Ends the test when it is set.
     pub stop: Arc<AtomicBool>,
+    /// A test that goes on; its settings are then those above.
+    pub resume: Option<LineState>,
 }
 
 /// Where a test stands, once a second.
-#[derive(Debug)]
 pub struct LineProgress<'a> {
     /// The test.
     pub test: &'a LineTest,
     /// Seconds of which something is known since the last time.
     pub news: &'a [TestedSecond],
+    /// What another process would go on from.
+    pub state: &'a dyn Fn() -> LineState,
 }
 
 /// Tests the line to `settings.target`, a host with a reflector, `HOST` or `HOST:PORT`.
@@ -63,21 +67,39 @@ pub fn run(
     let settings = &options.settings;
     let socket = Arc::new(connected(&settings.target, settings)?);
     let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
-    let session = random();
+    let clock_state = clock_state();
+    let begins_at = now(clock_state).time;
+    let session = options.resume.as_ref().map_or_else(random, |state| state.session);
+    let begun = options.resume.as_ref().map_or(begins_at, |state| state.begun);
+    let before = options.resume.as_ref().map_or(Span::ZERO, |state| state.since_begin(begins_at));
+    let first_frame = options.resume.as_ref().map_or(0, |state| state.frames_from(begins_at));
+    let clock = TestClock::start(before);
     let rate =
         Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
-    let mut talk = Talk::new(Arc::clone(&socket), clock_state());
-    let begun = talk.begin(session, rate, 0, FIRST_PATIENCE)?;
-    let LineAnswer::Begun { instance, boot: their_boot, .. } = begun else {
-        return Err(strange(&begun));
+    let mut talk = Talk::new(Arc::clone(&socket), clock_state);
+    let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
+    let answer = talk.begin(session, rate, at_us, FIRST_PATIENCE)?;
+    let LineAnswer::Begun { instance, boot: their_boot, .. } = answer else {
+        return Err(strange(&answer));
     };
+    let is_one_clock = their_boot == boot();
+    let mut test = match &options.resume {
+        Some(state) => state.test.clone(),
+        None => LineTest::new(settings.clone(), is_one_clock),
+    };
+    if options.resume.is_some() {
+        // What this second had before is not known.
+        test.away(clock.since() / SECOND + 1);
+    }
     let mut running = Running {
-        test: LineTest::new(settings.clone(), their_boot == boot()),
+        test,
         talk,
         session,
         instance,
         rate,
-        epoch: steady(),
+        clock,
+        begun,
+        next_frame: first_frame,
         rows_asked: None,
         settled_to: 0,
         rtt_ns: 0,
@@ -88,8 +110,8 @@ pub fn run(
         settings: settings.clone(),
         is_ipv6: local.to_canonical().is_ipv6(),
         session,
-        epoch: running.epoch,
-        next: 0,
+        clock,
+        next: first_frame,
         drops: DeviceDrops::of(local),
         stop: Arc::clone(&stop),
     };
@@ -117,7 +139,11 @@ struct Running {
     session: u64,
     instance: u64,
     rate: Rate,
-    epoch: Time,
+    clock: TestClock,
+    /// When the test began, since 1970.
+    begun: Time,
+    /// Above the number of each frame of seconds that are over.
+    next_frame: u64,
     /// The question for rows that is open: its number, and when it was asked.
     rows_asked: Option<(u64, u64)>,
     /// Seconds of which all that came is known.
@@ -127,17 +153,49 @@ struct Running {
 
 impl Running {
     fn since(&self) -> u64 {
-        steady().since(self.epoch).as_nanos()
+        self.clock.since()
+    }
+
+    /// What another process would go on from.
+    fn state(&self) -> LineState {
+        LineState {
+            schema: LineState::SCHEMA.to_owned(),
+            session: self.session,
+            begun: self.begun,
+            written: self.begun + Span::from_nanos(self.since()),
+            next_frame: self.next_frame,
+            instance: self.instance,
+            test: self.test.clone(),
+        }
+    }
+
+    fn tell(
+        &self,
+        news: &[TestedSecond],
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        progress(&LineProgress { test: &self.test, news, state: &|| self.state() })
+    }
+
+    /// Takes what the sender says of seconds that are over.
+    fn note_sent(&mut self, told: &Receiver<(SentSecond, u64)>) {
+        for (sent, next) in told.try_iter() {
+            self.next_frame = next;
+            if sent.second >= self.test.next_second() {
+                self.test.note_sent(sent);
+            }
+        }
     }
 
     fn until_decided(
         &mut self,
         options: &LineRequestOptions,
-        told: &Receiver<SentSecond>,
+        told: &Receiver<(SentSecond, u64)>,
         sender: &JoinHandle<Result<u64, Error>>,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (mut delay_at, mut rows_at, mut totals_at) = (0, 0, TOTALS_EVERY);
+        let begin = self.since();
+        let (mut delay_at, mut rows_at, mut totals_at) = (begin, begin, begin + TOTALS_EVERY);
         loop {
             let now = self.since();
             if now >= delay_at {
@@ -219,15 +277,13 @@ impl Running {
 
     fn settle(
         &mut self,
-        told: &Receiver<SentSecond>,
+        told: &Receiver<(SentSecond, u64)>,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        for sent in told.try_iter() {
-            self.test.note_sent(sent);
-        }
+        self.note_sent(told);
         if self.settled_to > self.test.next_second() {
             let news = self.test.settle(self.settled_to);
-            progress(&LineProgress { test: &self.test, news: &news })?;
+            self.tell(&news, progress)?;
         }
         Ok(())
     }
@@ -248,12 +304,10 @@ impl Running {
     fn finish(
         &mut self,
         sent: u64,
-        told: &Receiver<SentSecond>,
+        told: &Receiver<(SentSecond, u64)>,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        for sent in told.try_iter() {
-            self.test.note_sent(sent);
-        }
+        self.note_sent(told);
         let end = self.since();
         while self.since() < end + GRACE + self.rtt_ns {
             self.hear()?;
@@ -284,22 +338,28 @@ impl Running {
             self.test.totals = *totals;
         }
         let news = self.test.settle_sent();
-        progress(&LineProgress { test: &self.test, news: &news })?;
+        self.tell(&news, progress)?;
         // Who does not hear that the test is over forgets it in an hour.
         let _ = self.talk.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
         Ok(())
     }
 }
 
-/// A socket to the target, which takes the frames whole.
 fn connected(target: &str, settings: &LineSettings) -> Result<UdpSocket, Error> {
+    let socket = bound(target, PORT, settings)?;
+    prepare(&socket, BUFFER, WAIT).map_err(|error| socket_failed(&error))?;
+    Ok(socket)
+}
+
+/// A socket to the target, at `port` unless it names one, over whose path the frames go whole.
+pub(super) fn bound(target: &str, port: u16, settings: &LineSettings) -> Result<UdpSocket, Error> {
     let wrong = |message: String| {
         Error::new(Fault::You, ErrorCode::BadLocation, message)
             .hint("a host, or host:port, where `farline line reflect` runs")
     };
     let found = target
         .to_socket_addrs()
-        .or_else(|_| (target, PORT).to_socket_addrs())
+        .or_else(|_| (target, port).to_socket_addrs())
         .map_err(|error| wrong(format!("{target}: {error}")))?;
     let to = found.into_iter().next().ok_or_else(|| wrong(format!("{target} has no address")))?;
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -307,7 +367,6 @@ fn connected(target: &str, settings: &LineSettings) -> Result<UdpSocket, Error> 
     let socket = UdpSocket::bind(any)
         .and_then(|socket| socket.connect(to).map(|()| socket))
         .map_err(|error| socket_failed(&error))?;
-    prepare(&socket, BUFFER, WAIT).map_err(|error| socket_failed(&error))?;
     let mtu = match to.is_ipv4() {
         true => sockopt::ip_mtu(&socket),
         false => sockopt::ipv6_mtu(&socket),

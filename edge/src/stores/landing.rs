@@ -92,6 +92,8 @@ pub struct PosixSink {
 struct State {
     entries: Table<Arc<OpenFile>>,
     refused: Refusals,
+    /// How many threads wait for a file to be opened.
+    waiting: usize,
     /// The lock on the place and the journal, from the first file on.
     partial: Option<Arc<Partial>>,
     /// Folders that were made writable for as long as this lasts.
@@ -122,6 +124,7 @@ impl PosixSink {
             state: Mutex::new(State {
                 entries: Table::new(layout.entries().len()),
                 refused: Refusals::new(),
+                waiting: 0,
                 partial: None,
                 opened_up: OpenedUp::default(),
                 ending: Ending::BrokenOff,

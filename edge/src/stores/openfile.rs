@@ -59,9 +59,10 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn to_read(file: File, direct: &DirectIo) -> OpenFile {
-        let has_holes =
-            file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len());
+    /// Of a file that `is_short` nobody asks where its holes are: it is read at once.
+    pub(super) fn to_read(file: File, direct: &DirectIo, is_short: bool) -> OpenFile {
+        let has_holes = !is_short
+            && file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len());
         OpenFile {
             direct: direct.open(&file, OFlags::RDONLY),
             turn: Mutex::default(),
@@ -188,7 +189,7 @@ mod tests {
         let mut expected = vec![0; (3 << 20) + 5];
         expected[1 << 20..(1 << 20) + 5000].fill(7);
         for direct in [DirectIo::default(), DirectIo::wanted()] {
-            let open = OpenFile::to_read(file.try_clone().expect("again"), &direct);
+            let open = OpenFile::to_read(file.try_clone().expect("again"), &direct, false);
             let mut slot = pool(1, 4 << 20).expect("memory").remove(0);
             slot.fill(9);
             for at in (0..expected.len()).step_by(1 << 20) {

@@ -12,6 +12,9 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Below this length a file is not worth system calls besides those that read it.
+const SHORT: u64 = 128 << 10;
+
 /// The files of a layout, below one folder or several.
 #[derive(Debug)]
 pub struct PosixSource {
@@ -96,9 +99,12 @@ impl PosixSource {
         let fd = root
             .open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0)
             .map_err(|error| root.error("read", &path, &error))?;
-        // Only a wish: the kernel reads ahead further.
-        let _ = fadvise(&fd, 0, None, Advice::Sequential);
-        let file = Arc::new(OpenFile::to_read(File::from(fd), &self.direct));
+        let is_short = left < SHORT;
+        if !is_short {
+            // Only a wish: the kernel reads ahead further.
+            let _ = fadvise(&fd, 0, None, Advice::Sequential);
+        }
+        let file = Arc::new(OpenFile::to_read(File::from(fd), &self.direct, is_short));
         if left > len {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let (_, rest) = open.entry(entry).or_insert_with(|| (Arc::clone(&file), left));

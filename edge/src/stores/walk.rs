@@ -161,12 +161,16 @@ fn describe(kind: FileType) -> &'static str {
 
 /// Whether `path` is a device, FIFO or socket: what a transfer never replaces.
 pub(crate) fn is_special(folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
-    statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-        !matches!(
-            FileType::from_raw_mode(stat.st_mode),
-            FileType::RegularFile | FileType::Symlink | FileType::Directory
-        )
-    })
+    statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| is_no_file(&stat))
+}
+
+/// Whether it is a device, FIFO or socket.
+pub(super) fn is_no_file(stat: &Stat) -> bool {
+    !matches!(
+        FileType::from_raw_mode(stat.st_mode),
+        FileType::RegularFile | FileType::Directory | FileType::Symlink
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use farline_lab::{LinkUp, Running, error_of, farline, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The far end at side b.
@@ -148,4 +149,191 @@ fn a_page_has_the_verdict_and_the_document() {
     let document: Value =
         serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("an object");
     assert_eq!(document["settings"]["frames"]["name"], "cjpat-mix");
+}
+
+/// The far end at a loopback port, and where that is.
+fn reflector_here(listen: &str) -> (Running, String) {
+    let (far, line) =
+        Running::begun(farline().args(["--json", "line", "reflect", "--listen", listen]));
+    let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    (far, said["address"].as_str().expect("an address").to_owned())
+}
+
+#[test]
+fn a_killed_tester_goes_on_and_the_gap_is_shown() {
+    let (_far, address) = reflector_here("127.0.0.1:0");
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let mut first = farline();
+    first.args(["-q", "line", &address, "--rate", "5M", "--for", "12s", "--state"]).arg(&state);
+    let mut first = Running(first.stdout(Stdio::null()).spawn().expect("farline runs"));
+    let tested = || {
+        let json = std::fs::read_to_string(&state).unwrap_or_default();
+        let state: Value = serde_json::from_str(&json).unwrap_or_default();
+        state["test"]["sums"]["tested"].as_u64() >= Some(2)
+    };
+    wait_for("two seconds of the test", tested);
+    first.end(Signal::KILL);
+    std::thread::sleep(Duration::from_secs(2));
+    let mut second = farline();
+    second.args(["--json", "-q", "line", "--resume"]).arg(&state);
+    let (document, _) = document(second.output().expect("farline runs"));
+    let (tested, away) = (count(&document, "tested"), count(&document, "away"));
+    let late = count(&document, "sender_late");
+    assert!(away >= 2 && tested >= 4, "{document}");
+    assert_eq!(tested + away + late, 12, "every second is accounted for: {document}");
+    assert_eq!(count(&document, "lost"), 0, "{document}");
+    assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
+}
+
+#[test]
+fn a_reflector_that_was_killed_and_comes_back_loses_nothing() {
+    let (mut far, address) = reflector_here("127.0.0.1:0");
+    let test = farline()
+        .args(["--json", "-q", "line", &address, "--rate", "5M", "--for", "9s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("farline runs");
+    std::thread::sleep(Duration::from_secs(3));
+    far.end(Signal::KILL);
+    let (_again, _) = reflector_here(&address);
+    let (document, _) = document(test.wait_with_output().expect("it ends"));
+    let untested: u64 = ["away", "sender_drops", "sender_late", "receiver_drops"]
+        .iter()
+        .map(|why| count(&document, why))
+        .sum();
+    assert!(untested >= 1 && count(&document, "tested") >= 2, "{document}");
+    assert_eq!(count(&document, "tested") + untested, 9, "{document}");
+    assert_eq!(count(&document, "lost"), 0, "{document}");
+}
+
+/// Python with scapy, whose STAMP is another's.
+fn scapy() -> Option<PathBuf> {
+    let own = std::env::var_os("HOME")
+        .map(|home| PathBuf::from(home).join(".cache/farline/python/bin/python3"));
+    let found = own.into_iter().chain([PathBuf::from("python3")]).find(|python| {
+        let has = ["-c", "import scapy.contrib.stamp"];
+        Command::new(python)
+            .args(has)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|done| done.success())
+    });
+    if found.is_none() {
+        farline_lab::skip("there is no scapy with STAMP on this machine (lab/setup brings it)");
+    }
+    found
+}
+
+fn peer(python: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(python);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stamp_peer.py");
+    command.arg(script).args(arguments);
+    command
+}
+
+#[test]
+fn scapys_sender_is_answered_as_the_standard_says() {
+    let Some(python) = scapy() else { return };
+    let listen = ["--json", "line", "reflect", "--stamp", "--listen", "127.0.0.1:0"];
+    let (_far, line) = Running::begun(farline().args(listen));
+    let said: Value = serde_json::from_str(&line).expect("an object");
+    let port = said["address"].as_str().and_then(|at| at.rsplit(':').next()).expect("a port");
+    let said = farline_lab::json_of(&mut peer(&python, &["ask", port]));
+    let answers = said.as_array().expect("a list");
+    assert_eq!(answers.len(), 5);
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(answer["len"][0], answer["len"][1], "as long as it was: {answer}");
+        assert_eq!(
+            (answer["seq"].as_u64(), answer["seq_sender"].as_u64()),
+            (Some(n as u64), Some(n as u64))
+        );
+        assert_eq!(
+            (answer["ssid"].as_u64(), answer["value"].as_str()),
+            (Some(77), Some("paddings"))
+        );
+        assert!(answer["in_order"] == true && answer["echoed"] == true, "{answer}");
+    }
+}
+
+#[test]
+fn scapys_reflector_is_tested_and_what_it_drops_is_lost() {
+    let Some(python) = scapy() else { return };
+    let (_far, line) = Running::begun(&mut peer(&python, &["reflect", "-"]));
+    let said: Value = serde_json::from_str(&line).expect("an object");
+    let address = format!("127.0.0.1:{}", said["port"]);
+    let mut command = farline();
+    command.args(["--json", "-q", "line", &address, "--stamp", "--frames", "128"]);
+    let (document, code) =
+        document(command.args(["--rate", "60k", "--for", "6s"]).output().expect("farline runs"));
+    assert!(code == 0 || code == 3, "{document}");
+    let (sent, lost) = (count(&document, "sent") as f64, count(&document, "lost") as f64);
+    assert!(sent > 50.0 && (lost / sent - 0.1).abs() < 0.04, "every tenth: {document}");
+    assert!(document["rtt"]["min_ns"].as_f64() > Some(0.0), "{document}");
+}
+
+#[test]
+fn authenticated_packets_of_another_key_are_not_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
+    std::fs::write(&right, "a key of both\n").expect("written");
+    std::fs::write(&wrong, "another key\n").expect("written");
+    let mut far = farline();
+    far.args(["--json", "line", "reflect", "--stamp", "--listen", "127.0.0.1:0", "--stamp-key"]);
+    let (_far, line) = Running::begun(far.arg(&right));
+    let said: Value = serde_json::from_str(&line).expect("an object");
+    let address = said["address"].as_str().expect("an address");
+    let test = |key: &Path| {
+        let mut command = farline();
+        command.args(["--json", "-q", "line", address, "--stamp", "--frames", "256"]);
+        command.args(["--rate", "200k", "--for", "3s", "--stamp-key"]).arg(key);
+        command.output().expect("farline runs")
+    };
+    let (document, _) = document(test(&right));
+    assert!(count(&document, "sent") > 50 && count(&document, "lost") == 0, "{document}");
+    let refused = String::from_utf8_lossy(&test(&wrong).stdout).into_owned();
+    assert!(refused.contains("line-gone") && refused.contains("the same key"), "{refused}");
+}
+
+#[test]
+fn the_load_that_a_slow_link_carries_is_found() {
+    let Some(link) = LinkUp::up("t-line-search", &["custom", "--rtt", "2ms", "--rate", "20M"])
+    else {
+        return;
+    };
+    let _far = reflector(&link, &[]);
+    let mut command = tester(&link, &["--rate", "80M", "--search", "0.001", "--for", "3s"]);
+    let output = command.output().expect("farline runs");
+    let found: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(found["schema"], "farline/line-search/1");
+    let load = found["load_percent"].as_f64().expect("a load");
+    // A queue of 4 MiB takes 1.7 s of what is too much; a host that is busy ends a trial too.
+    assert!((10.0..60.0).contains(&load), "25 % is what the link carries: {found}");
+}
+
+#[test]
+fn a_service_level_is_held_or_not() {
+    let Some(link) = LinkUp::up("t-line-level", &["custom", "--rtt", "20ms", "--rate", "100M"])
+    else {
+        return;
+    };
+    let _far = reflector(&link, &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let level = folder.path().join("level.toml");
+    for (delay, is_held) in [(2_000, true), (5, false)] {
+        let text = format!("rate = \"8M\"\nframe_transfer_delay_ms = {delay}\n");
+        std::fs::write(&level, text).expect("written");
+        let mut command = link.farline("a", &["--json", "line", "10.77.0.2", "--for", "2s"]);
+        let output = command.arg("--service").arg(&level).output().expect("farline runs");
+        if output.status.code() == Some(3) {
+            // A busy machine is not fit to say, and says so.
+            continue;
+        }
+        let said: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        assert_eq!(said["is_held"], is_held, "{said}");
+        assert_eq!(said["rows"].as_array().map(Vec::len), Some(4), "{said}");
+        assert_eq!(output.status.code(), Some(if is_held { 0 } else { 5 }));
+    }
 }

@@ -14,6 +14,8 @@ pub(super) struct Host {
     pub(super) begins: Time,
     /// When to poll; [`None`] waits for a packet.
     pub(super) wakes: Option<Time>,
+    /// What came since it was last awake.
+    pub(super) inbox: Vec<Input>,
     /// Bytes to send once it begins, and to come before it ends.
     to_write: Option<u64>,
     expects: u64,
@@ -57,6 +59,7 @@ pub(super) fn hosts(number: u32, flow: &UdtFlow, packet_len: u32, seed: &Rng) ->
             connection: Connection::new(begins, established, settings, &seed),
             begins,
             wakes: Some(begins),
+            inbox: Vec::new(),
             to_write: Some(bytes.0),
             expects: expects.0,
             finishes: bytes.0 > 0,

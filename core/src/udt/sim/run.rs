@@ -115,7 +115,15 @@ impl UdtSimulation {
 
     /// Has an end do what it wants to at this time.
     fn pump(&mut self, index: usize) {
-        self.hosts[index].program(self.now);
+        let host = &mut self.hosts[index];
+        // What came while it slept it takes in together, and does not know when each came.
+        for mut input in std::mem::take(&mut host.inbox) {
+            if let Input::Data { arrived, .. } = &mut input {
+                *arrived = self.now;
+            }
+            host.connection.handle(self.now, input);
+        }
+        host.program(self.now);
         loop {
             match self.hosts[index].connection.poll(self.now) {
                 End::Send(control) => self.send(index, Content::Control(control), (0, 0), true),
@@ -204,7 +212,7 @@ impl UdtSimulation {
             },
         };
         let host = &mut self.hosts[packet.to];
-        host.connection.handle(self.now, input);
+        host.inbox.push(input);
         let at = rounded_up(self.now, self.now, &self.scenario);
         host.wakes = Some(host.wakes.map_or(at, |wakes| wakes.min(at)));
     }

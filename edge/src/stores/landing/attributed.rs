@@ -3,11 +3,11 @@
 use super::PosixSink;
 use crate::stores::attributes::{NotSet, open_at};
 use crate::stores::in_short;
-use crate::stores::walk::{is_special, join};
+use crate::stores::walk::{is_no_file, join};
 use crate::sys::lock::lock;
 use farline_core::transfer::Entry;
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, FileType, OFlags, linkat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, linkat, statat, unlinkat};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -63,17 +63,17 @@ impl PosixSink {
             let message = format!("{} is no file any more", in_short(&self.root.shown(&old)));
             return Err(Error::new(Fault::You, ErrorCode::NotAFile, message));
         }
-        let has_it = look(&folder, &name)
-            .is_ok_and(|here| (here.st_dev, here.st_ino) == (is.st_dev, is.st_ino));
-        if !has_it {
-            if is_special(&folder, &name) {
+        let here = look(&folder, &name).ok();
+        let is_it = |here: &Stat| (here.st_dev, here.st_ino) == (is.st_dev, is.st_ino);
+        if !here.as_ref().is_some_and(is_it) {
+            if here.as_ref().is_some_and(is_no_file) {
                 let message = format!(
                     "{} is a device, FIFO or socket and is not replaced",
                     in_short(&self.root.shown(&path))
                 );
                 return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
             }
-            self.refuse_same_name((&folder, &name), entry)?;
+            self.refuse_same_name(here.as_ref(), entry)?;
             let (from_name, between) =
                 (OsStr::from_bytes(&from_name), OsStr::from_bytes(&temporary));
             // One that a crash left.

@@ -2,7 +2,7 @@
 
 use super::super::in_short;
 use super::super::openfile::OpenFile;
-use super::super::walk::is_special;
+use super::super::walk::{is_no_file, is_special};
 use super::protected::open_again;
 use super::table::Turn;
 use super::{Names, PosixSink, SPARSE_FROM, UNKNOWN_LEN};
@@ -10,7 +10,7 @@ use crate::sys::lock::{lock, wait};
 use farline_core::transfer::journal::below;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,14 +18,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-
-/// Whether it is a device, FIFO or socket.
-fn is_no_file(stat: &Stat) -> bool {
-    !matches!(
-        FileType::from_raw_mode(stat.st_mode),
-        FileType::RegularFile | FileType::Directory | FileType::Symlink
-    )
-}
 
 impl PosixSink {
     /// Makes the tree's folders, so that writing finds them.
@@ -94,7 +86,8 @@ impl PosixSink {
             return if is_no_file(&stat) { Err(special()) } else { Ok(file.into()) };
         }
         let (folder, name, temporary) = self.place(entry)?;
-        if is_special(&folder, &name) {
+        // What is short is here before it is worth a look; it is looked at when it lands.
+        if entry.len() >= SPARSE_FROM && is_special(&folder, &name) {
             return Err(special());
         }
         if again {
@@ -136,7 +129,11 @@ impl PosixSink {
             match state.entries.open(index) {
                 Turn::Write { file, is_again } => return Ok(Some((file, is_again))),
                 Turn::Drop => return Ok(None),
-                Turn::Wait => state = wait(&self.opened, state),
+                Turn::Wait => {
+                    state.waiting += 1;
+                    state = wait(&self.opened, state);
+                    state.waiting -= 1;
+                }
                 Turn::Make => break false,
                 Turn::OpenAgain => break true,
             }
@@ -153,14 +150,17 @@ impl PosixSink {
                 made => made.map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct)))),
             },
         };
+        let mut state = lock(&self.state);
         match &file {
-            Ok(Some(file)) => {
-                lock(&self.state).entries.opened(index, Arc::clone(file), entry.len());
-            }
+            Ok(Some(file)) => state.entries.opened(index, Arc::clone(file), entry.len()),
             Ok(None) => {}
-            Err(_) => lock(&self.state).entries.failed(index),
+            Err(_) => state.entries.failed(index),
         }
-        self.opened.notify_all();
+        // A system call, which for files by the thousand nobody waits for.
+        if state.waiting > 0 {
+            self.opened.notify_all();
+        }
+        drop(state);
         Ok(file?.map(|file| (file, again)))
     }
 }

@@ -4,13 +4,13 @@ use super::protected::open_again;
 use super::{Ending, PosixSink};
 use crate::stores::attributes::NotSet;
 use crate::stores::in_short;
-use crate::stores::walk::is_special;
+use crate::stores::walk::is_no_file;
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
-    utimensat,
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, statat, symlinkat,
+    unlinkat, utimensat,
 };
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -240,7 +240,8 @@ impl PosixSink {
                 (folder, name, temporary)
             }
         };
-        if is_special(&folder, &name) {
+        let there = statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW).ok();
+        if there.as_ref().is_some_and(is_no_file) {
             let message = format!(
                 "{} is a device, FIFO or socket and is not replaced",
                 in_short(&self.root.shown(&path))
@@ -248,7 +249,7 @@ impl PosixSink {
             return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
-        self.refuse_same_name((&folder, &name), entry)?;
+        self.refuse_same_name(there.as_ref(), entry)?;
         self.set_attributes((&folder, &temporary), entry)?;
         self.take_name((&folder, &name, &temporary), &path).map_err(failed)?;
         if sync && is_file {

@@ -8,7 +8,6 @@ use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Stat, statat};
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,22 +21,21 @@ pub(super) fn now_ns() -> i64 {
 }
 
 impl PosixSink {
-    /// Refuses `name` of `folder` for `entry` where another file of the same tree has it already.
+    /// Refuses a name for `entry` where what is `there` under it is another file of the same tree.
     ///
-    /// What was there before this transfer began is not one of its files, which costs one look at
-    /// most; only of what is newer the others' names are looked at.
+    /// What was there before this transfer began is not one of its files; only of what is newer the
+    /// others' names are looked at.
     pub(super) fn refuse_same_name(
         &self,
-        (folder, name): (&OwnedFd, &[u8]),
+        there: Option<&Stat>,
         entry: &Entry,
     ) -> Result<(), Error> {
-        let there = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
-        let Ok(there) = there else { return Ok(()) };
-        let is_older = changed_ns(&there) < self.began_ns.saturating_sub(CLOCK_LAG_NS);
+        let Some(there) = there else { return Ok(()) };
+        let is_older = changed_ns(there) < self.began_ns.saturating_sub(CLOCK_LAG_NS);
         if is_older && !self.has_resumed() {
             return Ok(());
         }
-        let Some(other) = self.entry_at(&there, entry) else { return Ok(()) };
+        let Some(other) = self.entry_at(there, entry) else { return Ok(()) };
         let message = format!(
             "at the destination its name is that of {} too, which is there",
             in_short(&other.path)

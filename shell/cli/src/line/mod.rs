@@ -1,24 +1,28 @@
 //! `farline line`: loss, bit errors and delay of a path, and what of them is sure.
 
+mod compare;
+mod preset;
 mod progress;
 mod reflect;
+mod steps;
 
 use crate::output::Output;
 use crate::profile::{command, now};
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, write};
 use farline_core::line::{
-    FrameMix, LineCriterion, LineDocument, LineOutcome, LineSettings, Pattern, words,
+    FrameMix, LineCriterion, LineDocument, LineOutcome, LineSettings, LineState, Pattern, words,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use progress::LineFace;
+use serde::Serialize;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-Examples:
-  farline line dtn2.example.org --rate 10G --load 90 --for 1h -o line.html
-  farline line 192.0.2.7 --rate 1G --ber 1e-12
+Example:
+  farline line dtn2.example.org --rate 1G --ber 1e-12 -o line.html
 
 It fills the path at that rate: not for networks that others use (RFC 6815).
 Exit: 0 passed or measured, 5 failed by the line, 3 not decided or not fit.";
@@ -39,7 +43,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// Where `farline line reflect` runs: HOST or HOST:PORT
-    #[arg(value_name = "TARGET", required = true)]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["resume", "preset"])]
     target: Option<String>,
     /// The line's rate, on the wire
     #[arg(long, value_name = "RATE", default_value = "100M")]
@@ -50,7 +54,7 @@ pub(crate) struct Args {
     /// imix, rfc2544, or bytes
     #[arg(long, value_name = "FRAMES", default_value = "cjpat-mix")]
     frames: FrameMix,
-    /// cjpat, crpat, prbs7 to prbs31 [default: the frames']
+    /// cjpat, crpat, prbs7 to 31 [default: the mix's]
     #[arg(long, value_name = "NAME")]
     pattern: Option<Pattern>,
     /// Frames back to back [default: 50 us, at most 64]
@@ -68,43 +72,126 @@ pub(crate) struct Args {
     /// How long at most [default: 10s, or 10 x at best]
     #[arg(long = "for", value_name = "SPAN")]
     duration: Option<Span>,
-    /// .html or document [default: none]
+    /// .html, .csv or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
+    /// Highest load with this loss [default: none]
+    #[arg(long, value_name = "RATIO", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp"])]
+    search: Option<Probability>,
+    /// Y.1564's steps, in TOML [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp", "search", "rate", "load"])]
+    service: Option<PathBuf>,
+    /// wanphy-line or usn-vlans [default: none]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state", "resume", "stamp", "search", "service"])]
+    preset: Option<String>,
+    /// The preset as long and fast as in the paper
+    #[arg(long, requires = "preset")]
+    full: bool,
+    /// TARGET is any STAMP or TWAMP Light reflector
+    #[arg(long, conflicts_with_all = ["state", "resume", "pattern"])]
+    stamp: bool,
+    /// Authenticates STAMP [default: none]
+    #[arg(long, value_name = "FILE", requires = "stamp")]
+    stamp_key: Option<PathBuf>,
+    /// What --resume goes on from [default: none]
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Go on with that test [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state"])]
+    resume: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
     Reflect(reflect::Args),
+    Compare(compare::Args),
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    if let Some(Command::Reflect(reflect)) = args.command {
-        return reflect::run(&reflect, output);
+    match &args.command {
+        Some(Command::Reflect(reflect)) => return reflect::run(reflect, output),
+        Some(Command::Compare(compare)) => return compare::run(compare, output),
+        None => {}
     }
-    args.out.iter().try_for_each(|file| check(file))?;
-    let settings = args.settings()?;
+    if let Some(name) = &args.preset {
+        args.out.iter().try_for_each(|file| check(file))?;
+        return preset::run(name, args.full, &args.out, output);
+    }
+    let state = args.state.as_ref().or(args.resume.as_ref());
+    args.out.iter().chain(state).try_for_each(|file| check(file))?;
+    let resume = args.resume.as_deref().map(resumed).transpose()?;
+    let settings = match &resume {
+        Some(state) => state.test.settings.clone(),
+        None => args.settings()?,
+    };
     if let Some(best) = settings.at_best() {
         output.remark(format_args!("a decision takes {} at best", words(best)));
     }
     let (runtime, signals) = crate::interrupt::listening()?;
-    let options = LineRequestOptions { settings, stop: crate::interrupt::asked(runtime, signals)? };
+    let stop = crate::interrupt::asked(runtime, signals)?;
+    let options = LineRequestOptions { settings, stop, resume };
+    if let Some(goal) = args.search {
+        return steps::search(&options, goal.0, output);
+    }
+    if let Some(file) = &args.service {
+        return steps::service(&options, file, output);
+    }
     let mut face = LineFace::new(output);
-    let test = line::run(&options, |progress: &LineProgress<'_>| {
+    let show = |progress: &LineProgress<'_>| {
         face.show(progress);
-        Ok(())
-    });
+        state.map_or(Ok(()), |file| saved(file, &(progress.state)()))
+    };
+    let key = args.stamp_key.as_deref().map(key).transpose()?;
+    let test = match args.stamp {
+        true => line::run_stamp(&options, key.as_deref(), show),
+        false => line::run(&options, show),
+    };
     face.clear();
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
     for file in &args.out {
         written(file, &document)?;
     }
     output.result(&document, document.plain())?;
-    Ok(match document.outcome {
-        LineOutcome::Passed | LineOutcome::Measured => ExitCode::SUCCESS,
-        LineOutcome::Failed => ExitCode::from(Fault::Between.exit_code()),
-        LineOutcome::Undecided | LineOutcome::Unfit => ExitCode::from(Fault::Here.exit_code()),
+    Ok(ExitCode::from(exit_code(document.outcome)))
+}
+
+fn exit_code(outcome: LineOutcome) -> u8 {
+    match outcome {
+        LineOutcome::Passed | LineOutcome::Measured => 0,
+        LineOutcome::Failed => Fault::Between.exit_code(),
+        LineOutcome::Undecided | LineOutcome::Unfit => Fault::Here.exit_code(),
+    }
+}
+
+/// Reads a file of text.
+fn text_of(file: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(file).map_err(|error| {
+        let message = format!("{}: {error}", file.display());
+        match error.kind() {
+            ErrorKind::NotFound => Error::new(Fault::You, ErrorCode::PathNotFound, message),
+            _ => Error::new(Fault::Here, ErrorCode::CannotRead, message),
+        }
     })
+}
+
+/// Reads a key: the bytes of a file, without the line end.
+fn key(file: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = std::fs::read(file).map_err(|error| {
+        Error::new(Fault::You, ErrorCode::BadKey, format!("{}: {error}", file.display()))
+    })?;
+    Ok(bytes.trim_ascii_end().to_vec())
+}
+
+/// Reads what a test goes on from.
+fn resumed(file: &Path) -> Result<LineState, Error> {
+    LineState::read(&text_of(file)?).map_err(|error| error.while_doing(file.display()))
+}
+
+/// Writes it, whole or not at all.
+fn saved(file: &Path, state: &LineState) -> Result<(), Error> {
+    let json = serde_json::to_vec(state)
+        .map_err(|error| Error::new(Fault::Bug, ErrorCode::LineState, error.to_string()))?;
+    write(file, &json)
 }
 
 impl Args {
@@ -157,10 +244,19 @@ impl Args {
 }
 
 fn written(file: &Path, document: &LineDocument) -> Result<(), Error> {
-    let is_page = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
-    if is_page {
+    let is = |wanted: &str| {
+        file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+    };
+    if is("html") {
         return write(file, document.page(&[command()]).html().as_bytes());
     }
+    if is("csv") {
+        return write(file, document.csv().as_bytes());
+    }
+    write_json(file, document)
+}
+
+fn write_json(file: &Path, document: &impl Serialize) -> Result<(), Error> {
     let json = serde_json::to_vec(document)
         .map_err(|error| Error::new(Fault::Bug, ErrorCode::LineDocument, error.to_string()))?;
     write(file, &json)

@@ -6,12 +6,13 @@ use farline::line::{PORT, ReflectOptions, Reflector};
 use farline_core::units::{Bytes, Error, Rate};
 use serde::Serialize;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
   farline line reflect
-  farline line reflect --listen 0.0.0.0:862 --stamp --allow 0M
+  farline line reflect --listen 0.0.0.0:862 --stamp
 
 A test is let in that shows where it is (a cookie), and no answer is longer than
 its question. With --stamp any STAMP or TWAMP Light sender is answered.";
@@ -29,6 +30,9 @@ pub(crate) struct Args {
     /// Send STAMP packets back to anybody (RFC 8762)
     #[arg(long)]
     stamp: bool,
+    /// Key of authenticated STAMP packets, the only ones then; other tests need none [default: none]
+    #[arg(long, value_name = "FILE", requires = "stamp")]
+    stamp_key: Option<PathBuf>,
     /// Receive buffer of the socket
     #[arg(long, value_name = "BYTES", default_value = "32MiB")]
     buffer: Bytes,
@@ -50,6 +54,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
         most: args.allow,
         is_open: args.stamp,
         is_compared: !args.no_compare,
+        key: args.stamp_key.as_deref().map(super::key).transpose()?,
         buffer: usize::try_from(args.buffer.0).unwrap_or(usize::MAX),
         ..ReflectOptions::at(listen)
     })?;

@@ -1,0 +1,164 @@
+//! A service level, and whether a line holds it at each step of ITU-T Y.1564's configuration test.
+
+use super::document::{LineDocument, LineOutcome};
+use crate::units::{Error, ErrorCode, Fault, Rate};
+use serde::{Deserialize, Serialize};
+
+/// The steps of the committed rate, in per cent (Y.1564, section 8.1).
+const STEPS: [f64; 4] = [25.0, 50.0, 75.0, 100.0];
+
+/// What was agreed on; what is absent is not looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceLevel {
+    /// The committed information rate, on the wire, such as `"400M"`.
+    pub rate: String,
+    /// The most frames lost of those sent.
+    pub frame_loss_ratio: Option<f64>,
+    /// The most mean one-way delay, in milliseconds.
+    pub frame_transfer_delay_ms: Option<f64>,
+    /// The most variation of delay: the 99th percentile less the least, in milliseconds.
+    pub frame_delay_variation_ms: Option<f64>,
+    /// The least part of the seconds without total loss.
+    pub availability: Option<f64>,
+}
+
+/// One thing that was looked at in one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceRow {
+    /// The step, in per cent of the committed rate.
+    pub load_percent: f64,
+    /// What was looked at.
+    pub what: String,
+    /// What was found.
+    pub found: f64,
+    /// What was agreed on.
+    pub agreed: f64,
+    /// Whether the one holds the other.
+    pub is_held: bool,
+}
+
+impl ServiceLevel {
+    /// Reads a service level in TOML.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when it is none.
+    pub fn read(text: &str) -> Result<ServiceLevel, Error> {
+        let wrong = |why: String| Error::new(Fault::You, ErrorCode::LineSetting, why);
+        let level: ServiceLevel =
+            toml::from_str(text).map_err(|error| wrong(error.message().to_owned()))?;
+        level.committed()?;
+        Ok(level)
+    }
+
+    /// The committed rate.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when it is none.
+    pub fn committed(&self) -> Result<Rate, Error> {
+        self.rate.parse().map_err(|error| {
+            Error::new(Fault::You, ErrorCode::LineSetting, format!("the rate: {error}"))
+        })
+    }
+
+    /// The loads of the steps, in per cent of the committed rate.
+    pub fn steps() -> impl Iterator<Item = f64> {
+        STEPS.into_iter()
+    }
+
+    /// Holds the test of a step against the level; `None` where the test was not fit to say.
+    pub fn judge(&self, document: &LineDocument) -> Option<Vec<ServiceRow>> {
+        if document.outcome == LineOutcome::Unfit {
+            return None;
+        }
+        let at_most = |what: &str, found: Option<f64>, agreed: Option<f64>| {
+            let (found, agreed) = (found?, agreed?);
+            Some(self.row(document, what, found, agreed, found <= agreed))
+        };
+        let delay = document.one_way_delay;
+        let rows = [
+            at_most(
+                "frame loss ratio",
+                document.loss.map(|loss| loss.value()),
+                self.frame_loss_ratio,
+            ),
+            at_most(
+                "mean one-way delay, ms",
+                delay.map(|delay| delay.mean_ns / 1e6),
+                self.frame_transfer_delay_ms,
+            ),
+            at_most(
+                "delay variation, ms",
+                delay.map(|delay| (delay.p99_ns - delay.min_ns) / 1e6),
+                self.frame_delay_variation_ms,
+            ),
+            self.availability.map(|agreed| {
+                let found = document.availability();
+                self.row(document, "availability", found, agreed, found >= agreed)
+            }),
+        ];
+        Some(rows.into_iter().flatten().collect())
+    }
+
+    fn row(
+        &self,
+        document: &LineDocument,
+        what: &str,
+        found: f64,
+        agreed: f64,
+        is_held: bool,
+    ) -> ServiceRow {
+        let load_percent = document.settings.load_percent;
+        ServiceRow { load_percent, what: what.to_owned(), found, agreed, is_held }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{FrameMix, LineSettings, LineTest, SecondRow, SentSecond};
+
+    fn document(lost: u64) -> LineDocument {
+        let mut test = LineTest::new(
+            LineSettings {
+                target: "there".to_owned(),
+                rate: Rate::from_bps(1_000_000),
+                load_percent: 50.0,
+                frames: FrameMix::cjpat(),
+                burst: 1,
+                criterion: None,
+                confidence: 0.95,
+                most_seconds: 4,
+            },
+            true,
+        );
+        for second in 0..4 {
+            test.note_sent(SentSecond { second, frames: 1_000, ..SentSecond::default() });
+            let received = if second == 3 { 0 } else { 1_000 - lost };
+            test.note_row(SecondRow { second, received, ..SecondRow::default() });
+        }
+        test.settle(4);
+        test.document("0", "today")
+    }
+
+    #[test]
+    fn a_level_is_held_or_not_as_the_figures_say() {
+        let level =
+            ServiceLevel::read("rate = \"400M\"\nframe_loss_ratio = 0.3\navailability = 0.9")
+                .expect("a level");
+        let rows = level.judge(&document(0)).expect("fit");
+        assert_eq!(rows.len(), 2, "what is not agreed on is not looked at");
+        assert!(rows[0].is_held && rows[0].found == 0.25, "{rows:?}");
+        assert!(!rows[1].is_held && rows[1].found == 0.75, "a second without a frame: {rows:?}");
+        assert!(!level.judge(&document(100)).expect("fit")[0].is_held);
+    }
+
+    #[test]
+    fn what_is_no_level_is_refused() {
+        for wrong in ["", "rate = \"fast\"", "rate = \"1G\"\nspeed = 3"] {
+            let error = ServiceLevel::read(wrong).expect_err(wrong);
+            assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::LineSetting));
+        }
+        assert_eq!(ServiceLevel::steps().collect::<Vec<_>>(), [25.0, 50.0, 75.0, 100.0]);
+    }
+}

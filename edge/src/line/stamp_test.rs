@@ -1,0 +1,277 @@
+//! A test with a reflector of STAMP or TWAMP Light: every packet comes back, so that losses are of
+//! both ways together.
+
+use super::host::{DeviceDrops, TestClock, clock_state, now};
+use super::reflect::is_passing;
+use super::test::{LineProgress, LineRequestOptions, bound};
+use crate::sys::datagrams::{DatagramBuffers, prepare};
+use farline_core::line::stamp::{
+    AUTHENTICATED, Mac, PORT, ReflectorPacket, SenderPacket, UNAUTHENTICATED,
+};
+use farline_core::line::{
+    Arrived, DelaySample, LineSettings, LineState, LineTest, RatioDecision, SentSecond, Tally,
+    framed_bits,
+};
+use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
+use std::collections::VecDeque;
+use std::net::UdpSocket;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+/// How long a receive waits: so far apart packets are sent late at most.
+const WAIT: Duration = Duration::from_micros(200);
+/// So long after its end nothing more comes of a second.
+const GRACE: u64 = 2 * SECOND;
+/// Without any answer for so long, nobody is there.
+const SILENCE: u64 = 5 * SECOND;
+/// What the kernel may hold of what comes back.
+const BUFFER: usize = 8 << 20;
+/// A second in which less than this part was sent is short.
+const ENOUGH: f64 = 0.98;
+/// Header of the TLV that says that the rest is padding (RFC 8972, section 4.1).
+const PADDING: [u8; 2] = [0x80, 1];
+
+/// A packet whose answer is waited for.
+struct Asked {
+    second: u64,
+    sent: Time,
+    is_answered: bool,
+}
+
+/// The test.
+struct StampTest<'a> {
+    socket: UdpSocket,
+    clock: TestClock,
+    state: (bool, Span),
+    mac: Option<Mac<'a>>,
+    packet: Vec<u8>,
+    next: u32,
+    /// Those from `next - asked.len()` on.
+    asked: VecDeque<Asked>,
+    sent: SentSecond,
+    drops: (DeviceDrops, u64),
+    dropped: u32,
+    heard: u64,
+    tally: Tally,
+    test: LineTest,
+}
+
+/// Tests the path to a STAMP reflector and back; authenticated where there is a `key`.
+///
+/// # Errors
+/// When nobody answers, or this host cannot send.
+pub fn run_stamp(
+    options: &LineRequestOptions,
+    key: Option<&[u8]>,
+    mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+) -> Result<LineTest, Error> {
+    let settings = &options.settings;
+    let keyed = key.map(|key| aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key));
+    let sign = keyed.as_ref().map(|key| move |bytes: &[u8]| super::host::mac(key, bytes));
+    let socket = bound(&settings.target, PORT, settings)?;
+    let failed = |error: std::io::Error| {
+        Error::new(Fault::Here, ErrorCode::LineSocket, format!("a UDP socket: {error}"))
+    };
+    prepare(&socket, BUFFER, WAIT).map_err(failed)?;
+    let local = socket.local_addr().map_err(failed)?.ip();
+    let kind = settings.frames.turn.first().copied();
+    let least = if key.is_some() { AUTHENTICATED } else { UNAUTHENTICATED };
+    let payload = kind.map_or(least, |kind| kind.payload_bytes(local.to_canonical().is_ipv6()));
+    let mut packet = vec![0; payload.max(least)];
+    if let Some([flags, kind, high, low, ..]) = packet.get_mut(least..) {
+        let rest = (payload - least - 4) as u16;
+        ([*flags, *kind], [*high, *low]) = (PADDING, rest.to_be_bytes());
+    }
+    let drops = DeviceDrops::of(local);
+    let device = drops.read().1;
+    let mut running = StampTest {
+        clock: TestClock::start(Span::ZERO),
+        state: clock_state(),
+        mac: sign.as_ref().map(|sign| sign as Mac<'_>),
+        packet,
+        next: 0,
+        asked: VecDeque::new(),
+        sent: SentSecond::default(),
+        drops: (drops, device),
+        dropped: 0,
+        heard: 0,
+        tally: Tally::new(),
+        // Whose clock the other end reads is not known.
+        test: LineTest::new(settings.clone(), false),
+        socket,
+    };
+    let mut buffers = DatagramBuffers::new();
+    let gap = (1e9 / settings.frames_a_second()) as u64;
+    let (mut due, end) = (0, settings.most_seconds * SECOND);
+    loop {
+        let time = running.clock.since();
+        let is_over = time >= end
+            || options.stop.load(Ordering::Relaxed)
+            || running.test.decision() != RatioDecision::Open;
+        if is_over {
+            break;
+        }
+        if time >= due {
+            running.send(time)?;
+            due = (due + gap).max(time.saturating_sub(10 * gap));
+        } else {
+            running.receive(&mut buffers)?;
+        }
+        running.settle(time, &mut progress)?;
+        if time > running.heard + SILENCE && running.tally.next() == 0 {
+            return Err(nobody(settings));
+        }
+    }
+    let last = running.clock.since();
+    running.over(last, true);
+    while running.clock.since() < last + GRACE {
+        running.receive(&mut buffers)?;
+    }
+    if running.tally.next() == 0 {
+        return Err(nobody(settings));
+    }
+    running.note_rows();
+    let news = running.test.settle_sent();
+    running.test.totals = running.tally.totals(Some(u64::from(running.next)));
+    let state = || running.state();
+    progress(&LineProgress { test: &running.test, news: &news, state: &state })?;
+    Ok(running.test)
+}
+
+/// Nothing has ever come back.
+fn nobody(settings: &LineSettings) -> Error {
+    let message = format!("{} sends nothing back", settings.target);
+    Error::new(Fault::Between, ErrorCode::LineGone, message)
+        .hint("is a STAMP or TWAMP Light reflector there, with the same key, and UDP let through?")
+}
+
+impl StampTest<'_> {
+    fn send(&mut self, time: u64) -> Result<(), Error> {
+        if time / SECOND != self.sent.second {
+            self.over(time, false);
+        }
+        let sent = now(self.state);
+        SenderPacket { sequence: self.next, sent, session: 1 }.write(self.mac, &mut self.packet);
+        let as_sent =
+            SenderPacket::read(self.mac, &self.packet).map_or(sent.time, |read| read.sent.time);
+        match self.socket.send(&self.packet) {
+            Ok(_) => {}
+            Err(error)
+                if error.raw_os_error() == Some(libc::ENOBUFS) || is_passing(error.kind()) =>
+            {
+                self.sent.own_drops += 1;
+            }
+            Err(error) => {
+                let message = format!("sending: {error}");
+                return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
+            }
+        }
+        self.sent.frames += 1;
+        let is_ipv6 = self.socket.local_addr().is_ok_and(|at| at.ip().to_canonical().is_ipv6());
+        self.sent.framed_bits += framed_bits(self.packet.len(), is_ipv6);
+        self.asked.push_back(Asked { second: time / SECOND, sent: as_sent, is_answered: false });
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The second under way is over.
+    fn over(&mut self, time: u64, is_part: bool) {
+        let device = self.drops.0.read().1;
+        self.sent.own_drops += device - self.drops.1.min(device);
+        self.drops.1 = device;
+        let planned = self.test.settings.frames_a_second();
+        self.sent.is_short = !is_part && (self.sent.frames as f64) < planned * ENOUGH;
+        self.test.note_sent(self.sent);
+        self.sent = SentSecond { second: time / SECOND, ..SentSecond::default() };
+    }
+
+    fn receive(&mut self, buffers: &mut DatagramBuffers) -> Result<(), Error> {
+        match buffers.receive(&self.socket) {
+            Ok(_) => {}
+            Err(error) if is_passing(error.kind()) => return Ok(()),
+            Err(error) => {
+                let message = format!("receiving: {error}");
+                return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
+            }
+        }
+        for arrival in buffers.arrivals() {
+            let after_own_drops =
+                std::mem::replace(&mut self.dropped, arrival.dropped) != arrival.dropped;
+            for bytes in arrival.bytes.chunks(arrival.segment) {
+                if let Some(packet) = ReflectorPacket::read(self.mac, bytes) {
+                    self.answered(&packet, arrival.received, after_own_drops);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An answer; one that nobody asked for counts for nothing.
+    fn answered(&mut self, packet: &ReflectorPacket, came: Option<Time>, after_own_drops: bool) {
+        let behind = self.next.wrapping_sub(packet.sender_sequence) as usize;
+        let Some(asked) =
+            self.asked.len().checked_sub(behind).and_then(|place| self.asked.get_mut(place))
+        else {
+            return;
+        };
+        if asked.sent != packet.sender_sent.time {
+            return;
+        }
+        self.heard = self.clock.since();
+        let is_first = !std::mem::replace(&mut asked.is_answered, true);
+        let sent = asked.sent;
+        self.tally.arrive(&Arrived {
+            sequence: u64::from(packet.sender_sequence),
+            second: asked.second,
+            compared_bits: 0,
+            wrong_bits: 0,
+            after_own_drops,
+        });
+        if is_first && let Some(came) = came {
+            let (received, returned) = (packet.received, packet.sent.time);
+            self.test.delay.add(&DelaySample { sent, received, returned, came });
+            let stay = returned.since(received).as_nanos();
+            let rtt = came.since(sent).as_nanos().saturating_sub(stay);
+            self.test.note_rtt(self.heard / SECOND, Span::from_nanos(rtt));
+        }
+    }
+
+    fn note_rows(&mut self) {
+        for row in self.tally.rows(self.test.next_second(), usize::MAX) {
+            self.test.note_row(row);
+        }
+    }
+
+    fn settle(
+        &mut self,
+        time: u64,
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let end = time.saturating_sub(GRACE) / SECOND;
+        if end <= self.test.next_second() {
+            return Ok(());
+        }
+        self.note_rows();
+        let news = self.test.settle(end);
+        self.test.totals = self.tally.totals(None);
+        while self.asked.front().is_some_and(|asked| asked.second < end) {
+            self.asked.pop_front();
+        }
+        let state = || self.state();
+        progress(&LineProgress { test: &self.test, news: &news, state: &state })
+    }
+
+    fn state(&self) -> LineState {
+        let written = now(self.state).time;
+        LineState {
+            schema: LineState::SCHEMA.to_owned(),
+            session: 0,
+            begun: Time::from_nanos(written.as_nanos().saturating_sub(self.clock.since())),
+            written,
+            next_frame: u64::from(self.next),
+            instance: 0,
+            test: self.test.clone(),
+        }
+    }
+}

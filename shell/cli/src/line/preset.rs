@@ -1,0 +1,85 @@
+//! `farline line --preset`: a paper's line test over emulated links, and what the paper prints.
+
+use super::written;
+use crate::output::Output;
+use crate::profile::{command, now};
+use farline::line::run_over;
+use farline::link::{Link, Settings};
+use farline::run_dir::name_here;
+use farline_core::line::{LineComparison, LineDocument, LinePreset, PresetTest};
+use farline_core::report::Section;
+use farline_core::units::Error;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    schema: &'static str,
+    preset: &'a str,
+    documents: Vec<&'a LineDocument>,
+}
+
+pub(super) fn run(
+    name: &str,
+    is_full: bool,
+    out: &[PathBuf],
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let preset = LinePreset::named(name)?;
+    let mut documents = Vec::new();
+    for PresetTest { wan, settings } in preset.tests(is_full)? {
+        let path = settings.target.clone();
+        output.remark(format_args!("{path}: {} s", settings.most_seconds));
+        let link = Settings { with_parent: true, ..Settings::new(&path, wan) };
+        let link = Link::up(&Settings { name: name_here(&format!("line-{path}")), ..link })?;
+        let test = run_over(&link, &settings);
+        let valid = link.stats().map(|stats| stats.valid);
+        link.down()?;
+        if valid.is_ok_and(|valid| !valid) {
+            output.remark(format_args!(
+                "{path}: this machine had too little processor time to emulate the link exactly"
+            ));
+        }
+        documents.push((path, test?.document(env!("CARGO_PKG_VERSION"), &now())));
+    }
+    let beside = preset.beside(&documents);
+    let comparison =
+        if documents.len() > 1 { Some(LineComparison::of(&documents, true)?) } else { None };
+    for file in out {
+        self::write(file, &documents, comparison.as_ref(), &beside)?;
+    }
+    let mut text: Vec<String> = match &comparison {
+        Some(comparison) => vec![comparison.section().plain()],
+        None => documents.iter().map(|(_, document)| document.plain()).collect(),
+    };
+    text.push(beside.plain());
+    let done = Done {
+        schema: "farline/line-preset/1",
+        preset: name,
+        documents: documents.iter().map(|(_, document)| document).collect(),
+    };
+    output.result(&done, text.join("\n\n"))?;
+    let codes = documents.iter().map(|(_, document)| super::exit_code(document.outcome));
+    Ok(ExitCode::from(codes.max().unwrap_or(0)))
+}
+
+fn write(
+    file: &Path,
+    documents: &[(String, LineDocument)],
+    comparison: Option<&LineComparison>,
+    beside: &Section,
+) -> Result<(), Error> {
+    let is_page = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+    let page = match (comparison, documents) {
+        (Some(comparison), _) if is_page => comparison.page(&[command()]),
+        (None, [(_, document)]) if is_page => document.page(&[command()]),
+        (_, [(_, document)]) => return written(file, document),
+        _ => {
+            let all: Vec<&LineDocument> = documents.iter().map(|(_, document)| document).collect();
+            return super::write_json(file, &all);
+        }
+    };
+    farline::plan::document::write(file, page.section(beside.clone()).html().as_bytes())
+}

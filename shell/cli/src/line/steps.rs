@@ -1,0 +1,106 @@
+//! `farline line --search` and `--service`: tests at several loads.
+
+use super::exit_code;
+use crate::output::Output;
+use crate::profile::now;
+use farline::line::{LineRequestOptions, run};
+use farline_core::line::{
+    LineDocument, LineOutcome, LineSettings, LoadSearch, ServiceLevel, ServiceRow,
+};
+use farline_core::report::{Section, TableSpec};
+use farline_core::units::{Error, Fault};
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How exact a load is found, in per cent of the rate.
+const PRECISION: f64 = 1.0;
+
+/// What a search found.
+#[derive(Serialize)]
+struct Found<'a> {
+    schema: &'static str,
+    load_percent: f64,
+    is_host_limited: bool,
+    search: &'a LoadSearch,
+}
+
+/// What came of a service level.
+#[derive(Serialize)]
+struct Held<'a> {
+    schema: &'static str,
+    is_held: bool,
+    level: &'a ServiceLevel,
+    rows: &'a [ServiceRow],
+}
+
+fn tested(options: &LineRequestOptions, settings: LineSettings) -> Result<LineDocument, Error> {
+    let options = LineRequestOptions { settings, ..options.clone() };
+    Ok(run(&options, |_| Ok(()))?.document(env!("CARGO_PKG_VERSION"), &now()))
+}
+
+/// The highest load with at most `goal` of the frames lost.
+pub(super) fn search(
+    options: &LineRequestOptions,
+    goal: f64,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let mut search = LoadSearch::new(goal, PRECISION);
+    while let Some(load_percent) = search.next() {
+        let document = tested(options, LineSettings { load_percent, ..options.settings.clone() })?;
+        let fit = document.outcome != LineOutcome::Unfit;
+        let loss = document.loss.filter(|_| fit).map(|loss| loss.value());
+        output.remark(format_args!(
+            "{load_percent:.1} %: {}",
+            loss.map_or("a host did not keep up".to_owned(), |loss| format!("loss {loss:.1e}"))
+        ));
+        search.note(loss);
+    }
+    let (load_percent, is_host_limited) = (search.carried_percent(), search.is_host_limited());
+    let rate = options.settings.rate;
+    let mut text =
+        format!("{load_percent:.1} % of {rate} is carried with loss of at most {goal:e}");
+    if is_host_limited {
+        text += "; above it a host did not keep up, so that the line may carry more";
+    }
+    let found =
+        Found { schema: "farline/line-search/1", load_percent, is_host_limited, search: &search };
+    output.result(&found, text)?;
+    let is_found = load_percent > 0.0 && !is_host_limited;
+    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
+}
+
+/// Holds the line against the service level in `file`, step by step.
+pub(super) fn service(
+    options: &LineRequestOptions,
+    file: &Path,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let level = ServiceLevel::read(&super::text_of(file)?)
+        .map_err(|error| error.while_doing(file.display()))?;
+    let rate = level.committed()?;
+    let mut rows = Vec::new();
+    for load_percent in ServiceLevel::steps() {
+        let settings = LineSettings { rate, load_percent, ..options.settings.clone() };
+        let document = tested(options, settings)?;
+        match level.judge(&document) {
+            Some(judged) => rows.extend(judged),
+            None => {
+                output.remark(format_args!("{load_percent} %: {}", document.verdict));
+                return Ok(ExitCode::from(exit_code(document.outcome)));
+            }
+        }
+    }
+    let is_held = rows.iter().all(|row| row.is_held);
+    let table = TableSpec::new()
+        .words("Load, %", |row: &ServiceRow| format!("{:.0}", row.load_percent))
+        .words("What", |row| row.what.clone())
+        .figures("Found", |row| format!("{:.4e}", row.found))
+        .figures("Agreed", |row| format!("{:.4e}", row.agreed))
+        .words("", |row| if row.is_held { "pass" } else { "FAIL" }.to_owned());
+    let title = if is_held { "The service level is held" } else { "The service level is not held" };
+    let section = Section::new(title).table(table.of(rows.iter().cloned()));
+    let held = Held { schema: "farline/line-service/1", is_held, level: &level, rows: &rows };
+    output.result(&held, section.plain())?;
+    Ok(if is_held { ExitCode::SUCCESS } else { ExitCode::from(Fault::Between.exit_code()) })
+}
