@@ -80,7 +80,7 @@ fn host_and_port(url: &str) -> Result<(String, u16), Error> {
 
 /// A client's TLS.
 fn tls(address: &CalendarAddress) -> Result<TlsConnector, Error> {
-    let (config, _) = trust::client(&address.trust)?;
+    let (config, _) = trust::client(&address.trust, None)?;
     let mut config = rustls::ClientConfig::clone(&config);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     if let Some((certificate, key)) = &address.certificate {

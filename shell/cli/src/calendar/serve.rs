@@ -89,7 +89,11 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         }
         output.result(&listening, text)?;
         let mut signals = Signals::listen()?;
-        service.run(async move { drop(signals.next().await) }).await;
+        service
+            .run(async move {
+                let _ = signals.next().await;
+            })
+            .await;
         Ok(ExitCode::SUCCESS)
     })
 }

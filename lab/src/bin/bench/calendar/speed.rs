@@ -99,7 +99,7 @@ pub(super) fn run(most: usize) -> Result<()> {
             (ends(rng), rate, Span::from_secs(3_600 * (1 + rng.below(24))))
         };
         let asked = |text: &'static str| if count == 10_000 { text } else { "" };
-        let mut told = |name: &str, [median, p99]: [f64; 2], asked: &str| {
+        let told = |name: &str, [median, p99]: [f64; 2], asked: &str| {
             row(name, &format!("{median:.2} ms, p99 {p99:.2} ms"), asked);
         };
         let fixed = timed(|rng| {
