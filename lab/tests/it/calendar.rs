@@ -76,7 +76,7 @@ fn refused(command: &mut Command) -> (i32, Value) {
     (output.status.code().expect("an exit code"), json(&output))
 }
 
-const SLOT: [&str; 6] = ["oak-ridge", "sunnyvale", "--start", "2030-01-02T18:00", "--for", "2h"];
+const SLOT: [&str; 6] = ["oak-ridge", "sunnyvale", "--start", "2027-01-02T18:00", "--for", "2h"];
 
 #[test]
 fn channels_are_booked_refused_changed_and_given_back() {
@@ -102,9 +102,9 @@ fn channels_are_booked_refused_changed_and_given_back() {
         .filter_map(|alternative| alternative["kind"].as_str())
         .collect();
     assert!(kinds.len() >= 3 && kinds.contains(&"later") && kinds.contains(&"slower"), "{kinds:?}");
-    assert_eq!(fourth["refusal"]["obstacles"][0]["start"], "2030-01-02T18:00:00Z");
+    assert_eq!(fourth["refusal"]["obstacles"][0]["start"], "2027-01-02T18:00:00Z");
     let taken = done(book("6G").args(["--take", "later"]));
-    assert_eq!(taken["legs"][0]["start"], "2030-01-02T20:00:00Z", "right after the others");
+    assert_eq!(taken["legs"][0]["start"], "2027-01-02T20:00:00Z", "right after the others");
     let id = third["id"].as_str().expect("text");
     let change = |flags: &[&str]| {
         let mut command = calendar.farline();
@@ -122,11 +122,11 @@ fn channels_are_booked_refused_changed_and_given_back() {
     );
     assert_eq!(done(&mut book("3.6G"))["state"], "provisioned", "its bandwidth is free again");
     let volume =
-        ["reserve", "oak-ridge", "chicago", "--volume", "40TB", "--by", "2030-01-01T00:00"];
+        ["reserve", "oak-ridge", "chicago", "--volume", "40TB", "--by", "2027-01-01T00:00"];
     let volume = done(calendar.farline().args(volume));
     assert_eq!(volume["legs"][0]["rate_bps"], 9_600_000_000_u64, "as early as can be");
     let slots = ["reserve", "oak-ridge", "sunnyvale", "--rate", "9G", "--for", "2h", "--search"];
-    let window = ["--start", "2030-01-02T12:00", "--by", "2030-01-03T00:00"];
+    let window = ["--start", "2027-01-02T12:00", "--by", "2027-01-03T00:00"];
     let slots = done(calendar.farline().args(slots).args(window));
     let starts: Vec<(&str, &str)> = slots["starts"]
         .as_array()
@@ -134,8 +134,8 @@ fn channels_are_booked_refused_changed_and_given_back() {
         .iter()
         .filter_map(|w| Some((w["start"].as_str()?, w["end"].as_str()?)))
         .collect();
-    assert_eq!(starts.first().map(|w| w.0), Some("2030-01-02T12:00:00Z"));
-    assert_eq!(starts.first().map(|w| w.1), Some("2030-01-02T16:00:00Z"), "ends when they begin");
+    assert_eq!(starts.first().map(|w| w.0), Some("2027-01-02T12:00:00Z"));
+    assert_eq!(starts.first().map(|w| w.1), Some("2027-01-02T16:00:00Z"), "ends when they begin");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn who_is_unknown_or_has_no_right_gets_nothing() {
     std::fs::write(&forged, format!("farline-{}", "0".repeat(64))).expect("written");
     // Known within a second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
-    let start = ["--start", "2030-01-02T18:00", "--for", "1h", "--rate"];
+    let start = ["--start", "2027-01-02T18:00", "--for", "1h", "--rate"];
     let book = |token: &Path, to: &str, rate: &str| {
         let mut command = calendar.farline_as(token);
         command.args(["reserve", "oak-ridge", to]).args(start).arg(rate);
@@ -269,7 +269,7 @@ fn a_key_is_of_one_request() {
     let body = |rate: u64| {
         format!(
             r#"{{"from":"chicago","to":"seattle","for":{{"problem":"fixed","rate_bps":{rate},
-            "start":"2030-01-01T00:00:00Z","end":"2030-01-01T01:00:00Z"}}}}"#
+            "start":"2027-01-01T00:00:00Z","end":"2027-01-01T01:00:00Z"}}}}"#
         )
     };
     let post = |rate, key: &str| {
