@@ -15,7 +15,7 @@ const LONGEST_TOKEN: u64 = 8_000;
 pub struct Credentials {
     /// A certificate and its key, for servers that ask for one.
     pub certificate: Option<ClientKey>,
-    /// For users whose URL has none.
+    /// For users whose URL has none; it goes over TLS alone.
     pub password: Option<String>,
     /// Where the bearer token is, for `bearer@host`; found as WLCG's discovery finds it when
     /// absent.
@@ -48,7 +48,9 @@ impl Credentials {
             }
             return Ok((user, self.find_token()?));
         }
-        let named = remote.user.as_ref().and(self.password.clone());
+        // To Farline's own it would go out before the server could refuse it in the clear.
+        let is_private = remote.via != ControlTransport::Tcp;
+        let named = remote.user.as_ref().filter(|_| is_private).and(self.password.clone());
         let password = remote.password.clone().or(named).unwrap_or_else(|| "farline@".to_owned());
         Ok((user, password))
     }
@@ -120,6 +122,7 @@ mod tests {
         assert_eq!(login("farlines://alice@h/x"), ("alice".into(), "secret".into()));
         assert_eq!(login("farlines://alice:other@h/x"), ("alice".into(), "other".into()));
         assert_eq!(login("farlines://h/x"), ("anonymous".into(), "farline@".into()));
+        assert_eq!(login("farline://alice@h/x"), ("alice".into(), "farline@".into()));
     }
 
     #[test]

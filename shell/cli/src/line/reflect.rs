@@ -21,7 +21,7 @@ its question. With --stamp any STAMP or TWAMP Light sender is answered.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// UDP address to listen at [default: [::]:8620]
+    /// UDP address to listen at [default: port 8620 of all]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
     /// The most that all tests together may send [default: any]
