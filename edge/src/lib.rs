@@ -7,7 +7,9 @@
 extern crate self as farline;
 
 pub mod agent;
+pub mod calendar;
 pub mod channels;
+pub mod circuit;
 pub mod client;
 pub mod drivers;
 pub mod host;

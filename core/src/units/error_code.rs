@@ -101,6 +101,8 @@ error_codes! {
     BadLocation "bad-location" Never: You;
     /// the list of files is malformed or names a path outside the tree
     BadManifest "bad-manifest" Never: There;
+    /// a network that makes no sense: its sites, links, rates or delays
+    BadNetwork "bad-network" Never: You;
     /// `OPTS FARLINE limit=` without a number
     BadRate "bad-rate" Never: You;
     /// a request that the client machine cannot make
@@ -111,6 +113,8 @@ error_codes! {
     BadSize "bad-size" Never: You;
     /// `--trial-stall` without a pause and a longer span, such as 50ms/1s
     BadStall "bad-stall" Never: You;
+    /// a time, day or duration that cannot be read
+    BadTime "bad-time" Never: You;
     /// a URL that makes no sense
     BadUrl "bad-url" Never: You;
     /// the sender cut the tree into other blocks than agreed
@@ -121,6 +125,17 @@ error_codes! {
     BlocksMissing "blocks-missing" Now: Between;
     /// another transfer writes to the same target
     Busy "busy" After: Refused;
+    /// the calendar said what this version does not understand
+    CalendarAnswer "calendar-answer" Never: There Bug;
+    /// the calendar does not know who asks, or does not allow it
+    CalendarDenied "calendar-denied" Never: Refused;
+    /// the bandwidth is not free, or a quota is used up; the message says what can be had
+    CalendarRefused "calendar-refused" Never: Refused;
+    /// a request that the calendar cannot make sense of, or a reservation that is not there, is
+    /// over, or has changed meanwhile
+    CalendarRequest "calendar-request" Never: You;
+    /// the database of a calendar is full, gone, damaged, or another network's
+    CalendarStore "calendar-store" After: Here There Bug;
     /// data should be encrypted and cannot be
     CannotEncrypt "cannot-encrypt" Never: You There Refused;
     /// a file of results cannot be read
@@ -129,6 +144,8 @@ error_codes! {
     CannotWrite "cannot-write" Never: Here;
     /// data connections broke; the same command goes on
     ChannelLost "channel-lost" Now: There Between;
+    /// the program that makes circuits cannot be run, or says that it failed
+    CircuitFailed "circuit-failed" After: Here;
     /// the program to run in a link cannot be run
     Command "command" Never: You;
     /// loading a congestion control needs a capability

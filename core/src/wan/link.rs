@@ -180,16 +180,26 @@ impl Link {
     fn advance(&mut self, now: Time) {
         while let Some(&(at, change)) = self.script.front().filter(|(at, _)| *at <= now) {
             self.script.pop_front();
-            self.queue.advance(at);
-            match change {
-                Change::Burst(bytes) => self.queue.burst(bytes),
-                Change::Cross(rate, _) => self.queue.set_cross(rate),
-                Change::Lose(frames) => self.lose_next += frames,
-                Change::Outage(span) => self.outage_until = self.outage_until.max(at + span),
-                Change::Rate(rate) => self.change_rate(at, rate),
-            }
+            self.make(at, change);
         }
         self.queue.advance(now);
+    }
+
+    /// Makes a change at `now` that no script foresaw; times must not run backwards.
+    pub fn change(&mut self, now: Time, change: Change) {
+        self.advance(now);
+        self.make(now, change);
+    }
+
+    fn make(&mut self, at: Time, change: Change) {
+        self.queue.advance(at);
+        match change {
+            Change::Burst(bytes) => self.queue.burst(bytes),
+            Change::Cross(rate, _) => self.queue.set_cross(rate),
+            Change::Lose(frames) => self.lose_next += frames,
+            Change::Outage(span) => self.outage_until = self.outage_until.max(at + span),
+            Change::Rate(rate) => self.change_rate(at, rate),
+        }
     }
 
     /// Frames that have not left at `at` take their time at the new rate.

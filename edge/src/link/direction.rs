@@ -16,6 +16,7 @@ use super::cut;
 use super::packet::Layout;
 use super::ring::Ring;
 use super::stats::DirectionStats;
+use super::valve::Valve;
 use crate::sys::tun;
 use farline_core::units::{Span, Time};
 use farline_core::wan::{self, Link, Output, Packet};
@@ -102,6 +103,8 @@ pub(super) struct Direction {
     own: Shown,
     published: Time,
     unpublished: bool,
+    /// What may change while it runs.
+    valve: Option<Arc<Valve>>,
 }
 
 impl Direction {
@@ -126,7 +129,13 @@ impl Direction {
             own,
             published,
             unpublished: false,
+            valve: None,
         }
+    }
+
+    /// The same, to be changed by `valve` while it runs.
+    pub(super) fn with_valve(self, valve: Arc<Valve>) -> Direction {
+        Direction { valve: Some(valve), ..self }
     }
 
     /// The device that packets come from.
@@ -137,6 +146,9 @@ impl Direction {
     /// Does what is due and reads what there is, some of each; `clock` is brought up to date. An
     /// empty device is then left alone for `put_off`, else until the wire is about to be idle.
     pub(super) fn step(&mut self, clock: &mut Time, put_off: Option<Span>) -> Step {
+        if let Some(valve) = &self.valve {
+            valve.take().into_iter().for_each(|change| self.link.change(*clock, change));
+        }
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
@@ -184,6 +196,7 @@ impl Direction {
                 return (count, true);
             };
             match rustix::io::read(&*self.from, &mut *room) {
+                Ok(_) if self.valve.as_ref().is_some_and(|valve| valve.is_shut()) => {}
                 Ok(len) if len > tun::HEADER => {
                     let frames = Layout::of(&room[..len]).frames();
                     let token = self.ring.push(len, frames.count());

@@ -32,6 +32,7 @@ mod emulator;
 mod failure;
 mod mover;
 mod namespaces;
+pub mod network;
 mod packet;
 mod place;
 mod ring;
@@ -40,6 +41,7 @@ mod rootless;
 mod run;
 mod settings;
 mod stats;
+mod valve;
 
 pub use accuracy::{Accuracy, lateness_limit};
 use emulator::emulate;

@@ -24,7 +24,7 @@ const LARGEST_BUFFER: u64 = 1 << 30;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `ip` with `arguments`, feeding it `input`.
-fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
+pub(super) fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
     let missing = |error: std::io::Error| {
         here(ErrorCode::LinkIp, format!("running `ip`: {error}"))
             .hint("install iproute2, for example: apt-get install iproute2")
@@ -119,7 +119,12 @@ pub(super) fn inside<T: Send>(
 /// the receiver's window for 40 % of the time and never left its start-up (usn-8600, 500 Mbit/s).
 pub(super) fn widen_buffers(info: &Info) -> Result<(), Error> {
     let queue = info.wan.a_to_b.queue.0.max(info.wan.b_to_a.queue.0);
-    let wanted = (4 * (info.wan.bandwidth_delay_product().0 + queue)).min(LARGEST_BUFFER);
+    widen(4 * (info.wan.bandwidth_delay_product().0 + queue))
+}
+
+/// Lets TCP in the calling thread's namespace use buffers of `wanted` bytes, as far as TCP can.
+pub(super) fn widen(wanted: u64) -> Result<(), Error> {
+    let wanted = wanted.min(LARGEST_BUFFER);
     for file in ["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"] {
         let failed = |error| here(ErrorCode::LinkForbidden, format!("widening {file}: {error}"));
         let text = fs::read_to_string(file).map_err(failed)?;
@@ -172,18 +177,20 @@ pub(super) fn write_hosts(info: &Info, side: Side) -> Result<(), Error> {
 /// Ends the processes in both sides, removes the namespaces and the hosts files. What is not there
 /// is no error.
 pub(super) fn remove(info: &Info) -> Result<(), Error> {
-    let sides = [Side::A, Side::B].map(|side| info.namespace(side));
-    let present: Vec<&String> = sides.iter().filter(|name| exists(name)).collect();
-    end_processes(&present);
-    for name in present {
-        ip(&["netns", "del", name], "")?;
-    }
+    remove_all(&[Side::A, Side::B].map(|side| info.namespace(side)))?;
     for side in [Side::A, Side::B] {
         if let Some(folder) = hosts(info, side).parent() {
             let _ = fs::remove_dir_all(folder);
         }
     }
     Ok(())
+}
+
+/// Ends the processes in namespaces, and removes them. What is not there is no error.
+pub(super) fn remove_all(names: &[String]) -> Result<(), Error> {
+    let present: Vec<&String> = names.iter().filter(|name| exists(name)).collect();
+    end_processes(&present);
+    present.into_iter().try_for_each(|name| ip(&["netns", "del", name], "").map(drop))
 }
 
 /// Asks every process in the namespaces to end, then makes it.

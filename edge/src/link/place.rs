@@ -94,10 +94,17 @@ pub(super) fn remove(name: &str) {
 
 /// The names of all recorded links, sorted.
 pub(super) fn names() -> Vec<String> {
+    names_of("json")
+}
+
+/// The names of all files with the given ending, without it, sorted.
+pub(super) fn names_of(ending: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder()) else { return Vec::new() };
     let mut names: Vec<String> = entries
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
+        .filter_map(|entry| {
+            entry.file_name().to_str()?.strip_suffix(ending)?.strip_suffix('.').map(str::to_owned)
+        })
         .collect();
     names.sort();
     names

@@ -76,10 +76,19 @@ fn own_run() -> io::Result<()> {
 /// Moves this process, which must have one thread, into the namespaces of a running link without
 /// root, where `side`'s hosts file is /etc/hosts.
 pub(super) fn enter(info: &Info, side: Side) -> Result<(), Error> {
+    enter_process(info.pid, &info.name, Some(&namespaces::hosts(info, side)))
+}
+
+/// Moves this process, which must have one thread, into the namespaces of a network without root.
+pub(super) fn enter_network(pid: i32, name: &str) -> Result<(), Error> {
+    enter_process(pid, name, None)
+}
+
+fn enter_process(pid: i32, name: &str, hosts: Option<&Path>) -> Result<(), Error> {
     let failed = |error: io::Error| {
-        here(ErrorCode::LinkForbidden, format!("entering the link `{}`: {error}", info.name))
+        here(ErrorCode::LinkForbidden, format!("entering the link `{name}`: {error}"))
     };
-    let open = |kind: &str| File::open(format!("/proc/{}/ns/{kind}", info.pid));
+    let open = |kind: &str| File::open(format!("/proc/{pid}/ns/{kind}"));
     let enter = || -> io::Result<()> {
         let (user, mounts) = (open("user")?, open("mnt")?);
         let folder = std::env::current_dir();
@@ -91,9 +100,8 @@ pub(super) fn enter(info: &Info, side: Side) -> Result<(), Error> {
         }
         unshare(Unshare::Mount)?;
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-        let hosts = namespaces::hosts(info, side);
-        if Path::new("/etc/hosts").exists() {
-            mount_bind(&hosts, "/etc/hosts")?;
+        if let Some(hosts) = hosts.filter(|_| Path::new("/etc/hosts").exists()) {
+            mount_bind(hosts, "/etc/hosts")?;
         }
         Ok(())
     };

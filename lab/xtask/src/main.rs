@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | guest GROUP... [-- ARGUMENT...] | \
-    bench mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
+    bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

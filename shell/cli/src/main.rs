@@ -1,6 +1,8 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod agent;
 mod attributes;
+mod calendar;
 mod cc;
 mod channel;
 mod check;
@@ -10,6 +12,7 @@ mod generate;
 mod interrupt;
 mod line;
 mod link;
+mod net;
 mod node;
 mod output;
 mod partials;
@@ -17,6 +20,7 @@ mod plan;
 mod profile;
 mod progress;
 mod reach;
+mod reserve;
 mod select;
 mod serve;
 mod sync;
@@ -73,6 +77,10 @@ enum Command {
     Partials(partials::Args),
     Check(check::Args),
     Serve(serve::Args),
+    Reserve(Box<reserve::Args>),
+    Calendar(calendar::Args),
+    Net(net::Args),
+    Agent(agent::Args),
     Link(link::Args),
     Profile(Box<profile::Args>),
     Line(Box<line::Args>),
@@ -96,6 +104,10 @@ fn main() -> ExitCode {
         Command::Partials(args) => partials::run(args, &output),
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Reserve(args) => reserve::run(*args, &output),
+        Command::Calendar(args) => calendar::run(args, &output),
+        Command::Net(args) => net::run(args, &output),
+        Command::Agent(args) => agent::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Profile(args) => profile::run(*args, &output),
         Command::Line(args) => line::run(*args, &output),

@@ -3,6 +3,7 @@
 //! Sides of a comparison run in turns, so that a noisy minute strikes each of them, and each figure
 //! is a ratio of medians of one run. All rows need a quiet machine, and root but for `memory`.
 
+mod calendar;
 mod causes;
 mod crowd;
 mod line;
@@ -28,6 +29,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// The calendar: what is admitted, how fast, how exact, and what a crash costs
+    Calendar(calendar::Options),
     /// The mover against iperf3 and globus-url-copy
     Mover(mover::Options),
     /// The emulated link: what one stream of iperf3 brings, and how late packets are
@@ -52,6 +55,7 @@ enum What {
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
+        What::Calendar(options) => calendar::run(&options),
         What::Mover(options) => mover::run(&options),
         What::Link(options) => link::run(&options),
         What::Line(options) => line::run(&options),

@@ -1,0 +1,241 @@
+//! The service: it listens, keeps what all requests share, and ends in good order.
+
+mod api;
+mod ask;
+mod events;
+mod listen;
+mod openapi;
+mod page;
+mod problem;
+
+pub use openapi::document as openapi;
+
+use super::CalendarRole;
+use super::clock::now;
+use super::config::CalendarConfig;
+use super::identity::{Identities, NewToken, fresh_secret};
+use super::ledger::Ledger;
+use super::tls;
+use super::wire::{CircuitDocument, ClosureDocument, ReservationDocument};
+use super::writer::{self, WriterHandle};
+use crate::channels::trust::Fingerprint;
+use farline_core::calendar::{Book, BookRecord, Topology};
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustls::ServerConfig;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// The database's file in the state folder.
+const DATABASE: &str = "calendar.db";
+/// The first token's file.
+const FIRST_TOKEN: &str = "admin.token";
+/// How old what is known of tokens may be: as long a revoked one may still be let in.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What all requests share.
+pub(super) struct Shared {
+    pub(super) book: Arc<RwLock<Book>>,
+    pub(super) topology: Arc<Topology>,
+    pub(super) writer: WriterHandle,
+    /// A connection for reading.
+    pub(super) ledger: Mutex<Ledger>,
+    identities: Mutex<(Instant, Arc<Identities>)>,
+    /// The number of the log's last entry.
+    pub(super) seq: watch::Receiver<u64>,
+    /// What agents said last of each circuit. It is not kept: they say it again.
+    pub(super) circuits: Mutex<BTreeMap<String, CircuitDocument>>,
+}
+
+impl Shared {
+    /// Everybody who is known now.
+    pub(super) fn identities(&self) -> Arc<Identities> {
+        let mut known = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0.elapsed() > FRESH {
+            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            // A database that cannot be read lets in whom it let in before.
+            if let Ok(tokens) = ledger.tokens() {
+                *known = (Instant::now(), Arc::new(Identities::new(tokens, &self.topology)));
+            }
+        }
+        Arc::clone(&known.1)
+    }
+
+    /// Reads the book.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Book) -> T) -> T {
+        read(&self.book.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A calendar that listens.
+pub struct Service {
+    listener: TcpListener,
+    address: SocketAddr,
+    fingerprint: Fingerprint,
+    tls: Arc<ServerConfig>,
+    shared: Arc<Shared>,
+    first_token: Option<PathBuf>,
+    writer: std::thread::JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Service({})", self.address)
+    }
+}
+
+fn store(path: &Path, what: impl std::fmt::Display) -> Error {
+    let message = format!("{}: {what}", path.display());
+    Error::new(Fault::Here, ErrorCode::CalendarStore, message)
+}
+
+/// The database of the calendar whose state is in `folder`.
+///
+/// # Errors
+/// When it cannot be opened or made.
+pub fn open_ledger(folder: &Path) -> Result<Ledger, Error> {
+    Ledger::open(&folder.join(DATABASE))
+}
+
+/// Reads into `book` all that is not over.
+fn restore(ledger: &Ledger, book: &mut Book) -> Result<(), Error> {
+    let topology = Arc::clone(&book.network().topology);
+    let other = |what: &str| {
+        let message = format!("the calendar's database has a {what} that is not of this network");
+        Error::new(Fault::Here, ErrorCode::CalendarStore, message).hint(
+            "start it with the network it was begun with; sites and links may be added to that",
+        )
+    };
+    ledger.records("closure", false, |body| {
+        let document = serde_json::from_str::<ClosureDocument>(body).ok();
+        let closure = document.and_then(|document| document.to_closure(&topology));
+        book.apply(&BookRecord::Closure(closure.ok_or_else(|| other("closure"))?));
+        Ok(())
+    })?;
+    ledger.records("reservation", false, |body| {
+        let document = serde_json::from_str::<ReservationDocument>(body).ok();
+        let reservation = document.and_then(|document| document.to_reservation(&topology));
+        let reservation = reservation.ok_or_else(|| other("reservation"))?;
+        book.apply(&BookRecord::Reservation(Arc::new(reservation)));
+        Ok(())
+    })?;
+    book.skip_numbers(ledger.last_id("reservation")?, ledger.last_id("closure")?);
+    book.tell(now());
+    Ok(())
+}
+
+impl Service {
+    /// Reads the state, and listens.
+    ///
+    /// # Errors
+    /// When the state cannot be read or made, or the address is not to be had.
+    pub async fn bind(config: CalendarConfig) -> Result<Service, Error> {
+        let state = &config.state;
+        fs::create_dir_all(state).map_err(|error| store(state, error))?;
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(state, private).map_err(|error| store(state, error))?;
+        let (tls, fingerprint) = tls::server(config.certificate.as_ref(), state)?;
+        let ledger = open_ledger(state)?;
+        let mut book =
+            Book::new(Arc::clone(&config.topology), config.policy.clone(), config.limits);
+        restore(&ledger, &mut book)?;
+        let first_token = first_token(&ledger, state)?;
+        let identities = Identities::new(ledger.tokens()?, &config.topology);
+        let (sender, seq) = watch::channel(ledger.last_seq()?);
+        let shared_book = Arc::new(RwLock::new(book.clone()));
+        let (writer, thread) = writer::start(book, Arc::clone(&shared_book), ledger, sender)
+            .map_err(|error| Error::new(Fault::Here, ErrorCode::NoThread, error.to_string()))?;
+        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+            let message = format!("cannot listen on {}: {error}", config.listen);
+            Error::new(Fault::Here, ErrorCode::ListenFailed, message)
+        })?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Error::new(Fault::Here, ErrorCode::ListenFailed, error.to_string()))?;
+        let shared = Arc::new(Shared {
+            book: shared_book,
+            topology: config.topology,
+            writer,
+            ledger: Mutex::new(open_ledger(&config.state)?),
+            identities: Mutex::new((Instant::now(), Arc::new(identities))),
+            seq,
+            circuits: Mutex::default(),
+        });
+        Ok(Service { listener, address, fingerprint, tls, shared, first_token, writer: thread })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Of its certificate.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The file of the token that was made because there was none.
+    pub fn first_token(&self) -> Option<&Path> {
+        self.first_token.as_deref()
+    }
+
+    /// How many reservations are not over.
+    pub fn standing(&self) -> usize {
+        self.shared.read(|book| book.standing().count())
+    }
+
+    /// Serves until `stop` ends, and then until all that was taken is durable.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let described = || async { axum::Json(openapi::document()) };
+        let router = api::routes(Arc::clone(&self.shared))
+            .route("/v1/openapi.json", axum::routing::get(described));
+        listen::serve(self.listener, self.tls, router, stop).await;
+        // The last handle goes with what is shared; the writer ends when it has done what waits.
+        drop(self.shared);
+        let writer = self.writer;
+        let ended = tokio::task::spawn_blocking(move || writer.join());
+        let _ = tokio::time::timeout(Duration::from_secs(5), ended).await;
+    }
+}
+
+/// Makes a token for everything where there is none at all, in a file of the state folder.
+fn first_token(ledger: &Ledger, state: &Path) -> Result<Option<PathBuf>, Error> {
+    if !ledger.tokens()?.is_empty() {
+        return Ok(None);
+    }
+    let path = state.join(FIRST_TOKEN);
+    let admin = NewToken {
+        name: "admin".to_owned(),
+        project: "admin".to_owned(),
+        role: CalendarRole::Admin,
+        endpoints: vec!["*".to_owned()],
+        highest_rate_bps: None,
+        highest_volume_bytes: None,
+        not_before: None,
+        not_after: None,
+        certificate: None,
+    };
+    let (secret, digest) = fresh_secret()?;
+    // The file first: a token whose secret nobody has could never be made again under its name.
+    let _ = fs::remove_file(&path);
+    tls::write_secret(&path, &format!("{secret}\n")).map_err(|error| store(&path, error))?;
+    ledger.add_token(&admin, &digest)?;
+    Ok(Some(path))
+}
+
+/// Adds `token` to the calendar whose state is in `folder`, and returns its secret, which is kept
+/// nowhere.
+///
+/// # Errors
+/// A token that makes no sense in `topology`, or whose name is taken.
+pub fn make_token(folder: &Path, token: &NewToken, topology: &Topology) -> Result<String, Error> {
+    token.rights(topology)?;
+    let (secret, digest) = fresh_secret()?;
+    open_ledger(folder)?.add_token(token, &digest)?;
+    Ok(secret)
+}

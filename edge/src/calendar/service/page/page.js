@@ -1,0 +1,277 @@
+// The calendar's page: what is booked on every link, the network now, and a form that asks. No library.
+"use strict";
+const $ = (id) => document.getElementById(id);
+const NS = "http://www.w3.org/2000/svg";
+const HOUR = 3600e3;
+let token = sessionStorage.getItem("farline-token") || "";
+let topology, links, circuits = new Map(), reservations = new Map();
+let shown = { start: 0, hours: 24 }, mark = null, cursor = null;
+
+function node(name, attributes, text) {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+function element(name, text, kind) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (kind) made.className = kind;
+  return made;
+}
+function rate(bps) {
+  const [value, unit] = bps >= 1e9 ? [bps / 1e9, "Gbit/s"] : bps >= 1e6 ? [bps / 1e6, "Mbit/s"] : [bps / 1e3, "kbit/s"];
+  return `${Number(value.toPrecision(3))} ${unit}`;
+}
+function when(text) {
+  return new Date(text).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+}
+async function ask(method, path, body, key) {
+  const headers = { Authorization: `Bearer ${token}` };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (key) headers["Idempotency-Key"] = key;
+  const reply = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const text = await reply.text();
+  const said = text ? JSON.parse(text) : null;
+  if (!reply.ok) throw Object.assign(new Error(said && said.detail || `status ${reply.status}`), { problem: said, status: reply.status });
+  return said;
+}
+
+async function load() {
+  const start = new Date(shown.start).toISOString();
+  const end = new Date(shown.start + shown.hours * HOUR).toISOString();
+  const [free, all, now] = await Promise.all([
+    ask("GET", `/v1/links?start=${encodeURIComponent(start)}&end=${encodeURIComponent(end)}`),
+    every(), ask("GET", "/v1/circuits"),
+  ]);
+  links = free.links;
+  reservations = new Map(all.map((known) => [known.id, known]));
+  circuits = new Map(now.circuits.map((known) => [known.report.id, known.report]));
+  draw();
+}
+async function every() {
+  const all = [];
+  for (let path = "/v1/reservations"; path;) {
+    const page = await ask("GET", path);
+    all.push(...page.reservations);
+    path = page.next ? `/v1/reservations?after=${page.next}` : null;
+  }
+  return all;
+}
+
+function draw() { drawMap(); drawLanes(); drawList(); }
+
+function drawMap() {
+  const svg = $("map"), sites = topology.sites.map((site) => site.name);
+  const width = 640, height = 190, place = new Map();
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.replaceChildren();
+  // A chain is a line; anything else a ring.
+  const chain = sites.every((site, at) => at === 0 || topology.links.some((link) => link.from === sites[at - 1] && link.to === site))
+    && topology.links.every((link) => Math.abs(sites.indexOf(link.from) - sites.indexOf(link.to)) === 1);
+  sites.forEach((site, at) => place.set(site, chain
+    ? [60 + at * (width - 120) / Math.max(1, sites.length - 1), 90]
+    : [width / 2 + 240 * Math.cos(2 * Math.PI * at / sites.length - Math.PI / 2), 92 + 66 * Math.sin(2 * Math.PI * at / sites.length - Math.PI / 2)]));
+  const seen = new Map();
+  topology.links.filter((link) => sites.indexOf(link.from) < sites.indexOf(link.to)).forEach((link) => {
+    const pair = `${link.from} ${link.to}`, many = seen.get(pair) || 0;
+    seen.set(pair, many + 1);
+    const [[x1, y1], [x2, y2]] = [place.get(link.from), place.get(link.to)];
+    svg.append(node("line", { x1, y1: y1 + (many - .5) * 8, x2, y2: y2 + (many - .5) * 8, class: "fibre" }));
+  });
+  const now = Date.now();
+  let lane = 0;
+  for (const known of reservations.values()) {
+    if (known.state !== "provisioned") continue;
+    for (const leg of known.legs.filter((leg) => Date.parse(leg.start) <= now && now < Date.parse(leg.end))) {
+      const report = circuits.get(known.id);
+      const path = leg.route.map((name) => topology.links.find((link) => link.name === name)).filter(Boolean);
+      const shift = -14 - 7 * (lane++ % 8);
+      const points = [path[0].from, ...path.map((link) => link.to)].map((site) => place.get(site)).map(([x, y]) => `${x},${y + shift}`);
+      const drawn = node("polyline", { points: points.join(" "), class: report && report.up ? "circuit" : "circuit down", "stroke-width": 2 + Math.min(4, leg.rate_bps / 2e9) });
+      drawn.append(node("title", {}, `${known.id} ${rate(leg.rate_bps)} ${known.from} to ${known.to}, ${report && report.up ? "up" : "not up"}`));
+      svg.append(drawn);
+    }
+  }
+  for (const [site, [x, y]] of place) {
+    svg.append(node("circle", { cx: x, cy: y, r: 9, class: "site" }));
+    svg.append(node("text", { x, y: y + 30, "text-anchor": "middle" }, site));
+  }
+}
+
+const LABEL = 150, ROW = 26, TOP = 22;
+function scale(width) { return (time) => LABEL + (time - shown.start) / (shown.hours * HOUR) * (width - LABEL); }
+function drawLanes() {
+  const svg = $("lanes"), width = Math.max(340, svg.clientWidth || 900), height = TOP + links.length * ROW + 4;
+  const narrow = width < 600, x = scale(width);
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.replaceChildren();
+  const step = shown.hours / (narrow ? 3 : 6) * HOUR;
+  for (let time = Math.ceil(shown.start / step) * step; time < shown.start + shown.hours * HOUR; time += step) {
+    svg.append(node("line", { x1: x(time), x2: x(time), y1: TOP - 4, y2: height, class: "axis" }));
+    const label = shown.hours > 24 ? new Date(time).toLocaleDateString([], { month: "short", day: "numeric" }) : new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    svg.append(node("text", { x: x(time) + 3, y: 13, class: "soft" }, label));
+  }
+  links.forEach((link, at) => {
+    const y = TOP + at * ROW, h = ROW - 6;
+    const name = link.link.replace(">", " \u2192 ");
+    svg.append(node("text", { x: 0, y: y + 14, class: "soft" }, narrow && name.length > 20 ? name.slice(0, 19) + "\u2026" : name));
+    svg.append(node("rect", { x: LABEL, y, width: width - LABEL, height: h, class: "free" }));
+    for (const piece of link.intervals) {
+      const part = 1 - piece.free_bps / link.rate_bps;
+      if (part <= 0) continue;
+      const [from, to] = [x(Date.parse(piece.start)), x(Date.parse(piece.end))];
+      const box = node("rect", { x: from, y: y + h * (1 - part), width: Math.max(.5, to - from), height: h * part, class: "booked" });
+      box.append(node("title", {}, `${link.link}: ${rate(piece.free_bps)} of ${rate(link.rate_bps)} free, ${when(piece.start)} to ${when(piece.end)}`));
+      svg.append(box);
+    }
+  });
+  const now = x(Date.now());
+  if (now >= LABEL && now <= width) svg.append(node("line", { x1: now, x2: now, y1: TOP - 6, y2: height, class: "now" }));
+  if (cursor !== null) svg.append(node("line", { x1: x(cursor), x2: x(cursor), y1: TOP - 6, y2: height, class: "axis" }));
+  if (mark) svg.append(node("rect", { x: x(mark[0]), y: TOP - 2, width: Math.max(1, x(mark[1]) - x(mark[0])), height: height - TOP, class: "mark" }));
+}
+
+function drawList() {
+  const rows = [...reservations.values()].sort((a, b) => Date.parse(a.legs[0]?.start) - Date.parse(b.legs[0]?.start)).slice(0, 200).map((known) => {
+    const row = element("tr"), report = circuits.get(known.id);
+    row.dataset.id = known.id;
+    row.append(element("td", known.id), element("td", known.ended || known.state, `state-${known.state}`));
+    row.append(element("td", report ? report.trouble || (report.up ? "up" : "ready") : "", report && report.trouble ? "bad" : "up"));
+    row.append(element("td", known.from), element("td", known.to), element("td", rate(Math.max(...known.legs.map((leg) => leg.rate_bps)))));
+    row.append(element("td", when(known.legs[0].start)), element("td", when(known.legs.at(-1).end)), element("td", known.label));
+    const cell = element("td");
+    if (known.state !== "terminated") {
+      const cancel = element("button", "Cancel");
+      cancel.setAttribute("aria-label", `Cancel ${known.id}`);
+      cancel.onclick = () => ask("POST", `/v1/reservations/${known.id}/terminate`).catch(tell);
+      cell.append(cancel);
+    }
+    row.append(cell);
+    return row;
+  });
+  $("list").replaceChildren(...rows);
+}
+
+function local(time) { const at = new Date(time); return new Date(at - at.getTimezoneOffset() * 60e3).toISOString().slice(0, 16); }
+function marked() {
+  if (!mark) return;
+  $("start").value = local(mark[0]);
+  $("end").value = local(mark[1]);
+  drawLanes();
+}
+// A slot of whole minutes: of five where a day or more is shown.
+function snap(time) { const grid = shown.hours > 6 ? 5 * 60e3 : 60e3; return Math.round(time / grid) * grid; }
+function timeAt(event) {
+  const svg = $("lanes"), box = svg.getBoundingClientRect(), width = svg.viewBox.baseVal.width;
+  const x = (event.clientX - box.left) / box.width * width;
+  return snap(shown.start + Math.max(0, x - LABEL) / (width - LABEL) * shown.hours * HOUR);
+}
+function lanesByHand() {
+  const svg = $("lanes");
+  let from = null;
+  svg.onpointerdown = (event) => { from = timeAt(event); svg.setPointerCapture(event.pointerId); };
+  svg.onpointermove = (event) => {
+    if (from === null) return;
+    const to = timeAt(event);
+    mark = to === from ? null : [Math.min(from, to), Math.max(from, to)];
+    drawLanes();
+  };
+  svg.onpointerup = () => { from = null; marked(); };
+  svg.onpointercancel = () => { from = null; };
+  svg.onkeydown = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const before = cursor ?? snap(Math.max(Date.now(), shown.start));
+    cursor = before + step * shown.hours * HOUR / 48;
+    if (event.shiftKey) {
+      const fixed = mark && (mark[0] === before ? mark[1] : mark[0]) || before;
+      mark = [Math.min(fixed, cursor), Math.max(fixed, cursor)];
+    } else mark = null;
+    marked();
+    drawLanes();
+  };
+}
+
+function tell(error) {
+  const answer = $("answer");
+  answer.replaceChildren(element("p", error.message, "bad"));
+  const problem = error.problem;
+  if (!problem) return;
+  for (const known of problem.obstacles || []) answer.append(element("p", `${known.link} has ${rate(known.free_bps)} free from ${when(known.start)} to ${when(known.end)}`));
+  const list = element("ul");
+  for (const known of problem.alternatives || []) {
+    const legs = known.legs.map((leg) => `${rate(leg.rate_bps)}, ${when(leg.start)} to ${when(leg.end)}`).join("; ");
+    const button = element("button", `${known.kind}: ${legs}`);
+    button.onclick = () => book({ problem: "legs", legs: known.legs });
+    const item = element("li");
+    item.append(button);
+    list.append(item);
+  }
+  if (list.children.length) answer.append(element("p", "What can be had instead:"), list);
+}
+async function book(wanted) {
+  try {
+    const known = await ask("POST", "/v1/reservations", { from: $("from").value, to: $("to").value, for: wanted, label: $("label").value }, crypto.randomUUID());
+    $("answer").replaceChildren(element("p", `${known.id} is booked: ${known.legs.map((leg) => `${rate(leg.rate_bps)} over ${leg.route.join(", ")}`).join("; ")}`, "up"));
+    mark = null;
+    await load();
+  } catch (error) { tell(error); }
+}
+
+// The stream of changes; it goes on where it broke off.
+async function follow() {
+  let last = (await ask("GET", "/v1/log/last")).seq;
+  for (;;) {
+    try {
+      const reply = await fetch(`/v1/events?after=${last}`, { headers: { Authorization: `Bearer ${token}` } });
+      const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = "";;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        text += value;
+        const blocks = text.split("\n\n");
+        text = blocks.pop();
+        const events = blocks.map((block) => /^data: (.*)$/m.exec(block)).filter(Boolean).map((found) => JSON.parse(found[1]));
+        if (events.length) { last = events.at(-1).seq; await load(); }
+      }
+    } catch { /* It is asked again below. */ }
+    await new Promise((done) => setTimeout(done, 1000));
+  }
+}
+
+async function enter() {
+  topology = await ask("GET", "/v1/topology");
+  sessionStorage.setItem("farline-token", token);
+  $("enter").hidden = true;
+  document.querySelector("main").hidden = false;
+  document.title = `${topology.name}: Farline calendar`;
+  for (const select of ["from", "to"]) $(select).replaceChildren(...topology.sites.map((site) => element("option", site.name)));
+  $("to").selectedIndex = topology.sites.length - 1;
+  shown.start = Math.floor(Date.now() / HOUR) * HOUR;
+  mark = [shown.start + HOUR, shown.start + 2 * HOUR];
+  await load();
+  marked();
+  lanesByHand();
+  setInterval(() => { $("now").textContent = new Date().toLocaleString(); load().catch(() => {}); }, 5000);
+  follow();
+}
+$("enter").onsubmit = (event) => {
+  event.preventDefault();
+  token = $("token").value.trim();
+  enter().catch((error) => { $("entered").textContent = error.message; });
+};
+$("ask").onsubmit = (event) => {
+  event.preventDefault();
+  book({ problem: "fixed", rate_bps: Math.round(Number($("rate").value) * 1e9), start: new Date($("start").value).toISOString(), end: new Date($("end").value).toISOString() });
+};
+for (const button of document.querySelectorAll("[data-hours]")) button.onclick = () => {
+  shown.hours = Number(button.dataset.hours);
+  for (const other of document.querySelectorAll("[data-hours]")) other.setAttribute("aria-pressed", String(other === button));
+  load();
+};
+$("earlier").onclick = () => { shown.start -= shown.hours * HOUR / 2; load(); };
+$("later").onclick = () => { shown.start += shown.hours * HOUR / 2; load(); };
+window.onresize = () => { if (links) drawLanes(); };
+if (token) enter().catch(() => { token = ""; sessionStorage.removeItem("farline-token"); });

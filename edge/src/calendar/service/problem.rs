@@ -1,0 +1,83 @@
+//! Refusals as HTTP replies: problems by RFC 9457.
+
+use super::super::wire::RefusalDocument;
+use super::super::writer::NotDone;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+/// A problem that ends a request.
+#[derive(Debug)]
+pub(in crate::calendar) struct Problem(pub(super) Box<RefusalDocument>);
+
+impl Problem {
+    pub(super) fn new(status: u16, kind: &str, title: &str, detail: impl Into<String>) -> Problem {
+        Problem(Box::new(RefusalDocument::new(status, kind, title, detail.into())))
+    }
+
+    pub(super) fn bad(detail: impl Into<String>) -> Problem {
+        Problem::new(422, "bad-request", "The request makes no sense", detail)
+    }
+
+    pub(super) fn not_found(detail: impl Into<String>) -> Problem {
+        Problem::new(404, "not-found", "There is no such thing", detail)
+    }
+
+    pub(super) fn denied(detail: impl Into<String>) -> Problem {
+        Problem::new(403, "denied", "Not allowed", detail)
+    }
+
+    pub(super) fn unknown() -> Problem {
+        let detail = "no token or certificate that this calendar knows";
+        Problem::new(401, "unknown", "Who asks is not known", detail)
+    }
+
+    pub(super) fn busy() -> Problem {
+        let detail = "too many requests wait; ask again in a moment";
+        Problem::new(503, "busy", "The calendar is busy", detail)
+    }
+
+    /// A failure of the database, in words that say nothing of this host.
+    pub(super) fn store() -> Problem {
+        let detail = "what was asked for could not be made durable; nothing was changed";
+        Problem::new(503, "store", "The calendar's database failed", detail)
+    }
+}
+
+impl From<NotDone> for Problem {
+    fn from(not: NotDone) -> Problem {
+        match not {
+            NotDone::Refused(document) => Problem(Box::new(document)),
+            NotDone::KeyReused => Problem::new(
+                422,
+                "key-reused",
+                "The key belongs to another request",
+                "this Idempotency-Key was used for another request: take a new one",
+            ),
+            NotDone::Store(error) => {
+                let mut problem = Problem::store();
+                if let Some(hint) = error.hint {
+                    problem.0.detail += &format!("; whoever runs the calendar: {hint}");
+                }
+                problem
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let body = serde_json::to_string(&self.0).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,328 @@
+//! The one thread that decides: it takes orders, makes what they change durable, and only then has it
+//! applied, told and seen.
+//!
+//! The thread has a book of its own, which runs ahead within a batch; the book that others read
+//! follows when the batch is durable. Orders that wait together share one transaction.
+
+use super::clock::{now, timestamp};
+use super::ledger::{DoneRequest, Entry, Ledger};
+use super::wire::{ClosureDocument, RefusalDocument, ReservationDocument};
+use farline_core::calendar::{
+    Book, BookOrder, BookRecord, BookingRefusal, EndCause, ReservationState, ReservationVerb,
+    Topology,
+};
+use farline_core::units::{Error, Span};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+
+/// Orders that wait at most; more are told to come again.
+const WAITING: usize = 1024;
+/// Orders of one transaction at most.
+const BATCH: usize = 128;
+/// How often what is remembered of requests is gone through.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub(super) struct Done {
+    pub(super) status: u16,
+    pub(super) body: String,
+    /// Whether it was done before, for the same key.
+    pub(super) again: bool,
+}
+
+/// Why it was not.
+#[derive(Clone, Debug)]
+pub(super) enum NotDone {
+    /// The book refuses.
+    Refused(RefusalDocument),
+    /// The key was used for another request.
+    KeyReused,
+    /// The database could not be written.
+    Store(Error),
+}
+
+/// An order, and who waits for it.
+pub(super) struct WriterJob {
+    pub(super) order: BookOrder,
+    pub(super) actor: String,
+    /// The client's key and the digest of what it asked.
+    pub(super) key: Option<(String, Vec<u8>)>,
+    /// The status of success.
+    pub(super) status: u16,
+    pub(super) reply: oneshot::Sender<Result<Done, NotDone>>,
+}
+
+/// The way to the writer.
+#[derive(Clone, Debug)]
+pub(super) struct WriterHandle {
+    jobs: SyncSender<WriterJob>,
+}
+
+impl WriterHandle {
+    /// Hands an order over; returns whether there was room.
+    pub(super) fn send(&self, job: WriterJob) -> bool {
+        self.jobs.try_send(job).is_ok()
+    }
+}
+
+struct Writer {
+    /// Ahead of what is durable, within a batch.
+    book: Book,
+    shared: Arc<RwLock<Book>>,
+    ledger: Ledger,
+    topology: Arc<Topology>,
+    seq: watch::Sender<u64>,
+    jobs: Receiver<WriterJob>,
+}
+
+/// Starts the thread; returns the way to it.
+///
+/// # Errors
+/// When no thread can be started.
+pub(super) fn start(
+    book: Book,
+    shared: Arc<RwLock<Book>>,
+    ledger: Ledger,
+    seq: watch::Sender<u64>,
+) -> std::io::Result<(WriterHandle, std::thread::JoinHandle<()>)> {
+    let (jobs, receiver) = sync_channel(WAITING);
+    let topology = Arc::clone(&book.network().topology);
+    let writer = Writer { book, shared, ledger, topology, seq, jobs: receiver };
+    let thread =
+        std::thread::Builder::new().name("calendar".to_owned()).spawn(move || writer.run())?;
+    Ok((WriterHandle { jobs }, thread))
+}
+
+/// What a batch changes, and how to take it back.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    done: Vec<DoneRequest>,
+    applied: Vec<(BookRecord, Option<BookRecord>)>,
+    replies: Vec<(oneshot::Sender<Result<Done, NotDone>>, Result<Done, NotDone>)>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let mut forgotten = Instant::now();
+        loop {
+            let wait = self.book.next_due().map_or(Duration::from_secs(1), |due| {
+                Duration::from(due.since(now())).min(Duration::from_secs(1))
+            });
+            let first = match self.jobs.recv_timeout(wait) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut batch = Batch::default();
+            self.timers(&mut batch);
+            let more = std::iter::from_fn(|| self.jobs.try_recv().ok()).take(BATCH);
+            let jobs: Vec<WriterJob> = first.into_iter().chain(more).collect();
+            for job in jobs {
+                self.job(job, &mut batch);
+            }
+            self.finish(batch);
+            if forgotten.elapsed() > FORGET {
+                forgotten = Instant::now();
+                // What is remembered a little longer does no harm.
+                let _ = self.ledger.forget(seconds());
+            }
+        }
+    }
+
+    fn timers(&mut self, batch: &mut Batch) {
+        let now = now();
+        self.book.tell(now);
+        for record in self.book.poll(now).records {
+            self.take("calendar", record, batch);
+        }
+    }
+
+    /// Applies a record to the book that runs ahead, and notes its entry.
+    fn take(&mut self, actor: &str, record: BookRecord, batch: &mut Batch) {
+        let before = self.book.apply(&record);
+        let verb = verb(&record, before.as_ref());
+        let (kind, id, over, body) = match &record {
+            BookRecord::Reservation(reservation) => (
+                "reservation",
+                reservation.id.0,
+                !reservation.takes_bandwidth(),
+                serde_json::to_string(&ReservationDocument::of(&self.topology, reservation)),
+            ),
+            BookRecord::Closure(closure) => (
+                "closure",
+                closure.id,
+                closure.withdrawn,
+                serde_json::to_string(&ClosureDocument::of(&self.topology, closure)),
+            ),
+        };
+        // A document has string keys and no failing serializers.
+        let body = body.unwrap_or_default();
+        let (actor, verb) = (actor.to_owned(), verb.to_owned());
+        let at = timestamp(self.book.now(now()));
+        batch.entries.push(Entry { at, actor, verb, kind, id, over, body });
+        batch.applied.push((record, before));
+    }
+
+    fn job(&mut self, job: WriterJob, batch: &mut Batch) {
+        let known = match &job.key {
+            None => Ok(None),
+            Some((key, request)) => self.known(&job.actor, key, request, batch),
+        };
+        let outcome = match known {
+            Err(error) => Err(error),
+            Ok(Some(done)) => Ok(done),
+            Ok(None) => match self.decide(&job, batch) {
+                Err(refusal) => {
+                    Err(NotDone::Refused(RefusalDocument::of(&self.topology, &refusal)))
+                }
+                Ok(body) => {
+                    if let Some((key, request)) = job.key {
+                        let (actor, status, body) = (job.actor, job.status, body.clone());
+                        let at = seconds();
+                        batch.done.push(DoneRequest { actor, key, request, status, body, at });
+                    }
+                    Ok(Done { status: job.status, body, again: false })
+                }
+            },
+        };
+        batch.replies.push((job.reply, outcome));
+    }
+
+    /// What was done for the same key, in this batch or before.
+    fn known(
+        &self,
+        actor: &str,
+        key: &str,
+        request: &[u8],
+        batch: &Batch,
+    ) -> Result<Option<Done>, NotDone> {
+        let here = batch.done.iter().find(|done| done.actor == actor && done.key == key);
+        let known = match here {
+            Some(done) => Some(done.clone()),
+            None => self.ledger.done(actor, key).map_err(NotDone::Store)?,
+        };
+        match known {
+            None => Ok(None),
+            Some(done) if done.request == request => {
+                Ok(Some(Done { status: done.status, body: done.body, again: true }))
+            }
+            Some(_) => Err(NotDone::KeyReused),
+        }
+    }
+
+    /// Has the book decide; returns the reply's body.
+    fn decide(&mut self, job: &WriterJob, batch: &mut Batch) -> Result<String, BookingRefusal> {
+        let decision = self.book.handle(now(), &job.order)?;
+        let body = match (&job.order, decision.records.first()) {
+            (_, Some(BookRecord::Reservation(reservation))) => {
+                serde_json::to_string(&ReservationDocument::of(&self.topology, reservation))
+            }
+            (_, Some(BookRecord::Closure(closure))) => {
+                let mut document = ClosureDocument::of(&self.topology, closure);
+                for record in &decision.records {
+                    if let BookRecord::Reservation(reservation) = record {
+                        let list = if reservation.stranded {
+                            &mut document.stranded
+                        } else {
+                            &mut document.moved
+                        };
+                        list.push(reservation.id.to_string());
+                    }
+                }
+                serde_json::to_string(&document)
+            }
+            // All was as asked for already: the reply is what is there.
+            (BookOrder::Act { id, .. } | BookOrder::Change { id, .. }, None) => {
+                let there = self.book.reservation(*id);
+                let document = |r: &Arc<_>| ReservationDocument::of(&self.topology, r);
+                serde_json::to_string(&there.map(document))
+            }
+            (_, None) => Ok("{}".to_owned()),
+        };
+        for record in decision.records {
+            self.take(&job.actor, record, batch);
+        }
+        Ok(body.unwrap_or_default())
+    }
+
+    /// Makes a batch durable, applies it where others see it, and replies; or takes it all back.
+    fn finish(&mut self, mut batch: Batch) {
+        if !batch.entries.is_empty() || !batch.done.is_empty() {
+            match self.ledger.write(&batch.entries, &batch.done) {
+                Ok(seq) => {
+                    let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+                    shared.tell(now());
+                    for (record, _) in &batch.applied {
+                        shared.apply(record);
+                    }
+                    drop(shared);
+                    self.seq.send_replace(seq);
+                }
+                Err(error) => {
+                    for (record, before) in batch.applied.drain(..).rev() {
+                        self.book.take_back(&record, before);
+                    }
+                    for (_, outcome) in &mut batch.replies {
+                        if outcome.is_ok() {
+                            *outcome = Err(NotDone::Store(error.clone()));
+                        }
+                    }
+                    // Timers are due still: not at once again.
+                    std::thread::sleep(Duration::from(Span::from_millis(20)));
+                }
+            }
+        }
+        for (reply, outcome) in batch.replies {
+            // Who asked may have gone.
+            let _ = reply.send(outcome);
+        }
+    }
+}
+
+fn seconds() -> i64 {
+    (now().as_nanos() / 1_000_000_000) as i64
+}
+
+/// What the log calls it.
+fn verb(record: &BookRecord, before: Option<&BookRecord>) -> &'static str {
+    let (new, old) = match (record, before) {
+        (BookRecord::Closure(closure), _) if closure.withdrawn => return "reopen",
+        (BookRecord::Closure(_), _) => return "close",
+        (BookRecord::Reservation(new), Some(BookRecord::Reservation(old))) => (new, Some(old)),
+        (BookRecord::Reservation(new), _) => (new, None),
+    };
+    let Some(old) = old else {
+        return if new.state == ReservationState::Held { "hold" } else { "reserve" };
+    };
+    match (new.ended, new.state) {
+        (Some(EndCause::Expired), _) => "expire",
+        (Some(EndCause::Aborted), _) => "abort",
+        (Some(EndCause::Cancelled), _) => "cancel",
+        (Some(EndCause::Passed), _) => "end",
+        (Some(EndCause::PreEmpted), _) => "preempt",
+        (None, state) if state != old.state => match state {
+            ReservationState::Committed => "commit",
+            ReservationState::Provisioned => "provision",
+            _ => "release",
+        },
+        _ if new.stranded && !old.stranded => "strand",
+        _ if old.stranded && !new.stranded => "mend",
+        _ => "change",
+    }
+}
+
+/// The verb that a path names.
+pub(super) fn verb_named(name: &str) -> Option<ReservationVerb> {
+    Some(match name {
+        "commit" => ReservationVerb::Commit,
+        "abort" => ReservationVerb::Abort,
+        "provision" => ReservationVerb::Provision,
+        "release" => ReservationVerb::Release,
+        "terminate" => ReservationVerb::Terminate,
+        _ => return None,
+    })
+}

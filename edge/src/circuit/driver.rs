@@ -1,0 +1,35 @@
+//! What a device that makes circuits has to do: say what is there, and do one step at a time.
+
+use farline_core::calendar::Topology;
+use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
+use farline_core::units::Error;
+use std::collections::BTreeMap;
+
+/// A circuit as a device has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceCircuit {
+    /// What it is.
+    pub circuit: ActualCircuit,
+    /// Bytes that it has carried, both directions together.
+    pub carried: u64,
+}
+
+/// A device.
+pub trait CircuitDriver: Send {
+    /// The circuits that are there, of those that are this agent's to make. Each says whether it is as
+    /// `wanted` has it, but for its rate and whether it is open.
+    ///
+    /// # Errors
+    /// When the device does not reply.
+    fn circuits(
+        &mut self,
+        topology: &Topology,
+        wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
+    ) -> Result<BTreeMap<CircuitNumber, DeviceCircuit>, Error>;
+
+    /// Does a step; doing it again does no harm.
+    ///
+    /// # Errors
+    /// When it cannot: then nothing is changed, or a part that the next look finds.
+    fn step(&mut self, topology: &Topology, step: &CircuitStep) -> Result<(), Error>;
+}

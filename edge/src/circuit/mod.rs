@@ -1,0 +1,292 @@
+//! The agent that makes circuits real: a loop that brings a device to what the calendar has booked.
+//!
+//! What should be there is the calendar's word, what is there the device's own; the steps between the two
+//! are decided in `core::calendar::circuit`. Timers and events only say when to look again, so that one
+//! that is missed costs a moment and no more. While the calendar is away, what it said last goes on.
+
+mod command;
+mod driver;
+mod emulated;
+
+pub use command::CommandDriver;
+pub use driver::{CircuitDriver, DeviceCircuit};
+pub use emulated::EmulatedDriver;
+
+use crate::calendar::wire::{CircuitReport, TopologyDocument};
+use crate::calendar::{CalendarAddress, CalendarClient, now};
+use farline_core::calendar::circuit::{
+    ActualCircuit, CircuitNumber, CircuitStep, desired, next_change, steps,
+};
+use farline_core::calendar::{LinkSpec, Reservation, Topology, TopologySpec};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long before its time a circuit is made ready.
+const AHEAD: Span = Span::from_secs(3);
+/// How long after its end it is kept, shut: what is on its way arrives.
+const LINGER: Span = Span::from_secs(1);
+/// How often the calendar is asked even where it told of nothing.
+const REFRESH: Duration = Duration::from_secs(10);
+/// How often the device is looked at, and reports are made, where nothing changes.
+const LOOK: Duration = Duration::from_secs(2);
+/// The first wait after a step that failed; it doubles up to the longest.
+const BACKOFF: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(30)];
+
+/// What an agent tells of its work.
+#[derive(Clone, Debug)]
+pub enum CircuitNotice {
+    /// A step was done, and how late it was where it had a time.
+    Done {
+        /// The step.
+        step: CircuitStep,
+        /// When.
+        at: Time,
+        /// After its schedule.
+        late: Option<Span>,
+    },
+    /// A step failed; it is tried again.
+    Failed {
+        /// The step.
+        step: CircuitStep,
+        /// Why.
+        error: Error,
+    },
+    /// The calendar is away, or back.
+    Calendar(Option<Error>),
+}
+
+/// An agent.
+pub struct CircuitAgent {
+    address: CalendarAddress,
+    client: CalendarClient,
+    driver: Box<dyn CircuitDriver>,
+    topology: Topology,
+    reservations: Vec<Reservation>,
+    refreshed: Option<Instant>,
+    away: bool,
+    failing: BTreeMap<CircuitNumber, (Instant, Duration)>,
+    reported: BTreeMap<CircuitNumber, (Instant, bool, Rate)>,
+}
+
+impl std::fmt::Debug for CircuitAgent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CircuitAgent({})", self.address.url)
+    }
+}
+
+/// The network that a document describes.
+fn topology_of(document: &TopologyDocument) -> Result<Topology, Error> {
+    let spec = TopologySpec {
+        name: document.name.clone(),
+        sites: document.sites.iter().map(|site| site.name.clone()).collect(),
+        // Each link stands there twice, once for each direction.
+        links: document
+            .links
+            .iter()
+            .step_by(2)
+            .map(|link| LinkSpec {
+                between: [link.from.clone(), link.to.clone()],
+                rate: format!("{}bps", link.rate_bps),
+                one_way_delay: format!("{}ns", link.one_way_delay_ns),
+                name: link.name.split_once('/').map(|(_, name)| name.to_owned()),
+            })
+            .collect(),
+    };
+    Topology::new(&spec).map_err(|error| {
+        let message = format!("the calendar's network: {error}");
+        Error::new(Fault::There, ErrorCode::CalendarAnswer, message)
+    })
+}
+
+impl CircuitAgent {
+    /// An agent of the calendar at `address`, which it must reach to begin.
+    ///
+    /// # Errors
+    /// When the calendar cannot be reached, or refuses.
+    pub fn new(address: CalendarAddress, driver: Box<dyn CircuitDriver>) -> Result<Self, Error> {
+        let mut client = CalendarClient::new(address.clone())?;
+        let topology = topology_of(&client.get("/v1/topology")?)?;
+        Ok(CircuitAgent {
+            address,
+            client,
+            driver,
+            topology,
+            reservations: Vec::new(),
+            refreshed: None,
+            away: false,
+            failing: BTreeMap::new(),
+            reported: BTreeMap::new(),
+        })
+    }
+
+    /// Works until `stop` is set, and leaves circuits as they are.
+    pub fn run(mut self, stop: &Arc<AtomicBool>, mut tell: impl FnMut(CircuitNotice)) {
+        let (wake, woken) = sync_channel(1);
+        let running = Arc::new(());
+        self.watch(wake, Arc::downgrade(&running));
+        let mut looked = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            self.refresh(&mut tell);
+            self.reconcile(&mut tell);
+            self.wait(&woken, looked + LOOK);
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+            }
+        }
+    }
+
+    /// A thread that wakes the loop whenever the calendar tells of a change.
+    fn watch(&self, wake: SyncSender<()>, running: Weak<()>) {
+        let address = self.address.clone();
+        let watch = move || {
+            while running.upgrade().is_some() {
+                let events = CalendarClient::new(address.clone()).and_then(|c| c.events(None));
+                if let Ok(mut events) = events {
+                    // What changed while nobody listened.
+                    let _ = wake.try_send(());
+                    while let Ok(event) = events.next(Duration::from_secs(1)) {
+                        if running.upgrade().is_none() {
+                            return;
+                        }
+                        if event.is_some() {
+                            let _ = wake.try_send(());
+                        }
+                    }
+                }
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        };
+        // Without the thread the loop asks by itself, less often.
+        drop(std::thread::Builder::new().name("events".to_owned()).spawn(watch));
+    }
+
+    /// Waits for an event, for the next change of what is desired, or until `latest`.
+    fn wait(&mut self, woken: &Receiver<()>, latest: Instant) {
+        let until = next_change(&self.reservations, now(), AHEAD, LINGER);
+        let until = until.map_or(LOOK, |time| Duration::from(time.since(now())));
+        let latest = latest.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let failing =
+            self.failing.values().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let wait = failing.fold(until.min(latest), Duration::min).max(Duration::from_micros(100));
+        match woken.recv_timeout(wait) {
+            // What comes together is asked about once.
+            Ok(()) => self.refreshed = None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
+        }
+    }
+
+    /// Asks the calendar what is booked, where it is time to.
+    fn refresh(&mut self, tell: &mut impl FnMut(CircuitNotice)) {
+        if self.refreshed.is_some_and(|at| at.elapsed() < REFRESH) {
+            return;
+        }
+        self.refreshed = Some(Instant::now());
+        match self.client.reservations() {
+            Ok(documents) => {
+                let known = documents.iter().filter_map(|d| d.to_reservation(&self.topology));
+                self.reservations = known.collect();
+                if std::mem::take(&mut self.away) {
+                    tell(CircuitNotice::Calendar(None));
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.away, true) {
+                    tell(CircuitNotice::Calendar(Some(error)));
+                }
+            }
+        }
+    }
+
+    /// Brings the device to what is booked now.
+    fn reconcile(&mut self, tell: &mut impl FnMut(CircuitNotice)) {
+        let time = now();
+        let wanted = desired(&self.reservations, time, AHEAD, LINGER);
+        let there = match self.driver.circuits(&self.topology, &wanted) {
+            Ok(there) => there,
+            // A device that does not reply is asked again soon; nothing is known of it.
+            Err(_) => return,
+        };
+        let actual: BTreeMap<CircuitNumber, ActualCircuit> =
+            there.iter().map(|(number, device)| (*number, device.circuit.clone())).collect();
+        let mut changed = false;
+        for step in steps(&wanted, &actual) {
+            let number = number_of(&step);
+            if self.failing.get(&number).is_some_and(|(until, _)| *until > Instant::now()) {
+                continue;
+            }
+            let due = self.due(&step, time);
+            match self.driver.step(&self.topology, &step) {
+                Ok(()) => {
+                    changed = true;
+                    self.failing.remove(&number);
+                    let at = now();
+                    tell(CircuitNotice::Done { step, at, late: due.map(|due| at.since(due)) });
+                }
+                Err(error) => {
+                    let wait = self.failing.get(&number).map_or(BACKOFF[0], |(_, wait)| *wait * 2);
+                    let wait = wait.min(BACKOFF[1]);
+                    self.failing.insert(number, (Instant::now() + wait, wait));
+                    tell(CircuitNotice::Failed { step, error });
+                }
+            }
+        }
+        let there = match changed {
+            false => there,
+            true => self.driver.circuits(&self.topology, &wanted).unwrap_or_default(),
+        };
+        self.report(&there);
+    }
+
+    /// When the schedule wanted a step that opens, shuts or changes.
+    fn due(&self, step: &CircuitStep, now: Time) -> Option<Time> {
+        let id = number_of(step).reservation();
+        let legs = || {
+            self.reservations.iter().filter(|known| known.id == id).flat_map(|known| &known.legs)
+        };
+        match step {
+            CircuitStep::Open(_) | CircuitStep::Change(..) => {
+                legs().map(|leg| leg.window.start).filter(|time| *time <= now).max()
+            }
+            CircuitStep::Shut(_) => {
+                legs().map(|leg| leg.window.end).filter(|time| *time <= now).max()
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells the calendar of circuits: at once where something changed, and now and then.
+    fn report(&mut self, there: &BTreeMap<CircuitNumber, DeviceCircuit>) {
+        self.reported.retain(|number, _| there.contains_key(number));
+        for (number, device) in there {
+            let (up, rate) = (device.circuit.open, device.circuit.rate);
+            let known = self.reported.get(number);
+            if known.is_some_and(|k| k.0.elapsed() < LOOK && k.1 == up && k.2 == rate) {
+                continue;
+            }
+            let id = number.reservation().to_string();
+            let trouble = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
+            let carried_bytes = device.carried;
+            let report = CircuitReport { id, up, rate_bps: rate.as_bps(), carried_bytes, trouble };
+            let path = format!("/v1/circuits/{}", report.id);
+            // Who is away hears of it next time.
+            if self.client.put(&path, &report).is_ok() {
+                self.reported.insert(*number, (Instant::now(), up, rate));
+            }
+        }
+    }
+}
+
+fn number_of(step: &CircuitStep) -> CircuitNumber {
+    match step {
+        CircuitStep::Prepare(number, _)
+        | CircuitStep::Open(number)
+        | CircuitStep::Change(number, _)
+        | CircuitStep::Shut(number)
+        | CircuitStep::Remove(number) => *number,
+    }
+}

@@ -1,0 +1,137 @@
+//! How long the searches take, and how that grows with what is booked.
+
+use crate::table::{heading, row};
+use anyhow::Result;
+use farline_core::calendar::{
+    LinkSpec, Network, SiteId, TimeWindow, Topology, TopologySpec, VolumeProblem, VolumeShape,
+    routes, search, volume,
+};
+use farline_core::units::{Bytes, Rate, Rng, Span, Time};
+use std::sync::Arc;
+use std::time::Instant;
+
+const SITES: u64 = 100;
+const LINKS: u64 = 400;
+/// Searches of each kind and size.
+const SEARCHES: usize = 300;
+/// Four weeks, in which all is booked.
+const MONTH: u64 = 28 * 86_400;
+
+fn second(seconds: u64) -> Time {
+    Time::from_nanos(seconds * 1_000_000_000)
+}
+
+/// 100 sites and 400 links: a ring, so that all is joined, and random chords.
+fn drawn(rng: &mut Rng) -> Network {
+    let mut spec = TopologySpec { name: "drawn".to_owned(), ..TopologySpec::default() };
+    spec.sites = (0..SITES).map(|site| format!("s{site}")).collect();
+    for link in 0..LINKS {
+        let a = if link < SITES { link } else { rng.below(SITES) };
+        let b = if link < SITES { (a + 1) % SITES } else { (a + 1 + rng.below(SITES - 1)) % SITES };
+        spec.links.push(LinkSpec {
+            between: [format!("s{a}"), format!("s{b}")],
+            rate: "100G".to_owned(),
+            one_way_delay: format!("{}ms", 1 + rng.below(20)),
+            name: Some(format!("l{link}")),
+        });
+    }
+    Network::new(Arc::new(Topology::new(&spec).expect("makes sense")))
+}
+
+fn ends(rng: &mut Rng) -> (SiteId, SiteId) {
+    let from = rng.below(SITES);
+    let to = (from + 1 + rng.below(SITES - 1)) % SITES;
+    (SiteId(from as u32), SiteId(to as u32))
+}
+
+/// Books until `count` reservations stand; each is shorter and slower the more there are, so that
+/// the network stays about as full.
+fn fill(network: &mut Network, rng: &mut Rng, from: usize, count: usize) {
+    let share = (count as f64 / 10_000.0).max(1.0).sqrt();
+    for _ in from..count {
+        let ends = ends(rng);
+        let rate = Rate::from_bps((1_000_000 + rng.below((20e9 / share) as u64)).max(1_000_000));
+        let start = rng.below(MONTH);
+        let length = (600.0 + rng.below(36_000) as f64 / share) as u64;
+        let window = TimeWindow { start: second(start), end: second(start + length) };
+        let view = network.view(true);
+        let route = routes::shortest(view.topology(), ends.0, ends.1, |link| {
+            view.least_free(link, window) >= rate
+        });
+        if let Some(route) = route {
+            let taken = view.taken(&route);
+            network.book(&taken, window, rate);
+        }
+    }
+}
+
+/// Median and 99th percentile of `SEARCHES` runs.
+fn timed(mut search: impl FnMut(&mut Rng)) -> [f64; 2] {
+    let mut rng = Rng::new(99);
+    let mut millis: Vec<f64> = (0..SEARCHES)
+        .map(|_| {
+            let begun = Instant::now();
+            search(&mut rng);
+            begun.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    millis.sort_by(f64::total_cmp);
+    [millis[SEARCHES / 2], millis[SEARCHES * 99 / 100]]
+}
+
+pub(super) fn run(most: usize) -> Result<()> {
+    let mut rng = Rng::new(1);
+    let mut network = drawn(&mut rng);
+    let mut filled = 0;
+    for count in [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|count| *count <= most) {
+        fill(&mut network, &mut rng, filled, count);
+        filled = count;
+        let breakpoints: usize =
+            network.topology.links().map(|(id, _)| network.timeline(id).breakpoints()).sum();
+        heading(&format!(
+            "Speed: {SITES} sites, {LINKS} links both ways, {count} reservations asked for, {} breakpoints a list",
+            breakpoints / network.topology.link_count()
+        ));
+        let view = network.view(true);
+        let month = TimeWindow { start: second(0), end: second(MONTH) };
+        let drawn = |rng: &mut Rng| {
+            let rate = Rate::from_bps((5 + rng.below(90)) * 1_000_000_000);
+            (ends(rng), rate, Span::from_secs(3_600 * (1 + rng.below(24))))
+        };
+        let asked = |text: &'static str| if count == 10_000 { text } else { "" };
+        let told = |name: &str, [median, p99]: [f64; 2], asked: &str| {
+            row(name, &format!("{median:.2} ms, p99 {p99:.2} ms"), asked);
+        };
+        let fixed = timed(|rng| {
+            let (ends, rate, duration) = drawn(rng);
+            let window = TimeWindow::lasting(second(rng.below(MONTH / 2)), duration);
+            let _ = search::fixed_slot(view, ends, rate, window);
+        });
+        told("fixed slot", fixed, asked("p99 below 1 ms"));
+        let highest = timed(|rng| {
+            let (ends, _, duration) = drawn(rng);
+            let window = TimeWindow::lasting(second(rng.below(MONTH / 2)), duration);
+            let _ = search::highest_rate(view, ends, window);
+        });
+        told("highest rate", highest, "");
+        let first = timed(|rng| {
+            let (ends, rate, duration) = drawn(rng);
+            let _ = search::first_slot(view, ends, rate, duration, month);
+        });
+        told("first slot", first, asked("p99 below 10 ms"));
+        let all = timed(|rng| {
+            let (ends, rate, duration) = drawn(rng);
+            let _ = search::all_slots(view, ends, rate, duration, month);
+        });
+        told("all slots, over four weeks", all, asked("p99 below 100 ms"));
+        let moved = timed(|rng| {
+            let (ends, limit, _) = drawn(rng);
+            let volume = Bytes((1 + rng.below(40)) * 1_000_000_000_000);
+            let shape = VolumeShape { variable: false, several: false };
+            let problem = VolumeProblem { volume, search: month, limit, shape };
+            let _ = volume::earliest_finish(view, ends, &problem);
+        });
+        told("volume of 1 to 40 TB, one rate on one route", moved, "");
+    }
+    Ok(())
+}

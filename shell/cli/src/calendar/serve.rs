@@ -1,0 +1,99 @@
+//! `farline calendar serve`.
+
+use crate::interrupt::Signals;
+use crate::output::Output;
+use farline::calendar::{CalendarConfigFile, Service};
+use farline_core::units::{Error, ErrorCode, Fault};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Serve a calendar over HTTPS
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  farline calendar serve --state /var/lib/farline --network usn
+  farline calendar serve /etc/farline-calendar.toml
+
+The first start makes a key, a certificate and a token for everything in the
+state folder. Nothing is served without TLS 1.3, and nothing to who is unknown.")]
+pub(crate) struct Args {
+    /// Configuration file in TOML, with these flags' names as keys; flags win [default: none]
+    #[arg(value_name = "CONFIG")]
+    file: Option<PathBuf>,
+    /// Where to listen; port 0: any [default: 127.0.0.1:2812]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Folder of the database, the key and the first token [default: the file's]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// The network: usn, or a TOML file [default: usn]
+    #[arg(long, value_name = "NAME|FILE")]
+    network: Option<String>,
+    /// Certificate chain, in PEM [default: one made in the state folder]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM [default: one made in the state folder]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+/// What is printed when it listens.
+#[derive(Serialize)]
+struct Listening {
+    schema: &'static str,
+    url: String,
+    fingerprint: String,
+    network: String,
+    standing: usize,
+    first_token: Option<PathBuf>,
+}
+
+pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
+    let file = match &args.file {
+        Some(path) => CalendarConfigFile::read(path)?,
+        None => CalendarConfigFile::default(),
+    };
+    let config = CalendarConfigFile {
+        listen: args.listen.or(file.listen),
+        state: args.state.or(file.state),
+        network: args.network.or(file.network),
+        tls_cert: args.tls_cert.or(file.tls_cert),
+        tls_key: args.tls_key.or(file.tls_key),
+        ..file
+    };
+    let config = config.build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
+    })?;
+    let network = config.topology.name.clone();
+    runtime.block_on(async {
+        let service = Service::bind(config).await?;
+        let listening = Listening {
+            schema: "farline/calendar-serve/1",
+            url: format!("https://{}", service.address()),
+            fingerprint: service.fingerprint().to_string(),
+            network,
+            standing: service.standing(),
+            first_token: service.first_token().map(PathBuf::from),
+        };
+        let mut text = format!(
+            "farline: the calendar of {} is at {}, its certificate is {}; {} reservations stand",
+            listening.network, listening.url, listening.fingerprint, listening.standing
+        );
+        if let Some(path) = &listening.first_token {
+            text += &format!("\na token for everything is in {}", path.display());
+        }
+        output.result(&listening, text)?;
+        let mut signals = Signals::listen()?;
+        service
+            .run(async move {
+                let _ = signals.next().await;
+            })
+            .await;
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,118 @@
+//! Reservations and refusals as people read them.
+
+use super::when;
+use farline::calendar::wire::{
+    AlternativeDocument, CircuitDocument, LegDocument, RefusalDocument, ReservationDocument,
+};
+use farline_core::units::{Bytes, Rate};
+use jiff::tz::TimeZone;
+use std::fmt::Write;
+
+/// `from A to B at 2 Gbit/s over a, b` for one leg.
+fn leg(leg: &LegDocument, zone: &TimeZone) -> String {
+    let rate = Rate::from_bps(leg.rate_bps);
+    let (start, end) = (when::shown(&leg.start, zone), when::shown(&leg.end, zone));
+    format!("{start} to {end}, {rate}, {}", leg.route.join(" "))
+}
+
+/// What a reservation carries in all.
+pub(super) fn volume(legs: &[LegDocument]) -> Bytes {
+    let of = |leg: &LegDocument| {
+        let duration = leg.window().map(|window| window.duration()).unwrap_or_default();
+        Rate::from_bps(leg.rate_bps).bytes_in(duration).0
+    };
+    Bytes(legs.iter().map(of).sum())
+}
+
+/// A reservation in full.
+pub(super) fn reservation(document: &ReservationDocument) -> String {
+    let zone = TimeZone::system();
+    let mut text = format!(
+        "{}  {}  {} to {}{}, {}, for {}",
+        document.id,
+        document.ended.clone().unwrap_or_else(|| document.state.to_string()),
+        document.from,
+        document.to,
+        if document.both_ways { "" } else { " one way" },
+        volume(&document.legs),
+        document.owner,
+    );
+    if !document.label.is_empty() {
+        let _ = write!(text, " ({})", document.label);
+    }
+    for known in &document.legs {
+        let _ = write!(text, "\n  {}", leg(known, &zone));
+    }
+    if let Some(until) = &document.held_until {
+        let _ = write!(text, "\n  held until {}", when::shown(until, &zone));
+        let _ = write!(text, "; farline reserve commit {} makes it stand", document.id);
+    }
+    if document.stranded {
+        text.push_str("\n  maintenance cuts it, and nothing else is free");
+    }
+    text
+}
+
+/// A line for each reservation.
+pub(super) fn list(reservations: &[ReservationDocument]) -> String {
+    if reservations.is_empty() {
+        return "no reservations".to_owned();
+    }
+    let zone = TimeZone::system();
+    let line = |document: &ReservationDocument| {
+        let rate = document.legs.iter().map(|leg| leg.rate_bps).max().unwrap_or(0);
+        let start = document.legs.first().map_or("", |leg| &leg.start);
+        format!(
+            "{:<8} {:<11} {:>12}  {}  {} to {}  {}",
+            document.id,
+            document.state,
+            Rate::from_bps(rate).to_string(),
+            when::shown(start, &zone),
+            document.from,
+            document.to,
+            document.label,
+        )
+        .trim_end()
+        .to_owned()
+    };
+    reservations.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A line for each circuit.
+pub(super) fn circuits(circuits: &[CircuitDocument]) -> String {
+    if circuits.is_empty() {
+        return "no agent has said anything of a circuit".to_owned();
+    }
+    let zone = TimeZone::system();
+    let line = |known: &CircuitDocument| {
+        let report = &known.report;
+        format!(
+            "{:<8} {:<5} {:>12}  {} carried  {}  by {}{}",
+            report.id,
+            if report.up { "up" } else { "ready" },
+            Rate::from_bps(report.rate_bps).to_string(),
+            Bytes(report.carried_bytes),
+            when::shown(&known.at, &zone),
+            known.agent,
+            report.trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default(),
+        )
+    };
+    circuits.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// An alternative in a line, or one for each leg.
+fn alternative(document: &AlternativeDocument) -> String {
+    let zone = TimeZone::system();
+    let legs: Vec<String> = document.legs.iter().take(6).map(|known| leg(known, &zone)).collect();
+    let more = match document.legs.len() {
+        0..=6 => String::new(),
+        many => format!("\n                  and {} more", many - 6),
+    };
+    format!("  {:<14}  {}{more}", document.kind, legs.join("\n                  "))
+}
+
+/// What could be had instead, and how.
+pub(super) fn alternatives(refusal: &RefusalDocument) -> String {
+    let lines: Vec<String> = refusal.alternatives.iter().map(alternative).collect();
+    format!("what can be had:\n{}", lines.join("\n"))
+}
