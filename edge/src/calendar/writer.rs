@@ -37,7 +37,7 @@ pub(super) struct Done {
 #[derive(Clone, Debug)]
 pub(super) enum NotDone {
     /// The book refuses.
-    Refused(RefusalDocument),
+    Refused(Box<RefusalDocument>),
     /// The key was used for another request.
     KeyReused,
     /// The database could not be written.
@@ -52,7 +52,7 @@ pub(super) struct WriterJob {
     pub(super) key: Option<(String, Vec<u8>)>,
     /// The status of success.
     pub(super) status: u16,
-    pub(super) reply: oneshot::Sender<Result<Done, NotDone>>,
+    pub(super) reply: oneshot::Sender<JobOutcome>,
 }
 
 /// The way to the writer.
@@ -96,13 +96,16 @@ pub(super) fn start(
     Ok((WriterHandle { jobs }, thread))
 }
 
+/// What became of a job.
+type JobOutcome = Result<Done, NotDone>;
+
 /// What a batch changes, and how to take it back.
 #[derive(Default)]
 struct Batch {
     entries: Vec<Entry>,
     done: Vec<DoneRequest>,
     applied: Vec<(BookRecord, Option<BookRecord>)>,
-    replies: Vec<(oneshot::Sender<Result<Done, NotDone>>, Result<Done, NotDone>)>,
+    replies: Vec<(oneshot::Sender<JobOutcome>, JobOutcome)>,
 }
 
 impl Writer {
@@ -177,7 +180,7 @@ impl Writer {
             Ok(Some(done)) => Ok(done),
             Ok(None) => match self.decide(&job, batch) {
                 Err(refusal) => {
-                    Err(NotDone::Refused(RefusalDocument::of(&self.topology, &refusal)))
+                    Err(NotDone::Refused(Box::new(RefusalDocument::of(&self.topology, &refusal))))
                 }
                 Ok(body) => {
                     if let Some((key, request)) = job.key {
@@ -215,8 +218,12 @@ impl Writer {
     }
 
     /// Has the book decide; returns the reply's body.
-    fn decide(&mut self, job: &WriterJob, batch: &mut Batch) -> Result<String, BookingRefusal> {
-        let decision = self.book.handle(now(), &job.order)?;
+    fn decide(
+        &mut self,
+        job: &WriterJob,
+        batch: &mut Batch,
+    ) -> Result<String, Box<BookingRefusal>> {
+        let decision = self.book.handle(now(), &job.order).map_err(Box::new)?;
         let body = match (&job.order, decision.records.first()) {
             (_, Some(BookRecord::Reservation(reservation))) => {
                 serde_json::to_string(&ReservationDocument::of(&self.topology, reservation))

@@ -46,7 +46,7 @@ impl Problem {
 impl From<NotDone> for Problem {
     fn from(not: NotDone) -> Problem {
         match not {
-            NotDone::Refused(document) => Problem(Box::new(document)),
+            NotDone::Refused(document) => Problem(document),
             NotDone::KeyReused => Problem::new(
                 422,
                 "key-reused",
