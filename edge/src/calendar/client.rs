@@ -322,11 +322,12 @@ impl CalendarClient {
             _ => (Fault::You, ErrorCode::CalendarRequest),
         };
         let mut message = refusal.detail.clone();
-        for obstacle in refusal.obstacles.iter().take(4) {
+        for (number, obstacle) in refusal.obstacles.iter().take(4).enumerate() {
             let free = Rate::from_bps(obstacle.free_bps);
-            message += &format!("\n  {} has {free} free from {}", obstacle.link, obstacle.start);
+            message += if number == 0 { ": " } else { ", " };
+            message += &format!("{} has {free} free from {}", obstacle.link, obstacle.start);
         }
-        let error = Error::new(fault, code, escaped(&message).into_owned().replace("\\x0a", "\n"));
+        let error = Error::new(fault, code, escaped(&message).into_owned());
         match status.as_u16() {
             401 => error.hint("name the token's file with --token-file"),
             _ => error.caused_by(Refused(Box::new(refusal))),

@@ -63,15 +63,16 @@ function draw() { drawMap(); drawLanes(); drawList(); }
 
 function drawMap() {
   const svg = $("map"), sites = topology.sites.map((site) => site.name);
-  const width = 640, height = 190, place = new Map();
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  // As wide as the screen lets it be, so that names stay as large as other text.
+  const width = Math.min(640, Math.max(340, svg.clientWidth || 640)), place = new Map();
   svg.replaceChildren();
   // A chain is a line; anything else a ring.
   const chain = sites.every((site, at) => at === 0 || topology.links.some((link) => link.from === sites[at - 1] && link.to === site))
     && topology.links.every((link) => Math.abs(sites.indexOf(link.from) - sites.indexOf(link.to)) === 1);
+  svg.setAttribute("viewBox", `0 0 ${width} ${chain ? 130 : 190}`);
   sites.forEach((site, at) => place.set(site, chain
-    ? [60 + at * (width - 120) / Math.max(1, sites.length - 1), 90]
-    : [width / 2 + 240 * Math.cos(2 * Math.PI * at / sites.length - Math.PI / 2), 92 + 66 * Math.sin(2 * Math.PI * at / sites.length - Math.PI / 2)]));
+    ? [40 + at * (width - 80) / Math.max(1, sites.length - 1), 90]
+    : [width / 2 + (width / 2 - 80) * Math.cos(2 * Math.PI * at / sites.length - Math.PI / 2), 92 + 66 * Math.sin(2 * Math.PI * at / sites.length - Math.PI / 2)]));
   const seen = new Map();
   topology.links.filter((link) => sites.indexOf(link.from) < sites.indexOf(link.to)).forEach((link) => {
     const pair = `${link.from} ${link.to}`, many = seen.get(pair) || 0;
@@ -114,8 +115,8 @@ function drawLanes() {
   }
   links.forEach((link, at) => {
     const y = TOP + at * ROW, h = ROW - 6;
-    const name = link.link.replace(">", " \u2192 ");
-    svg.append(node("text", { x: 0, y: y + 14, class: "soft" }, narrow && name.length > 20 ? name.slice(0, 19) + "\u2026" : name));
+    const name = link.link.replace(">", narrow ? "\u2192" : " \u2192 ");
+    svg.append(node("text", { x: 0, y: y + 14, class: "soft" }, narrow && name.length > 21 ? "\u2026" + name.slice(-20) : name));
     svg.append(node("rect", { x: LABEL, y, width: width - LABEL, height: h, class: "free" }));
     for (const piece of link.intervals) {
       const part = 1 - piece.free_bps / link.rate_bps;
