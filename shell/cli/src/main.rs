@@ -50,9 +50,10 @@ const TOP_EXAMPLES: &str = top_examples!();
     version,
     max_term_width = 80,
     disable_help_subcommand = true,
-    // Three blank lines less than clap's own: it all fits an old terminal.
+    // Fewer blank lines than clap's own, and the options on one: it all fits an old terminal.
     help_template = concat!(
-        "{about-with-newline}{usage-heading} {usage}\n{all-args}\n",
+        "{about-with-newline}{usage-heading} {usage}\nCommands:\n{subcommands}\n\n",
+        "Options: --json (also errors), -q (no progress), -h (help), -V (version)\n",
         top_examples!()
     ),
     after_help = TOP_EXAMPLES,

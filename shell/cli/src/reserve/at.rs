@@ -8,23 +8,23 @@ use std::path::PathBuf;
 /// The calendar.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct At {
-    /// The calendar, https://HOST:PORT [default: FARLINE_CALENDAR]
+    /// https://HOST:PORT; how to be known there: docs/calendar.md [default: FARLINE_CALENDAR]
     #[arg(long, value_name = "URL")]
     calendar: Option<String>,
     /// File with the token [default: FARLINE_CALENDAR_TOKEN_FILE]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide = true)]
     token_file: Option<PathBuf>,
     /// Fingerprint of its certificate [default: FARLINE_CALENDAR_PIN]
-    #[arg(long, value_name = "SHA256", conflicts_with = "ca")]
+    #[arg(long, value_name = "SHA256", conflicts_with = "ca", hide = true)]
     pin: Option<String>,
     /// Its authority, in PEM [default: FARLINE_CALENDAR_CA, or the system's]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide = true)]
     ca: Option<PathBuf>,
     /// A certificate instead of a token, in PEM [default: none]
-    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires = "key", hide = true)]
     cert: Option<PathBuf>,
     /// Its key, in PEM [default: none]
-    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires = "cert", hide = true)]
     key: Option<PathBuf>,
 }
 

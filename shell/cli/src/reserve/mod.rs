@@ -22,10 +22,8 @@ const EXAMPLES: &str = "\
 Examples:
   farline reserve oak-ridge sunnyvale --rate 2G --start 18:00 --for 2h
   farline reserve oak-ridge chicago --volume 40TB --by FRI-18:00
-  farline reserve oak-ridge seattle --rate 5G --for 1h --first
-  farline reserve watch
 
-Times are local: 18:00 is the next, +2h from now. A refusal says what can be had.";
+Times are local: 18:00 is the next, +2h from now. More flags: docs/calendar.md.";
 
 /// Book bandwidth between two sites, from a calendar
 #[derive(clap::Args)]
@@ -44,12 +42,12 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 struct Book {
     /// The site where it begins
-    #[arg(required = true)]
+    #[arg(required = true, hide = true)]
     from: Option<String>,
     /// The site where it ends
-    #[arg(required = true)]
+    #[arg(required = true, hide = true)]
     to: Option<String>,
-    /// The rate, such as 2G; without it, the highest there is [default: the highest]
+    /// The rate, such as 2G [default: the highest]
     #[arg(long)]
     rate: Option<Rate>,
     /// When it begins, such as 18:00 or FRI-18:00 [default: now]
@@ -61,35 +59,35 @@ struct Book {
     /// When it ends [default: none]
     #[arg(long, value_name = "TIME", conflicts_with = "volume")]
     end: Option<String>,
-    /// What is to be moved, such as 40TB, as early as can be [default: none]
+    /// To be moved as early as can be [default: none]
     #[arg(long, value_name = "SIZE")]
     volume: Option<Bytes>,
-    /// The deadline of --volume or --first [default: none]
+    /// Deadline of --volume or --first [default: none]
     #[arg(long, value_name = "TIME")]
     by: Option<String>,
     /// For --volume: rate and route may change over time
-    #[arg(long, requires = "volume")]
+    #[arg(long, requires = "volume", hide = true)]
     variable: bool,
     /// For --volume: over several routes at once
-    #[arg(long, requires = "volume")]
+    #[arg(long, requires = "volume", hide = true)]
     several: bool,
     /// The first slot with this rate and length
     #[arg(long, requires_all = ["rate", "length"], conflicts_with = "volume")]
     first: bool,
-    /// List all slots with this rate and length, and book none
+    /// List all slots like this; book none
     #[arg(long, requires_all = ["rate", "length"], conflicts_with_all = ["first", "volume"])]
     search: bool,
     /// One direction alone
-    #[arg(long)]
+    #[arg(long, hide = true)]
     one_way: bool,
-    /// Only hold it for so long, such as 2min [default: book at once]
+    /// Only hold it so long, as 2min [default: book]
     #[arg(long, value_name = "TIME")]
     hold: Option<Span>,
-    /// If refused, book the alternative of this kind, such as later [default: none]
+    /// If refused, book this alternative [default: none]
     #[arg(long, value_name = "KIND")]
     take: Option<String>,
     /// What you call it [default: none]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", hide = true)]
     label: Option<String>,
     #[command(flatten)]
     at: At,
