@@ -58,11 +58,15 @@ enum Action {
         network: String,
     },
     /// Make a circuit by hand, open at once
+    #[command(
+        override_usage = "farline net circuit --rate <RATE> <NET> <NUMBER> <FROM> <TO> <LINK>..."
+    )]
     #[command(after_help = "\
 Example:
   farline net circuit usn 1 oak-ridge chicago 'oak-ridge>chicago/1' --rate 2G")]
     Circuit {
         /// The network's name
+        #[arg(value_name = "NET")]
         network: String,
         /// The circuit's number
         number: u32,
@@ -71,7 +75,7 @@ Example:
         /// The site where it ends
         to: String,
         /// Its links, in order
-        #[arg(required = true)]
+        #[arg(required = true, value_name = "LINK")]
         route: Vec<String>,
         /// What it carries, both ways
         #[arg(long)]

@@ -36,9 +36,10 @@ Example:
   farline calendar token add ada --project climate --endpoints '*' --state DIR > ada.token")]
     Add {
         /// Who it is for
+        #[arg(value_name = "WHO")]
         name: String,
         /// Whose quotas count
-        #[arg(long)]
+        #[arg(long, value_name = "NAME")]
         project: String,
         /// What it may: user books, viewer looks, agent makes circuits
         #[arg(long, value_enum, default_value = "user")]
