@@ -16,7 +16,7 @@
 //! moment tells.
 
 use super::control::{Acked, Allowed, Control, Event, SavedPath, Start};
-use crate::units::{Rate, Span, Time};
+use crate::units::{Bytes, Rate, Span, Time};
 use std::fmt;
 
 /// Of what was on its way before, at most this part is sent without proof (RFC 9959, section 3.3:
@@ -27,6 +27,24 @@ const JUMP: f64 = 0.5;
 const LEAST_RTT: f64 = 0.5;
 /// Or longer than so many times the saved one.
 const MOST_RTT: f64 = 10.0;
+
+impl SavedPath {
+    /// What was on its way, in packets of `packet` bytes.
+    pub(crate) fn packets(&self, packet: Bytes) -> f64 {
+        self.in_flight.0 as f64 / packet.0.max(1) as f64
+    }
+
+    /// Packets that may be sent without proof.
+    pub(crate) fn jump(&self, packet: Bytes) -> f64 {
+        self.packets(packet) * JUMP
+    }
+
+    /// Whether a path with this round trip may be the same one.
+    pub(crate) fn is_confirmed_by(&self, rtt: Span) -> bool {
+        let (rtt, saved) = (rtt.as_secs_f64(), self.rtt.as_secs_f64());
+        rtt >= LEAST_RTT * saved && rtt < MOST_RTT * saved
+    }
+}
 
 /// Where a flow stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,17 +103,12 @@ impl<M: Fn(Start) -> Box<dyn Control> + Send> CarefulResume<M> {
 
     /// Packets that may be sent without proof.
     fn jump(&self) -> f64 {
-        let packets = self.saved.in_flight.0 as f64 / self.start.packet.0.max(1) as f64;
-        (packets * JUMP).min(self.start.clamp)
+        self.saved.jump(self.start.packet).min(self.start.clamp)
     }
 
     /// Whether the round trip is the saved path's.
     fn is_confirmed(&self) -> bool {
-        let saved = self.saved.rtt.as_secs_f64();
-        self.least_rtt.is_some_and(|rtt| {
-            let rtt = rtt.as_secs_f64();
-            rtt >= LEAST_RTT * saved && rtt < MOST_RTT * saved
-        })
+        self.least_rtt.is_some_and(|rtt| self.saved.is_confirmed_by(rtt))
     }
 
     /// Has the control go on from a window and a threshold.

@@ -24,13 +24,6 @@ const MOST_DECREASES: u32 = 5;
 /// Seconds per packet: a packet in ten seconds is as good as none.
 const LONGEST_INTERVAL: f64 = 10.0;
 
-/// Of what was on its way before, this part is sent without proof, and the path is another one where
-/// its round trip is shorter than this part of the saved one, or so many times as long (RFC 9959,
-/// sections 3.2 and 3.3).
-const JUMP: f64 = 0.5;
-const LEAST_RTT: f64 = 0.5;
-const MOST_RTT: f64 = 10.0;
-
 /// Packets that may have arrived of a flow that still begins.
 const MOST_BEFORE: u64 = 100;
 
@@ -137,13 +130,13 @@ impl Native {
     fn proceed(&mut self, path: &PathState, packets: f64) {
         match &mut self.resuming {
             Some(Resuming::Confirms(saved)) if path.acknowledged as f64 >= FIRST_WINDOW => {
-                let rtt = path.last_rtt.unwrap_or(path.rtt).as_secs_f64();
-                let before = saved.rtt.as_secs_f64();
-                let limit = saved.in_flight.0 as f64 / path.packet.0.max(1) as f64;
-                let jump = (limit * JUMP).min(path.most as f64);
+                let rtt = path.last_rtt.unwrap_or(path.rtt);
+                let limit = saved.packets(path.packet);
+                let jump = saved.jump(path.packet).min(path.most as f64);
+                let is_confirmed = saved.is_confirmed_by(rtt);
                 self.resuming = None;
-                if rtt >= LEAST_RTT * before && rtt < MOST_RTT * before && jump > self.window {
-                    (self.window, self.interval) = (jump, rtt / jump);
+                if is_confirmed && jump > self.window {
+                    (self.window, self.interval) = (jump, rtt.as_secs_f64() / jump);
                     let until = path.sent;
                     self.resuming = Some(Resuming::Unproven { until, limit, arrived: 0.0 });
                 }
