@@ -18,10 +18,13 @@ pub struct AttributeSet {
     pub extended: bool,
     /// Owners and groups go by number, and not by name where the receiver knows it.
     pub numeric_ids: bool,
+    /// The digest by which a file was compared is kept with it, as an extended attribute
+    /// ([`DigestAlgorithm::attribute`](super::DigestAlgorithm::attribute)).
+    pub digest: bool,
 }
 
 impl AttributeSet {
-    /// All of them, owners and groups by name.
+    /// All that a source has of them, owners and groups by name.
     pub const ALL: AttributeSet = AttributeSet {
         modes: true,
         owner: true,
@@ -30,6 +33,7 @@ impl AttributeSet {
         acls: true,
         extended: true,
         numeric_ids: false,
+        digest: false,
     };
 
     /// Whether it asks for nothing.
@@ -37,7 +41,7 @@ impl AttributeSet {
         self == AttributeSet { numeric_ids: self.numeric_ids, ..AttributeSet::default() }
     }
 
-    fn named(&mut self) -> [(&'static str, &mut bool); 7] {
+    fn named(&mut self) -> [(&'static str, &mut bool); 8] {
         [
             ("modes", &mut self.modes),
             ("owner", &mut self.owner),
@@ -46,6 +50,7 @@ impl AttributeSet {
             ("acls", &mut self.acls),
             ("xattrs", &mut self.extended),
             ("numeric", &mut self.numeric_ids),
+            ("digest", &mut self.digest),
         ]
     }
 
@@ -97,7 +102,8 @@ mod tests {
 
     #[test]
     fn sets_survive_the_wire() {
-        for set in [AttributeSet::default(), AttributeSet::ALL] {
+        let digest = AttributeSet { digest: true, ..AttributeSet::default() };
+        for set in [AttributeSet::default(), AttributeSet::ALL, digest] {
             assert_eq!(AttributeSet::parse(&set.words()), Some(set));
         }
         let some = AttributeSet { owner: true, numeric_ids: true, ..AttributeSet::default() };

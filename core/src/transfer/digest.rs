@@ -42,6 +42,14 @@ impl DigestAlgorithm {
         DigestAlgorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
+    /// The extended attribute in which a file's digest is kept with it, in lower-case hexadecimal.
+    pub fn attribute(self) -> &'static str {
+        match self {
+            DigestAlgorithm::Crc64Nvme => "user.farline.crc64nvme",
+            DigestAlgorithm::Blake3 => "user.farline.blake3",
+        }
+    }
+
     /// The bytes of a digest that are not padding.
     pub fn digest_len(self) -> usize {
         match self {

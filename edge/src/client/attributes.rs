@@ -5,7 +5,7 @@ use super::control::Control;
 use super::copy::Copy;
 use super::destination::Destination;
 use super::location::{Location, Remote};
-use super::options::Options;
+use super::options::{Options, Verify};
 use crate::mover::BLOCK_LEN;
 use farline_core::copy::farline_option;
 use farline_core::transfer::{Entry, EntryKind, Layout};
@@ -28,8 +28,10 @@ pub(super) async fn arrange(
     if !control.features().attributes {
         let message =
             format!("{remote}: only a Farline node of this version keeps {}", in_words(options));
-        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-            .hint("without -a, -o, -g, -H, -A and -X modes, times and symbolic links are kept"));
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(
+            "without -a, -o, -g, -H, -A, -X and --digest-xattr modes, times and symbolic links \
+                 are kept",
+        ));
     }
     let id = control.request(farline_option("attributes", &options.attributes.words()));
     control.done(id).await.map(drop)
@@ -43,6 +45,7 @@ fn in_words(options: &Options) -> String {
         ("hard links", set.hard_links),
         ("ACLs", set.acls),
         ("extended attributes", set.extended),
+        ("digests", set.digest),
     ];
     let words: Vec<&str> =
         named.into_iter().filter_map(|(word, is_set)| is_set.then_some(word)).collect();
@@ -52,13 +55,18 @@ fn in_words(options: &Options) -> String {
 /// Refuses what neither end keeps.
 ///
 /// # Errors
-/// When an end is a pipe or a store without files.
+/// When an end is a pipe or a store without files, or there will be no digest to keep.
 pub(super) fn require(options: &Options, ends: &[Location]) -> Result<(), Error> {
     let has_none = |end: &&Location| match end {
         Location::Standard | Location::Store(_) => true,
         Location::Remote(remote) => remote.store.is_some(),
         Location::Local(_) => false,
     };
+    if options.attributes.digest && matches!(options.verify, Verify::None | Verify::Checksum) {
+        let message = "--digest-xattr keeps digests, and none is computed";
+        return Err(Error::new(Fault::You, ErrorCode::Usage, message)
+            .hint("leave --verify out, or say --verify blake3"));
+    }
     match ends.iter().find(has_none).filter(|_| !options.attributes.is_empty()) {
         None => Ok(()),
         Some(end) => {

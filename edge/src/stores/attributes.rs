@@ -6,7 +6,9 @@
 use super::not_kept::LinkedFiles;
 use super::root::Root;
 use super::walk::modified_ns;
-use farline_core::transfer::{Account, AttributeSet, Attributes, Entry, EntryKind};
+use farline_core::transfer::{
+    Account, AttributeSet, Attributes, Digest, DigestAlgorithm, Entry, EntryKind,
+};
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, XattrFlags, chmod, chownat,
@@ -308,14 +310,10 @@ impl AttributeSetter {
                 continue;
             }
             let is_own = name.starts_with(b"user.") || name.starts_with(b"system.");
-            let set = || setxattr(at, OsStr::from_bytes(name), &new, XattrFlags::empty());
-            let mut done = if is_own || self.may_own { set() } else { Err(Errno::PERM) };
-            if done == Err(Errno::ACCESS) {
-                // Who may not write to it may not set it either; its own mode comes afterwards.
-                let open = Mode::from_raw_mode((stat.st_mode & 0o777) | 0o600);
-                done = chmod(at, open).and_then(|()| set());
-                changed = true;
-            }
+            let done = match is_own || self.may_own {
+                true => set_writable(at, stat, name, &new),
+                false => Err(Errno::PERM),
+            };
             match done {
                 Ok(()) => changed = true,
                 Err(_) if name.starts_with(b"system.") => lacks_acl = true,
@@ -325,6 +323,27 @@ impl AttributeSetter {
         self.not_set.acls += u64::from(lacks_acl);
         self.not_set.extended += u64::from(lacks_other);
         changed
+    }
+
+    /// Keeps with the file `at`, which `stat` says, what it was compared by.
+    pub(super) fn keep_digest(
+        &mut self,
+        (at, stat): (&OwnedFd, &Stat),
+        algorithm: DigestAlgorithm,
+        digest: &Digest,
+    ) {
+        let hex: String =
+            digest[..algorithm.digest_len()].iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = itself(at);
+        let name = algorithm.attribute().as_bytes();
+        let done = set_writable(&path, stat, name, hex.as_bytes());
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+        // It may have been made writable for this.
+        let kept = done.and_then(|()| match stat.st_mode & 0o200 {
+            0 => chmod(&path, mode),
+            _ => Ok(()),
+        });
+        self.not_set.extended += u64::from(kept.is_err());
     }
 
     /// The mode that `entry` gets: what runs as its owner or group does so only where those are as
@@ -356,6 +375,18 @@ impl AttributeSetter {
         }
         self.not_set.modes += u64::from(mode != entry.mode);
         Ok(mode)
+    }
+}
+
+/// Sets an extended attribute of a file that `stat` says; its mode is as it was no more where it was
+/// not writable: who may not write to it may not set one either.
+fn set_writable(at: &str, stat: &Stat, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+    let set = || setxattr(at, OsStr::from_bytes(name), value, XattrFlags::empty());
+    match set() {
+        Err(Errno::ACCESS) => {
+            chmod(at, Mode::from_raw_mode((stat.st_mode & 0o777) | 0o600)).and_then(|()| set())
+        }
+        done => done,
     }
 }
 

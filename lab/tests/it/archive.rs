@@ -1,7 +1,7 @@
 //! `--archive`: owners, groups, hard links, ACLs, extended attributes and all mode bits, as
 //! `rsync -aHAX` keeps them; what may not be set is said.
 
-use farline_lab::files::{folder, text};
+use farline_lab::files::{folder, random, text};
 use farline_lab::ordinary::Ordinary;
 use farline_lab::{error_of, farline, globus_server, json_of, node, skip, succeed};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
@@ -297,6 +297,52 @@ fn each_flag_keeps_what_it_says() {
         assert_eq!(has(&to, "d/e", "system.posix_acl_default"), acls, "{flag}");
         assert_eq!(has(&to, "x", "user.comment"), xattrs, "{flag}");
     }
+}
+
+#[test]
+fn digests_are_kept_with_files() {
+    let dir = folder();
+    let source = dir.path().join("src");
+    fs::create_dir_all(source.join("d")).expect("folders");
+    let large = random(5, 5 << 20);
+    for (path, content) in [("check", &b"123456789"[..]), ("empty", b""), ("d/large", &large)] {
+        fs::write(source.join(path), content).expect("written");
+    }
+    fs::set_permissions(source.join("check"), PermissionsExt::from_mode(0o400)).expect("set");
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let kept = |place: &str, path: &str, name: &str| {
+        let mut value = [0; 256];
+        let len = getxattr(dir.path().join(place).join(path), name, &mut value[..]).ok()?;
+        Some(String::from_utf8(value[..len].to_vec()).expect("hexadecimal"))
+    };
+    let (there, again) = (format!("{url}/up/"), format!("{url}/third/"));
+    let from = format!("{}/", text(&source));
+    for (place, from, to) in [
+        ("here", &from, format!("{}/here/", text(dir.path()))),
+        ("up", &from, there.clone()),
+        ("down", &there, format!("{}/down/", text(dir.path()))),
+        ("third", &there, again),
+    ] {
+        json_of(farline().args(["--json", "cp", "-r", "--digest-xattr", from, &to]));
+        // The check value of CRC-64/NVME's specification.
+        let crc = "user.farline.crc64nvme";
+        assert_eq!(kept(place, "check", crc).as_deref(), Some("ae8b14860a799888"), "{place}");
+        assert_eq!(kept(place, "empty", crc).as_deref(), Some("0000000000000000"), "{place}");
+        assert_eq!(kept(place, "d/large", crc).expect("there").len(), 16, "{place}");
+        let mode = fs::metadata(dir.path().join(place).join("check")).expect("there").mode();
+        assert_eq!(mode & 0o7777, 0o400, "{place}");
+    }
+    let to = format!("{url}/blake3/");
+    let args = ["--json", "cp", "-r", "--digest-xattr", "--verify", "blake3", &from, &to];
+    json_of(farline().args(args));
+    // BLAKE3's published test vector of no bytes.
+    let expected = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+    assert_eq!(kept("blake3", "empty", "user.farline.blake3").as_deref(), Some(expected));
+    assert_eq!(kept("blake3", "d/large", "user.farline.blake3").map(|hex| hex.len()), Some(64));
+    assert_eq!(kept("blake3", "d/large", "user.farline.crc64nvme"), None);
+    let args = ["cp", "-r", "--digest-xattr", "--verify", "none", &from, &to];
+    let (error, exit) = error_of(&args);
+    assert_eq!((error["code"].as_str(), exit), (Some("usage"), 2), "{error}");
 }
 
 #[test]

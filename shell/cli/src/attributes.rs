@@ -27,6 +27,9 @@ pub(crate) struct AttributeArgs {
     /// Owners and groups by number, whatever they are called [default: by name]
     #[arg(long, hide = true)]
     numeric_ids: bool,
+    /// Keep each file's digest with it: user.farline.crc64nvme or .blake3 [default: no]
+    #[arg(long, hide = true)]
+    digest_xattr: bool,
 }
 
 impl AttributeArgs {
@@ -40,6 +43,7 @@ impl AttributeArgs {
             acls: all || self.acls,
             extended: all || self.xattrs,
             numeric_ids: self.numeric_ids,
+            digest: self.digest_xattr,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::stores::attributes::{NotSet, open_at};
 use crate::stores::in_short;
 use crate::stores::walk::{is_no_file, join};
 use crate::sys::lock::lock;
-use farline_core::transfer::Entry;
+use farline_core::transfer::{Digests, Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, linkat, statat, unlinkat};
 use std::ffi::OsStr;
@@ -28,6 +28,27 @@ impl PosixSink {
         set().map_err(|error: io::Error| {
             self.root.error("set attributes of", &self.path(entry), &error)
         })
+    }
+
+    /// Keeps with `entry`, a file that landed, what it was compared by, where that is asked for.
+    pub(super) fn keep_digest(&self, index: usize, entry: &Entry, digests: &Digests) {
+        let Some(setter) = self.attributes.as_ref() else { return };
+        let mut setter = lock(setter);
+        let (Some(algorithm), Some(digest)) = (digests.algorithm(), digests.digest(index)) else {
+            return;
+        };
+        if !setter.wanted.digest || !matches!(entry.kind, EntryKind::File { .. }) {
+            return;
+        }
+        let opened = self.place(entry).and_then(|(folder, name, _)| {
+            open_at(&folder, &name)
+                .map_err(|error| self.root.error("open", &self.path(entry), &error))
+        });
+        match opened {
+            Ok((at, stat)) => setter.keep_digest((&at, &stat), algorithm, &digest),
+            // Somebody took it away: it has landed, and that is all that was to be done.
+            Err(_) => setter.not_set.extended += 1,
+        }
     }
 
     /// Sets what was asked for on the folder of `entry`; returns whether anything was.

@@ -154,6 +154,11 @@ impl PosixSink {
                 }
             }
         }
+        if let Some((_, digests)) = check {
+            for (index, entry) in self.landed_entries(&landed) {
+                self.keep_digest(index, entry, digests);
+            }
+        }
         self.finish_folders(&mut landed);
         if together && let Err(error) = self.sync_all() {
             landed.is_cut_short = true;
@@ -170,6 +175,19 @@ impl PosixSink {
             }
         }
         landed
+    }
+
+    /// Those that are neither kept nor among the failures.
+    fn landed_entries<'a>(
+        &'a self,
+        landed: &Landed,
+    ) -> impl Iterator<Item = (usize, &'a Entry)> + use<'a> {
+        let failed: BTreeSet<Vec<u8>> =
+            landed.failures.iter().map(|(path, _)| path.clone()).collect();
+        let all = self.layout.entries().iter().enumerate();
+        all.filter(move |(index, entry)| {
+            !failed.contains(&entry.path) && !lock(&self.state).entries.is_kept(*index)
+        })
     }
 
     fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
