@@ -8,6 +8,7 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
+#[cfg(any(feature = "line", feature = "profile"))]
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
@@ -85,6 +86,7 @@ pub(crate) fn role_in<R: Role>(text: &OsStr) -> Result<Option<R>, Error> {
 ///
 /// # Errors
 /// When nobody reads it any more.
+#[cfg(any(feature = "line", feature = "profile"))]
 pub(crate) fn say(what: &impl Serialize) -> Result<(), Error> {
     let failed = |error: io::Error| {
         Error::new(Fault::Here, ErrorCode::ProfileEnd, format!("telling what came of it: {error}"))

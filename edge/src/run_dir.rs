@@ -33,6 +33,7 @@ pub(crate) fn machine() -> &'static Path {
 
 /// This user's: the machine's for root. It is decided once: an emulator without root is root of
 /// its own namespace later.
+#[cfg(feature = "link")]
 pub(crate) fn own() -> &'static Path {
     static OWN: OnceLock<PathBuf> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -79,6 +80,7 @@ pub(crate) fn make_shared(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] when somebody else made it first, as anybody can in a shared
 /// temporary folder; others when it cannot be made.
+#[cfg(any(feature = "link", test))]
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     if let Some(run) = folder.parent() {
         if run == machine() {
@@ -103,6 +105,7 @@ fn open_to_all(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(mode | 0o055))
 }
 
+#[cfg(any(feature = "link", test))]
 fn check_owner(folder: &Path) -> io::Result<()> {
     if fs::metadata(folder)?.uid() == rustix::process::geteuid().as_raw() {
         return Ok(());

@@ -323,6 +323,8 @@ error_codes! {
     NobodyMayEnter "nobody-may-enter" Never: You;
     /// a file where a directory is meant
     NotADirectory "not-a-directory" Never: You;
+    /// this build lacks a part, which a feature brings
+    NotBuilt "not-built" Never: Here;
     /// a device, FIFO or socket
     NotAFile "not-a-file" Never: You;
     /// `farline://` leads to another server

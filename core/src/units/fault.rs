@@ -65,6 +65,13 @@ impl Error {
         Error { fault, code, message: plain(message.into()), hint: None, source: None }
     }
 
+    /// This build has no `what`, which the feature of this name brings.
+    pub fn not_built(what: impl fmt::Display, feature: &str) -> Error {
+        let message = format!("this build of Farline has no {what}");
+        Error::new(Fault::Here, ErrorCode::NotBuilt, message)
+            .hint(format!("build it with the feature `{feature}`"))
+    }
+
     /// The same error with what to try next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {

@@ -8,7 +8,7 @@ use super::handshake::Handshake;
 use super::key::{Key, PREAMBLE_LEN, Token};
 use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
-use rustls::ServerConfig;
+use super::trust::ServerConfig;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,6 +137,7 @@ impl Arrivals {
 }
 
 #[cfg(test)]
+#[cfg(feature = "tls")]
 mod tests {
     use super::*;
     use crate::channels::driver::Role;

@@ -29,6 +29,7 @@ impl Breaker {
     }
 
     /// Makes this wait and all later ones fail.
+    #[cfg(any(feature = "rdma", test))]
     pub(crate) fn break_now(&self) {
         self.broken.store(true, Ordering::Release);
         self.wake();

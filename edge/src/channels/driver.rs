@@ -11,6 +11,7 @@ use super::key::Key;
 use super::layer::Layer;
 use super::ordered::ByteStream;
 use super::socket::TcpOptions;
+use super::trust::ClientConfig;
 use crate::drivers::{DriverOption, Values};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::fmt;
@@ -210,7 +211,7 @@ pub struct Session {
     pub slots: Slots,
     /// Whom to take for the node, where a driver encrypts by itself; nothing where the control
     /// connection is in the clear.
-    pub trust: Option<Arc<rustls::ClientConfig>>,
+    pub trust: Option<Arc<ClientConfig>>,
     /// What carries connections to the peer's own ports, as its user's ssh does.
     pub tunnel: Option<Arc<dyn Tunnel>>,
 }

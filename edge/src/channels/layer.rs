@@ -3,7 +3,7 @@
 use super::handshake::{Handshake, shake_hands};
 use super::key::Key;
 use super::ordered::ByteStream;
-use rustls::{ClientConfig, ServerConfig};
+use super::trust::{ClientConfig, ServerConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

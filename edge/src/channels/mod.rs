@@ -27,12 +27,14 @@ pub mod offers;
 pub mod ordered;
 #[cfg(feature = "quic")]
 pub mod quic;
+#[cfg(feature = "rdma")]
 pub mod rdma;
 pub mod registry;
 pub mod socket;
 pub mod ssh;
 pub mod stack;
 pub mod tcp;
+#[cfg(feature = "tls")]
 pub mod tls;
 pub mod trust;
 pub mod udt;
@@ -44,6 +46,7 @@ mod conformance;
 #[cfg(test)]
 mod memory;
 mod read_ahead;
+pub(crate) mod secured;
 
 pub(crate) use breaker::Breaker;
 pub use handle::Handle;

@@ -231,4 +231,5 @@ fn instead(driver: &Driver, asked: &Driver, error: &Error) -> String {
 }
 
 #[cfg(test)]
+#[cfg(feature = "tls")]
 mod tests;

@@ -3,12 +3,19 @@
 use super::driver::{Carries, Driver, Offered, Role};
 #[cfg(feature = "quic")]
 use super::quic;
+#[cfg(feature = "rdma")]
+use super::rdma;
 use super::stack::Stack;
-use super::{rdma, ssh, tcp, tls, udt};
+#[cfg(feature = "tls")]
+use super::tls;
+use super::{ssh, tcp, udt};
 use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
 use std::sync::Arc;
+
+/// What a build may lack: drivers, and the feature of each.
+const OPTIONAL: [(&str, &str); 3] = [("quic", "quic"), ("rdma", "rdma"), ("tls", "tls")];
 
 /// Drivers, in the order in which people are told of them.
 #[derive(Clone, Debug)]
@@ -26,10 +33,12 @@ impl Registry {
     pub fn builtin() -> Registry {
         let own = [
             tcp::driver(),
+            #[cfg(feature = "tls")]
             tls::driver(),
             ssh::driver(),
             #[cfg(feature = "quic")]
             quic::driver(),
+            #[cfg(feature = "rdma")]
             rdma::driver(),
             udt::driver(),
         ];
@@ -59,6 +68,10 @@ impl Registry {
     /// The driver that has this scheme.
     pub fn find(&self, scheme: &str) -> Option<&Arc<Driver>> {
         self.drivers.iter().find(|driver| driver.schemes.contains(&scheme))
+    }
+
+    fn has(&self, scheme: &str) -> bool {
+        self.find(scheme).is_some()
     }
 
     /// All drivers.
@@ -101,6 +114,11 @@ impl Registry {
             let mut words = part.split(':');
             let scheme = words.next().unwrap_or_default();
             let driver = self.find(scheme).ok_or_else(|| {
+                if let Some((_, feature)) = OPTIONAL.iter().find(|(name, _)| *name == scheme)
+                    && !Registry::builtin().has(scheme)
+                {
+                    return Error::not_built(format!("channel driver `{scheme}`"), feature);
+                }
                 let known: Vec<_> = self.schemes().collect();
                 wrong(format!("no channel driver is called `{scheme}`"))
                     .hint(format!("known are {}", known.join(", ")))

@@ -6,10 +6,12 @@
 
 mod command;
 mod driver;
+#[cfg(feature = "link")]
 mod emulated;
 
 pub use command::CommandDriver;
 pub use driver::{CircuitDriver, DeviceCircuit};
+#[cfg(feature = "link")]
 pub use emulated::EmulatedDriver;
 
 use crate::calendar::wire::{CircuitReport, TopologyDocument};

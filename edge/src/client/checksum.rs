@@ -19,7 +19,7 @@ pub(super) fn common(ends: &[&Control]) -> Option<ChecksumAlgorithm> {
     let offers = |control: &&Control, name: &str| {
         control.features().checksums.iter().any(|offer| offer == name)
     };
-    let mut known = ChecksumAlgorithm::ALL.into_iter();
+    let mut known = ChecksumAlgorithm::ALL.iter().copied();
     known.find(|algorithm| ends.iter().all(|end| offers(end, algorithm.name())))
 }
 
@@ -29,8 +29,11 @@ fn compared_how(algorithm: ChecksumAlgorithm) -> &'static str {
         ChecksumAlgorithm::Crc64Nvme => {
             "CRC-64/NVME of every file, computed at both ends, compared (CKSM)"
         }
+        #[cfg(feature = "tls")]
         ChecksumAlgorithm::Sha256 => "SHA256 of every file, computed at both ends, compared (CKSM)",
+        #[cfg(feature = "tls")]
         ChecksumAlgorithm::Sha512 => "SHA512 of every file, computed at both ends, compared (CKSM)",
+        #[cfg(feature = "tls")]
         ChecksumAlgorithm::Sha1 => "SHA1 of every file, computed at both ends, compared (CKSM)",
         ChecksumAlgorithm::Md5 => "MD5 of every file, computed at both ends, compared (CKSM)",
         ChecksumAlgorithm::Adler32 => {

@@ -7,13 +7,13 @@ use super::control_stream::ControlStream;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
+use crate::channels::trust::{ClientConfig, ControlTls};
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
 use farline_core::gridftp::{ListingEntry, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
-use rustls::pki_types::ServerName;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,7 @@ pub(super) struct Control {
     /// Whether data is to be encrypted, and the request for it while its answer is not known.
     encrypt: bool,
     protected: Option<u64>,
-    data_tls: Option<Arc<rustls::ClientConfig>>,
+    data_tls: Option<Arc<ClientConfig>>,
     /// The request for a store without a disk, while its answer is not known.
     store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.
@@ -133,7 +133,7 @@ impl Control {
     }
 
     /// What encrypts it, where that is TLS.
-    pub(super) fn tls(&self) -> Option<(ServerName<'static>, Arc<rustls::ClientConfig>)> {
+    pub(super) fn tls(&self) -> Option<ControlTls> {
         self.line.as_ref().and_then(|line| line.tls.clone())
     }
 

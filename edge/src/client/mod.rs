@@ -33,6 +33,7 @@ mod location;
 mod meanwhile;
 mod options;
 mod outcome;
+#[cfg(feature = "profile")]
 mod profile;
 mod receiving;
 mod remote_partial;
@@ -66,6 +67,7 @@ pub use options::{
     CancelToken, Options, Progress, RetryListener, RetryNotice, StoredProfiles, Trial, Verify,
 };
 pub use outcome::{Failure, Outcome, ProgressSample};
+#[cfg(feature = "profile")]
 pub use profile::{Consent, NodeBench};
 pub use remote_partial::{remove_elsewhere, stored_elsewhere};
 pub use remote_store::RemoteStore;

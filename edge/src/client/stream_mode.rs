@@ -8,19 +8,17 @@ use super::copy::Copy;
 use super::data_path::DataPath;
 use super::transfer_state::TransferState;
 use crate::channels::ordered::ByteStream;
+use crate::channels::secured::secured_for_server;
 use crate::channels::socket::{connect_stream, prepare};
-use crate::channels::trust::secured_for_server;
+use crate::channels::trust::ControlTls;
 use crate::channels::{Handle, TcpOptions};
 use crate::mover::{BLOCK_LEN, receive_in_order};
 use crate::stores::{Sink, Source};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingEntry, Mode, Pathname, Protection};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a data connection may take to be made, and its TLS.
@@ -35,7 +33,7 @@ const LONGEST_LIST: u64 = 256 << 20;
 /// Where the server waits for the next file's connection.
 struct DataAddress {
     address: SocketAddr,
-    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+    tls: Option<ControlTls>,
     options: TcpOptions,
 }
 
@@ -96,7 +94,7 @@ impl DataAddress {
 /// A connection over which nothing went yet.
 pub(super) struct Dialed {
     stream: TcpStream,
-    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+    tls: Option<ControlTls>,
 }
 
 impl Dialed {

@@ -1,6 +1,7 @@
-//! Client certificates: which are looked at, and whose they are.
+//! Client certificates by rustls and x509-parser: which are looked at, and whose they are.
 
-use crate::channels::trust::Fingerprint;
+use super::{CertificateName, ClientAuthorities};
+use crate::channels::trust::{Fingerprint, provider};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -12,45 +13,9 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
 };
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
-
-/// Whose a certificate is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CertificateName {
-    /// This very certificate, whoever signed it.
-    Fingerprint(Fingerprint),
-    /// A certificate of one of the authorities for clients, with this subject: `/O=Site/CN=alice`.
-    Subject(String),
-}
-
-impl FromStr for CertificateName {
-    type Err = String;
-
-    /// Reads `sha256=HEX`, or a subject as a grid-mapfile has it.
-    fn from_str(text: &str) -> Result<CertificateName, String> {
-        if text.starts_with('/') && text.contains('=') {
-            return Ok(CertificateName::Subject(text.to_owned()));
-        }
-        text.parse().map(CertificateName::Fingerprint).map_err(|_| {
-            format!(
-                "`{text}` is neither the fingerprint of a certificate (sha256=HEX) nor a subject \
-                 (/O=Site/CN=alice)"
-            )
-        })
-    }
-}
-
-/// The authorities whose client certificates are looked at, and what they took back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientAuthorities {
-    /// PEM.
-    pub certificates: Option<PathBuf>,
-    /// Revocation lists in PEM.
-    pub revoked: Option<PathBuf>,
-}
 
 /// What a client showed, and proved to have the key of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +74,8 @@ impl ClientVerifier {
     pub(crate) fn new(
         known: Vec<Fingerprint>,
         files: &ClientAuthorities,
-        provider: Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, Error> {
+        let provider = provider();
         let authorities = match &files.certificates {
             None => None,
             Some(path) => {
@@ -236,9 +201,8 @@ mod tests {
     fn strangers_are_not_taken() {
         let (alice, stranger) = (certificate("Site", "alice"), certificate("Site", "alice"));
         let files = ClientAuthorities::default();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let known = vec![Fingerprint::of(&alice)];
-        let verifier = ClientVerifier::new(known, &files, provider).expect("no file is read");
+        let verifier = ClientVerifier::new(known, &files).expect("no file is read");
         assert!(verifier.verify_client_cert(&alice, &[], UnixTime::now()).is_ok());
         assert!(verifier.verify_client_cert(&stranger, &[], UnixTime::now()).is_err());
     }

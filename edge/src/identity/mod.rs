@@ -4,21 +4,37 @@
 //! up; see `docs/how-to/identities.md`.
 
 mod access;
+#[cfg(feature = "tls")]
 mod certificate;
 mod file;
+mod names;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+#[cfg(feature = "tls")]
 mod password;
+#[cfg(feature = "tls")]
 mod token;
 
 pub(crate) use access::{Authorization, Deed};
 pub use access::{Grant, Permissions};
-pub use certificate::{CertificateName, ClientAuthorities};
+#[cfg(feature = "tls")]
 pub(crate) use certificate::{ClientCertificate, ClientVerifier};
 pub use file::{IdentityFile, IssuerFile};
+pub use names::{CertificateName, ClientAuthorities};
+#[cfg(not(feature = "tls"))]
+pub use no_tls::StoredPassword;
+#[cfg(not(feature = "tls"))]
+pub(crate) use no_tls::{ClientCertificate, ClientVerifier};
+#[cfg(feature = "tls")]
 pub use password::StoredPassword;
-pub use token::Issuer;
+
+#[cfg(not(feature = "tls"))]
+use no_tls::{self as password, self as token};
 
 use crate::channels::trust::Fingerprint;
+use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use std::path::PathBuf;
 
 /// The user name of who shows a bearer token, which stands in the place of the password.
 pub const BEARER: &str = "bearer";
@@ -47,6 +63,19 @@ pub struct Person {
     pub limits: IdentityLimits,
     /// Whether its data may go in the clear.
     pub clear_data: bool,
+}
+
+/// Who signs tokens, and what they count for here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issuer {
+    /// The claim `iss`, whole.
+    pub url: String,
+    /// Its public keys: a JSON web key set (RFC 7517), read at each login.
+    pub keys: PathBuf,
+    /// What this node is called in the claim `aud`.
+    pub audiences: Vec<String>,
+    /// Where the paths of its scopes begin.
+    pub path: Pathname,
 }
 
 /// An issuer of tokens, and what bearers of its tokens may take.

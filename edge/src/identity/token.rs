@@ -1,12 +1,11 @@
 //! Bearer tokens: JSON web tokens (RFC 7519) of known issuers, with the scopes of WLCG's common
 //! profile (`storage.read:/path`) or of SciTokens (`read:/path`).
 
+use super::Issuer;
 use super::access::{Grant, Permissions};
-use farline_core::gridftp::Pathname;
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
-use std::path::PathBuf;
 
 /// How far an issuer's clock and this one's may differ, in seconds.
 const SKEW: u64 = 60;
@@ -27,19 +26,6 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS384,
     Algorithm::RS512,
 ];
-
-/// Who signs tokens, and what they count for here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issuer {
-    /// The claim `iss`, whole.
-    pub url: String,
-    /// Its public keys: a JSON web key set (RFC 7517), read at each login.
-    pub keys: PathBuf,
-    /// What this node is called in the claim `aud`.
-    pub audiences: Vec<String>,
-    /// Where the paths of its scopes begin.
-    pub path: Pathname,
-}
 
 /// What a token lets its bearer do.
 #[derive(Debug, PartialEq, Eq)]
@@ -160,8 +146,10 @@ impl Issuer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::gridftp::Pathname;
     use jsonwebtoken::{EncodingKey, Header};
     use serde_json::{Value, json};
+    use std::path::PathBuf;
 
     const NOW: u64 = 1_700_000_000;
 

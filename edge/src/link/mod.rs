@@ -60,6 +60,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+#[cfg(any(feature = "line", feature = "profile"))]
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -178,6 +179,7 @@ impl Link {
     }
 
     /// A command that runs this program, or `program`, in a side of the link in `role`.
+    #[cfg(any(feature = "line", feature = "profile"))]
     pub(crate) fn agent<R: reexec::Role>(
         &self,
         side: Side,

@@ -2,12 +2,11 @@
 
 use super::Shared;
 use super::config::Anonymous;
-use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, provider};
+use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, ShownCertificate};
 use crate::identity::{Authorization, ClientCertificate, ClientVerifier, Identities, Permissions};
 use crate::mover::Pace;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
-use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
@@ -38,20 +37,16 @@ pub(super) struct Shown {
 impl Shown {
     /// TLS of a session that may turn out to be somebody's.
     pub(super) fn new(shared: &Shared) -> Result<Shown, Error> {
-        let failed = |error: rustls::Error| {
-            Error::new(Fault::Here, ErrorCode::NoRandomness, error.to_string())
-        };
         let is_told_apart = !shared.config.identities.is_empty();
         let certificate = shared.certificate.as_ref().filter(|_| is_told_apart);
-        let tls = certificate.map(|own| own.for_session().map_err(failed)).transpose()?;
+        let tls = certificate.map(|own| own.for_session()).transpose()?;
         Ok(Shown { tls, certificate: None })
     }
 
     /// The client has shown these, and proved to have the key of the first.
-    pub(super) fn certificates(&mut self, shown: Option<&[CertificateDer<'static>]>) {
-        self.certificate = shown
-            .and_then(<[_]>::first)
-            .map(|first| (Fingerprint::of(first), ClientCertificate::of(first)));
+    pub(super) fn certificates(&mut self, shown: &[ShownCertificate]) {
+        self.certificate =
+            shown.first().map(|first| (Fingerprint::of(first), ClientCertificate::of(first)));
     }
 
     /// The certificate that data connections may show instead of resuming.
@@ -154,7 +149,6 @@ pub(super) fn asking(
     if !identities.wants_certificates() {
         return Ok(Some(own));
     }
-    let verifier =
-        ClientVerifier::new(identities.fingerprints(), &identities.authorities, provider())?;
+    let verifier = ClientVerifier::new(identities.fingerprints(), &identities.authorities)?;
     own.asking(Arc::new(verifier)).map(Some)
 }

@@ -125,6 +125,9 @@ impl Config {
             )
             .hint("say tls = true, or name tls_cert and tls_key"));
         }
+        if self.allow_profile.is_some() && !cfg!(feature = "profile") {
+            return Err(Error::not_built("measurements of paths", "profile"));
+        }
         match self.data_ports {
             Some((low, high)) if low == 0 || low > high => {
                 wrong(no_range(&format!("{low}-{high}")))

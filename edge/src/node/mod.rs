@@ -19,7 +19,10 @@ mod files;
 mod known_path;
 mod limits;
 mod moving;
+#[cfg(not(feature = "profile"))]
+mod no_profile;
 mod notices;
+#[cfg(feature = "profile")]
 mod profile;
 mod reporter;
 mod running;
@@ -46,11 +49,14 @@ use crate::channels::trust::{Fingerprint, NodeCertificate};
 use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault};
+#[cfg(not(feature = "profile"))]
+use no_profile as profile;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
+#[cfg(feature = "profile")]
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -78,6 +84,7 @@ struct Shared {
     /// Where relative paths start.
     home: Pathname,
     /// Whether a client measures the path to here now.
+    #[cfg(feature = "profile")]
     measured: AtomicBool,
     /// What is said and looked at while transfers run.
     ticker: Arc<ticker::Ticker>,
@@ -104,6 +111,7 @@ impl Shared {
             )),
             notices,
             doors: Arc::default(),
+            #[cfg(feature = "profile")]
             measured: AtomicBool::new(false),
             ticker: Arc::default(),
             root: Arc::new(root),
@@ -140,7 +148,7 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
     let shared = Shared::new(
         config,
         root,
-        Some(NodeCertificate::fresh()?),
+        cfg!(feature = "tls").then(NodeCertificate::fresh).transpose()?,
         Pathname::new(home.into_os_string().into_vec()),
     );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));

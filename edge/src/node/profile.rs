@@ -4,7 +4,7 @@
 use super::data::DataPlane;
 use super::running::RunningTransfer;
 use crate::channels::Handle;
-use crate::prober::{MODULE, ProbeRequest, Report, drain, fill};
+use crate::prober::{self, MODULE, ProbeRequest, Report, drain, fill};
 use farline_core::gridftp::server::Answer;
 use farline_core::profile::TrafficDirection;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
@@ -22,6 +22,14 @@ const PATIENCE: u32 = 3;
 const SPEAKS_WITHIN: Duration = Duration::from_secs(15);
 /// How often the client hears that it goes on (112): Q-1.
 const EVERY: Duration = Duration::from_secs(5);
+
+/// The modules of ERET by which a client measures.
+pub(super) const MODULES: &[&str] = &[MODULE];
+
+/// What FEAT says of it (M-1).
+pub(super) fn feature(ceiling: Rate) -> Option<String> {
+    Some(prober::feature(ceiling))
+}
 
 /// Receives what the client sends, or sends, or both, for as long as it said, and tells it what it
 /// saw; returns the bytes received.

@@ -8,10 +8,9 @@ use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, stores, tree};
+use super::{Shared, adapt, profile, stores, tree};
 use crate::channels::Registry;
 use crate::mover::{Cancel, TREE_MODULE};
-use crate::prober::{MODULE, feature};
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission;
@@ -210,7 +209,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .then(|| format!("FARLINE ADDRESS {}", arrival.local.ip()))
                 .into_iter()
                 .collect(),
-            shared.config.allow_profile.map(feature).into_iter().collect(),
+            shared.config.allow_profile.and_then(profile::feature).into_iter().collect(),
             driver_features(&shared.drivers),
             stores::features(&shared.stores),
         ]
@@ -221,7 +220,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         secure: arrival.over_ssh,
         login_within: shared.config.limits.login_timeout.into(),
         home: shared.home.clone(),
-        modules: vec![TREE_MODULE.to_owned(), MODULE.to_owned()],
+        modules: [TREE_MODULE].iter().chain(profile::MODULES).map(ToString::to_string).collect(),
         net_stacks: shared.drivers.listening().map(|driver| driver.name.to_owned()).collect(),
         ..ServerConfig::default()
     }

@@ -5,7 +5,7 @@ use super::data::DataPlane;
 use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
-use crate::channels::trust::secured;
+use crate::channels::secured::secured;
 use crate::mover::Acceptor;
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;

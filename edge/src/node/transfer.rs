@@ -9,7 +9,6 @@ use super::time_of_day::time_of_day;
 use super::{profile, tree};
 use crate::identity::Deed;
 use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
-use crate::prober::MODULE;
 use crate::stores::{PosixSink, PosixSource, storage_error};
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
@@ -56,9 +55,9 @@ impl DataPlane {
                 "MODE E under PROT P needs a key (OPTS FARLINE key=)",
             ));
         }
-        if let Some(module) =
-            request.module.as_ref().filter(|module| module.name.eq_ignore_ascii_case(MODULE))
-        {
+        let measures =
+            |name: &str| profile::MODULES.iter().any(|own| name.eq_ignore_ascii_case(own));
+        if let Some(module) = request.module.as_ref().filter(|module| measures(&module.name)) {
             return profile::measure(self, &module.parms, &run);
         }
         self.account().check_data(self.private)?;

@@ -3,15 +3,12 @@
 
 use crate::channels::arrivals::PREAMBLE_TIMEOUT;
 use crate::channels::key::{PREAMBLE_LEN, Token};
-use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
+use crate::channels::trust::{Duplex, ServerConfig, ShownCertificate, accept_control};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Join, Stdin, Stdout};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 /// How soon to look again for the rest of a preamble that came in pieces.
 const PEEK_AGAIN: Duration = Duration::from_millis(10);
@@ -22,8 +19,8 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum Wire {
     /// In the clear.
     Tcp(TcpStream),
-    /// After `AUTH TLS`.
-    Tls(Box<TlsStream<TcpStream>>),
+    /// After `AUTH TLS`, with the certificates that the client showed.
+    Tls(Box<dyn Duplex>, Vec<ShownCertificate>),
     /// Carried by ssh.
     Stdio(Join<Stdin, Stdout>),
 }
@@ -43,7 +40,7 @@ impl Wire {
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Wire::Tcp(stream) => stream.write_all(bytes).await,
-            Wire::Tls(stream) => {
+            Wire::Tls(stream, _) => {
                 stream.write_all(bytes).await?;
                 stream.flush().await
             }
@@ -59,7 +56,7 @@ impl Wire {
         // A peer that is gone needs no goodbye.
         let _ = match self {
             Wire::Tcp(stream) => stream.shutdown().await,
-            Wire::Tls(stream) => stream.shutdown().await,
+            Wire::Tls(stream, _) => stream.shutdown().await,
             Wire::Stdio(streams) => streams.shutdown().await,
         };
     }
@@ -67,15 +64,15 @@ impl Wire {
     /// Does the server's side of the TLS handshake; the caller says for how long at most.
     pub(super) async fn start_tls(self, config: Arc<ServerConfig>) -> Option<Wire> {
         let Wire::Tcp(stream) = self else { return None };
-        let handshake = TlsAcceptor::from(config).accept(stream);
-        Some(Wire::Tls(Box::new(handshake.await.ok()?)))
+        let (stream, certificates) = accept_control(stream, config).await.ok()?;
+        Some(Wire::Tls(stream, certificates))
     }
 
     /// The certificates that the client showed under TLS.
-    pub(super) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
+    pub(super) fn certificates(&self) -> &[ShownCertificate] {
         match self {
-            Wire::Tls(stream) => stream.get_ref().1.peer_certificates(),
-            Wire::Tcp(_) | Wire::Stdio(_) => None,
+            Wire::Tls(_, certificates) => certificates,
+            Wire::Tcp(_) | Wire::Stdio(_) => &[],
         }
     }
 
@@ -89,7 +86,7 @@ impl Wire {
                 }
                 stream.read(into).await
             }
-            Wire::Tls(stream) => stream.read(into).await,
+            Wire::Tls(stream, _) => stream.read(into).await,
             Wire::Stdio(streams) => streams.read(into).await,
         };
         match read {

@@ -3,7 +3,7 @@
 //!
 //! [`send`] and [`receive`] are the ends; they share a [`ProbeRequest`]. [`LinkBench`] runs them in the
 //! two sides of an emulated link, one link for each repetition, and so is the
-//! [`Bench`](farline_core::profile::Bench) of a profile that is measured. [`VerbsBench`] does the
+//! [`Bench`](farline_core::profile::Bench) of a profile that is measured. `VerbsBench` does the
 //! same with messages between two RDMA devices.
 //!
 //! The receiver has the kernel drop what arrived instead of copying it (`MSG_TRUNC`, tcp(7)): the
@@ -13,18 +13,24 @@
 mod bench;
 mod ends;
 mod joined;
+#[cfg(not(feature = "rdma"))]
+mod no_verbs;
 mod receive;
 mod role;
 mod send;
 mod staged;
+#[cfg(feature = "rdma")]
 mod verbs;
 mod wire;
 
 pub use bench::LinkBench;
 pub(crate) use joined::{Controls, joined};
+#[cfg(not(feature = "rdma"))]
+pub use no_verbs::VerbsBench;
 pub use receive::{ProbeReceived, drain, receive};
 pub(crate) use role::{Role, Trial, TrialCopy, TrialNode, play};
 pub use send::{Limits, ProbeSent, fill, send};
+#[cfg(feature = "rdma")]
 pub use verbs::{VerbsBench, VerbsEnd};
 pub(crate) use wire::{MODULE, Report, feature};
 

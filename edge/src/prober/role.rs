@@ -1,14 +1,20 @@
 //! What a process of a measurement is started for, and the ends of those that need no mover.
 
-use super::{ProbeRequest, VerbsEnd, receive, send};
+#[cfg(feature = "rdma")]
+use super::VerbsEnd;
+use super::{ProbeRequest, receive, send};
 use crate::reexec::{self, say};
 use farline_core::congestion::ControlName;
 use farline_core::profile::Stall;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::{self, BufRead};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::io;
+#[cfg(feature = "rdma")]
+use std::io::BufRead;
+#[cfg(feature = "rdma")]
+use std::net::IpAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 /// One end of a measurement. TCP's ends read their [`ProbeRequest`] from standard input.
@@ -19,8 +25,10 @@ pub(crate) enum Role {
     /// Say which port listens, receive, and tell what arrived.
     Receive { listen: SocketAddr },
     /// Say which port listens, and be measured by verbs, a run for each line of standard input.
+    #[cfg(feature = "rdma")]
     VerbsFar { at: IpAddr, gid: u8 },
     /// Measure by verbs, a run for each line of standard input.
+    #[cfg(feature = "rdma")]
     VerbsNear { at: IpAddr, gid: u8, to: SocketAddr },
 }
 
@@ -72,7 +80,9 @@ pub(crate) fn play(role: Role) -> Result<(), Error> {
         serde_json::from_reader(io::stdin().lock()).map_err(wrong)
     };
     match role {
+        #[cfg(feature = "rdma")]
         Role::VerbsFar { at, gid } => verbs(&VerbsEnd::far(at, gid)?),
+        #[cfg(feature = "rdma")]
         Role::VerbsNear { at, gid, to } => verbs(&VerbsEnd::near(at, gid, to)?),
         Role::Send { to } => say(&send(to, &request()?)?),
         Role::Receive { listen } => {
@@ -97,6 +107,7 @@ fn wrong(error: serde_json::Error) -> Error {
 }
 
 /// Says where `end` is, and replies to each run that it is asked for.
+#[cfg(feature = "rdma")]
 fn verbs(end: &VerbsEnd) -> Result<(), Error> {
     say(&serde_json::json!({ "device": end.device(), "port": end.port() }))?;
     for line in io::stdin().lock().lines() {

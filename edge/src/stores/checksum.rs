@@ -1,5 +1,6 @@
 //! Checksums of whole files, by the names that `CKSM` has for them.
 
+#[cfg(feature = "tls")]
 use aws_lc_rs::digest;
 use crc_fast::CrcAlgorithm;
 use farline_core::units::Error;
@@ -13,8 +14,11 @@ const READ_LEN: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChecksumAlgorithm {
     Crc64Nvme,
+    #[cfg(feature = "tls")]
     Sha256,
+    #[cfg(feature = "tls")]
     Sha512,
+    #[cfg(feature = "tls")]
     Sha1,
     Md5,
     Adler32,
@@ -23,10 +27,13 @@ pub(crate) enum ChecksumAlgorithm {
 impl ChecksumAlgorithm {
     /// Preferred first. Only Farline nodes offer CRC-64/NVME, at the speed of memory; of the others
     /// the strongest goes first.
-    pub(crate) const ALL: [ChecksumAlgorithm; 6] = [
+    pub(crate) const ALL: &[ChecksumAlgorithm] = &[
         ChecksumAlgorithm::Crc64Nvme,
+        #[cfg(feature = "tls")]
         ChecksumAlgorithm::Sha256,
+        #[cfg(feature = "tls")]
         ChecksumAlgorithm::Sha512,
+        #[cfg(feature = "tls")]
         ChecksumAlgorithm::Sha1,
         ChecksumAlgorithm::Md5,
         ChecksumAlgorithm::Adler32,
@@ -36,8 +43,11 @@ impl ChecksumAlgorithm {
     pub(crate) fn name(self) -> &'static str {
         match self {
             ChecksumAlgorithm::Crc64Nvme => "CRC64NVME",
+            #[cfg(feature = "tls")]
             ChecksumAlgorithm::Sha256 => "SHA256",
+            #[cfg(feature = "tls")]
             ChecksumAlgorithm::Sha512 => "SHA512",
+            #[cfg(feature = "tls")]
             ChecksumAlgorithm::Sha1 => "SHA1",
             ChecksumAlgorithm::Md5 => "MD5",
             ChecksumAlgorithm::Adler32 => "ADLER32",
@@ -46,7 +56,7 @@ impl ChecksumAlgorithm {
 
     /// The one of that name.
     pub(crate) fn find(name: &str) -> Option<ChecksumAlgorithm> {
-        ChecksumAlgorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+        ChecksumAlgorithm::ALL.iter().copied().find(|algorithm| algorithm.name() == name)
     }
 
     /// Of the bytes of `range`, in lower-case hexadecimal digits, as servers say it.
@@ -58,31 +68,45 @@ impl ChecksumAlgorithm {
         range: Range<u64>,
         read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
     ) -> Result<String, Error> {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let sha = match self {
-            ChecksumAlgorithm::Sha512 => &digest::SHA512,
-            ChecksumAlgorithm::Sha256 => &digest::SHA256,
-            ChecksumAlgorithm::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+        match self {
+            #[cfg(feature = "tls")]
+            ChecksumAlgorithm::Sha512 => sha(&digest::SHA512, range, read),
+            #[cfg(feature = "tls")]
+            ChecksumAlgorithm::Sha256 => sha(&digest::SHA256, range, read),
+            #[cfg(feature = "tls")]
+            ChecksumAlgorithm::Sha1 => sha(&digest::SHA1_FOR_LEGACY_USE_ONLY, range, read),
             ChecksumAlgorithm::Crc64Nvme => {
                 let mut crc = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
                 whole(range, read, |bytes| crc.update(bytes))?;
-                return Ok(format!("{:016x}", crc.finalize()));
+                Ok(format!("{:016x}", crc.finalize()))
             }
             ChecksumAlgorithm::Md5 => {
                 let mut md5 = md5::Md5::new();
                 whole(range, read, |bytes| md5.update(bytes))?;
-                return Ok(hex(&md5.finalize()));
+                Ok(hex(&md5.finalize()))
             }
             ChecksumAlgorithm::Adler32 => {
                 let mut adler = adler2::Adler32::new();
                 whole(range, read, |bytes| adler.write_slice(bytes))?;
-                return Ok(hex(&adler.checksum().to_be_bytes()));
+                Ok(hex(&adler.checksum().to_be_bytes()))
             }
-        };
-        let mut context = digest::Context::new(sha);
-        whole(range, read, |bytes| context.update(bytes))?;
-        Ok(hex(context.finish().as_ref()))
+        }
     }
+}
+
+#[cfg(feature = "tls")]
+fn sha(
+    algorithm: &'static digest::Algorithm,
+    range: Range<u64>,
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
+) -> Result<String, Error> {
+    let mut context = digest::Context::new(algorithm);
+    whole(range, read, |bytes| context.update(bytes))?;
+    Ok(hex(context.finish().as_ref()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads `range` from its start to its end.
@@ -119,16 +143,18 @@ mod tests {
     #[test]
     fn checksums_are_those_that_servers_say() {
         // As globus-gridftp-server 13.24 answers CKSM for a file of these bytes.
-        let expected = [
+        let expected: &[(ChecksumAlgorithm, &str)] = &[
             (ChecksumAlgorithm::Md5, "850822f07bf1b422f89a773ad81d0ee5"),
             (ChecksumAlgorithm::Adler32, "0b7d02e2"),
+            #[cfg(feature = "tls")]
             (ChecksumAlgorithm::Sha1, "50d4bce4c510b5950ddcd9baf7b52a1091351c57"),
+            #[cfg(feature = "tls")]
             (
                 ChecksumAlgorithm::Sha256,
                 "2083a34f4dba4f5c71f77aecaa4fcf1539e2853999f7cd3d7e6ceb3e5f6f4728",
             ),
         ];
-        for (algorithm, digest) in expected {
+        for &(algorithm, digest) in expected {
             assert_eq!(of(algorithm, b"farline"), digest, "{algorithm:?}");
             assert_eq!(ChecksumAlgorithm::find(algorithm.name()), Some(algorithm));
         }

@@ -3,17 +3,23 @@
 
 pub(crate) mod busy;
 pub(crate) mod clock;
+#[cfg(feature = "line")]
 pub(crate) mod datagrams;
 pub(crate) mod ethtool;
 pub(crate) mod files;
 pub(crate) mod host;
 pub(crate) mod lock;
+#[cfg(any(feature = "link", feature = "rdma"))]
 pub(crate) mod memory;
 pub(crate) mod netlink;
 pub(crate) mod pool;
+#[cfg(feature = "link")]
 pub(crate) mod process;
+#[cfg(feature = "link")]
 pub(crate) mod realtime;
 pub(crate) mod route;
 pub(crate) mod tcp;
+#[cfg(feature = "link")]
 pub(crate) mod tun;
+#[cfg(feature = "rdma")]
 pub(crate) mod verbs;

@@ -29,6 +29,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Has `last` done when no slot is left, while the memory is still there: who told a device of
     /// it takes it away from the device.
+    #[cfg(any(feature = "rdma", test))]
     pub(in crate::sys) fn before_unmapping(&self, last: impl FnOnce() + Send + 'static) {
         lock(&self.at_end).push(Box::new(last));
     }
@@ -105,6 +106,7 @@ impl Slot {
     }
 
     /// The pool that it is of, which stays mapped while the answer lives.
+    #[cfg(any(feature = "rdma", test))]
     pub(in crate::sys) fn region(&self) -> &Arc<Region> {
         &self.region
     }

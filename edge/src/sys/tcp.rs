@@ -1,7 +1,9 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
 use farline_core::congestion::ControlName;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+#[cfg(any(feature = "profile", test))]
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -159,6 +161,7 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
+#[cfg(feature = "profile")]
 pub(crate) fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
     let set = |level, option, value| set_number(socket, level, option, value);
     // A buffer that was set is not sized by the kernel any more. It doubles what it is told
@@ -193,6 +196,7 @@ pub(crate) fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error>
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
+#[cfg(any(feature = "profile", test))]
 pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), Error> {
     let set = |option, value| set_number(socket, libc::SOL_SOCKET, option, value);
     // The kernel doubles what it is told (socket(7)), and what it then has is the limit.
@@ -218,6 +222,7 @@ pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), E
     Ok(())
 }
 
+#[cfg(any(feature = "profile", test))]
 fn set_number(
     socket: &impl AsFd,
     level: libc::c_int,

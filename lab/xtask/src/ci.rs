@@ -54,10 +54,13 @@ impl Report {
                 "warnings",
             ])
         })?;
-        // A client that takes no libelf builds alone, and says what it has not.
+        // What takes no feature builds alone, and says what it has not.
         self.phase("least", |report| {
-            let least = ["test", "-p", "farline", "--no-default-features", "--locked"];
-            report.counts.of(&mut run::command(&[&least[..], &["--lib", "kernelcc::"]].concat()))
+            let none = ["-p", "farline", "--no-default-features", "--locked"];
+            let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
+            run::cargo(&[&["clippy"], &none[..], &warned].concat())?;
+            let test = [&["test"], &none[..], &["--lib", "kernelcc::"]].concat();
+            report.counts.of(&mut run::command(&test))
         })?;
         self.phase("docs", |_| {
             let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];

@@ -1,11 +1,14 @@
 //! Channel drivers as flags: what may be asked for comes from the registry.
 
+#[cfg(feature = "profile")]
 use farline::channels::driver::Carries;
 use farline::channels::{Registry, Stack};
+#[cfg(feature = "profile")]
 use farline_core::profile::Driver;
 use farline_core::units::Error;
 
 /// What a profile measures of a driver.
+#[cfg(feature = "profile")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measured {
     /// Bytes in order.
@@ -27,6 +30,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 }
 
 /// Reads one value of `farline profile --channel`: a driver or a layer by its name.
+#[cfg(feature = "profile")]
 pub(crate) fn measured(text: &str) -> Result<Measured, String> {
     let registry = Registry::builtin();
     let named = [Driver::Tcp, Driver::Tls].into_iter().find(|driver| driver.name() == text);

@@ -1,7 +1,9 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+#[cfg(feature = "calendar")]
 mod agent;
 mod attributes;
+#[cfg(feature = "calendar")]
 mod calendar;
 mod cc;
 mod channel;
@@ -10,16 +12,25 @@ mod cp;
 mod duration;
 mod generate;
 mod interrupt;
+mod lacking;
+#[cfg(feature = "line")]
 mod line;
+#[cfg(feature = "link")]
 mod link;
+#[cfg(feature = "calendar")]
 mod net;
 mod node;
 mod output;
 mod partials;
+#[cfg(feature = "profile")]
 mod plan;
+#[cfg(feature = "profile")]
 mod profile;
 mod progress;
+#[cfg(any(feature = "line", feature = "profile"))]
+mod provenance;
 mod reach;
+#[cfg(feature = "calendar")]
 mod reserve;
 mod select;
 mod serve;
@@ -29,6 +40,23 @@ mod topic;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Output;
 use std::process::ExitCode;
+
+#[cfg(not(feature = "calendar"))]
+lacking::lacking!(agent, "calendar");
+#[cfg(not(feature = "calendar"))]
+lacking::lacking!(calendar, "calendar");
+#[cfg(not(feature = "line"))]
+lacking::lacking!(line, "line");
+#[cfg(not(feature = "link"))]
+lacking::lacking!(link, "link");
+#[cfg(not(feature = "calendar"))]
+lacking::lacking!(net, "calendar");
+#[cfg(not(feature = "profile"))]
+lacking::lacking!(plan, "profile");
+#[cfg(not(feature = "profile"))]
+lacking::lacking!(profile, "profile");
+#[cfg(not(feature = "calendar"))]
+lacking::lacking!(reserve, "calendar");
 
 macro_rules! top_examples {
     () => {
@@ -47,7 +75,7 @@ const TOP_EXAMPLES: &str = top_examples!();
 #[derive(Parser)]
 #[command(
     name = "farline",
-    version,
+    version = lacking::version(),
     max_term_width = 80,
     disable_help_subcommand = true,
     // Fewer blank lines than clap's own, and the options on one: it all fits an old terminal.

@@ -190,11 +190,14 @@ fn json(document: &impl Serialize) -> String {
 
 /// Prints a line where no [`Output`] is at hand; a reader that has seen enough (`| head`) is no
 /// reason to panic.
+#[cfg(feature = "link")]
 macro_rules! line {
     ($($text:tt)*) => { $crate::output::print_line(format_args!($($text)*)) };
 }
+#[cfg(feature = "link")]
 pub(crate) use line;
 
+#[cfg(feature = "link")]
 pub(crate) fn print_line(text: fmt::Arguments<'_>) {
     // What cannot be printed cannot be complained of either, on the same stream.
     let _ = writeln!(io::stdout().lock(), "{}", escaped_lines(&text.to_string()));

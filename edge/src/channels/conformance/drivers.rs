@@ -4,6 +4,7 @@ use super::super::Handle;
 use super::super::memory;
 use super::super::ordered::ByteStream;
 use super::*;
+#[cfg(feature = "rdma")]
 use crate::channels::rdma::guest_tests::wire;
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
@@ -61,6 +62,7 @@ fn ssh_conforms() {
 }
 
 #[test]
+#[cfg(feature = "rdma")]
 #[ignore = "needs two RDMA devices: make lab"]
 fn rdma_conforms() {
     wire();

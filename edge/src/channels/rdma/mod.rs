@@ -30,6 +30,7 @@ use exchange::Exchange;
 #[cfg(test)]
 use fabric::Fabric;
 pub(crate) use pinned::lockable;
+#[cfg(feature = "profile")]
 pub(crate) use ports::{DEVICES, ports};
 
 use super::handle::ConnectionControl;

@@ -5,7 +5,7 @@ use super::{Control, closed};
 use crate::channels::Stack;
 use crate::channels::driver::{Dialer, Driver, Offered, Session};
 use crate::channels::key::Key;
-use crate::channels::trust::pinned;
+use crate::channels::trust::{ClientConfig, pinned};
 use crate::client::ssh::Ssh;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
@@ -35,9 +35,7 @@ impl Control {
 
     /// How data connections are encrypted: with a peer that shows the certificate it told of, or
     /// not at all (P-1, P-4).
-    pub(in crate::client) async fn data_tls(
-        &mut self,
-    ) -> Result<Option<Arc<rustls::ClientConfig>>, Error> {
+    pub(in crate::client) async fn data_tls(&mut self) -> Result<Option<Arc<ClientConfig>>, Error> {
         let asked = match self.protected.take() {
             Some(id) => self.done(id).await,
             None => return Ok(self.data_tls.clone()),

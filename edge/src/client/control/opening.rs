@@ -82,6 +82,9 @@ impl Control {
                 "write {scheme}s:// for {scheme}://, or leave --tls-pin and --tls-ca out"
             )));
         }
+        if remote.via == ControlTransport::Tls && !cfg!(feature = "tls") {
+            return Err(Error::not_built("TLS", "tls"));
+        }
         let (user, password) = reach.credentials.login(remote)?;
         let line = ControlStream::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.

@@ -4,6 +4,11 @@
 //! What is safe here is made so by ownership: a [`RdmaConnection`] owns every slot that a device may still
 //! touch, and gives none back before the device is done with it or the queue pairs are destroyed.
 
+#![cfg_attr(
+    not(feature = "profile"),
+    allow(dead_code, reason = "measuring verbs takes more of libibverbs than channels do")
+)]
+
 mod abi;
 mod connection;
 mod events;
@@ -24,8 +29,11 @@ pub(crate) use exchanged::LocalPort;
 pub(crate) use library::device_count;
 pub(crate) use link::{Completion, RdmaConnection, Shape};
 pub(crate) use memory::{Access, Domain};
+#[cfg(feature = "profile")]
 pub(crate) use pairs::{Plan, QpSet};
+#[cfg(feature = "profile")]
 pub(crate) use station::{Address, RdmaEndpoint};
+#[cfg(feature = "profile")]
 pub(crate) use work::{Done, Verb};
 
 #[cfg(test)]

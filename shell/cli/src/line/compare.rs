@@ -1,7 +1,7 @@
 //! `farline line compare`: tests of several paths side by side.
 
 use crate::output::Output;
-use crate::profile::command;
+use crate::provenance::command;
 use farline::plan::document::{check, write};
 use farline_core::line::{LineComparison, LineDocument};
 use farline_core::units::Error;

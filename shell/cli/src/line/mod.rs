@@ -7,7 +7,7 @@ mod reflect;
 mod steps;
 
 use crate::output::Output;
-use crate::profile::{command, now};
+use crate::provenance::{command, now};
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, write};
 use farline_core::line::{

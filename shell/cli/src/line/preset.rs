@@ -2,7 +2,7 @@
 
 use super::written;
 use crate::output::Output;
-use crate::profile::{command, now};
+use crate::provenance::{command, now};
 use farline::line::run_over;
 use farline::link::{Link, Settings};
 use farline::run_dir::name_here;

@@ -2,7 +2,7 @@
 
 use super::exit_code;
 use crate::output::Output;
-use crate::profile::now;
+use crate::provenance::now;
 use farline::line::{LineRequestOptions, run};
 use farline_core::line::{
     LineDocument, LineOutcome, LineSettings, LoadSearch, ServiceLevel, ServiceRow,

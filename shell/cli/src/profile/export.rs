@@ -1,6 +1,7 @@
 //! What a profile is written as next to its document: each file as its name wants it.
 
-use super::{command, parquet};
+use super::parquet;
+use crate::provenance::command;
 use farline::plan::document::write;
 use farline_core::report::ReportDocument;
 use farline_core::units::Error;

@@ -63,7 +63,7 @@ pub(super) fn run<D: Document>(
             .iter()
             .map(|file| DocumentReservation::reserve(file, len))
             .collect::<Result<_, _>>()?;
-        let start = super::moment();
+        let start = crate::provenance::moment();
         let name = D::Grid::cell_name(&job.cell);
         let ran_in = {
             let grid = document.grid().under(&job.cell);

@@ -13,6 +13,7 @@ mod ticker;
 mod verbs;
 
 use crate::output::Output;
+use crate::provenance::now;
 use axes::Axes;
 use export::{is_document, write_made};
 use farline::plan::document::{self, text, write};
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use ticker::Ticker;
 
 const EXAMPLES: &str = "\
@@ -242,26 +243,6 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
     Profile::new(grid, ProfileKind::Measured, environment, now())
 }
 
-/// The command that was given, as a shell takes it.
-pub(crate) fn command() -> String {
-    std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
-}
-
-/// Seconds since 1970.
-fn seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// The date and time, as text.
-pub(crate) fn now() -> String {
-    print::date(seconds())
-}
-
-/// The same to the second.
-fn moment() -> String {
-    print::moment(seconds())
-}
-
 /// Runs what is missing of `profile` by the model; `documents` are written now and then.
 fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
     let mut saved = Instant::now();
@@ -364,16 +345,6 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     let text = text.collect::<Vec<_>>().join("\n");
     output.result(&Presets { schema: "farline/presets/1", presets: all, forms }, text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

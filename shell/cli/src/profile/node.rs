@@ -4,6 +4,7 @@ use super::print::rate;
 use crate::duration::duration;
 use crate::node::remote;
 use crate::output::Output;
+use crate::provenance::now;
 use crate::reach;
 use farline::client::{ConnectOptions, Consent, NodeBench, Remote};
 use farline::plan::{self, ProbePath};
@@ -67,5 +68,5 @@ pub(crate) fn probe(
             );
         }
     };
-    plan::probe(&mut bench, &probed, deadline, super::now(), &mut watch)
+    plan::probe(&mut bench, &probed, deadline, now(), &mut watch)
 }

@@ -186,27 +186,6 @@ fn by_path(profile: &Profile) -> Vec<String> {
     lines
 }
 
-/// `2026-11-22 01:08 UTC` of seconds since 1970 (Hinnant, "chrono-compatible low-level date
-/// algorithms").
-pub(super) fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
-}
-
-/// The same to the second: `2026-11-22 01:08:18 UTC`.
-pub(super) fn moment(seconds: u64) -> String {
-    date(seconds).replace(" UTC", &format!(":{:02} UTC", seconds % 60))
-}
-
 /// A size in the units in which it was given: `160 TB` is not 145.5 TiB to who asked for it.
 fn size_as_given(size: Bytes) -> String {
     let is_binary = |power: u32| size.0 >= 1 << (10 * power) && size.0 < 1 << (10 * power + 10);
@@ -336,14 +315,6 @@ mod tests {
         let many = profile.cells[0].repetitions[0].clone();
         profile.cells[0].repetitions.extend(vec![many; 100]);
         assert_eq!(mean(&profile), before);
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(super::date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(super::date(951_827_696), "2000-02-29 12:34 UTC");
-        assert_eq!(super::date(1_795_309_698), "2026-11-22 01:08 UTC");
-        assert_eq!(super::moment(1_795_309_698), "2026-11-22 01:08:18 UTC");
     }
 
     #[test]

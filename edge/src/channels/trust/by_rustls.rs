@@ -1,0 +1,392 @@
+//! TLS by rustls: a node's certificate, and how a client finds out whether it talks to the node.
+
+use super::{ClientKey, Duplex, Fingerprint, Trust};
+use aws_lc_rs::digest::{SHA256, digest};
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite, default_provider};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+pub use rustls::{ClientConfig, ServerConfig};
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// How long the handshake of a control connection may take the client.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A certificate as a peer shows it.
+pub(crate) type ShownCertificate = CertificateDer<'static>;
+
+/// What encrypts a client's control connection: data connections of plain FTP servers go on from it.
+pub(crate) type ControlTls = (ServerName<'static>, Arc<ClientConfig>);
+
+impl Fingerprint {
+    /// That of `certificate`.
+    pub fn of(certificate: &CertificateDer<'_>) -> Fingerprint {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Fingerprint(bytes)
+    }
+}
+
+/// A node's key and certificate.
+#[derive(Clone)]
+pub struct NodeCertificate {
+    /// For the control channel and for data connections.
+    pub config: Arc<ServerConfig>,
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
+    /// Of the certificate.
+    pub fingerprint: Fingerprint,
+}
+
+impl fmt::Debug for NodeCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeCertificate({})", self.fingerprint)
+    }
+}
+
+/// Does the server's side of the handshake of a control connection; returns the connection and the
+/// certificates that the client showed.
+///
+/// # Errors
+/// When the client breaks TLS.
+pub(crate) async fn accept_control(
+    stream: tokio::net::TcpStream,
+    config: Arc<ServerConfig>,
+) -> io::Result<(Box<dyn Duplex>, Vec<ShownCertificate>)> {
+    let stream = TlsAcceptor::from(config).accept(stream).await?;
+    let shown = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+    Ok((Box::new(stream), shown.unwrap_or_default()))
+}
+
+/// Does the client's side of the handshake of a control connection to `host`.
+///
+/// # Errors
+/// When the server breaks TLS, is not whom `trust` means, or takes too long.
+pub(crate) async fn connect_control(
+    stream: Box<dyn Duplex>,
+    host: &str,
+    trust: &Trust,
+    own: Option<&ClientKey>,
+) -> Result<(Box<dyn Duplex>, ControlTls), Error> {
+    let (config, verifier) = client(trust, own)?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        Error::new(Fault::You, ErrorCode::BadUrl, format!("`{host}` is no name for TLS"))
+    })?;
+    let tls = (name.clone(), Arc::clone(&config));
+    let handshake = TlsConnector::from(config).connect(name, stream);
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
+    let stream = stream.map_err(|_| {
+        Error::new(Fault::Between, ErrorCode::TlsTimeout, "the TLS handshake takes too long")
+    })?;
+    let stream = stream.map_err(|error| untrusted(host, trust, verifier.seen(), &error))?;
+    Ok((Box::new(stream), tls))
+}
+
+fn untrusted(
+    host: &str,
+    trust: &Trust,
+    seen: Option<Fingerprint>,
+    error: &std::io::Error,
+) -> Error {
+    match (trust.fingerprint, seen) {
+        (_, None) => {
+            Error::new(Fault::There, ErrorCode::TlsFailed, format!("TLS with {}: {error}", host))
+        }
+        (Some(wanted), Some(seen)) => {
+            let message = format!("{} shows another certificate than {wanted}: {seen}", host);
+            Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(
+                "somebody may stand between; if the node has a new key, its operator tells \
+                    the new fingerprint",
+            )
+        }
+        (None, Some(seen)) => Error::new(
+            Fault::Refused,
+            ErrorCode::TlsUntrusted,
+            format!("{} cannot be trusted: {error}", host),
+        )
+        .hint(format!(
+            "name its authority with --tls-ca FILE or, if its operator confirms it, \
+                --tls-pin {seen}"
+        )),
+    }
+}
+
+/// TLS 1.3 with AES-GCM, for which processors have instructions.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    let cipher_suites =
+        vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_AES_256_GCM_SHA384];
+    Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
+}
+
+impl NodeCertificate {
+    /// A fresh key with a certificate that it signed itself: trusted by its fingerprint alone.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn fresh() -> Result<NodeCertificate, Error> {
+        let failed = |error: &dyn fmt::Display| {
+            Error::new(Fault::Here, ErrorCode::NoKey, format!("cannot make a TLS key: {error}"))
+        };
+        let made = rcgen::generate_simple_self_signed(vec!["farline".to_owned()])
+            .map_err(|error| failed(&error))?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        NodeCertificate::of(vec![made.cert.der().clone()], key).map_err(|error| failed(&error))
+    }
+
+    /// The certificate chain and the key in two PEM files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the two do not belong together.
+    pub fn read(certificate: &Path, key: &Path) -> Result<NodeCertificate, Error> {
+        let (chain, secret) = read_key(certificate, key)?;
+        NodeCertificate::of(chain, secret).map_err(|error| wrong_key(key, &error))
+    }
+
+    fn of(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<NodeCertificate, rustls::Error> {
+        let fingerprint =
+            chain.first().map(Fingerprint::of).ok_or(rustls::Error::NoCertificatesPresented)?;
+        let config =
+            server(WebPkiClientVerifier::no_client_auth(), chain.clone(), key.clone_key())?;
+        Ok(NodeCertificate { config, chain, key: Arc::new(key), fingerprint })
+    }
+
+    /// The same, which asks clients for certificates and has `verifier` look at them.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub(crate) fn asking(
+        self,
+        verifier: Arc<dyn ClientCertVerifier>,
+    ) -> Result<NodeCertificate, Error> {
+        let config = server(verifier, self.chain.clone(), self.key.clone_key());
+        let config =
+            config.map_err(|error| Error::new(Fault::Bug, ErrorCode::NoTls, error.to_string()))?;
+        Ok(NodeCertificate { config, ..self })
+    }
+
+    /// TLS for one session: what resumes its control connection's TLS is of the same client.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(crate) fn for_session(&self) -> Result<SessionTls, Error> {
+        let tickets = Ticketer::new()
+            .map_err(|error| Error::new(Fault::Here, ErrorCode::NoRandomness, error.to_string()))?;
+        let with = |count| {
+            let mut config = ServerConfig::clone(&self.config);
+            (config.ticketer, config.send_tls13_tickets) = (Arc::clone(&tickets), count);
+            Arc::new(config)
+        };
+        Ok(SessionTls { control: with(TICKETS), data: with(0) })
+    }
+}
+
+/// Tickets that a client gets with its control connection, of which each data connection of a plain
+/// FTP client takes one. None comes with a data connection: who only sends over it might never read
+/// one, and its end would be a reset.
+const TICKETS: usize = 16;
+
+/// What one session's connections are encrypted with.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionTls {
+    pub(crate) control: Arc<ServerConfig>,
+    pub(crate) data: Arc<ServerConfig>,
+}
+
+fn server(
+    verifier: Arc<dyn ClientCertVerifier>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?;
+    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
+    // A ticket is a message that the receiver of one direction might never read.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+fn wrong_key(path: &Path, error: &dyn fmt::Display) -> Error {
+    let message = format!("{}: {error}", path.display());
+    Error::new(Fault::You, ErrorCode::BadCertificate, message)
+        .hint("a PEM file with the certificate, and one with its private key, are wanted")
+}
+
+fn read_key(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong_key(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong_key(key, &error))?;
+    if chain.is_empty() {
+        return Err(wrong_key(certificate, &"no certificate is in it"));
+    }
+    Ok((chain, secret))
+}
+
+/// Takes one certificate, or asks `authorities`; keeps what it saw.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    provider: Arc<CryptoProvider>,
+    pinned: Option<Fingerprint>,
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    seen: Mutex<Option<Fingerprint>>,
+}
+
+impl Verifier {
+    /// The certificate that the server showed.
+    pub(crate) fn seen(&self) -> Option<Fingerprint> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's TLS that trusts the certificate with this fingerprint alone.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub(crate) fn pinned(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, Error> {
+    client(&Trust { authorities: None, fingerprint: Some(fingerprint) }, None)
+        .map(|(config, _)| config)
+}
+
+/// A client's TLS, and its verifier, which tells afterwards what the server showed.
+///
+/// # Errors
+/// When the authorities, or the client's own certificate, cannot be read.
+pub(crate) fn client(
+    trust: &Trust,
+    own: Option<&ClientKey>,
+) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error> {
+    let provider = provider();
+    let authorities = match trust.fingerprint {
+        Some(_) => None,
+        None => {
+            let roots = Arc::new(roots(trust.authorities.as_deref())?);
+            let built =
+                WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+            Some(built.map_err(|error| {
+                Error::new(
+                    Fault::Here,
+                    ErrorCode::NoAuthorities,
+                    format!("no certificate authority to trust: {error}"),
+                )
+                .hint(
+                    "install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-pin",
+                )
+            })?)
+        }
+    };
+    let verifier = Arc::new(Verifier {
+        provider: Arc::clone(&provider),
+        pinned: trust.fingerprint,
+        authorities,
+        seen: Mutex::default(),
+    });
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13]);
+    let builder =
+        builder.map_err(|error| Error::new(Fault::Bug, ErrorCode::NoTls, error.to_string()))?;
+    let verifier_of_config = Arc::clone(&verifier);
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier_of_config);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let (chain, key) = read_key(&own.certificate, &own.key)?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| wrong_key(&own.key, &error))?
+        }
+    };
+    // Data connections of plain FTP servers go on from the control connection.
+    config.resumption = rustls::client::Resumption::in_memory_sessions(1);
+    Ok((Arc::new(config), verifier))
+}
+
+fn roots(file: Option<&Path>) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let Some(file) = file else {
+        // Certificates of the system that cannot be read are not trusted; none at all is told by
+        // the builder.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let wrong = |error: &dyn fmt::Display| {
+        Error::new(Fault::You, ErrorCode::BadCertificate, format!("{}: {error}", file.display()))
+    };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let certificates = certificates.map_err(|error| wrong(&error))?;
+    if certificates.is_empty() {
+        return Err(wrong(&"no certificate is in it"));
+    }
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| wrong(&error))?;
+    }
+    Ok(roots)
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let seen = Fingerprint::of(certificate);
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+        match (&self.authorities, self.pinned) {
+            (_, Some(pinned)) if pinned == seen => Ok(ServerCertVerified::assertion()),
+            (Some(authorities), None) => {
+                authorities.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+            _ => Err(rustls::Error::InvalidCertificate(
+                rustls::CertificateError::ApplicationVerificationFailure,
+            )),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not spoken here".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

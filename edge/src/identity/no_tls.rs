@@ -1,0 +1,67 @@
+//! What stands in for passwords, tokens and client certificates where this build has no TLS, over
+//! which alone they are shown: nobody has any.
+
+use super::{CertificateName, ClientAuthorities, Grant, Issuer};
+use crate::channels::trust::{Fingerprint, ShownCertificate};
+use farline_core::units::Error;
+use std::convert::Infallible;
+
+/// A password as a configuration has it: none is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPassword(Infallible);
+
+impl StoredPassword {
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub fn new(_: &str) -> Result<StoredPassword, String> {
+        Err(Error::not_built("TLS", "tls").message)
+    }
+
+    pub(super) fn is(&self, _: &[u8]) -> bool {
+        match self.0 {}
+    }
+}
+
+pub(super) fn compare_with_none(_: &[u8]) {}
+
+/// What a token lets its bearer do: nobody comes with one.
+pub(super) struct Allowed {
+    pub(super) subject: String,
+    pub(super) grants: Vec<Grant>,
+}
+
+pub(super) fn issuer_of(_: &[u8]) -> Option<String> {
+    None
+}
+
+impl Issuer {
+    pub(super) fn judge(&self, _: &[u8], _: &str, _: u64) -> Result<Allowed, String> {
+        Err(Error::not_built("TLS", "tls").message)
+    }
+}
+
+/// What a client showed: nobody shows anything.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientCertificate(Infallible);
+
+impl ClientCertificate {
+    pub(crate) fn of(certificate: &ShownCertificate) -> ClientCertificate {
+        match *certificate {}
+    }
+
+    pub(crate) fn is(&self, _: &CertificateName) -> bool {
+        match self.0 {}
+    }
+}
+
+/// What looks at certificates: nothing does.
+#[derive(Debug)]
+pub(crate) struct ClientVerifier(Infallible);
+
+impl ClientVerifier {
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub(crate) fn new(_: Vec<Fingerprint>, _: &ClientAuthorities) -> Result<ClientVerifier, Error> {
+        Err(Error::not_built("TLS", "tls"))
+    }
+}
