@@ -18,6 +18,7 @@ pub struct DriverOption {
 
 /// What an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OptionKind {
     /// Nothing: it is given or not.
     Flag,

@@ -119,7 +119,9 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
         "this kernel has no module of {algorithm}: lab/guest has"
     );
     let name = Some(format!("{}_linux", &algorithm.name()[..3]).parse()?);
-    let ours = held(&CcRequest { set: Some(Constants::Linux), name, ..CcRequest::new(algorithm) })?;
+    let mut asked = CcRequest::new(algorithm);
+    (asked.set, asked.name) = (Some(Constants::Linux), name);
+    let ours = held(&asked)?;
     ensure!(ours.source == CcOrigin::Bpf, "{} is the kernel's", ours.name);
     let path = Netem::new("fl-mod", RTT);
     if measure == Measure::Recovery {

@@ -3,8 +3,7 @@
 use farline::core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline::core::units::{Error, ErrorCode, Fault};
 use farline::stores::{
-    Access, Landed, Landing, LandingOptions, Listing, Sink, Source, Store, StoreCapabilities,
-    StoreDriver,
+    Landed, Landing, LandingOptions, Listing, Sink, Source, Store, StoreCapabilities, StoreDriver,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,15 +23,9 @@ struct Object {
 impl Objects {
     /// What clients and nodes know it by: `objects:PATH`.
     pub(crate) fn driver(&self) -> StoreDriver {
-        let capabilities = StoreCapabilities {
-            source: true,
-            sink: true,
-            access: Access::Random,
-            paths: true,
-            keeps: true,
-            journals: false,
-            durable: false,
-        };
+        let mut capabilities = StoreCapabilities::default();
+        (capabilities.source, capabilities.sink) = (true, true);
+        (capabilities.paths, capabilities.keeps) = (true, true);
         let store = self.clone();
         let open = move |_: &_| Ok(Arc::new(store.clone()) as Arc<dyn Store>);
         StoreDriver::new("objects", "objects in this program's memory", capabilities, open)

@@ -29,6 +29,7 @@ const LARGEST: usize = 64 << 20;
 
 /// Where a calendar is, whom to take for it, and who asks.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CalendarAddress {
     /// `https://HOST[:PORT]`.
     pub url: String,
@@ -38,6 +39,13 @@ pub struct CalendarAddress {
     pub token: Option<String>,
     /// A certificate and its key, in PEM, instead of a token.
     pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl CalendarAddress {
+    /// The calendar at `url`, `https://HOST[:PORT]`, which an authority of this system vouches for.
+    pub fn new(url: impl Into<String>) -> CalendarAddress {
+        CalendarAddress { url: url.into(), trust: Trust::default(), token: None, certificate: None }
+    }
 }
 
 /// A client with one connection, made when it is needed.

@@ -16,6 +16,7 @@ const PORT: u16 = 2812;
 /// The configuration file; every key may be absent.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CalendarConfigFile {
     /// Where to listen.
     pub listen: Option<SocketAddr>,
@@ -51,6 +52,7 @@ pub struct ProjectFile {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CalendarConfig {
     /// Where to listen.
     pub listen: SocketAddr,

@@ -79,6 +79,7 @@ pub struct Capabilities {
 
 /// What a channel carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Carries {
     /// Bytes in order, over which a layer may stand.
     OrderedBytes,
@@ -88,6 +89,7 @@ pub enum Carries {
 
 /// Whose congestion control channels are under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CongestionBy {
     /// The kernel's: a name can be set, and more channels fill a path that one does not.
     Kernel,
@@ -109,6 +111,7 @@ impl fmt::Display for CongestionBy {
 
 /// When a driver is offered for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Offered {
     /// Always: any two hosts have it.
     Always,

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// Socket options of a TCP channel, set before it connects or listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TcpOptions {
     /// Congestion control by Linux's name; the system's default when absent.
     pub congestion: Option<ControlName>,

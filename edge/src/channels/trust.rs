@@ -62,6 +62,7 @@ impl FromStr for Fingerprint {
 /// A certificate, which those between it and its authority may follow, and its key, in two PEM files
 /// or in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClientKey {
     /// The certificate.
     pub certificate: PathBuf,
@@ -69,8 +70,16 @@ pub struct ClientKey {
     pub key: PathBuf,
 }
 
+impl ClientKey {
+    /// A certificate and its key, in PEM.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> ClientKey {
+        ClientKey { certificate: certificate.into(), key: key.into() }
+    }
+}
+
 /// Whom a client takes for the server it means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Trust {
     /// Certificate authorities in a PEM file; the system's when absent.
     pub authorities: Option<PathBuf>,

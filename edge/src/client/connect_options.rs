@@ -10,6 +10,7 @@ pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 
 /// What the user said about the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectOptions {
     /// Whom to take for the node under TLS.
     pub trust: Trust,

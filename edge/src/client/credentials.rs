@@ -12,6 +12,7 @@ const LONGEST_TOKEN: u64 = 8_000;
 
 /// What a user may be known by; nobody in particular when empty.
 #[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Credentials {
     /// A certificate and its key, for servers that ask for one.
     pub certificate: Option<ClientKey>,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 /// How a copy is to be made.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 /// One `[[identity]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct IdentityFile {
     /// See [`Person::name`].
     pub name: String,
@@ -36,6 +37,7 @@ pub struct IdentityFile {
 /// One `[[issuer]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct IssuerFile {
     /// See [`Issuer::url`].
     pub url: String,

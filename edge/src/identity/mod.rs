@@ -41,6 +41,7 @@ pub const BEARER: &str = "bearer";
 
 /// What one identity may take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IdentityLimits {
     /// Sessions at once; as many as one address when absent.
     pub sessions: Option<usize>,
@@ -50,6 +51,7 @@ pub struct IdentityLimits {
 
 /// Somebody who may come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Person {
     /// The user name.
     pub name: String,
@@ -67,6 +69,7 @@ pub struct Person {
 
 /// Who signs tokens, and what they count for here.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Issuer {
     /// The claim `iss`, whole.
     pub url: String,
@@ -80,6 +83,7 @@ pub struct Issuer {
 
 /// An issuer of tokens, and what bearers of its tokens may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TokenIssuer {
     /// Who signs.
     pub issuer: Issuer,
@@ -89,6 +93,7 @@ pub struct TokenIssuer {
 
 /// Everybody who may come into a node besides the anonymous.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Identities {
     /// By user name.
     pub people: Vec<Person>,

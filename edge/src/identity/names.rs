@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 /// Whose a certificate is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CertificateName {
     /// This very certificate, whoever signed it.
     Fingerprint(Fingerprint),
@@ -32,6 +33,7 @@ impl FromStr for CertificateName {
 
 /// The authorities whose client certificates are looked at, and what they took back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClientAuthorities {
     /// PEM.
     pub certificates: Option<PathBuf>,

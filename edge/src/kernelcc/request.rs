@@ -5,6 +5,7 @@ use farline_core::units::Span;
 
 /// A control that somebody wants.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CcRequest {
     /// The algorithm, or a name of the kernel's own that Farline knows nothing of.
     pub control: ControlName,

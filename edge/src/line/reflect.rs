@@ -19,6 +19,7 @@ const ASK_CLOCK: u64 = 1_000_000_000;
 
 /// How a far end is to behave.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReflectOptions {
     /// Where it listens; port 0 is any.
     pub listen: SocketAddr,

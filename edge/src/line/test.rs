@@ -37,6 +37,7 @@ const BUFFER: usize = 4 << 20;
 
 /// What a test is to do.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LineRequestOptions {
     /// What is sent, and what it is held against.
     pub settings: LineSettings,
@@ -44,6 +45,13 @@ pub struct LineRequestOptions {
     pub stop: Arc<AtomicBool>,
     /// A test that goes on; its settings are then those above.
     pub resume: Option<LineState>,
+}
+
+impl LineRequestOptions {
+    /// A test of these settings, which nothing ends early.
+    pub fn new(settings: LineSettings) -> LineRequestOptions {
+        LineRequestOptions { settings, stop: Arc::default(), resume: None }
+    }
 }
 
 /// Where a test stands, once a second.

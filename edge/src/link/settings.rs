@@ -44,6 +44,7 @@ impl fmt::Display for Side {
 
 /// What a link shall be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Settings {
     /// Its name: namespaces and hosts are called `NAME-a` and `NAME-b`.
     pub name: String,

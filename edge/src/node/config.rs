@@ -30,6 +30,7 @@ pub enum Anonymous {
 
 /// What a node shows under TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TlsKey {
     /// A key made at the start, with a certificate that it signed itself.
     Fresh,
@@ -53,6 +54,7 @@ impl TlsKey {
 
 /// A node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// Where the control channel listens.
     pub listen: SocketAddr,
@@ -156,6 +158,7 @@ impl Config {
 /// The file's shape: every key may be left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ConfigFile {
     /// See [`Config::listen`].
     pub listen: Option<SocketAddr>,

@@ -35,7 +35,8 @@ use std::sync::Arc;
 ///     }
 /// }
 ///
-/// let can = StoreCapabilities { source: true, ..StoreCapabilities::default() };
+/// let mut can = StoreCapabilities::default();
+/// can.source = true;
 /// let driver = StoreDriver::new("greeting", "one word", can, |_| Ok(Arc::new(Greeting)));
 /// let client = farline::Client::new().store(driver)?;
 /// let file = std::env::temp_dir().join(format!("farline-greeting-{}", std::process::id()));
@@ -109,6 +110,7 @@ impl fmt::Debug for StoreDriver {
 
 /// How a place in a store is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreForm {
     /// As a path of this host, or `file:///PATH`.
     Path,
@@ -120,6 +122,7 @@ pub enum StoreForm {
 
 /// What copies need to know of a store; by default it can nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreCapabilities {
     /// Whether it can be read.
     pub source: bool,
@@ -139,6 +142,7 @@ pub struct StoreCapabilities {
 
 /// In which order the bytes of a file are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Access {
     /// In any, by many threads at once.
     #[default]

@@ -99,8 +99,9 @@ fn receive_some(stream: &mut UdtStream, bytes: usize) -> u64 {
 fn bytes_come_whole_from_and_to_a_libudt_that_listens() {
     let binary = peer_or_skip!();
     let wrapping = Some(SequenceNumber::new(0x7FFF_FF00));
-    for options in [UdtOptions::default(), UdtOptions { first: wrapping, ..UdtOptions::default() }]
-    {
+    let (usual, mut wrapped) = (UdtOptions::default(), UdtOptions::default());
+    wrapped.first = wrapping;
+    for options in [usual, wrapped] {
         let port = free_port();
         let peer = Peer::start(&binary, &format!("listen {port} receive {BYTES}"));
         let mut stream = connect(local(port), None, &options, PATIENCE).expect("connected");
@@ -157,7 +158,8 @@ fn a_rendezvous_with_libudt_needs_nobody_who_listens() {
         let does = if farline_sends { "receive" } else { "send" };
         let peer =
             Peer::start(&binary, &format!("rendezvous {theirs} 127.0.0.1 {ours} {does} {BYTES}"));
-        let options = UdtOptions { rendezvous: true, ..UdtOptions::default() };
+        let mut options = UdtOptions::default();
+        options.rendezvous = true;
         let mut stream =
             connect(local(theirs), Some(local(ours)), &options, PATIENCE).expect("they meet");
         if farline_sends {
@@ -175,10 +177,8 @@ fn an_early_close_ends_the_other_end_at_once() {
     // libudt closes in the middle of what Farline sends.
     let port = free_port();
     let peer = Peer::start(&binary, &format!("listen {port} receive {BYTES} --stop 1000000"));
-    let options = UdtOptions {
-        rate: RateAlgorithm::Held(Rate::from_bps(50_000_000)),
-        ..UdtOptions::default()
-    };
+    let mut options = UdtOptions::default();
+    options.rate = RateAlgorithm::Held(Rate::from_bps(50_000_000));
     let mut stream = connect(local(port), None, &options, PATIENCE).expect("connected");
     let began = Instant::now();
     let (pattern, endless) = (pattern(0, 1 << 20), vec![0; 1 << 20]);

@@ -4,7 +4,7 @@ use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::reach;
 use farline::channels::trust::Fingerprint;
-use farline::client::{ConnectOptions, DataPort, Greeting, PortState};
+use farline::client::{DataPort, Greeting, PortState};
 use farline::host::{facts, measure};
 use farline_core::host::{Finding, HostFacts, Level, PathFacts, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -94,10 +94,8 @@ fn data_port(data: &DataPort, is_farline: bool) -> String {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let reach = ConnectOptions {
-        remote_farline: args.remote_farline,
-        ..reach::with(args.ssh, args.tls_ca, args.tls_pin)
-    };
+    let mut reach = reach::with(args.ssh, args.tls_ca, args.tls_pin);
+    reach.remote_farline = args.remote_farline;
     let node = args
         .host
         .as_deref()

@@ -6,11 +6,11 @@ use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
 use crate::reach;
 use crate::select::SelectionArgs;
+use farline::channels::Stack;
 use farline::channels::trust::Fingerprint;
-use farline::channels::{Registry, Stack};
 use farline::client::{
-    Backup, CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
-    RetryListener, RetryNotice, StoredProfiles, Trial, Verify, copy,
+    Backup, CancelToken, DataPath, Existing, Location, Options, Outcome, Progress, RetryListener,
+    RetryNotice, StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
@@ -246,12 +246,10 @@ pub(crate) fn carry_out(
         staging: args.staging,
         precedent: None,
     };
-    let mut reach = ConnectOptions {
-        no_encrypt: args.no_encrypt,
-        remote_farline: args.remote_farline,
-        timeout: args.timeout.map(Span::from_secs),
-        ..reach::with(args.ssh, args.tls_ca, args.tls_pin)
-    };
+    let mut reach = reach::with(args.ssh, args.tls_ca, args.tls_pin);
+    reach.no_encrypt = args.no_encrypt;
+    reach.remote_farline = args.remote_farline;
+    reach.timeout = args.timeout.map(Span::from_secs);
     reach::ask_for_password(&mut reach, sources.iter().chain([destination]))?;
     let backup = match (args.backup || args.backup_dir.is_some(), args.suffix) {
         (false, Some(_)) => {
@@ -273,31 +271,28 @@ pub(crate) fn carry_out(
         in_turns: args.trial_in_turns,
     };
     let stop = CancelToken::default();
-    let mut options = Options {
-        recursive: what.recursive || args.attributes.archive,
-        attributes: args.attributes.set(),
-        selection: args.selection.selection()?,
-        dry_run: args.dry_run,
-        limit: args.limit,
-        overrides,
-        stored_profiles: StoredProfiles::Use,
-        fresh_start: args.fresh_start || is_fresh_start(),
-        reach,
-        verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
-        trial,
-        atomic: args.atomic,
-        compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
-        existing,
-        backup,
-        most_deleted: what.most_deleted,
-        buffer: args.buffer,
-        direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
-        channel: args.channel,
-        drivers: Registry::builtin(),
-        retry_for: args.retry_for.map_or_else(usual_patience, Ok)?,
-        on_retry: RetryListener::default(),
-        stop: stop.clone(),
-    };
+    let mut options = Options::default();
+    options.recursive = what.recursive || args.attributes.archive;
+    options.attributes = args.attributes.set();
+    options.selection = args.selection.selection()?;
+    options.dry_run = args.dry_run;
+    options.limit = args.limit;
+    options.overrides = overrides;
+    options.stored_profiles = StoredProfiles::Use;
+    options.fresh_start = args.fresh_start || is_fresh_start();
+    options.reach = reach;
+    options.verify = args.verify.unwrap_or(VerifyHow::Digest).into();
+    options.trial = trial;
+    options.atomic = args.atomic;
+    options.compare_at_stock = matches!(args.verify, Some(VerifyHow::Digest));
+    options.existing = existing;
+    options.backup = backup;
+    options.most_deleted = what.most_deleted;
+    options.buffer = args.buffer;
+    options.direct_io = if args.direct_io { DirectIo::wanted() } else { DirectIo::default() };
+    options.channel = args.channel;
+    options.retry_for = args.retry_for.map_or_else(usual_patience, Ok)?;
+    options.stop = stop.clone();
     let runtime = interrupt::runtime("start")?;
     let mut progress = ProgressDisplay::new(output, "copy");
     let say = progress.speaker();

@@ -111,7 +111,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
         Action::Up { network, best_effort, mtu } => {
             let topology = topology_spec(&network)?;
-            let settings = NetworkSettings { topology, best_effort, mtu, with_parent: false };
+            let mut settings = NetworkSettings::new(topology);
+            (settings.best_effort, settings.mtu) = (best_effort, mtu);
             let up = EmulatedNetwork::up(&settings)?;
             if up.info().rootless {
                 output.remark(WITHOUT_ROOT);

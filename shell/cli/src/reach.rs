@@ -1,7 +1,7 @@
 //! How nodes are reached, by flags and by the environment.
 
 use farline::channels::trust::{ClientKey, Fingerprint, Trust};
-use farline::client::{ConnectOptions, Credentials, Location, Remote};
+use farline::client::{ConnectOptions, Location, Remote};
 use farline::identity::BEARER;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io::IsTerminal;
@@ -18,27 +18,24 @@ pub(crate) fn with(
     tls_ca: Option<PathBuf>,
     tls_pin: Option<Fingerprint>,
 ) -> ConnectOptions {
-    reach(ssh, Trust { authorities: tls_ca, fingerprint: tls_pin })
+    let mut trust = Trust::default();
+    (trust.authorities, trust.fingerprint) = (tls_ca, tls_pin);
+    reach(ssh, trust)
 }
 
 fn reach(ssh: Option<String>, trust: Trust) -> ConnectOptions {
     let ssh = ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let file = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty());
     // One file may hold both.
-    let certificate = file("FARLINE_CERT").map(|certificate| ClientKey {
-        key: file("FARLINE_KEY").unwrap_or_else(|| certificate.clone()).into(),
-        certificate: certificate.into(),
+    let mut reach = ConnectOptions::default();
+    reach.trust = trust;
+    reach.credentials.certificate = file("FARLINE_CERT").map(|certificate| {
+        let key = file("FARLINE_KEY").unwrap_or_else(|| certificate.clone());
+        ClientKey::new(certificate, key)
     });
-    ConnectOptions {
-        trust,
-        credentials: Credentials {
-            certificate,
-            password: std::env::var("FARLINE_PASSWORD").ok(),
-            token: None,
-        },
-        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
-        ..ConnectOptions::default()
-    }
+    reach.credentials.password = std::env::var("FARLINE_PASSWORD").ok();
+    reach.ssh = ssh.split_whitespace().map(str::to_owned).collect();
+    reach
 }
 
 /// Asks the person at the terminal, if there is one, for the password of a user that a URL names

@@ -129,7 +129,7 @@ struct Listening {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let file = args
+    let mut file = args
         .file
         .or(args.config)
         .map(|path| ConfigFile::read(&path))
@@ -142,38 +142,32 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if args.stdio {
         return stdio(args.data_ports);
     }
-    let config = ConfigFile {
-        listen: args.listen.or(file.listen),
-        root: args.root.or(file.root),
-        anonymous: anonymous.or(file.anonymous),
-        data_ports: args.data_ports.or(file.data_ports),
-        channel: if args.channel.is_empty() { file.channel } else { Some(args.channel) },
-        data_address: args.data_address.or(file.data_address),
-        allow_owner: if args.allow_owner { Some(true) } else { file.allow_owner },
-        allow_null: if args.allow_null { Some(true) } else { file.allow_null },
-        allow_memory: args.allow_memory.or(file.allow_memory),
-        allow_profile: args.allow_profile.or(file.allow_profile),
-        tls: if args.tls { Some(true) } else { file.tls },
-        tls_cert: args.tls_cert.or(file.tls_cert),
-        tls_key: args.tls_key.or(file.tls_key),
-        timeout: args.timeout.or(file.timeout),
-        third_party: if args.third_party { Some(true) } else { file.third_party },
-        third_party_networks: if args.third_party_net.is_empty() {
-            file.third_party_networks
-        } else {
-            Some(args.third_party_net)
-        },
-        allow_congestion: if args.allow_congestion { Some(true) } else { file.allow_congestion },
-        fresh_start: if args.fresh_start || cp::is_fresh_start() {
-            Some(true)
-        } else {
-            file.fresh_start
-        },
-        drain: args.drain.or(file.drain),
-        ..file
-    }
-    .build()?;
-    let config = Config { trial_read: args.trial_read, trial_write: args.trial_write, ..config };
+    file.listen = args.listen.or(file.listen);
+    file.root = args.root.or(file.root);
+    file.anonymous = anonymous.or(file.anonymous);
+    file.data_ports = args.data_ports.or(file.data_ports);
+    file.channel = if args.channel.is_empty() { file.channel } else { Some(args.channel) };
+    file.data_address = args.data_address.or(file.data_address);
+    file.allow_owner = if args.allow_owner { Some(true) } else { file.allow_owner };
+    file.allow_null = if args.allow_null { Some(true) } else { file.allow_null };
+    file.allow_memory = args.allow_memory.or(file.allow_memory);
+    file.allow_profile = args.allow_profile.or(file.allow_profile);
+    file.tls = if args.tls { Some(true) } else { file.tls };
+    file.tls_cert = args.tls_cert.or(file.tls_cert);
+    file.tls_key = args.tls_key.or(file.tls_key);
+    file.timeout = args.timeout.or(file.timeout);
+    file.third_party = if args.third_party { Some(true) } else { file.third_party };
+    file.third_party_networks = if args.third_party_net.is_empty() {
+        file.third_party_networks
+    } else {
+        Some(args.third_party_net)
+    };
+    file.allow_congestion = if args.allow_congestion { Some(true) } else { file.allow_congestion };
+    file.fresh_start =
+        if args.fresh_start || cp::is_fresh_start() { Some(true) } else { file.fresh_start };
+    file.drain = args.drain.or(file.drain);
+    let mut config = file.build()?;
+    (config.trial_read, config.trial_write) = (args.trial_read, args.trial_write);
     if config.anonymous == Anonymous::None && config.identities.is_empty() {
         return Err(Error::new(
             Fault::You,
@@ -281,12 +275,10 @@ fn take_descriptors() {
 
 /// One session on the standard streams.
 fn stdio(data_ports: Option<String>) -> Result<ExitCode, Error> {
-    let everything = ConfigFile {
-        root: Some("/".into()),
-        anonymous: Some(Anonymous::Write),
-        data_ports,
-        ..ConfigFile::default()
-    };
+    let mut everything = ConfigFile::default();
+    everything.root = Some("/".into());
+    everything.anonymous = Some(Anonymous::Write);
+    everything.data_ports = data_ports;
     let runtime = interrupt::runtime("start")?;
     // A connection that breaks off hangs this process up.
     interrupt::give_back_when_asked()?;

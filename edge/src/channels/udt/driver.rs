@@ -141,6 +141,7 @@ fn bind(ip: IpAddr, ports: Option<(u16, u16)>) -> io::Result<UdpSocket> {
 
 /// How a program's connections are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UdtOptions {
     /// How this end sends.
     pub rate: RateAlgorithm,

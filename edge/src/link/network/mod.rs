@@ -40,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a network shall be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NetworkSettings {
     /// Sites and links.
     pub topology: TopologySpec,
@@ -49,6 +50,15 @@ pub struct NetworkSettings {
     pub mtu: u32,
     /// Whether the network goes down when the process that brought it up dies.
     pub with_parent: bool,
+}
+
+impl NetworkSettings {
+    /// Of these sites and links, which stays up without its maker: packets of 9,000 bytes, and
+    /// 1 Gbit/s of best-effort traffic.
+    pub fn new(topology: TopologySpec) -> NetworkSettings {
+        let best_effort = Rate::from_bps(1_000_000_000);
+        NetworkSettings { topology, best_effort, mtu: 9_000, with_parent: false }
+    }
 }
 
 /// The record of a network that is up.

@@ -51,19 +51,16 @@ struct Listening {
 }
 
 pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let file = match &args.file {
+    let mut file = match &args.file {
         Some(path) => CalendarConfigFile::read(path)?,
         None => CalendarConfigFile::default(),
     };
-    let config = CalendarConfigFile {
-        listen: args.listen.or(file.listen),
-        state: args.state.or(file.state),
-        network: args.network.or(file.network),
-        tls_cert: args.tls_cert.or(file.tls_cert),
-        tls_key: args.tls_key.or(file.tls_key),
-        ..file
-    };
-    let config = config.build()?;
+    file.listen = args.listen.or(file.listen);
+    file.state = args.state.or(file.state);
+    file.network = args.network.or(file.network);
+    file.tls_cert = args.tls_cert.or(file.tls_cert);
+    file.tls_key = args.tls_key.or(file.tls_key);
+    let config = file.build()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| {

@@ -89,13 +89,10 @@ struct How {
 
 impl How {
     fn wish(self, control: &str) -> Result<CcRequest, Error> {
-        Ok(CcRequest {
-            set: self.set,
-            name: self.registered()?,
-            without_link: self.without_link,
-            offered: true,
-            ..CcRequest::new(control.parse::<ControlName>()?)
-        })
+        let mut wish = CcRequest::new(control.parse::<ControlName>()?);
+        (wish.set, wish.name) = (self.set, self.registered()?);
+        (wish.without_link, wish.offered) = (self.without_link, true);
+        Ok(wish)
     }
 
     fn registered(&self) -> Result<Option<ControlName>, Error> {
@@ -115,7 +112,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             // Before a control is registered: on kernels without `struct_ops` links a signal that
             // ended this process at once would leave it behind.
             let (runtime, mut signals) = interrupt::listening()?;
-            let held = kernelcc::obtain(&CcRequest { pin, ..how.wish(&name)? })?;
+            let mut wish = how.wish(&name)?;
+            wish.pin = pin;
+            let held = kernelcc::obtain(&wish)?;
             held.keep_module();
             show::loaded(&held, pin, output)?;
             // What was there before, and what is pinned, stays without us.
@@ -166,7 +165,9 @@ fn trace(
     let held: Option<CcGuard> = if is_there && how.set.is_none() {
         None
     } else {
-        Some(kernelcc::obtain(&CcRequest { sample_every: every, ..how.wish(name)? })?)
+        let mut wish = how.wish(name)?;
+        wish.sample_every = every;
+        Some(kernelcc::obtain(&wish)?)
     };
     let mut trace = match &held {
         Some(held) => Trace::of(held, every)?,

@@ -129,7 +129,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let (runtime, signals) = crate::interrupt::listening()?;
     let stop = crate::interrupt::asked(runtime, signals)?;
-    let options = LineRequestOptions { settings, stop, resume };
+    let mut options = LineRequestOptions::new(settings);
+    (options.stop, options.resume) = (stop, resume);
     if let Some(goal) = args.search {
         return steps::search(&options, goal.0, output);
     }

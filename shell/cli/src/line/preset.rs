@@ -32,8 +32,9 @@ pub(super) fn run(
     for PresetTest { wan, settings } in preset.tests(is_full)? {
         let path = settings.target.clone();
         output.remark(format_args!("{path}: {} s", settings.most_seconds));
-        let link = Settings { with_parent: true, ..Settings::new(&path, wan) };
-        let link = Link::up(&Settings { name: name_here(&format!("line-{path}")), ..link })?;
+        let mut link = Settings::new(&path, wan);
+        (link.name, link.with_parent) = (name_here(&format!("line-{path}")), true);
+        let link = Link::up(&link)?;
         let test = run_over(&link, &settings);
         let valid = link.stats().map(|stats| stats.valid);
         link.down()?;

@@ -50,14 +50,12 @@ struct Listening {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let listen = args.listen.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)));
-    let reflector = Reflector::bind(&ReflectOptions {
-        most: args.allow,
-        is_open: args.stamp,
-        is_compared: !args.no_compare,
-        key: args.stamp_key.as_deref().map(super::key).transpose()?,
-        buffer: usize::try_from(args.buffer.0).unwrap_or(usize::MAX),
-        ..ReflectOptions::at(listen)
-    })?;
+    let mut options = ReflectOptions::at(listen);
+    options.most = args.allow;
+    (options.is_open, options.is_compared) = (args.stamp, !args.no_compare);
+    options.key = args.stamp_key.as_deref().map(super::key).transpose()?;
+    options.buffer = usize::try_from(args.buffer.0).unwrap_or(usize::MAX);
+    let reflector = Reflector::bind(&options)?;
     let (runtime, signals) = interrupt::listening()?;
     let stop = interrupt::asked(runtime, signals)?;
     let address = reflector.address()?;

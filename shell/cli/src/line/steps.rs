@@ -35,7 +35,8 @@ struct Held<'a> {
 }
 
 fn tested(options: &LineRequestOptions, settings: LineSettings) -> Result<LineDocument, Error> {
-    let options = LineRequestOptions { settings, ..options.clone() };
+    let mut options = options.clone();
+    options.settings = settings;
     Ok(run(&options, |_| Ok(()))?.document(env!("CARGO_PKG_VERSION"), &now()))
 }
 

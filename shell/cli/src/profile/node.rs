@@ -6,7 +6,7 @@ use crate::node::remote;
 use crate::output::Output;
 use crate::provenance::now;
 use crate::reach;
-use farline::client::{ConnectOptions, Consent, NodeBench, Remote};
+use farline::client::{Consent, NodeBench, Remote};
 use farline::plan::{self, ProbePath};
 use farline_core::profile::{Job, PathPoint, Profile, Repetition, TrafficDirection};
 use farline_core::units::{Error, Rate, Span};
@@ -52,7 +52,8 @@ pub(crate) fn probe(
     output: &Output,
 ) -> Result<Profile, Error> {
     let deadline = Instant::now() + PROBE_LONGEST;
-    let reach = ConnectOptions { timeout: Some(PROBE_SILENCE), ..reach::usual() };
+    let mut reach = reach::usual();
+    reach.timeout = Some(PROBE_SILENCE);
     let (mut bench, consent) = NodeBench::open(node.clone(), reach)?;
     bench.end_at(deadline);
     let probed =

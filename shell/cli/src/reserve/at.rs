@@ -1,7 +1,6 @@
 //! Which calendar is asked, whom to take for it, and who asks: flags and their variables.
 
 use farline::calendar::{CalendarAddress, CalendarClient};
-use farline::channels::trust::Trust;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::PathBuf;
 
@@ -71,6 +70,9 @@ impl At {
             }
         };
         let certificate = self.cert.clone().zip(self.key.clone());
-        Ok(CalendarAddress { url, trust: Trust { authorities, fingerprint }, token, certificate })
+        let mut address = CalendarAddress::new(url);
+        (address.trust.authorities, address.trust.fingerprint) = (authorities, fingerprint);
+        (address.token, address.certificate) = (token, certificate);
+        Ok(address)
     }
 }

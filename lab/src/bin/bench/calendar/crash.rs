@@ -7,7 +7,6 @@ use farline::calendar::wire::{
     StateDocument,
 };
 use farline::calendar::{CalendarAddress, CalendarClient, timestamp};
-use farline::channels::trust::Trust;
 use farline_core::units::{Rng, Span, Time};
 use farline_lab::{Running, farline};
 use rustix::process::Signal;
@@ -44,12 +43,9 @@ fn serve(folder: &Path) -> Result<(Running, CalendarAddress)> {
     let said: serde_json::Value = serde_json::from_str(&line).context("it listens")?;
     let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
     let token: PathBuf = folder.join("state/admin.token");
-    let address = CalendarAddress {
-        url: text("url"),
-        trust: Trust { authorities: None, fingerprint: text("fingerprint").parse().ok() },
-        token: Some(std::fs::read_to_string(token)?.trim().to_owned()),
-        certificate: None,
-    };
+    let mut address = CalendarAddress::new(text("url"));
+    address.trust.fingerprint = text("fingerprint").parse().ok();
+    address.token = Some(std::fs::read_to_string(token)?.trim().to_owned());
     Ok((running, address))
 }
 

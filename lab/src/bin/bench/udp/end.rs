@@ -39,7 +39,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "bbr" => RateAlgorithm::Bbr,
         rate => RateAlgorithm::Held(rate.parse::<Rate>()?),
     };
-    let settings = UdtOptions { rate, buffer: options.buffer, ..UdtOptions::default() };
+    let mut settings = UdtOptions::default();
+    (settings.rate, settings.buffer) = (rate, options.buffer);
     let mut stream = if options.listen {
         accepted(options.address, &settings)?
     } else {
