@@ -16,6 +16,8 @@ mod paired;
 mod passes;
 mod requests;
 mod retry;
+#[cfg(test)]
+mod scenario;
 mod session;
 #[cfg(test)]
 mod tests;
