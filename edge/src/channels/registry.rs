@@ -1,4 +1,4 @@
-//! The drivers that a client or a node has: a value, built in one place.
+//! The channel drivers: which there are, what a user may ask for, and the stacks that they make.
 
 use super::driver::{Carries, Driver, Offered, Role};
 #[cfg(feature = "quic")]
@@ -9,7 +9,7 @@ use super::stack::Stack;
 #[cfg(feature = "tls")]
 use super::tls;
 use super::{ssh, tcp, udt};
-use crate::drivers::Values;
+use crate::drivers::{DriverOption, DriverRegistry, RegisteredDriver, Values};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,21 +17,14 @@ use std::sync::Arc;
 /// What a build may lack: drivers, and the feature of each.
 const OPTIONAL: [(&str, &str); 3] = [("quic", "quic"), ("rdma", "rdma"), ("tls", "tls")];
 
-/// Drivers, in the order in which people are told of them.
-#[derive(Clone, Debug)]
-pub struct Registry {
-    drivers: Vec<Arc<Driver>>,
-}
+/// The channel drivers that a client or a node has.
+pub type Registry = DriverRegistry<Driver>;
 
-impl Registry {
-    /// None.
-    pub fn new() -> Registry {
-        Registry { drivers: Vec::new() }
-    }
+impl RegisteredDriver for Driver {
+    const KIND: &'static str = "channel";
 
-    /// Farline's own.
-    pub fn builtin() -> Registry {
-        let own = [
+    fn builtin() -> Vec<Driver> {
+        vec![
             tcp::driver(),
             #[cfg(feature = "tls")]
             tls::driver(),
@@ -41,48 +34,27 @@ impl Registry {
             #[cfg(feature = "rdma")]
             rdma::driver(),
             udt::driver(),
-        ];
-        Registry { drivers: own.into_iter().map(Arc::new).collect() }
+        ]
     }
 
-    /// Adds a driver.
-    ///
-    /// # Errors
-    /// When one of its schemes is taken.
-    pub fn add(&mut self, driver: Driver) -> Result<(), Error> {
-        if let Some(taken) = driver.schemes.iter().find(|scheme| self.find(scheme).is_some()) {
-            let message = format!("there is a channel driver `{taken}` already");
-            return Err(Error::new(Fault::Bug, ErrorCode::DriverExists, message));
-        }
-        self.drivers.push(Arc::new(driver));
-        Ok(())
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// The same drivers without those that `keeps` denies.
-    #[must_use]
-    pub fn only(&self, keeps: impl Fn(&Driver) -> bool) -> Registry {
-        let kept = self.drivers.iter().filter(|driver| keeps(driver)).map(Arc::clone);
-        Registry { drivers: kept.collect() }
+    fn schemes(&self) -> &[&'static str] {
+        self.schemes
     }
 
-    /// The driver that has this scheme.
-    pub fn find(&self, scheme: &str) -> Option<&Arc<Driver>> {
-        self.drivers.iter().find(|driver| driver.schemes.contains(&scheme))
+    fn options(&self) -> &'static [DriverOption] {
+        self.options
     }
+}
 
-    fn has(&self, scheme: &str) -> bool {
-        self.find(scheme).is_some()
-    }
-
-    /// All drivers.
-    pub fn drivers(&self) -> impl Iterator<Item = &Arc<Driver>> {
-        self.drivers.iter()
-    }
-
+impl DriverRegistry<Driver> {
     /// What carries data where nothing else was said.
     pub fn default_channel(&self) -> Option<&Arc<Driver>> {
         let is_default = |driver: &&Arc<Driver>| driver.capabilities.offered == Offered::Always;
-        self.drivers.iter().find(is_default)
+        self.drivers().find(is_default)
     }
 
     /// A layer that encrypts.
@@ -90,13 +62,13 @@ impl Registry {
         let encrypts = |driver: &&Arc<Driver>| {
             matches!(driver.role, Role::Layer(_)) && driver.capabilities.encrypted
         };
-        self.drivers.iter().find(encrypts)
+        self.drivers().find(encrypts)
     }
 
     /// The channels that a client may choose: those that have a port of their own, or are connected
     /// over the control connection.
     pub fn listening(&self) -> impl Iterator<Item = &Arc<Driver>> {
-        self.drivers.iter().filter(|driver| can_be_asked_for(driver))
+        self.drivers().filter(|driver| can_be_asked_for(driver))
     }
 
     /// Reads a stack, such as `tcp`, `tls+tcp` or `rdma:4:exchange`: layers from the top down, then
@@ -115,7 +87,7 @@ impl Registry {
             let scheme = words.next().unwrap_or_default();
             let driver = self.find(scheme).ok_or_else(|| {
                 if let Some((_, feature)) = OPTIONAL.iter().find(|(name, _)| *name == scheme)
-                    && !Registry::builtin().has(scheme)
+                    && Registry::builtin().find(scheme).is_none()
                 {
                     return Error::not_built(format!("channel driver `{scheme}`"), feature);
                 }
@@ -143,8 +115,7 @@ impl Registry {
                 }
                 (Role::Layer(_), true) => {
                     let below: Vec<_> = self
-                        .drivers
-                        .iter()
+                        .drivers()
                         .filter(|other| can_stand_on(other))
                         .map(|other| format!("{scheme}+{}", other.name))
                         .collect();
@@ -160,16 +131,11 @@ impl Registry {
         }
     }
 
-    /// Names of all drivers.
-    pub fn schemes(&self) -> impl Iterator<Item = &'static str> {
-        self.drivers.iter().flat_map(|driver| driver.schemes.iter().copied())
-    }
-
     /// What may be asked for, with all options, for a command's help.
     pub fn usage(&self) -> String {
         let mut text =
             self.listening().map(|driver| syntax(driver)).collect::<Vec<_>>().join(" or ");
-        for driver in &self.drivers {
+        for driver in self.drivers() {
             for option in driver.options {
                 let _ = write!(text, "; {}{option}: {}", driver.name, option.help);
             }
@@ -183,7 +149,7 @@ impl Registry {
             "| driver | carries | encrypted | congestion control | when | what it is |\n\
              |---|---|---|---|---|---|\n",
         );
-        for driver in &self.drivers {
+        for driver in self.drivers() {
             let can = &driver.capabilities;
             let carries = match (&driver.role, can.carries) {
                 (Role::Layer(_), _) => "a layer over ordered bytes",
@@ -204,19 +170,9 @@ impl Registry {
                 driver.about,
             );
         }
-        text.push_str("\n| option | of | what it does |\n|---|---|---|\n");
-        for driver in &self.drivers {
-            for option in driver.options {
-                let _ = writeln!(text, "| `{option}` | `{}` | {} |", driver.name, option.help);
-            }
-        }
+        text.push('\n');
+        text.push_str(&self.option_table());
         text
-    }
-}
-
-impl Default for Registry {
-    fn default() -> Registry {
-        Registry::builtin()
     }
 }
 

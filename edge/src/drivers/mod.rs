@@ -1,5 +1,9 @@
-//! What drivers of channels and of stores have in common: options as one table, of which come their
-//! syntax, their help and their documentation.
+//! What drivers of channels and of stores have in common: one registry, and options as one table, of
+//! which come their syntax, their help and their documentation.
+
+mod registry;
+
+pub use registry::{DriverRegistry, RegisteredDriver};
 
 use farline_core::units::Bytes;
 use std::collections::BTreeMap;

@@ -1,72 +1,52 @@
-//! The stores that a client or a node has: a value, built in one place.
+//! The store drivers: which there are, and the places that a user may name in them.
 
 use super::address::StoreAddress;
 use super::driver::{Access, Store, StoreDriver, StoreForm};
 use super::{files, memory, null, standard};
-use crate::drivers::{DriverOption, OptionKind, Values};
+use crate::drivers::{DriverOption, DriverRegistry, OptionKind, RegisteredDriver, Values};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Store drivers, in the order in which people are told of them.
-#[derive(Clone, Debug)]
-pub struct StoreRegistry {
-    drivers: Vec<Arc<StoreDriver>>,
+/// The stores that a client or a node has.
+pub type StoreRegistry = DriverRegistry<StoreDriver>;
+
+impl RegisteredDriver for StoreDriver {
+    const KIND: &'static str = "store";
+
+    fn builtin() -> Vec<StoreDriver> {
+        vec![files::driver(), standard::driver(), memory::driver(None), null::driver()]
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn schemes(&self) -> &[&'static str] {
+        std::slice::from_ref(&self.name)
+    }
+
+    fn options(&self) -> &'static [DriverOption] {
+        self.options
+    }
+
+    /// `files` is a node's word for its own (S-1).
+    fn is_reserved(scheme: &str) -> bool {
+        scheme == "files"
+    }
 }
 
-impl StoreRegistry {
-    /// None.
-    pub fn new() -> StoreRegistry {
-        StoreRegistry { drivers: Vec::new() }
-    }
-
-    /// Farline's own.
-    pub fn builtin() -> StoreRegistry {
-        let own = [files::driver(), standard::driver(), memory::driver(None), null::driver()];
-        StoreRegistry { drivers: own.into_iter().map(Arc::new).collect() }
-    }
-
+impl DriverRegistry<StoreDriver> {
     /// What of it a node offers in the place of its files: `null` where that is allowed, `memory`
     /// so much of it for all sessions together, and what its program brought.
     pub(crate) fn offered(&self, null: bool, memory: Option<Bytes>) -> StoreRegistry {
         let builtin = StoreRegistry::builtin();
-        let own = self.drivers.iter().filter(|driver| builtin.find(driver.name).is_none());
+        let own = self.drivers().filter(|driver| builtin.find(driver.name).is_none());
         let mut drivers = Vec::new();
         drivers.extend(null.then(null::driver).map(Arc::new));
         drivers.extend(memory.map(|limit| Arc::new(memory::driver(Some(limit)))));
         drivers.extend(own.map(Arc::clone));
-        StoreRegistry { drivers }
-    }
-
-    /// Adds a driver.
-    ///
-    /// # Errors
-    /// When its name is taken, or is not of lower-case letters.
-    pub fn add(&mut self, driver: impl Into<Arc<StoreDriver>>) -> Result<(), Error> {
-        let driver = driver.into();
-        let name = driver.name;
-        if self.find(name).is_some() {
-            let message = format!("there is a store driver `{name}` already");
-            return Err(Error::new(Fault::Bug, ErrorCode::DriverExists, message));
-        }
-        // `files` is a node's word for its own (S-1).
-        if name == "files" || name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase()) {
-            let message = format!("no store driver can be called `{name}`");
-            return Err(Error::new(Fault::You, ErrorCode::InvalidName, message)
-                .hint("take lower-case letters, and not `files`"));
-        }
-        self.drivers.push(driver);
-        Ok(())
-    }
-
-    /// The driver of this name.
-    pub fn find(&self, name: &str) -> Option<&Arc<StoreDriver>> {
-        self.drivers.iter().find(|driver| driver.name == name)
-    }
-
-    /// All drivers.
-    pub fn drivers(&self) -> impl Iterator<Item = &Arc<StoreDriver>> {
-        self.drivers.iter()
+        drivers.into_iter().collect()
     }
 
     /// Reads the place that `text` names by a driver's name and a colon, such as `null:`,
@@ -117,7 +97,7 @@ impl StoreRegistry {
 
     /// What may be written, for a command's help: `PATH, -, memory:SIZE or null:`.
     pub fn usage(&self, is_wanted: impl Fn(&StoreDriver) -> bool) -> String {
-        let wanted = self.drivers.iter().filter(|driver| is_wanted(driver));
+        let wanted = self.drivers().filter(|driver| is_wanted(driver));
         wanted.map(|driver| driver.usage()).collect::<Vec<_>>().join(", ")
     }
 
@@ -128,7 +108,7 @@ impl StoreRegistry {
              |---|---|---|---|---|---|---|---|---|---|\n",
         );
         let yes = |is: bool| if is { "yes" } else { "no" };
-        for driver in &self.drivers {
+        for driver in self.drivers() {
             let can = &driver.capabilities;
             let order = match can.access {
                 Access::Random => "any",
@@ -148,30 +128,11 @@ impl StoreRegistry {
                 driver.about,
             );
         }
-        text.push_str("\n| option | of | what it does |\n|---|---|---|\n");
-        for driver in &self.drivers {
-            for option in driver.options {
-                let _ = writeln!(text, "| `{option}` | `{}` | {} |", driver.name, option.help);
-            }
-        }
+        text.push('\n');
+        text.push_str(&self.option_table());
         text
     }
 }
-
-impl Default for StoreRegistry {
-    fn default() -> StoreRegistry {
-        StoreRegistry::builtin()
-    }
-}
-
-impl PartialEq for StoreRegistry {
-    /// Whether drivers of the same names are in it.
-    fn eq(&self, other: &StoreRegistry) -> bool {
-        self.drivers().map(|driver| driver.name).eq(other.drivers().map(|driver| driver.name))
-    }
-}
-
-impl Eq for StoreRegistry {}
 
 /// The store of `driver` with `options`, which stand behind its name and a `separator`.
 fn with_options(
