@@ -6,6 +6,7 @@ use super::careful_resume::CarefulResume;
 use super::constants::Constants;
 use super::control::{Control, Start};
 use super::cubic::Cubic;
+use super::held::Held;
 use super::highspeed::HighSpeed;
 use super::htcp::HTcp;
 use super::loss_based::LossBased;
@@ -37,10 +38,14 @@ pub enum Algorithm {
     Scalable,
     /// Vegas.
     Vegas,
+    /// A booked rate, whatever is lost: no control for a shared path, so not among
+    /// [`Algorithm::ALL`] nor by its name where any control may be chosen.
+    #[serde(skip)]
+    Held,
 }
 
 impl Algorithm {
-    /// All, in the order of their names.
+    /// All that share a path, in the order of their names.
     pub const ALL: [Algorithm; 8] = [
         Algorithm::Bbr,
         Algorithm::Bic,
@@ -63,6 +68,7 @@ impl Algorithm {
             Algorithm::Reno => "reno",
             Algorithm::Scalable => "scalable",
             Algorithm::Vegas => "vegas",
+            Algorithm::Held => "held",
         }
     }
 
@@ -75,7 +81,7 @@ impl Algorithm {
     /// A control for a flow that begins as `start` says, with care where it resumes (RFC 9959); `seed` serves those that draw lots (BBR's
     /// first phase).
     pub fn control(self, set: Constants, start: Start, seed: &Rng) -> Box<dyn Control> {
-        if let Some(saved) = start.saved {
+        if let Some(saved) = start.saved.filter(|_| self != Algorithm::Held) {
             let seed = seed.fork(9959);
             let make = move |start| self.control(set, start, &seed);
             return Box::new(CarefulResume::new(make, start, saved));
@@ -89,6 +95,7 @@ impl Algorithm {
             Algorithm::Reno => Box::new(LossBased::new(start, Reno)),
             Algorithm::Scalable => Box::new(LossBased::new(start, Scalable::new(set))),
             Algorithm::Vegas => Box::new(LossBased::new(start, Vegas::new(set))),
+            Algorithm::Held => Box::new(Held::new(start)),
         }
     }
 }

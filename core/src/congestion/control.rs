@@ -13,6 +13,8 @@ pub struct Acked {
     /// What `delivered` was when the newest of these was sent: at or above the last round's
     /// `delivered`, a round has passed.
     pub delivered_at_send: u64,
+    /// How many were found lost over the flow's life.
+    pub lost: u64,
     /// The longer of the spans in which the packets between those two counts were sent and were
     /// acknowledged.
     pub interval: Span,
@@ -59,6 +61,40 @@ pub trait Control: fmt::Debug + Send {
 
     /// What the flow may do until the next `handle`.
     fn poll(&self) -> Allowed;
+
+    /// Whether it gave up a part of a rate that it was to hold.
+    fn yielded(&self) -> Option<Yielded> {
+        None
+    }
+}
+
+/// A held rate of which a part was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Yielded {
+    /// What is left: bits on an Ethernet's wire.
+    pub rate: Rate,
+    /// What was booked.
+    pub booked: Rate,
+    /// Why the last step was made.
+    pub why: YieldReason,
+}
+
+/// What shows that a path is not reserved for a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YieldReason {
+    /// It loses packets, round after round.
+    Loss,
+    /// A queue stands on it, round after round.
+    Queue,
+}
+
+impl fmt::Display for YieldReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            YieldReason::Loss => "the path loses packets round after round",
+            YieldReason::Queue => "a queue stands on the path",
+        })
+    }
 }
 
 /// What an earlier flow saw of a path.
@@ -85,6 +121,8 @@ pub struct Start {
     pub after: Span,
     /// What an earlier flow saw of the path, for a flow that resumes with care.
     pub saved: Option<SavedPath>,
+    /// The rate that [`Algorithm::Held`](super::Algorithm::Held) holds: bits on an Ethernet's wire.
+    pub held: Option<Rate>,
 }
 
 impl Default for Start {
@@ -98,6 +136,7 @@ impl Default for Start {
             packet: Bytes(1500),
             after: Span::ZERO,
             saved: None,
+            held: None,
         }
     }
 }

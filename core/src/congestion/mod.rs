@@ -17,6 +17,9 @@
 //! | `vegas` | Brakmo, Peterson, JSAC 13(8), 1995 |
 //! | `bbr` | Cardwell et al., ACM Queue 14(5), 2016; draft-cardwell-iccrg-bbr-congestion-control-00, version 1 as in Linux |
 //!
+//! `held` ([`Algorithm::Held`]) is none of them: it holds a rate that was booked ([`Start::held`]) on a
+//! path that is reserved, and is never chosen where a path is shared.
+//!
 //! Any of them may resume with care where an earlier flow measured the path (RFC 9959):
 //! [`Start::saved`].
 //!
@@ -32,6 +35,7 @@ mod careful_resume;
 mod constants;
 mod control;
 mod cubic;
+mod held;
 pub mod highspeed;
 mod htcp;
 mod loss_based;
@@ -44,7 +48,7 @@ mod vegas;
 
 pub use algorithm::Algorithm;
 pub use constants::Constants;
-pub use control::{Acked, Allowed, Control, Event, SavedPath, Start};
+pub use control::{Acked, Allowed, Control, Event, SavedPath, Start, YieldReason, Yielded};
 pub use name::ControlName;
 
 #[cfg(test)]

@@ -63,6 +63,13 @@ impl ControlName {
         self.as_str().parse().ok()
     }
 
+    /// Whether it holds booked rates: Farline's control for that, also by a name of one process's own.
+    pub fn holds_rates(&self) -> bool {
+        let name = self.as_str();
+        name.strip_prefix(Algorithm::Held.name())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    }
+
     /// Whether it is BBR, or a later version of it by the names that kernels and modules have for
     /// them: it paces, and does not take a loss for congestion.
     pub fn is_bbr(&self) -> bool {

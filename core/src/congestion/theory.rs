@@ -9,7 +9,7 @@ use crate::units::Span;
 /// which is not driven by loss.
 pub fn left(algorithm: Algorithm, set: Constants, window: f64) -> Option<f64> {
     match algorithm {
-        Algorithm::Bbr => None,
+        Algorithm::Bbr | Algorithm::Held => None,
         Algorithm::Bic => Some(bic::constants(set).left),
         Algorithm::Cubic => Some(cubic::left(set)),
         Algorithm::HighSpeed => Some(1.0 - highspeed::decrease(window)),
@@ -71,7 +71,7 @@ fn climb(
 ) -> Option<Span> {
     let lost = (window - from).max(0.0);
     let rounds = match algorithm {
-        Algorithm::Bbr => return None,
+        Algorithm::Bbr | Algorithm::Held => return None,
         // One packet a round. With one acknowledgement for each packet: T = C RTT^2 / (2 x 8 MSS).
         Algorithm::Reno | Algorithm::Vegas => lost,
         // The integral of dw / a(w).

@@ -11,6 +11,7 @@ mod by_file;
 #[cfg(test)]
 mod by_file_tests;
 mod existing;
+mod held_rate;
 mod idle_timeout;
 mod paired;
 mod passes;
@@ -29,6 +30,7 @@ pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of}
 pub use blame::{Blame, of_two_servers};
 pub use by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 pub use existing::{CopyReason, Existing};
+pub use held_rate::HeldRate;
 pub use idle_timeout::IdleTimeout;
 pub use paired::{DataEnd, PairedState, PairedTransfer};
 pub use passes::Passes;

@@ -30,6 +30,8 @@ const TABLE: &[Row] = &[
     row(ErrorCode::DataConnection, Fault::Between, 425, "DATA_CHANNEL_COMMUNICATION_FAILURE"),
     row(ErrorCode::DigestMismatch, Fault::Between, 451, "DIGEST_MISMATCH"),
     row(ErrorCode::DirectoryNotEmpty, Fault::You, 550, "DIRECTORY_NOT_EMPTY"),
+    row(ErrorCode::HeldRateRefused, Fault::Refused, 550, "HELD_RATE_REFUSED"),
+    row(ErrorCode::HeldRateTaken, Fault::Refused, 450, "HELD_RATE_TAKEN"),
     row(ErrorCode::Incomplete, Fault::There, 451, "INCOMPLETE"),
     row(ErrorCode::InvalidName, Fault::You, 553, "INVALID_NAME"),
     row(ErrorCode::Io, Fault::There, 451, "INTERNAL_ERROR"),

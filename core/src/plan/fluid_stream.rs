@@ -131,6 +131,8 @@ impl Stream {
             packets: whole,
             delivered: self.delivered,
             delivered_at_send: batch.delivered,
+            // No control that is planned with counts them.
+            lost: 0,
             interval: Span::from_secs_f64(
                 (now - batch.delivered_at).max(batch.sent_at - batch.first_sent_at),
             ),

@@ -23,7 +23,9 @@ pub use model::plan;
 pub use path::PathPoint;
 pub(crate) use path::{USUAL_MTU, payload_rate, streams_in_words};
 pub use pool::{StagedSource, Stall};
-pub use reason::{ControlReason, IntervalReason, Margin, ModelReason, Reason, StreamsReason};
+pub use reason::{
+    ControlReason, HELD_RATE_FELL, IntervalReason, Margin, ModelReason, Reason, StreamsReason,
+};
 
 #[cfg(test)]
 mod drawn_tests;

@@ -131,6 +131,22 @@ pub enum Reason {
         /// Why not.
         why: String,
     },
+    /// A booked rate is held.
+    Held {
+        /// Of all channels together.
+        rate: Rate,
+        /// How many.
+        channels: usize,
+    },
+    /// A part of a held rate was given up.
+    Yielded {
+        /// What a channel was to hold.
+        booked: Rate,
+        /// What it sends now.
+        rate: Rate,
+        /// What showed that the path is not its own.
+        why: String,
+    },
     /// More on its way at once.
     Wider {
         /// So much.
@@ -257,6 +273,9 @@ pub enum ModelReason {
     Busy(String),
 }
 
+/// How [`Reason::Yielded`] begins, also in a peer's words.
+pub const HELD_RATE_FELL: &str = "the held rate fell";
+
 impl Reason {
     /// Whether it says why something was chosen or changed, and not only what was measured.
     pub fn is_choice(&self) -> bool {
@@ -350,6 +369,16 @@ impl Display for Reason {
             ),
             Reason::NotResumed { in_flight, why } => {
                 write!(f, "begins as over any path, though this one held {in_flight}: {why}")
+            }
+            Reason::Held { rate, channels } => {
+                write!(
+                    f,
+                    "{rate} held over {} from the first round trip on, as booked",
+                    in_words(*channels)
+                )
+            }
+            Reason::Yielded { booked, rate, why } => {
+                write!(f, "{HELD_RATE_FELL} from {booked} to {rate}: {why}, so the path is shared")
             }
             Reason::Restored { control, found, before } => write!(
                 f,

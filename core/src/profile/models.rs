@@ -46,7 +46,9 @@ pub fn response(algorithm: Algorithm, p: f64, rtt: Span) -> Option<f64> {
         Algorithm::HighSpeed => Some(reno.max(0.12 / p.powf(0.835))),
         Algorithm::Scalable => Some(reno.max(0.08 / p)),
         Algorithm::Cubic => Some(reno.max(1.054 * (rtt.as_secs_f64() / p).powf(0.75))),
-        Algorithm::Bbr | Algorithm::Bic | Algorithm::HTcp | Algorithm::Vegas => None,
+        Algorithm::Bbr | Algorithm::Bic | Algorithm::Held | Algorithm::HTcp | Algorithm::Vegas => {
+            None
+        }
     }
 }
 

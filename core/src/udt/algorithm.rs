@@ -1,7 +1,6 @@
 //! The controls of a UDT flow by name.
 
-use super::bbr::ModelBased;
-use super::held::Held;
+use super::model_based::ModelBased;
 use super::native::Native;
 use super::rate::RateControl;
 use crate::units::{Bytes, Rate, Rng};
@@ -33,7 +32,7 @@ impl RateAlgorithm {
     pub fn control(self, packet: Bytes, seed: &Rng) -> Box<dyn RateControl> {
         match self {
             RateAlgorithm::Native => Box::new(Native::new(seed)),
-            RateAlgorithm::Held(rate) => Box::new(Held::new(rate, packet)),
+            RateAlgorithm::Held(rate) => Box::new(ModelBased::held(rate, packet, seed)),
             RateAlgorithm::Bbr => Box::new(ModelBased::bbr(packet, seed)),
         }
     }

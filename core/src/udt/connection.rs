@@ -8,6 +8,7 @@ use super::rate::SYN;
 use super::receiving::{Place, Receiving};
 use super::sending::Sending;
 use super::sequence::SequenceNumber;
+use crate::congestion::Yielded;
 use crate::units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
@@ -136,7 +137,7 @@ impl Connection {
     }
 
     /// Whether the control gave a part of a held rate up, and why.
-    pub fn yielded(&self) -> Option<&'static str> {
+    pub fn yielded(&self) -> Option<Yielded> {
         self.sending.yielded()
     }
 

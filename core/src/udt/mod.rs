@@ -18,13 +18,12 @@
 
 mod algorithm;
 mod arrivals;
-mod bbr;
 mod connection;
 mod connector;
 mod events;
 mod handshake;
-mod held;
 mod listener;
+mod model_based;
 mod native;
 mod packet;
 mod rate;

@@ -1,6 +1,6 @@
 //! What decides how fast a sender is: a control that is told what happened, as UDT's CCC was.
 
-use crate::congestion::{Acked, SavedPath};
+use crate::congestion::{Acked, SavedPath, Yielded};
 use crate::units::{Bytes, Span, Time};
 use std::fmt;
 
@@ -69,7 +69,7 @@ pub trait RateControl: fmt::Debug + Send {
     fn resume(&mut self, _path: &PathState, _saved: SavedPath) {}
 
     /// Whether it gave a part of its rate up for good, and why.
-    fn yielded(&self) -> Option<&'static str> {
+    fn yielded(&self) -> Option<Yielded> {
         None
     }
 }

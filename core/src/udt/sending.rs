@@ -5,7 +5,7 @@ use super::events::DataPacket;
 use super::packet::{HEADER_LEN, LossRange, ReceiverState, message_word};
 use super::rate::{PathState, RateControl, RateEvent, SYN};
 use super::sequence::SequenceNumber;
-use crate::congestion::{Acked, SavedPath};
+use crate::congestion::{Acked, SavedPath, Yielded};
 use crate::units::{ByteRanges, Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -72,6 +72,8 @@ pub(super) struct Sending {
     delivered: u64,
     delivered_at: Time,
     delivered_sent_at: Time,
+    /// Packets that were reported missing.
+    lost: u64,
     pub(super) resent: u64,
 }
 
@@ -113,6 +115,7 @@ impl Sending {
             delivered: 0,
             delivered_at: now,
             delivered_sent_at: now,
+            lost: 0,
             resent: 0,
         }
     }
@@ -155,7 +158,7 @@ impl Sending {
         self.least_rtt
     }
 
-    pub(super) fn yielded(&self) -> Option<&'static str> {
+    pub(super) fn yielded(&self) -> Option<Yielded> {
         self.control.yielded()
     }
 
@@ -245,6 +248,8 @@ impl Sending {
             first = Some(first.map_or(range.start, |first: u64| first.min(range.start)));
             packets += range.end - range.start;
             if range.end > self.heard_of {
+                // What was reported before is no new loss.
+                self.lost += range.end - range.start.max(self.heard_of);
                 self.missing.insert(range.start.max(self.heard_of)..range.end);
                 if range.start > self.heard_of.max(self.acknowledged) {
                     newest = self.sent.get((range.start - 1 - self.acknowledged) as usize).copied();
@@ -275,6 +280,7 @@ impl Sending {
             packets,
             delivered,
             delivered_at_send: self.delivered,
+            lost: self.lost,
             interval: Span::ZERO,
             in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
             window_limited: std::mem::take(&mut self.is_limited),

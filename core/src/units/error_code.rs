@@ -205,6 +205,10 @@ error_codes! {
     EndOfFileTwice "end-of-file-twice" Never: There;
     /// a refusal that says no more; the server's words are in the message
     Failed "failed" Never: There;
+    /// a booked rate that a node does not admit, or that nobody can hold here
+    HeldRateRefused "held-rate-refused" Never: You Here There Refused;
+    /// other sessions hold what a node admits of booked rates
+    HeldRateTaken "held-rate-taken" After: Refused;
     /// fewer bytes came than the file has
     Incomplete "incomplete" Now: There Between;
     /// SIGINT or SIGTERM; the message says what is kept

@@ -1,7 +1,8 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
+use super::socket::hold;
 use crate::sys::tcp::{TcpInfo, congestion_of, pace, tcp_info};
-use farline_core::congestion::{ControlName, SavedPath};
+use farline_core::congestion::{ControlName, SavedPath, Yielded};
 use farline_core::units::{Bytes, Rate, Span};
 use socket2::Socket;
 use std::fmt;
@@ -24,6 +25,22 @@ pub struct FlowState {
     pub rtt: Option<Span>,
     /// Packets sent, and of those sent again.
     pub packets: (u64, u64),
+}
+
+/// What is left of a held rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct YieldedPart {
+    /// The part of it that is sent.
+    pub part: f64,
+    /// What showed that the path is not its own.
+    pub why: String,
+}
+
+impl From<Yielded> for YieldedPart {
+    fn from(Yielded { rate, booked, why }: Yielded) -> YieldedPart {
+        let part = rate.as_bps() as f64 / booked.as_bps().max(1) as f64;
+        YieldedPart { part, why: why.to_string() }
+    }
 }
 
 /// What a driver lets another thread do with one of its connections. What it does not override it
@@ -91,6 +108,20 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     /// When the connection is gone, or cannot limit it.
     fn set_read_timeout(&self, _timeout: Option<Duration>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has it hold a booked rate, bits on an Ethernet's wire, under `control`, which is Farline's own for
+    /// that.
+    ///
+    /// # Errors
+    /// When it is no TCP connection, or cannot have the control.
+    fn hold(&self, _rate: Rate, _control: ControlName) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The part of a held rate that is left, and why, once some of it was given up.
+    fn yielded(&self) -> Option<YieldedPart> {
+        None
     }
 
     /// Spreads what is sent so that it goes no faster than `rate`; says whether it can.
@@ -183,6 +214,19 @@ impl Handle {
         self.0.set_read_timeout(timeout)
     }
 
+    /// Has the connection hold a booked rate under `control`.
+    ///
+    /// # Errors
+    /// When it is no TCP connection, or cannot have the control.
+    pub(crate) fn hold(&self, rate: Rate, control: ControlName) -> io::Result<()> {
+        self.0.hold(rate, control)
+    }
+
+    /// What is left of a held rate, once some of it was given up.
+    pub(crate) fn yielded(&self) -> Option<YieldedPart> {
+        self.0.yielded()
+    }
+
     /// Has what is sent spread so that it goes no faster than `rate`; returns whether that can be.
     pub fn pace(&self, rate: Rate) -> bool {
         self.0.pace(rate)
@@ -252,6 +296,25 @@ impl ConnectionControl for OfSocket {
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.0.set_read_timeout(timeout)
+    }
+
+    fn hold(&self, rate: Rate, control: ControlName) -> io::Result<()> {
+        hold(&self.0, rate, control)
+    }
+
+    fn yielded(&self) -> Option<YieldedPart> {
+        self.congestion().filter(ControlName::holds_rates)?;
+        let info = self.tcp_info()?;
+        let (now, booked) = info.pacing;
+        // The kernel paces to less than a control gives it by rounding alone.
+        let part = now as f64 / booked.max(1) as f64;
+        (part < 0.99).then(|| YieldedPart {
+            part,
+            why: format!(
+                "{} segments were sent again and the round trip is {} at a least of {}",
+                info.retransmits, info.rtt, info.min_rtt
+            ),
+        })
     }
 
     fn pace(&self, rate: Rate) -> bool {

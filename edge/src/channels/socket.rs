@@ -1,10 +1,11 @@
 //! TCP sockets for data: their options, connecting, listening, and what may go wrong with either.
 
 use super::ordered::{ByteStream, OrderedChannel};
-use super::{Handle, plain};
-use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, tcp_info, wake_at};
+use super::{Handle, plain, told};
+use crate::sys::tcp::{TcpInfo, congestion_of, fix_buffers, hold_back, pace, tcp_info, wake_at};
 use farline_core::congestion::ControlName;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
+use farline_core::wan::frames::wire_bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,6 +21,10 @@ pub struct TcpOptions {
     /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better
     /// where `tcp_rmem` allows it.
     pub buffer: Option<Bytes>,
+    /// A booked rate that a channel holds: bits on an Ethernet's wire. `congestion` then is the control
+    /// that holds it, where this end sends; `buffer` is given past the system's limits, or not at
+    /// all.
+    pub held: Option<Rate>,
 }
 
 /// Bytes that the kernel may hold of a channel beyond its window: a few blocks, so that a block
@@ -48,8 +53,16 @@ pub fn bind(
     listener.map_err(|error| no_port(address, &error))
 }
 
+/// That this kernel gives no such buffers, where that is what `error` says.
+pub(super) fn wrong_buffers(error: &io::Error) -> Option<Error> {
+    told(error).filter(|told| told.code == ErrorCode::WindowBuffer).cloned()
+}
+
 /// No port for data connections can be had at `address`.
 pub(crate) fn no_port(address: SocketAddr, error: &io::Error) -> Error {
+    if let Some(told) = wrong_buffers(error) {
+        return told;
+    }
     let message = format!("cannot listen for data connections on {}: {error}", address.ip());
     Error::new(Fault::Here, ErrorCode::NoDataPort, message)
         .hint("check the address and the range of --data-ports")
@@ -125,13 +138,13 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
 /// # Errors
 /// What the system says where it may not, or where there is none of that name.
 pub fn may_choose(name: ControlName) -> io::Result<()> {
-    check(&TcpOptions { congestion: Some(name), buffer: None })
+    check(&TcpOptions { congestion: Some(name), ..TcpOptions::default() })
 }
 
 /// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when
 /// it does not say.
 pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
-    let options = TcpOptions { congestion: None, buffer: Some(wanted) };
+    let options = TcpOptions { buffer: Some(wanted), ..TcpOptions::default() };
     let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).ok()?;
     // socket(7): the kernel doubles what is set, for its own books, and tells the double.
     let told = socket.send_buffer_size().ok()?.min(socket.recv_buffer_size().ok()?);
@@ -140,15 +153,37 @@ pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
 
 fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(name) = &options.congestion {
+    // What holds a rate is given to a connection that knows how long its packets are.
+    if let Some(name) = options.congestion.filter(|_| options.held.is_none()) {
         socket.set_tcp_congestion(name.as_str().as_bytes())?;
     }
-    if let Some(Bytes(len)) = options.buffer {
+    if let Some(len) = options.buffer.filter(|_| options.held.is_some()) {
+        fix_buffers(&socket, len).map_err(io::Error::other)?;
+    } else if let Some(Bytes(len)) = options.buffer {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(len)?;
         socket.set_recv_buffer_size(len)?;
     }
     Ok(socket)
+}
+
+/// TCP's header with its time stamps, and those of IPv4 and IPv6 (RFC 9293, 7323, 791, 8200).
+const TCP_HEADER: u64 = 32;
+const IP_HEADERS: (u64, u64) = (20, 40);
+
+/// Has a connection hold `rate` on the wire under `control`, which is Farline's own for that.
+///
+/// # Errors
+/// When there is no such control, or this process may not choose it.
+pub(crate) fn hold(socket: &Socket, rate: Rate, control: ControlName) -> io::Result<()> {
+    let segment = u64::from(tcp_info(socket)?.segment);
+    let is_v4 = socket.local_addr()?.as_socket_ipv4().is_some();
+    let ip_header = if is_v4 { IP_HEADERS.0 } else { IP_HEADERS.1 };
+    // The kernel paces payload.
+    let part = segment as f64 / wire_bytes(segment + TCP_HEADER + ip_header) as f64;
+    pace(socket, Some(Rate::from_bps((rate.as_bps() as f64 * part) as u64)))?;
+    // Last: a control begins with the rate that it finds.
+    socket.set_tcp_congestion(control.as_str().as_bytes())
 }
 
 impl ByteStream for TcpStream {

@@ -7,9 +7,12 @@ use super::driver::{
     Session, Transport,
 };
 use super::key::{PREAMBLE_LEN, Token};
-use super::socket::{TcpOptions, bind, connect_stream, no_port, prepare, unreachable};
+use super::socket::{
+    TcpOptions, bind, connect_stream, hold, no_port, prepare, unreachable, wrong_buffers,
+};
 use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
+use socket2::SockRef;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -66,8 +69,13 @@ struct TcpDialer(TcpOptions);
 
 impl Dialer for TcpDialer {
     fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
-        let opened = connect_stream(address, None, &self.0, timeout)
-            .and_then(|stream| prepare(&stream).map(|()| stream));
+        let opened = connect_stream(address, None, &self.0, timeout).and_then(|stream| {
+            prepare(&stream)?;
+            if let (Some(rate), Some(control)) = (self.0.held, self.0.congestion) {
+                hold(&SockRef::from(&stream), rate, control)?;
+            }
+            Ok(stream)
+        });
         match (opened, &self.0.congestion) {
             (Ok(stream), _) => Ok(Opened::Bytes(Box::new(stream))),
             (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
@@ -75,7 +83,9 @@ impl Dialer for TcpDialer {
                 Err(Error::new(Fault::You, ErrorCode::UnknownCongestion, message)
                     .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control"))
             }
-            (Err(error), _) => Err(unreachable(address, &error)),
+            (Err(error), _) => {
+                Err(wrong_buffers(&error).unwrap_or_else(|| unreachable(address, &error)))
+            }
         }
     }
 }

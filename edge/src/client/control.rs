@@ -10,7 +10,7 @@ use crate::channels::key::Key;
 use crate::channels::trust::{ClientConfig, ControlTls};
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
-use farline_core::copy::farline_option;
+use farline_core::copy::{HeldRate, farline_option};
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
 use farline_core::gridftp::{ListingEntry, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
@@ -48,6 +48,8 @@ pub(super) struct Control {
     encrypt: bool,
     protected: Option<u64>,
     data_tls: Option<Arc<ClientConfig>>,
+    /// The booked rate that was asked for, and the request while its answer is not known.
+    rate: Option<(HeldRate, u64)>,
     /// The request for a store without a disk, while its answer is not known.
     store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.

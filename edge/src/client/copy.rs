@@ -16,13 +16,14 @@ use super::options::{Options, Progress, Verify};
 use super::outcome::{Checkpoint, CopyStats, FixedLimits};
 use super::remote_progress::SaidLimit;
 use super::transfer_state::TransferState;
+use crate::channels::Channel;
 use crate::kernelcc::CcGuard;
-use crate::mover::{Integrity, Pace};
+use crate::mover::{Integrity, Pace, least_left};
 use crate::plan::paths::StoredPath;
 use crate::stores::Landed;
 use crate::sys::lock::lock;
 use farline_core::copy::{CopyOptions, CopySummary};
-use farline_core::plan::Reason;
+use farline_core::plan::{HELD_RATE_FELL, Reason};
 use farline_core::transfer::{DigestAlgorithm, Entry, EntryKind, RecentWaits, UserOverrides};
 use farline_core::units::{Error, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +84,7 @@ impl<'a> Copy<'a> {
             stats: CopyStats {
                 fixed: FixedLimits {
                     rate: options.limit,
+                    held: options.held.map(|held| held.rate),
                     buffer: options.buffer,
                     ..FixedLimits::default()
                 },
@@ -131,6 +133,12 @@ impl<'a> Copy<'a> {
     pub(super) fn take_remarks(&mut self, control: &Control) {
         let (changed, limited) = lock(&control.heard()).take_remarks();
         for (said, is_measurement) in changed {
+            // What is given up of a booked rate is told to whoever booked it, asked or not.
+            if said.starts_with(HELD_RATE_FELL) {
+                let said = format!("at {}: {said}", control.server());
+                self.stats.notes.retain(|note| !note.contains(HELD_RATE_FELL));
+                self.stats.note(said);
+            }
             self.live.changed(Reason::Remote {
                 server: control.server().to_owned(),
                 said,
@@ -138,6 +146,15 @@ impl<'a> Copy<'a> {
             });
         }
         self.stats.limited_there = limited.or(self.stats.limited_there.take());
+    }
+
+    /// Says that this end gave up a part of a booked rate, where it did: all has arrived by now.
+    pub(super) fn note_yielded(&mut self, channels: &[Box<dyn Channel>]) {
+        let Some(held) = self.options.held else { return };
+        let handles: Vec<_> = channels.iter().filter_map(|channel| channel.handle().ok()).collect();
+        if let Some(left) = least_left(&handles) {
+            self.stats.note(left.of(held.share()).to_string());
+        }
     }
 
     /// Takes over what one of two other ends, the sender first, said that limited it.
@@ -204,7 +221,8 @@ impl<'a> Copy<'a> {
             is_atomic: self.options.atomic,
             limit: self.options.limit,
             buffer: self.options.buffer,
-            are_channels_fixed: self.options.overrides.streams.is_some(),
+            are_channels_fixed: self.options.overrides.streams.is_some()
+                || self.options.held.is_some(),
             ..CopyOptions::default()
         }
     }

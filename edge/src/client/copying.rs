@@ -10,7 +10,7 @@ use super::{
 };
 use crate::stores::{StoreDriver, StoreRegistry};
 use farline_core::congestion::ControlName;
-use farline_core::copy::RETRY_FOR;
+use farline_core::copy::{HeldRate, RETRY_FOR};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::ffi::OsStr;
 use std::future::Future;
@@ -119,6 +119,13 @@ impl CopyRequest {
     /// Opens so many channels, where Farline otherwise takes what the path asks for.
     pub fn channels(mut self, channels: usize) -> CopyRequest {
         self.options.overrides.streams = Some(channels);
+        self
+    }
+
+    /// Holds this rate from the first round trip on, over channels that share it evenly, whatever is
+    /// lost: only with a Farline node that admits it, over a path that is reserved.
+    pub fn held(mut self, rate: Rate, channels: usize) -> CopyRequest {
+        self.options.held = Some(HeldRate { rate, channels: channels.max(1) });
         self
     }
 

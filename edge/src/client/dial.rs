@@ -5,7 +5,8 @@
 use super::control::Control;
 use super::copy::Copy;
 use super::data_path::DataPath;
-use crate::channels::driver::{Carries, Dialer, Peer, Session, Slots, Tunnel};
+use super::outcome::DataDirection;
+use crate::channels::driver::{Carries, CongestionBy, Dialer, Peer, Session, Slots, Tunnel};
 use crate::channels::layer::TlsPeer;
 use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
 use crate::channels::stack::Opener;
@@ -89,8 +90,8 @@ async fn by(
     // Streams are one driver's way to fill a path; connections inside a channel are another's.
     let has_connections = stack.connections(control.rtt()) > 0;
     let streams = match has_connections {
-        true => copy.options.overrides.streams.unwrap_or(1).max(1),
-        false => choice.streams,
+        true if copy.options.held.is_none() => copy.options.overrides.streams.unwrap_or(1).max(1),
+        _ => choice.streams,
     };
     let (tunnel, address) = match offer.route {
         Route::Tunnel => {
@@ -101,13 +102,23 @@ async fn by(
         Route::ControlPort => (None, control.peer()?),
         Route::Straight => (None, address),
     };
+    let mut sockets = sockets.clone();
+    if sockets.held.is_some() && can.congestion != CongestionBy::Driver {
+        if can.congestion == CongestionBy::Below || offer.route != Route::Straight {
+            let message = format!("a rate cannot be held over {}", offer.stack);
+            return Err(Error::new(Fault::Here, ErrorCode::HeldRateRefused, message));
+        }
+        if copy.stats.direction == DataDirection::Out {
+            sockets.congestion = Some(copy.obtain_held()?);
+        }
+    }
     let key = control.agreed_key().await?;
     let begin = choice.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams.max(1);
     let most = (!copy.live.is_elastic()).then_some(begin);
     let session = Session {
         key: key.clone(),
         rtt: control.rtt(),
-        sockets: sockets.clone(),
+        sockets,
         slots: Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most },
         trust: control.data_tls().await?,
         tunnel,

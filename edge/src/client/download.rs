@@ -195,7 +195,7 @@ impl TreeEnd for Download<'_> {
             Some(address) => address,
             None => *self.address.insert(control.passive(self.passive).await?),
         };
-        let options = copy.tcp_options(None);
+        let options = copy.tcp_options(None, control.rtt());
         let dialled = dial(copy, control, address, self.choice, &options).await?;
         let (slots, count) = (staging(self.choice)?, dialled.channels.len());
         let acceptor = dialled.opener.filter(|_| may_grow).map(|opener| {

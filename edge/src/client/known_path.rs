@@ -10,7 +10,7 @@ impl Copy<'_> {
     /// Has the transfer that begins now to `remote` begin from what the last one
     /// saw of the path, and note what it sees. An attempt after the first begins as over any path.
     pub(super) fn begin_path(&mut self, remote: IpAddr) {
-        if self.options.fresh_start || self.live.pace.is_some() {
+        if self.options.fresh_start || self.live.pace.is_some() || self.live.rate.is_some() {
             return;
         }
         let mut saved = None;

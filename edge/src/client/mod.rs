@@ -60,7 +60,7 @@ pub use copy::unmeasured;
 pub use copying::{Client, CopyRequest, Copying};
 pub use credentials::Credentials;
 pub use data_path::DataPath;
-pub use farline_core::copy::{CopyReason, Existing};
+pub use farline_core::copy::{CopyReason, Existing, HeldRate};
 pub use greet::{DataPort, Greeting, PortState, greet};
 pub use location::{ControlTransport, Location, Remote};
 pub use options::{

@@ -5,7 +5,7 @@ use super::connect_options::ConnectOptions;
 use super::selection::Selection;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
-use farline_core::copy::Existing;
+use farline_core::copy::{Existing, HeldRate};
 use farline_core::profile::Stall;
 use farline_core::transfer::{AttributeSet, Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
@@ -24,6 +24,9 @@ pub struct Options {
     pub reach: ConnectOptions,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
+    /// A booked rate that is held from the first round trip on, whatever is lost: only between this host
+    /// and a Farline node that admits it, over a path that is reserved.
+    pub held: Option<HeldRate>,
     /// What the user fixed rather than leave to Farline.
     pub overrides: UserOverrides,
     /// Whether it begins as the stored profile of its path found best.

@@ -8,7 +8,7 @@ use crate::channels::CompletionStats;
 use crate::stores::{NotKept, NotSet};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
-use farline_core::plan::Reason;
+use farline_core::plan::{HELD_RATE_FELL, Reason};
 use farline_core::transfer::{Diagnosis, Limit, Party, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
@@ -173,6 +173,8 @@ impl DataDirection {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FixedLimits {
     pub(super) rate: Option<Rate>,
+    /// A booked rate that is held.
+    pub(super) held: Option<Rate>,
     pub(super) buffer: Option<Bytes>,
     pub(super) window: Bytes,
     /// A pipe is the source, and the destination.
@@ -331,9 +333,15 @@ impl CopyStats {
             .and_then(|said| Diagnosis::of_peer(&said.name, &said.evidence, !is_sender));
         let mut diagnosis = own.joined(there, is_sender);
         // Who held it to a rate need not know whose wish that was.
-        match (diagnosis.limit, self.fixed.rate) {
-            (Limit::RateLimit, Some(rate)) => diagnosis.evidence = format!("--limit {rate}"),
-            (Limit::RateLimit, None) => {
+        let gave_way = self.notes.iter().any(|note| note.contains(HELD_RATE_FELL));
+        match (diagnosis.limit, self.fixed.rate, self.fixed.held.filter(|_| !gave_way)) {
+            // A booked rate leaves the path room, and its growing window is no slow start.
+            (Limit::Network | Limit::SlowStart, _, Some(held)) => {
+                diagnosis.limit = Limit::RateLimit;
+                (diagnosis.party, diagnosis.evidence) = (Party::You, format!("{held} are held"));
+            }
+            (Limit::RateLimit, Some(rate), _) => diagnosis.evidence = format!("--limit {rate}"),
+            (Limit::RateLimit, None, _) => {
                 diagnosis.party = Party::There;
                 diagnosis.evidence = format!("that node's limit for you: {}", diagnosis.evidence);
             }

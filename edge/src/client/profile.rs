@@ -222,7 +222,7 @@ impl LocalStats {
     /// Opens the connections that `request` asks for and fills or empties them.
     fn run(address: SocketAddr, preamble: &[u8], request: &Measure) -> Result<LocalStats, Error> {
         let began = Instant::now();
-        let options = TcpOptions { congestion: request.congestion, buffer: None };
+        let options = TcpOptions { congestion: request.congestion, ..TcpOptions::default() };
         let connect = || -> std::io::Result<Vec<TcpStream>> {
             let one = || {
                 let mut stream = connect_stream(address, None, &options, CONNECT_TIMEOUT)?;

@@ -43,8 +43,12 @@ pub(super) async fn listen(
     copy.stats.data_path = Some(DataPath::Direct);
     copy.stats.encrypted = Some(false);
     let local = control.local()?;
-    let acceptor =
-        Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
+    let acceptor = Acceptor::bind(
+        SocketAddr::new(local.ip(), 0),
+        None,
+        None,
+        &copy.tcp_options(None, control.rtt()),
+    )?;
     let address = acceptor.address();
     let resources = TransferResources {
         acceptor: Some(Arc::new(acceptor)),

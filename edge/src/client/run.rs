@@ -49,6 +49,7 @@ pub async fn copy(
                        --skip-same or --dry-run";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
+    require_held(options, sources, destination)?;
     keep_replaced::require(options.backup.as_ref(), destination)?;
     attributes::require(options, sources)?;
     attributes::require(options, std::slice::from_ref(destination))?;
@@ -143,6 +144,25 @@ pub async fn copy(
     copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
     let (cpu, peak_rss) = process_usage();
     Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+}
+
+/// Refuses a held rate where no node admits it.
+fn require_held(
+    options: &Options,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<(), Error> {
+    let Some(held) = options.held else { return Ok(()) };
+    let remote = |location: &Location| matches!(location, Location::Remote(_));
+    let why = match (sources.iter().all(remote), remote(destination)) {
+        (true, true) => "between two other hosts this one cannot see to it",
+        (false, false) => "nothing leaves this host",
+        _ if options.limit.is_some() => "--limit is another rate",
+        _ if options.overrides.congestion.is_some() => "another congestion control holds none",
+        _ => return Ok(()),
+    };
+    let message = format!("{} cannot be held: {why}", held.rate);
+    Err(Error::new(Fault::You, ErrorCode::HeldRateRefused, message))
 }
 
 /// What the options wish for, and where to begin by the stored profile of the path to the one node

@@ -27,7 +27,7 @@ pub(super) async fn open_rig(
     address: SocketAddr,
     choice: &TransferParams,
 ) -> Result<(TransferResources, Option<ControlName>), Error> {
-    let options = copy.tcp_options(choice.congestion);
+    let options = copy.tcp_options(choice.congestion, control.rtt());
     let dialled = dial(copy, control, address, choice, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
     copy.begin_path(address.ip());
@@ -115,6 +115,10 @@ pub(super) fn send_layout<'a>(
             .filter(|_| std::ptr::eq(tally, &live.tally))
             .map(|start| (start, &tell as Notify<'_>)),
         growth: live.growth(tally, &tell),
+        yields: live
+            .rate
+            .filter(|_| std::ptr::eq(tally, &live.tally))
+            .map(|held| (held.share(), &tell as Notify<'_>)),
         cancel: live.cancel.clone(),
     })
 }

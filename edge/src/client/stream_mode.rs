@@ -68,7 +68,7 @@ async fn passive(copy: &Copy<'_>, control: &mut Control) -> Result<DataAddress, 
     // control port is.
     let address = SocketAddr::new(control.peer()?.ip(), told.port());
     let tls = control.tls().filter(|_| copy.stats.encrypted == Some(true));
-    Ok(DataAddress { address, tls, options: copy.tcp_options(None) })
+    Ok(DataAddress { address, tls, options: copy.tcp_options(None, control.rtt()) })
 }
 
 impl DataAddress {

@@ -5,6 +5,7 @@ use crate::channels::Handle;
 use crate::channels::stack::Opener;
 use crate::mover::{Cancel, Notify, Pace, PathStart, Tally};
 use crate::sys::lock::lock;
+use farline_core::copy::HeldRate;
 use farline_core::plan::Reason;
 use farline_core::transfer::TuningLimits;
 use farline_core::units::Bytes;
@@ -17,6 +18,8 @@ pub(super) struct TransferState {
     pub(super) tally: Tally,
     /// Holds the copy to the rate that was asked for.
     pub(super) pace: Option<Arc<Pace>>,
+    /// The booked rate that its sender holds.
+    pub(super) rate: Option<HeldRate>,
     pub(super) trial: Trial,
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
@@ -55,7 +58,8 @@ impl TransferState {
     /// Ready for a transfer of a copy with `options`.
     pub(super) fn new(options: &Options, pace: Option<Arc<Pace>>) -> TransferState {
         let is_elastic = options.overrides.staging.is_none() && !options.trial.in_turns;
-        TransferState { pace, trial: options.trial, is_elastic, ..TransferState::default() }
+        let rate = options.held;
+        TransferState { pace, rate, trial: options.trial, is_elastic, ..TransferState::default() }
     }
 
     /// Notes what was measured or changed.

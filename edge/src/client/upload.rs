@@ -89,7 +89,7 @@ pub(super) async fn run(
     };
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
-    let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
+    let (mut control, ahead) = Control::open_for_copy(to, copy.options, ahead).await?;
     control.require(to).await?;
     let into_folder = match ahead.get(1) {
         Some(&look) => {
@@ -262,6 +262,7 @@ struct Upload<'a> {
 impl Upload<'_> {
     /// Takes over what was sent, and names what could not be read.
     fn count(&self, copy: &mut Copy<'_>, summary: &CopySummary) {
+        copy.note_yielded(&self.resources.channels);
         copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
         copy.stats.bad_blocks += summary.bad_blocks;
         copy.stats.bad_headers += summary.bad_headers;

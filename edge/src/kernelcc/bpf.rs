@@ -285,7 +285,8 @@ impl Registered {
 /// look.
 pub(super) fn registered() -> Vec<Registered> {
     let available = host::available();
-    let ours: Vec<String> = Algorithm::ALL.into_iter().map(object::map_name).collect();
+    let ours: Vec<String> =
+        Algorithm::ALL.into_iter().chain([Algorithm::Held]).map(object::map_name).collect();
     let maps = MapInfoIter::default().filter(|info| info.ty == MapType::StructOps);
     let ours = maps
         .filter(|info| info.name.to_str().is_some_and(|name| ours.iter().any(|ours| ours == name)));

@@ -63,7 +63,11 @@ impl CcGuard {
 /// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
 /// one without links where no record can be made of what is held.
 pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
-    let algorithm = wish.control.as_str().parse::<Algorithm>().map_err(|error| {
+    let named = match wish.control == Algorithm::Held {
+        true => Ok(Algorithm::Held),
+        false => wish.control.as_str().parse::<Algorithm>(),
+    };
+    let algorithm = named.map_err(|error| {
         error.hint(format!(
             "this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas",
             listed(&host::available())
@@ -108,7 +112,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
         if let Some(loaded) = table.shared(wish.control).filter(|_| wish.is_plain()) {
             return Ok(of(loaded, Constants::default()));
         }
-        if host::probe_module(name) {
+        if wish.control != Algorithm::Held && host::probe_module(name) {
             let loaded = table.keep(wish, Loaded::module(name));
             return Ok(CcGuard { loaded: Some(loaded), ..CcGuard::native(name, CcOrigin::Module) });
         }

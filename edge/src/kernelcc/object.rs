@@ -25,6 +25,7 @@ pub(super) fn object(algorithm: Algorithm) -> Option<&'static [u8]> {
         Algorithm::HighSpeed => Some(embedded!("bpf/highspeed.o")),
         Algorithm::Scalable => Some(embedded!("bpf/scalable.o")),
         Algorithm::Vegas => Some(embedded!("bpf/vegas.o")),
+        Algorithm::Held => Some(embedded!("bpf/held.o")),
         Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno => None,
     }
 }

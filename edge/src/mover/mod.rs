@@ -33,7 +33,7 @@ pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
 pub(crate) use pace::Pace;
 pub(crate) use path_start::PathStart;
 pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
-pub(crate) use send::{SendJob, SendOutcome, WantedBlocks, send};
+pub(crate) use send::{SendJob, SendOutcome, WantedBlocks, least_left, send};
 pub(crate) use shared::Cancel;
 pub(crate) use stream::{BlockReader, StreamJob, send_stream};
 pub(crate) use tally::{Stage, Tally};

@@ -16,13 +16,15 @@ use crate::stores::Source;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
+pub(crate) use adapt::least_left;
+use adapt::{Watching, Yields};
 use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
     Block, BlockDigest, ChannelId, DigestAlgorithm, Layout, PieceDigest, Sender, SenderInput,
     SenderOutput, SlotId, Watermarks,
 };
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use inline::{is_short, send_inline};
 use std::collections::VecDeque;
 use std::io;
@@ -96,6 +98,8 @@ pub(crate) struct SendJob<'a> {
     pub start: Option<(&'a PathStart, Notify<'a>)>,
     /// Is told of it when the staging pool grows, where it may.
     pub growth: Option<Notify<'a>>,
+    /// The rate that each channel holds, where one is held, and who is told when one gives way.
+    pub yields: Option<(Rate, Notify<'a>)>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -223,11 +227,13 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
                 no_thread(&error)
             })?);
         }
-        let tuning = job.tuning;
+        let (tuning, yields) =
+            (job.tuning, job.yields.map(|(booked, tell)| Yields::new(booked, tell)));
         let supervisor = {
             let shared = &shared;
             scope.spawn(move || {
-                shared.supervise(scope, tuning.as_ref(), pool, (watched, start), &still)
+                let watching = Watching { watched, start, yields };
+                shared.supervise(scope, tuning.as_ref(), pool, watching, &still)
             })
         };
         let mut channels: Vec<_> =

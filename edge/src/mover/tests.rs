@@ -156,6 +156,7 @@ fn transfer_through(
             tuning: None,
             start: None,
             growth: None,
+            yields: None,
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");

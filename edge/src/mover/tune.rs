@@ -44,7 +44,7 @@ pub(crate) struct Tuning<'a> {
 /// named, for BBR.
 pub(crate) fn tuning_limits(channels: bool, congestion: Option<ControlName>) -> TuningLimits {
     let bbr = ControlName::from(Algorithm::Bbr);
-    let options = TcpOptions { congestion: Some(bbr), buffer: None };
+    let options = TcpOptions { congestion: Some(bbr), ..TcpOptions::default() };
     TuningLimits {
         window_limit: window_limit("tcp_wmem"),
         channels,

@@ -8,7 +8,7 @@ use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::transfer::{TuningLimits, Waits};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::time::{Duration, Instant};
 
 /// The FEAT line.
@@ -66,6 +66,8 @@ pub(super) struct IncomingChannels<'a> {
     pub(super) door: Option<&'a DataListener>,
     pub(super) congestion: Option<ControlName>,
     pub(super) buffer: Option<Bytes>,
+    /// A rate that each holds, and the control that holds it, where this end sends over TCP.
+    pub(super) held: Option<(Rate, ControlName)>,
 }
 
 impl IncomingChannels<'_> {
@@ -81,6 +83,12 @@ impl IncomingChannels<'_> {
         if let Some(name) = self.congestion {
             // The listener had another when the client named this one; `set_option` has tried it.
             let _ = handle.set_congestion(name);
+        }
+        if let Some((rate, control)) = self.held {
+            handle.hold(rate, control).map_err(|error| {
+                let message = format!("this node cannot hold a rate over TCP: {error}");
+                Error::new(Fault::There, ErrorCode::HeldRateRefused, message)
+            })?;
         }
         if let Some(len) = self.buffer {
             // What the system does not grant it leaves as it was.

@@ -1,5 +1,6 @@
 //! How a client came to a node.
 
+use farline_core::units::Span;
 use std::net::SocketAddr;
 
 /// How a client came, and where its data connections meet.
@@ -10,4 +11,6 @@ pub(super) struct Arrival {
     pub(super) peer: SocketAddr,
     /// Whether ssh brought it, and knows who it is.
     pub(super) over_ssh: bool,
+    /// The path's round trip when it came; zero where nobody knows.
+    pub(super) rtt: Span,
 }

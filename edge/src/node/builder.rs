@@ -101,6 +101,12 @@ impl NodeBuilder {
         self.with(|config| config.allow_profile = Some(ceiling))
     }
 
+    /// What sessions may hold of booked rates together, each from its first round trip on and whatever
+    /// is lost: for paths that are reserved. None when not said.
+    pub fn allow_held(self, most: Rate) -> NodeBuilder {
+        self.with(|config| config.allow_held = Some(most))
+    }
+
     /// Lets third-party transfers lead to `network`, which is not public. None when not said.
     pub fn third_party_network(self, network: Network) -> NodeBuilder {
         self.with(|config| config.third_party_networks.push(network))

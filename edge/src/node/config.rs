@@ -92,6 +92,8 @@ pub struct Config {
     /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows
     /// where that helps.
     pub staging: Option<Bytes>,
+    /// What sessions may hold of booked rates together (O-7); none when absent.
+    pub allow_held: Option<Rate>,
     /// Whether clients may have this host load Farline's congestion controls into its kernel. Those
     /// who come over ssh may, as far as their own rights go.
     pub allow_congestion: bool,
@@ -201,6 +203,8 @@ pub struct ConfigFile {
     pub allow_memory: Option<String>,
     /// A rate such as `2Gbit/s`, see [`Config::allow_profile`].
     pub allow_profile: Option<String>,
+    /// A rate such as `4Gbit/s`, see [`Config::allow_held`].
+    pub allow_held: Option<String>,
     /// A size such as `64MiB`, see [`Config::staging`].
     pub staging: Option<String>,
     /// See [`Config::allow_congestion`].
@@ -270,6 +274,11 @@ impl ConfigFile {
             .map(|text| text.parse())
             .transpose()
             .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
+        let allow_held = self
+            .allow_held
+            .map(|text| text.parse())
+            .transpose()
+            .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
         let tls = match (self.tls_cert, self.tls_key, self.tls) {
             (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
             (None, None, Some(true)) => Some(TlsKey::Fresh),
@@ -311,6 +320,7 @@ impl ConfigFile {
             allow_memory,
             stores: StoreRegistry::builtin(),
             allow_profile,
+            allow_held,
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),
             fresh_start: self.fresh_start.unwrap_or(false),

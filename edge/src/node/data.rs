@@ -2,10 +2,11 @@
 
 use super::Shared;
 use super::accounts::{Account, Shown};
-use super::adapt::{Adapt, IncomingChannels};
+use super::adapt::Adapt;
 use super::arrival::Arrival;
 use super::bounce::Targets;
 use super::door::DataListener;
+use super::held::Admitted;
 use super::known_path::KnownPath;
 use super::running::RunningTransfer;
 use super::stores;
@@ -25,7 +26,7 @@ use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{Family, Pathname};
 use farline_core::transfer::{AttributeSet, DigestAlgorithm};
-use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -41,8 +42,8 @@ const STAGING: Bytes = Bytes::mib(64);
 /// Listeners, channels and staging of one session.
 pub(super) struct DataPlane {
     pub(super) shared: Arc<Shared>,
-    local: SocketAddr,
-    peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
     /// Whether the session has the rights of its own user.
     over_ssh: bool,
     account: Account,
@@ -58,7 +59,11 @@ pub(super) struct DataPlane {
     pub(super) slots: Vec<Slot>,
     pub(super) options: TcpOptions,
     /// The congestion control that was loaded for this session.
-    held: Option<CcGuard>,
+    loaded: Option<CcGuard>,
+    /// The booked rate that this session's sender holds, and the control that holds it over TCP.
+    pub(super) rate: Option<(Admitted, Option<CcGuard>)>,
+    /// The path's round trip when the client came; zero where nobody knows.
+    pub(super) rtt: Span,
     pub(super) tree: TreeState,
     /// How trees are guarded, and where they come from, as the client said.
     pub(super) integrity: Integrity,
@@ -68,7 +73,7 @@ pub(super) struct DataPlane {
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
     /// What data connections are made by, where a client chose another than the usual one.
-    driver: Option<Arc<Driver>>,
+    pub(super) driver: Option<Arc<Driver>>,
     /// What is known of the path to the client, once something was sent.
     pub(super) path: Option<KnownPath>,
     /// Whether each channel carries what this session sends in ascending order (O-3).
@@ -94,7 +99,7 @@ pub(super) struct DataPlane {
 
 impl DataPlane {
     pub(super) fn new(shared: Arc<Shared>, arrival: Arrival, shown: Shown) -> DataPlane {
-        let Arrival { local, peer, over_ssh } = arrival;
+        let Arrival { local, peer, over_ssh, rtt } = arrival;
         let account = Account::anonymous(&shared, over_ssh);
         let tree = TreeState::default();
         let options = TcpOptions::default();
@@ -112,7 +117,9 @@ impl DataPlane {
             channels: Vec::new(),
             slots: Vec::new(),
             options,
-            held: None,
+            loaded: None,
+            rate: None,
+            rtt,
             tree,
             integrity: Integrity { digests: Some(DigestAlgorithm::Blake3), ..Integrity::default() },
             source: [0; 32],
@@ -134,7 +141,7 @@ impl DataPlane {
 
     /// How a transfer that sends begins, by what is known of the path to the client.
     pub(super) fn begin_path(&mut self) -> Option<PathStart> {
-        if self.shared.config.fresh_start || self.pace().is_some() {
+        if self.shared.config.fresh_start || self.pace().is_some() || self.rate.is_some() {
             return None;
         }
         if let Some(path) = &self.path {
@@ -148,14 +155,17 @@ impl DataPlane {
     /// # Errors
     /// When it is nobody who may come in.
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
-        let Arrival { local, peer, over_ssh } =
-            Arrival { local: self.local, peer: self.peer, over_ssh: self.over_ssh };
+        let Self { local, peer, over_ssh, rtt, .. } = *self;
         let account = Account::log_in(&self.shared, user, password, &self.shown, self.peer.ip())?;
         // Nothing of another user's stays.
         let shown = std::mem::take(&mut self.shown);
         *self = DataPlane {
             account,
-            ..DataPlane::new(Arc::clone(&self.shared), Arrival { local, peer, over_ssh }, shown)
+            ..DataPlane::new(
+                Arc::clone(&self.shared),
+                Arrival { local, peer, over_ssh, rtt },
+                shown,
+            )
         };
         Ok(())
     }
@@ -336,6 +346,10 @@ impl DataPlane {
                     error.while_doing(format!("this node cannot use congestion control `{value}`"))
                 };
                 let asked: ControlName = value.parse().map_err(cannot)?;
+                if asked.holds_rates() {
+                    let message = "it goes with a rate that is admitted: rate=BITS,CHANNELS";
+                    return Err(cannot(Error::new(Fault::You, ErrorCode::Unsupported, message)));
+                }
                 if asked.algorithm().is_some() && !self.may_load(value) {
                     let who = format_args!("{} asked for {value}", self.peer.ip());
                     self.shared.notices.say("allow_congestion", who);
@@ -363,7 +377,7 @@ impl DataPlane {
                         format!("this node cannot use congestion control `{value}`: {why}"),
                     )
                 })?;
-                (self.options, self.held) = (options, held);
+                (self.options, self.loaded) = (options, held);
                 Ok(())
             }
             "check" => {
@@ -425,6 +439,7 @@ impl DataPlane {
                 Ok(())
             }
             "held" => self.hold_there(value),
+            "rate" => self.hold_rate(value),
             "attributes" => {
                 self.attributes = AttributeSet::parse(value).ok_or_else(|| {
                     let message = format!("`{value}` is no list of attributes that is offered");
@@ -507,12 +522,6 @@ impl DataPlane {
     /// Checked blocks are for trees (clause I-1).
     pub(super) fn integrity_of(&self, run: &RunningTransfer<'_>) -> Integrity {
         if run.request.module.is_some() { self.integrity } else { Integrity::default() }
-    }
-
-    /// The connections that come in through the session's door, with buffers of this size each.
-    pub(super) fn incoming(&self, buffer: Option<Bytes>) -> IncomingChannels<'_> {
-        let (door, congestion) = (self.door.as_ref(), self.options.congestion);
-        IncomingChannels { door, congestion, buffer }
     }
 
     pub(super) fn tree(&mut self) -> &mut TreeState {

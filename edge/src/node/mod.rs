@@ -16,6 +16,8 @@ mod config;
 mod data;
 mod door;
 mod files;
+mod held;
+mod hold_rate;
 mod known_path;
 mod limits;
 mod moving;
@@ -48,7 +50,7 @@ use crate::channels::driver::Role;
 use crate::channels::trust::{Fingerprint, NodeCertificate};
 use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 #[cfg(not(feature = "profile"))]
 use no_profile as profile;
 use std::future::Future;
@@ -76,6 +78,8 @@ struct Shared {
     root: Arc<Root>,
     /// What holds each identity to its rate.
     paces: accounts::Paces,
+    /// Booked rates that sessions hold.
+    held: Arc<held::HeldRates>,
     admission: Arc<admission::Admission>,
     notices: Arc<notices::Notices>,
     doors: Arc<door::DataListeners>,
@@ -116,6 +120,7 @@ impl Shared {
             ticker: Arc::default(),
             root: Arc::new(root),
             paces: accounts::Paces::default(),
+            held: Arc::new(held::HeldRates::new(config.allow_held)),
             config,
             certificate,
             home,
@@ -152,7 +157,12 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
         Pathname::new(home.into_os_string().into_vec()),
     );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
-    session::serve(Arc::new(shared), wire, arrival::Arrival { local, peer, over_ssh: true }).await;
+    session::serve(
+        Arc::new(shared),
+        wire,
+        arrival::Arrival { local, peer, over_ssh: true, rtt: Span::ZERO },
+    )
+    .await;
     Ok(())
 }
 
@@ -282,7 +292,8 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let _ = crate::sys::tcp::notice_dead_peer(&stream);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let arrival = arrival::Arrival { local, peer, over_ssh: false };
+        let rtt = crate::sys::tcp::tcp_info(&stream).map_or(Span::ZERO, |info| info.min_rtt);
+        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt };
         session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
     });
 }

@@ -65,6 +65,7 @@ impl DataPlane {
         }
         run.reporter.started(reused);
         if self.door.is_some() {
+            self.obtain_held()?;
             self.await_channels(wanted, run)?;
         }
         while self.channels.len() < wanted {
@@ -86,13 +87,15 @@ impl DataPlane {
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: Reason| run.changed(adapts, &why);
         let (ask, further) = (|count| run.ask_for(count), || incoming.further());
-        let tuning_limits =
-            self.adapt.tuning_limits(self.pace().is_some(), self.door.is_some(), &channels);
+        let paced = self.pace().is_some() || self.held_share().is_some();
+        let tuning_limits = self.adapt.tuning_limits(paced, self.door.is_some(), &channels);
         let tuning =
             adapts.then_some(Tuning { tuning_limits, ask: &ask, further: &further, tell: &tell });
         let growth =
             (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
         let watch = Watch::new();
+        let yields = self.held_share().filter(|_| run.is_data());
+        let yields = yields.map(|share| (share, &tell as Notify<'_>));
         let work = || {
             send(SendJob {
                 layout: Arc::clone(layout),
@@ -111,6 +114,7 @@ impl DataPlane {
                 tuning,
                 start: begins.map(|start| (start, &tell as Notify<'_>)),
                 growth,
+                yields,
                 cancel: run.cancel.clone(),
             })
         };

@@ -185,9 +185,16 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE]
                 .map(str::to_owned)
                 .to_vec(),
-            ["FARLINE HELD", "FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
-                .map(str::to_owned)
-                .to_vec(),
+            [
+                "FARLINE HELD",
+                "FARLINE KEY",
+                "FARLINE LIMIT",
+                omission::FEATURE,
+                "FARLINE ORDER",
+                "FARLINE RATE",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             [tree::BACKUP_FEATURE, tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::LEAVE_FEATURE]
                 .map(str::to_owned)
                 .to_vec(),

@@ -76,7 +76,7 @@ impl ProbeSent {
 /// refuses a socket option.
 pub fn send(address: SocketAddr, request: &ProbeRequest) -> Result<ProbeSent, Error> {
     let asked = Instant::now();
-    let options = TcpOptions { congestion: request.congestion, buffer: None };
+    let options = TcpOptions { congestion: request.congestion, ..TcpOptions::default() };
     let mut streams = Vec::new();
     for _ in 0..request.streams {
         let stream = connect_stream(address, None, &options, PATIENCE).map_err(|error| {

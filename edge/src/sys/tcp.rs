@@ -1,9 +1,7 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
 use farline_core::congestion::ControlName;
-#[cfg(any(feature = "profile", test))]
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
-use farline_core::units::{Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -90,6 +88,8 @@ pub struct TcpInfo {
     /// Bytes that have reached the peer, in order or not: whole segments, so that a short one
     /// counts for more than it has. Kernels before 4.18 tell of those in order only.
     pub delivered: u64,
+    /// What it is paced to now, and at most, in bytes a second; the largest number without a limit.
+    pub pacing: (u64, u64),
     /// Bytes that it was given to send and has not sent.
     pub not_sent: u64,
     /// Bytes on their way: sent and not acknowledged.
@@ -143,6 +143,7 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
             0 => info.bytes_acked,
             delivered => delivered,
         },
+        pacing: (info.pacing_rate, info.max_pacing_rate),
         not_sent: info.notsent_bytes.into(),
         in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
         congestion_window: info.snd_cwnd,
@@ -222,7 +223,31 @@ pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), E
     Ok(())
 }
 
-#[cfg(any(feature = "profile", test))]
+/// Gives a TCP socket buffers for `len` bytes on their way, in both directions: past the system's
+/// limits where this process may. On a listening socket, its future connections.
+///
+/// # Errors
+/// [`Fault::Here`] when the kernel allows this process no buffers of that size.
+pub(crate) fn fix_buffers(socket: &impl AsFd, len: Bytes) -> Result<(), Error> {
+    let set = |option| set_number(socket, libc::SOL_SOCKET, option, len.0);
+    if set(libc::SO_SNDBUFFORCE).is_err() || set(libc::SO_RCVBUFFORCE).is_err() {
+        // An error is that of a socket that is none.
+        let _ = (set(libc::SO_SNDBUF), set(libc::SO_RCVBUF));
+    }
+    let socket = socket2::SockRef::from(socket);
+    let given = socket.send_buffer_size().and_then(|sent| Ok(sent.min(socket.recv_buffer_size()?)));
+    // The kernel doubles what it is told (socket(7)).
+    let given = Bytes(given.map_or(0, |given| given as u64 / 2));
+    if given < len {
+        let message = format!("the path holds {len}, and this kernel gives buffers of {given}");
+        return Err(Error::new(Fault::Here, ErrorCode::WindowBuffer, message).hint(format!(
+            "run as root, or: sysctl -w net.core.rmem_max={0} net.core.wmem_max={0}",
+            len.0
+        )));
+    }
+    Ok(())
+}
+
 fn set_number(
     socket: &impl AsFd,
     level: libc::c_int,

@@ -20,6 +20,7 @@ mod existing;
 mod globs;
 mod grid_clients;
 mod guest;
+mod held;
 mod hostile_server;
 mod identities;
 mod interop;

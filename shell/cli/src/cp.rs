@@ -9,8 +9,8 @@ use crate::select::SelectionArgs;
 use farline::channels::Stack;
 use farline::channels::trust::Fingerprint;
 use farline::client::{
-    Backup, CancelToken, DataPath, Existing, Location, Options, Outcome, Progress, RetryListener,
-    RetryNotice, StoredProfiles, Trial, Verify, copy,
+    Backup, CancelToken, DataPath, Existing, HeldRate, Location, Options, Outcome, Progress,
+    RetryListener, RetryNotice, StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
@@ -97,9 +97,13 @@ pub(crate) struct How {
     /// Data channels, 1 to 60 [default: by round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
-    /// Congestion control, such as htcp [default: chosen]
+    /// Such as htcp, or held --rate 4G [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// The booked rate that --congestion held holds from the first round trip on, such as 4G: with nodes
+    /// that admit it (serve --allow-held) [default: none]
+    #[arg(long, hide = true, value_name = "RATE")]
+    rate: Option<Rate>,
     /// Socket buffers, such as 16MiB [default: kernel's]
     #[arg(long, value_name = "BYTES")]
     buffer: Option<Bytes>,
@@ -240,9 +244,13 @@ pub(crate) fn carry_out(
     if *destination == Location::Standard {
         output.leave_stdout_to_data();
     }
+    let held = held(args.congestion.as_deref(), args.rate, args.streams)?;
     let overrides = UserOverrides {
         streams: args.streams.map(usize::from),
-        congestion: args.congestion.map(|name| name.parse()).transpose()?,
+        congestion: match held {
+            Some(_) => None,
+            None => args.congestion.map(|name| name.parse()).transpose()?,
+        },
         staging: args.staging,
         precedent: None,
     };
@@ -277,6 +285,7 @@ pub(crate) fn carry_out(
     options.selection = args.selection.selection()?;
     options.dry_run = args.dry_run;
     options.limit = args.limit;
+    options.held = held;
     options.overrides = overrides;
     options.stored_profiles = StoredProfiles::Use;
     options.fresh_start = args.fresh_start || is_fresh_start();
@@ -347,6 +356,32 @@ pub(crate) fn carry_out(
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
     })
+}
+
+/// The booked rate that is to be held, if one is.
+///
+/// # Errors
+/// When the control or its rate is missing.
+fn held(
+    congestion: Option<&str>,
+    rate: Option<Rate>,
+    streams: Option<u8>,
+) -> Result<Option<HeldRate>, Error> {
+    let wrong = |message, hint| Err(Error::new(Fault::You, ErrorCode::Usage, message).hint(hint));
+    match (congestion == Some("held"), rate) {
+        (false, None) => Ok(None),
+        (true, Some(rate)) if rate > Rate::default() => {
+            Ok(Some(HeldRate { rate, channels: streams.map_or(1, usize::from) }))
+        }
+        (true, _) => {
+            let message = "--congestion held needs the rate that was booked";
+            wrong(message, "such as --congestion held --rate 4G")
+        }
+        (false, Some(_)) => {
+            let message = "--rate is what --congestion held holds";
+            wrong(message, "to go no faster than a rate: --limit 500M")
+        }
+    }
 }
 
 /// What held the copy back, where whoever gave the command can change that.

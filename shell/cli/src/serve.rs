@@ -60,12 +60,15 @@ pub(crate) struct Args {
     /// Let clients send to ?null [default: no]
     #[arg(long)]
     allow_null: bool,
-    /// Memory that ?memory=SIZE of all sessions may take, such as 16GiB [default: none]
+    /// For all ?memory=SIZE, as 16GiB [default: none]
     #[arg(long, value_name = "SIZE")]
     allow_memory: Option<String>,
-    /// How fast clients may measure the path to here, such as 2Gbit/s [default: not at all]
+    /// Clients may measure paths, as 2G [default: no]
     #[arg(long, value_name = "RATE")]
     allow_profile: Option<String>,
+    /// Booked rates to hold, such as 4G [default: none]
+    #[arg(long, value_name = "RATE")]
+    allow_held: Option<String>,
     /// Offer TLS, with a key made now [default: no]
     #[arg(long)]
     tls: bool,
@@ -152,6 +155,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     file.allow_null = if args.allow_null { Some(true) } else { file.allow_null };
     file.allow_memory = args.allow_memory.or(file.allow_memory);
     file.allow_profile = args.allow_profile.or(file.allow_profile);
+    file.allow_held = args.allow_held.or(file.allow_held);
     file.tls = if args.tls { Some(true) } else { file.tls };
     file.tls_cert = args.tls_cert.or(file.tls_cert);
     file.tls_key = args.tls_key.or(file.tls_key);

@@ -255,6 +255,7 @@ impl Flow {
                 packets,
                 delivered: self.delivered,
                 delivered_at_send: sent.delivered,
+                lost: self.lost,
                 interval: now.since(sent.delivered_at).max(sent.at.since(sent.first_sent_at)),
                 in_flight,
                 window_limited: f64::from(in_flight) + 1.0 > window,

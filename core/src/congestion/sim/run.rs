@@ -2,7 +2,7 @@
 
 use super::super::algorithm::Algorithm;
 use super::super::constants::Constants;
-use super::super::control::{Allowed, Start};
+use super::super::control::{Allowed, Start, Yielded};
 use super::flow::{Flow, Point, Reduction};
 use crate::units::{Rng, Span, Time};
 use crate::wan::{Change, Direction, Frames, Link, Output, Packet};
@@ -163,6 +163,11 @@ impl Simulation {
     /// Packets of flow `index` that were lost.
     pub fn lost(&self, index: usize) -> u64 {
         self.flows[index].lost
+    }
+
+    /// Whether the control of flow `index` gave up a part of a rate that it was to hold.
+    pub fn yielded(&self, index: usize) -> Option<Yielded> {
+        self.flows[index].control.yielded()
     }
 
     /// The trace of flow `index`.

@@ -44,6 +44,8 @@ pub struct PeerFeatures {
     pub null: bool,
     /// Names what it leaves out of a tree (O-4).
     pub omitted: bool,
+    /// Admits rates that are held (O-7).
+    pub rate: bool,
     /// Sends in order when asked to.
     pub order: bool,
     /// The rate that it may be measured at, at most (M-1).
@@ -107,6 +109,7 @@ impl PeerFeatures {
             null: ours("NULL"),
             omitted: ours("OMITTED"),
             order: ours("ORDER"),
+            rate: ours("RATE"),
             profile_ceiling: profile
                 .clone()
                 .next()

@@ -5,6 +5,7 @@ use super::super::handshake::SocketId;
 use super::super::packet::{Content, HEADER_LEN, UdtPacket};
 use super::host::{Host, hosts};
 use super::scenario::UdtScenario;
+use crate::congestion::Yielded;
 use crate::units::{Rng, Span, Time};
 use crate::wan::{Frames, Link, Output, Packet, Side};
 use std::collections::VecDeque;
@@ -244,7 +245,7 @@ impl UdtSimulation {
     }
 
     /// Why the control of flow `index` at a gave a held rate up.
-    pub fn yielded(&self, index: usize) -> Option<&'static str> {
+    pub fn yielded(&self, index: usize) -> Option<Yielded> {
         self.hosts[2 * index].connection.yielded()
     }
 }

@@ -6,9 +6,12 @@
 //! so that a machine which wants to be paced otherwise (BBR) is held by its window alone.
 
 use crate::channels::handle::FlowState;
+use crate::channels::socket::TcpOptions;
 use crate::sys::lock::lock;
-use farline_core::congestion::{Acked, Algorithm, Constants, Control, Event, SavedPath, Start};
-use farline_core::units::{Bytes, Rng, Span, Time};
+use farline_core::congestion::{
+    Acked, Algorithm, Constants, Control, Event, SavedPath, Start, Yielded,
+};
+use farline_core::units::{Bytes, Error, Rate, Rng, Span, Time};
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn_proto::RttEstimator;
 use std::any::Any;
@@ -16,6 +19,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+/// Headers of IPv6 and UDP (RFC 8200, 768).
+const BELOW: u64 = 48;
 
 /// Packets that may have been sent over a connection that still begins.
 const MOST_BEFORE: u64 = 200;
@@ -31,6 +37,8 @@ pub(super) struct Meter {
     lost: AtomicU64,
     /// What an earlier connection saw of the path, from when it is told until the control knows.
     saved: Mutex<Option<SavedPath>>,
+    /// What is left of a held rate, once some of it was given up.
+    yielded: Mutex<Option<Yielded>>,
 }
 
 impl Default for Meter {
@@ -41,6 +49,7 @@ impl Default for Meter {
             sent: AtomicU64::default(),
             lost: AtomicU64::default(),
             saved: Mutex::default(),
+            yielded: Mutex::default(),
         }
     }
 }
@@ -63,6 +72,11 @@ impl Meter {
         }
     }
 
+    /// What is left of a held rate, once some of it was given up.
+    pub(super) fn yielded(&self) -> Option<Yielded> {
+        *lock(&self.yielded)
+    }
+
     /// Has a connection that has only begun go by what an earlier one saw; says whether it does.
     pub(super) fn resume(&self, saved: SavedPath) -> bool {
         let begins = self.sent.load(Ordering::Relaxed) < MOST_BEFORE;
@@ -73,17 +87,40 @@ impl Meter {
     }
 }
 
-/// Makes controls of `algorithm`, which note what they see in `meter`.
+/// Which control a connection has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QuicControl {
+    pub(super) algorithm: Algorithm,
+    /// The booked rate that it holds, if it holds one.
+    held: Option<Rate>,
+}
+
+impl QuicControl {
+    /// As `sockets` say; CUBIC where nothing is said.
+    ///
+    /// # Errors
+    /// When it is none of ours.
+    pub(super) fn of(sockets: &TcpOptions) -> Result<QuicControl, Error> {
+        let algorithm = match (sockets.held, sockets.congestion) {
+            (Some(_), _) => Algorithm::Held,
+            (None, None) => Algorithm::Cubic,
+            (None, Some(name)) => name.as_str().parse()?,
+        };
+        Ok(QuicControl { algorithm, held: sockets.held })
+    }
+}
+
+/// Makes controls of that kind, which note what they see in `meter`.
 pub(super) fn controls(
-    algorithm: Algorithm,
+    control: QuicControl,
     meter: &Arc<Meter>,
 ) -> Arc<dyn ControllerFactory + Send + Sync> {
-    Arc::new(Controls { algorithm, meter: Arc::clone(meter) })
+    Arc::new(Controls { control, meter: Arc::clone(meter) })
 }
 
 #[derive(Debug)]
 struct Controls {
-    algorithm: Algorithm,
+    control: QuicControl,
     meter: Arc<Meter>,
 }
 
@@ -125,14 +162,19 @@ struct Adapted {
     recovery: Option<Instant>,
     /// Whether it began from what an earlier connection saw.
     resumes: bool,
+    /// The round trip, smoothed (RFC 6298, section 2), delays of acknowledgements included.
+    rtt: Option<Span>,
 }
 
 impl Controls {
     fn machine(&self, mtu: u64, saved: Option<SavedPath>) -> Box<dyn Control> {
-        let start = Start { packet: Bytes(mtu), saved, ..Start::default() };
+        let QuicControl { algorithm, held } = self.control;
+        // An Ethernet's wire has the headers of IPv6 and UDP too.
+        let packet = Bytes(mtu + if held.is_some() { BELOW } else { 0 });
+        let start = Start { packet, saved, held, ..Start::default() };
         // BBR draws the phase that it begins with; the place is as good a seed as any.
         let seed = Rng::new(Arc::as_ptr(&self.meter) as u64);
-        self.algorithm.control(Constants::Linux, start, &seed)
+        algorithm.control(Constants::Linux, start, &seed)
     }
 }
 
@@ -154,6 +196,7 @@ impl Adapted {
             is_idle: true,
             recovery: None,
             resumes: false,
+            rtt: None,
         }
     }
 
@@ -205,7 +248,10 @@ impl Controller for Adapted {
         self.made_by.meter.arrived.fetch_add(bytes, Ordering::Relaxed);
         let rtt = nanos(newest, now);
         self.made_by.meter.least_rtt.fetch_min(rtt, Ordering::Relaxed);
-        self.tell(now, Event::Rtt(Span::from_nanos(rtt)));
+        let rtt = Span::from_nanos(rtt);
+        let smooth = |old: Span| old.mul_f64(0.875) + rtt.mul_f64(0.125);
+        self.rtt = Some(self.rtt.map_or(rtt, smooth));
+        self.tell(now, Event::Rtt(rtt));
         if self.recovery.is_some_and(|until| newest > until) {
             self.recovery = None;
             self.tell(now, Event::Recovered);
@@ -222,11 +268,16 @@ impl Controller for Adapted {
             packets: u32::try_from(packets).unwrap_or(u32::MAX),
             delivered: self.delivered,
             delivered_at_send,
+            lost: self.made_by.meter.lost.load(Ordering::Relaxed),
             interval: Span::from_nanos(interval),
             in_flight: u32::try_from((in_flight + bytes) / self.mtu).unwrap_or(u32::MAX),
             window_limited: !app_limited,
         };
         self.tell(now, Event::Acked(acked));
+        let machine = self.machine.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(yielded) = machine.yielded() {
+            *lock(&self.made_by.meter.yielded) = Some(yielded);
+        }
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost: u64) {
@@ -259,8 +310,15 @@ impl Controller for Adapted {
 
     fn window(&self) -> u64 {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = machine.poll();
+        let window = (allowed.window * self.mtu as f64) as u64;
+        let window = match (self.made_by.control.held, allowed.pacing, self.rtt) {
+            // quinn paces by the window alone: that of a held rate is what it has on its way.
+            (Some(_), Some(rate), Some(rtt)) => window.min(rate.bytes_in(rtt).0 + self.mtu),
+            _ => window,
+        };
         // Two packets are the least that a flow may send (RFC 9002, section 7.2).
-        ((machine.poll().window * self.mtu as f64) as u64).max(2 * self.mtu)
+        window.max(2 * self.mtu)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

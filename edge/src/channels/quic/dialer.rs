@@ -1,7 +1,7 @@
 //! The client's end: opens a session's QUIC connections, each when a channel first needs it, and a
 //! stream for each channel.
 
-use super::congestion::Meter;
+use super::congestion::{Meter, QuicControl};
 use super::endpoint::{bind, client, endpoint, fit, settings};
 use super::stream::{QuicStream, gone};
 use super::tasks::Tasks;
@@ -9,7 +9,6 @@ use super::{GREETING_LEN, not_private};
 use crate::channels::driver::{Dialer, Opened, Session};
 use crate::channels::key::{Key, PREAMBLE_LEN};
 use crate::channels::socket::unreachable;
-use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::units::{Error, ErrorCode, Fault};
 use quinn::Connection;
 use std::io;
@@ -30,7 +29,7 @@ type Measured = (Connection, Arc<Meter>);
 pub(super) struct QuicDialer {
     key: Key,
     trust: Arc<rustls::ClientConfig>,
-    control: Algorithm,
+    control: QuicControl,
     tasks: Arc<Tasks>,
     /// The connections; none where none was needed yet.
     connections: Vec<Mutex<Option<Measured>>>,
@@ -56,7 +55,7 @@ impl QuicDialer {
         Ok(QuicDialer {
             key,
             trust,
-            control: control(session.sockets.congestion)?,
+            control: QuicControl::of(&session.sockets)?,
             tasks,
             connections: (0..connections.max(1)).map(|_| Mutex::default()).collect(),
             opened: AtomicUsize::new(0),
@@ -97,7 +96,7 @@ impl QuicDialer {
         greeting[PREAMBLE_LEN..].copy_from_slice(&self.key.proof());
         send.write_all(&greeting).await.map_err(io::Error::other)?;
         let tasks = Arc::clone(&self.tasks);
-        Ok(QuicStream::new(connection, (send, recv), tasks, meter, self.control))
+        Ok(QuicStream::new(connection, (send, recv), tasks, meter, self.control.algorithm))
     }
 }
 
@@ -113,12 +112,4 @@ impl Dialer for QuicDialer {
             .map(|stream| Opened::Entered(Box::new(stream)))
             .map_err(|error| unreachable(address, &error))
     }
-}
-
-/// The congestion control of that name, in user space; CUBIC where none was named.
-///
-/// # Errors
-/// When it is none of ours.
-pub(super) fn control(name: Option<ControlName>) -> Result<Algorithm, Error> {
-    name.map_or(Ok(Algorithm::Cubic), |name| name.as_str().parse())
 }

@@ -1,9 +1,8 @@
 //! UDP ports and the settings of their connections: windows, packet sizes, idle time.
 
 use super::ALPN;
-use super::congestion::{Meter, controls};
+use super::congestion::{Meter, QuicControl, controls};
 use super::tasks::Tasks;
-use farline_core::congestion::Algorithm;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout,
@@ -37,7 +36,7 @@ const LARGEST_PAYLOAD: u16 = 9000 - 48;
 const PACKETS_PER_ACK: u32 = 10;
 
 /// What every connection begins with.
-pub(super) fn settings(control: Algorithm, meter: &Arc<Meter>) -> TransportConfig {
+pub(super) fn settings(control: QuicControl, meter: &Arc<Meter>) -> TransportConfig {
     let mut settings = TransportConfig::default();
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(LARGEST_PAYLOAD);

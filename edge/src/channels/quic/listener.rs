@@ -1,7 +1,6 @@
 //! The node's end: a UDP port for one session, whose connections carry the session's channels.
 
-use super::congestion::Meter;
-use super::dialer::control;
+use super::congestion::{Meter, QuicControl};
 use super::endpoint::{bind, endpoint, fit, server, settings};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
@@ -11,7 +10,6 @@ use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
 use crate::channels::socket::no_port;
-use farline_core::congestion::Algorithm;
 use farline_core::units::Error;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use std::io;
@@ -35,7 +33,7 @@ struct Inside {
     arrivals: Weak<Arrivals>,
     tasks: Arc<Tasks>,
     identity: Arc<rustls::ServerConfig>,
-    control: Algorithm,
+    control: QuicControl,
     /// The address that the session's client has, for certain.
     client: IpAddr,
 }
@@ -47,7 +45,7 @@ impl QuicPort {
     /// When the control connection is in the clear, or no port can be had.
     pub(super) fn open(listen: &Listen, tasks: Arc<Tasks>) -> Result<QuicPort, Error> {
         let identity = Arc::clone(listen.arrivals.identity().ok_or_else(not_private)?);
-        let control = control(listen.sockets.congestion)?;
+        let control = QuicControl::of(&listen.sockets)?;
         let wanted = SocketAddr::new(listen.ip, 0);
         let failed = |error: io::Error| no_port(wanted, &error);
         let socket = bind_one_of(wanted, listen.ports).map_err(failed)?;
@@ -134,6 +132,6 @@ async fn greet(
         return;
     }
     let Inside { tasks, control, .. } = inside;
-    let stream = QuicStream::new(connection, (send, recv), tasks, meter, control);
+    let stream = QuicStream::new(connection, (send, recv), tasks, meter, control.algorithm);
     arrivals.deliver(Box::new(OrderedChannel::over(stream)));
 }

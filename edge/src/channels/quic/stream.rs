@@ -3,7 +3,7 @@
 use super::congestion::Meter;
 use super::tasks::Tasks;
 use crate::channels::Handle;
-use crate::channels::handle::{ConnectionControl, FlowState};
+use crate::channels::handle::{ConnectionControl, FlowState, YieldedPart};
 use crate::channels::ordered::ByteStream;
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
@@ -219,8 +219,13 @@ impl ConnectionControl for OfStream {
     }
 
     fn resume(&self, saved: SavedPath) -> bool {
-        // BBR does not give way soon enough where the path became slower.
-        self.0.control != Algorithm::Bbr && self.0.meter.resume(saved)
+        // BBR does not give way soon enough where the path became slower; a held rate needs none.
+        let can = !matches!(self.0.control, Algorithm::Bbr | Algorithm::Held);
+        can && self.0.meter.resume(saved)
+    }
+
+    fn yielded(&self) -> Option<YieldedPart> {
+        self.0.meter.yielded().map(YieldedPart::from)
     }
 
     fn congestion(&self) -> Option<ControlName> {

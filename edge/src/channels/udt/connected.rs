@@ -171,6 +171,7 @@ impl Connected {
             }
         }
         self.from_thread.rtt = self.machine.least_rtt();
+        self.from_thread.yielded = self.machine.yielded();
         self.from_thread.flow = (self.acknowledged, self.machine.packets());
         self.pipe.give(&mut self.from_thread);
     }

@@ -33,24 +33,14 @@ const MOST_CONNECTIONS: usize = 256;
 /// How long a peer may be silent that should speak.
 const SILENCE: Span = Span::from_secs(30);
 
-/// Mbit/s that are held, whatever is lost.
-const RATE: &str = "rate";
 /// BBR in the place of UDT's own control.
 const BBR: &str = "bbr";
 
-const OPTIONS: [DriverOption; 2] = [
-    DriverOption {
-        name: BBR,
-        kind: OptionKind::Flag,
-        help: "what this end sends is paced by BBR; else by UDT's own congestion control",
-    },
-    DriverOption {
-        name: RATE,
-        kind: OptionKind::Number { least: 1, most: 1_000_000, bare: false },
-        help: "what this end sends goes at this many Mbit/s whatever is lost: only for a path \
-               that is reserved",
-    },
-];
+const OPTIONS: [DriverOption; 1] = [DriverOption {
+    name: BBR,
+    kind: OptionKind::Flag,
+    help: "what this end sends is paced by BBR; else by UDT's own congestion control",
+}];
 
 /// The driver.
 pub fn driver() -> Driver {
@@ -91,8 +81,8 @@ impl Transport for Udt {
     }
 
     fn dialer(&self, session: &Session, values: &Values) -> Result<Arc<dyn Dialer>, Error> {
-        let rate = match values.number(RATE) {
-            Some(mbit) => RateAlgorithm::Held(Rate::from_bps(mbit.saturating_mul(1_000_000))),
+        let rate = match session.sockets.held {
+            Some(rate) => RateAlgorithm::Held(rate),
             None if values.has(BBR) => RateAlgorithm::Bbr,
             None if session.sockets.congestion.is_some_and(|name| name.is_bbr()) => {
                 RateAlgorithm::Bbr
@@ -107,7 +97,8 @@ impl Transport for Udt {
 
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
         let buffer = listen.sockets.buffer.map_or(NODE_BUFFER, |Bytes(len)| len);
-        let options = UdtOptions { buffer: Bytes(buffer), ..UdtOptions::default() };
+        let rate = listen.sockets.held.map_or(RateAlgorithm::Native, RateAlgorithm::Held);
+        let options = UdtOptions { rate, buffer: Bytes(buffer), ..UdtOptions::default() };
         // A port must not keep its session alive.
         let arrivals = Arc::downgrade(&listen.arrivals);
         let accept: Accept = Box::new(move |stream| {

@@ -5,7 +5,7 @@ use super::super::Breaker;
 use super::super::handle::FlowState;
 use crate::sys::lock::lock;
 use bytes::Bytes as Shared;
-use farline_core::congestion::SavedPath;
+use farline_core::congestion::{SavedPath, Yielded};
 use farline_core::udt::Ended;
 use farline_core::units::Span;
 use std::collections::VecDeque;
@@ -81,6 +81,7 @@ struct State {
     ended: Option<Ended>,
     rtt: Option<Span>,
     flow: (u64, (u64, u64)),
+    yielded: Option<Yielded>,
 }
 
 /// What a program did since the thread last looked.
@@ -111,6 +112,8 @@ pub(super) struct FromThread {
     pub(super) rtt: Option<Span>,
     /// Bytes that the peer has, packets sent, and of those sent again.
     pub(super) flow: (u64, (u64, u64)),
+    /// What is left of a held rate, once some of it was given up.
+    pub(super) yielded: Option<Yielded>,
 }
 
 impl Pipe {
@@ -140,7 +143,7 @@ impl Pipe {
     pub(super) fn give(&self, from: &mut FromThread) {
         let mut state = lock(&self.state);
         state.rtt = from.rtt.or(state.rtt);
-        state.flow = from.flow;
+        (state.flow, state.yielded) = (from.flow, from.yielded);
         state.ended = state.ended.or(from.ended);
         if !from.done.is_empty() {
             let done: usize = from.done.iter().map(Vec::len).sum();
@@ -161,6 +164,11 @@ impl Pipe {
         } else if state.wanted.is_some_and(|wanted| state.arrived_len >= wanted) {
             self.readable.notify_all();
         }
+    }
+
+    /// What is left of a held rate, once some of it was given up.
+    pub(super) fn yielded(&self) -> Option<Yielded> {
+        lock(&self.state).yielded
     }
 
     /// The program's bytes: as many of them as a piece holds. Waits while the peer has too few of

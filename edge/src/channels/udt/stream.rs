@@ -1,7 +1,7 @@
 //! The program's end of a UDT connection.
 
 use super::super::Handle;
-use super::super::handle::{ConnectionControl, FlowState};
+use super::super::handle::{ConnectionControl, FlowState, YieldedPart};
 use super::super::ordered::ByteStream;
 use super::pipe::Pipe;
 use crate::sys::tcp::TcpInfo;
@@ -136,6 +136,10 @@ impl ConnectionControl for UdtControl {
             self.0.resume(saved);
         }
         can
+    }
+
+    fn yielded(&self) -> Option<YieldedPart> {
+        self.0.yielded().map(YieldedPart::from)
     }
 
     fn congestion(&self) -> Option<ControlName> {

@@ -6,7 +6,9 @@ use crate::channels::trust::Trust;
 use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
 use crate::client::location::{ControlTransport, Remote};
+use crate::client::options::Options;
 use crate::stores::not_allowed;
+use farline_core::copy::{HeldRate, farline_option};
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, PeerFeatures, Request};
 use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
@@ -38,7 +40,17 @@ impl Control {
         reach: &ConnectOptions,
         ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, reach, ahead, true).await
+        Control::connect(remote, reach, ahead, Some(None)).await
+    }
+
+    /// The same for a copy whose sender holds a rate, if it is to: [`Self::require`] learns whether
+    /// the node admits it (O-7).
+    pub(in crate::client) async fn open_for_copy(
+        remote: &Remote,
+        options: &Options,
+        ahead: Vec<Request>,
+    ) -> Result<(Control, Vec<u64>), Error> {
+        Control::connect(remote, &options.reach, ahead, Some(options.held)).await
     }
 
     /// The same for a session whose data connections another server opens or takes: it knows no
@@ -63,14 +75,14 @@ impl Control {
             )
             .hint("let it go in the clear with --no-encrypt"));
         }
-        Ok(Control::connect(remote, reach, Vec::new(), false).await?.0)
+        Ok(Control::connect(remote, reach, Vec::new(), None).await?.0)
     }
 
     async fn connect(
         remote: &Remote,
         reach: &ConnectOptions,
         ahead: Vec<Request>,
-        keyed: bool,
+        keyed: Option<Option<HeldRate>>,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
         if remote.via == ControlTransport::Tcp && reach.trust != Trust::default() {
@@ -121,6 +133,7 @@ impl Control {
             encrypt: remote.via != ControlTransport::Tcp && !reach.no_encrypt,
             protected: None,
             data_tls: None,
+            rate: None,
             store: None,
             carried: None,
             dialer: None,
@@ -135,8 +148,9 @@ impl Control {
         if control.encrypt {
             control.protect(Protection::Private);
         }
-        if keyed {
+        if let Some(held) = keyed {
             control.offer_key()?;
+            control.ask_rate(held);
         }
         control.choose_store(remote);
         if reach.idle_timeout().is_some_and(|idle_timeout| idle_timeout < SPARSE_MARKERS) {
@@ -210,6 +224,7 @@ impl Control {
             )
             .hint("write ftp:// for other GridFTP servers"));
         }
+        self.require_rate().await?;
         let Some(store) = &remote.store else { return Ok(()) };
         if !self.features.has_extension(&store.feature()) {
             return Err(not_allowed(format!("{} does not allow {}", self.server, store.name())));
@@ -218,6 +233,25 @@ impl Control {
             Some(id) => self.done(id).await.map(drop),
             None => Ok(()),
         }
+    }
+
+    /// Asks for a rate to be held (O-7): before data ports are opened, whose buffers it decides.
+    fn ask_rate(&mut self, held: Option<HeldRate>) {
+        self.rate = held.map(|held| {
+            let option = farline_option("rate", &held.value());
+            (held, self.try_request(Request::ToFarline(Box::new(option))))
+        });
+    }
+
+    async fn require_rate(&mut self) -> Result<(), Error> {
+        let Some((held, asked)) = self.rate.take() else { return Ok(()) };
+        if !self.features.rate {
+            let message = format!("{} cannot be asked to hold {}", self.server, held.rate);
+            return Err(Error::new(Fault::There, ErrorCode::HeldRateRefused, message)
+                .hint("a Farline node of this version can: farline serve --allow-held RATE"));
+        }
+        let server = self.server.clone();
+        self.done(asked).await.map(drop).map_err(|error| error.while_doing(format!("at {server}")))
     }
 
     /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`]

@@ -12,6 +12,7 @@ use crate::kernelcc::{self, CcRequest};
 use crate::mover::{BLOCK_LEN, tuning_limits, window_limit};
 use crate::sys::route::fq_towards;
 use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::copy::HeldRate;
 use farline_core::plan::Reason;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{PathContext, TransferParams};
@@ -115,6 +116,11 @@ impl Copy<'_> {
                 self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
             }
         }
+        if let Some(HeldRate { rate, channels }) = self.options.held {
+            choice.streams = channels;
+            choice.congestion = None;
+            choice.reasons = vec![Reason::Held { rate, channels }];
+        }
         self.stats.rtt = rtt;
         self.stats.streams = choice.streams;
         self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
@@ -123,9 +129,38 @@ impl Copy<'_> {
         choice
     }
 
-    /// Options of this end's data connections.
-    pub(in crate::client) fn tcp_options(&self, congestion: Option<ControlName>) -> TcpOptions {
-        TcpOptions { congestion, buffer: self.options.buffer }
+    /// Options of this end's data connections over a path of this round trip.
+    pub(in crate::client) fn tcp_options(
+        &self,
+        congestion: Option<ControlName>,
+        rtt: Span,
+    ) -> TcpOptions {
+        match self.options.held {
+            None => TcpOptions { congestion, buffer: self.options.buffer, held: None },
+            Some(held) => TcpOptions {
+                congestion: None,
+                buffer: Some(self.options.buffer.unwrap_or_else(|| held.buffer(rtt))),
+                held: Some(held.share()),
+            },
+        }
+    }
+
+    /// The control that holds the rate of what this end sends over TCP.
+    ///
+    /// # Errors
+    /// When this host cannot have it.
+    pub(in crate::client) fn obtain_held(&mut self) -> Result<ControlName, Error> {
+        let guard = match self.held.take().filter(|held| held.name.holds_rates()) {
+            Some(guard) => guard,
+            None => kernelcc::obtain(&CcRequest::new(Algorithm::Held)).map_err(|error| {
+                let hint = error.hint.clone().unwrap_or_default();
+                let error = error.while_doing("a rate cannot be held over TCP");
+                error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp --channel; {hint}"))
+            })?,
+        };
+        let name = guard.name;
+        self.held = Some(guard);
+        Ok(name)
     }
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of
@@ -135,7 +170,7 @@ impl Copy<'_> {
         congestion: Option<ControlName>,
         opener: Option<Opener>,
     ) -> LiveTuning {
-        let paced = self.live.pace.is_some();
+        let paced = self.live.pace.is_some() || self.live.rate.is_some();
         let congestion =
             congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
         let channels = self.options.overrides.streams.is_none() && opener.is_some() && !paced;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the five controls share: the kernel's structures as far as they are read, slow start, and the trace. */
+/* What the controls share: the kernel's structures as far as they are read, slow start, and the trace. */
 #ifndef FARLINE_FLOW_H
 #define FARLINE_FLOW_H
 
@@ -43,6 +43,8 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
 } CORE;
 
 struct inet_sock {
@@ -63,6 +65,7 @@ struct tcp_sock {
 	__u32 snd_ssthresh;
 	__u32 snd_nxt;
 	__u32 srtt_us;
+	__u32 mss_cache;
 	__u32 max_packets_out;
 	__u32 packets_out;
 	__u32 delivered;
@@ -90,6 +93,7 @@ struct tcp_congestion_ops {
 	__u32 (*undo_cwnd)(struct sock *sk);
 	char name[16];
 	__u32 flags;
+	void (*cong_control)(struct sock *sk);
 };
 
 /* Whoever may open a socket may select the control: farline loads it for its user's transfer. */

@@ -1,8 +1,9 @@
 //! What changes of a transfer while it sends: more channels, another control, a larger pool.
 
 use super::super::path_start::PathStart;
-use super::super::tune::{LOOK_EVERY, OpenOutcome, PathSampler, Pool, Room, Tuning};
+use super::super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use super::Shared;
+use crate::channels::handle::YieldedPart;
 use crate::channels::{Channel, Handle};
 use crate::sys::lock::lock;
 use farline_core::congestion::ControlName;
@@ -11,6 +12,7 @@ use farline_core::plan::Reason;
 use farline_core::transfer::{
     Advice, ChannelAutotuner, ChannelId, LossJudge, PathMonitor, Watermarks,
 };
+use farline_core::units::Rate;
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -22,9 +24,10 @@ impl Shared<'_> {
         scope: &'scope Scope<'scope, '_>,
         tuning: Option<&Tuning<'_>>,
         mut pool: Option<Pool<'_>>,
-        (mut watched, start): (Vec<Handle>, Option<&PathStart>),
+        watching: Watching<'_>,
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
+        let Watching { mut watched, start, mut yields } = watching;
         let (mut threads, mut sampler) = (Vec::new(), PathSampler::new());
         let (mut judge, mut monitor) = (LossJudge::default(), PathMonitor::default());
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
@@ -38,6 +41,7 @@ impl Shared<'_> {
                 self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
             }
             start.inspect(|start| start.look(&watched));
+            yields.iter_mut().for_each(|yields| yields.look(&watched));
             let sample = sampler.sample(&watched, self.job.tally);
             let judged = sample.map(|sample| judge.handle(sample));
             if let Some(judged) = &judged {
@@ -79,6 +83,9 @@ impl Shared<'_> {
                     Joined::NoMore => wanted = watched.len(),
                 }
             }
+        }
+        if let Some(yields) = yields {
+            yields.last_look(&watched);
         }
         if let Some(start) = start {
             start.look_on(watched);
@@ -152,6 +159,61 @@ impl Shared<'_> {
             ChannelId(state.orders.len() - 1)
         };
         Joined::Runs(scope.spawn(move || self.drive(id, channel, &queue)))
+    }
+}
+
+/// The channels of a transfer that sends, and who looks at them.
+pub(super) struct Watching<'a> {
+    pub(super) watched: Vec<Handle>,
+    pub(super) start: Option<&'a PathStart>,
+    pub(super) yields: Option<Yields<'a>>,
+}
+
+/// Tells when a channel gives way that holds a rate: when it begins to, and where that ends.
+pub(super) struct Yields<'a> {
+    booked: Rate,
+    tell: Notify<'a>,
+    told: Option<f64>,
+}
+
+impl<'a> Yields<'a> {
+    /// Of channels that hold `booked` each.
+    pub(super) fn new(booked: Rate, tell: Notify<'a>) -> Yields<'a> {
+        Yields { booked, tell, told: None }
+    }
+
+    fn look(&mut self, channels: &[Handle]) {
+        if self.told.is_none() {
+            self.say(channels);
+        }
+    }
+
+    fn last_look(mut self, channels: &[Handle]) {
+        self.say(channels);
+    }
+
+    fn say(&mut self, channels: &[Handle]) {
+        let Some(left) = least_left(channels) else { return };
+        if self.told.is_none_or(|told| left.part < told) {
+            self.told = Some(left.part);
+            (self.tell)(left.of(self.booked));
+        }
+    }
+}
+
+/// What is left of the rate of the channel that gave up most of it.
+pub(crate) fn least_left<'h>(
+    channels: impl IntoIterator<Item = &'h Handle>,
+) -> Option<YieldedPart> {
+    let left = channels.into_iter().filter_map(Handle::yielded);
+    left.min_by(|a, b| a.part.total_cmp(&b.part))
+}
+
+impl YieldedPart {
+    /// Of a rate of `booked`, in the words of a copy.
+    pub(crate) fn of(self, booked: Rate) -> Reason {
+        let rate = Rate::from_bps((booked.as_bps() as f64 * self.part) as u64);
+        Reason::Yielded { booked, rate, why: self.why }
     }
 }
 

@@ -1,8 +1,9 @@
-//! A control of `core/congestion` for a UDT flow: BBR, which needs neither NAKs nor packet pairs.
+//! A control of `core/congestion` for a UDT flow: BBR or a held rate, which need neither NAKs nor
+//! packet pairs.
 
 use super::rate::{Pace, PathState, RateControl, RateEvent, SYN};
-use crate::congestion::{Algorithm, Constants, Control, Event, Start};
-use crate::units::{Bytes, Rng, Time};
+use crate::congestion::{Algorithm, Constants, Control, Event, Start, Yielded};
+use crate::units::{Bytes, Rate, Rng, Time};
 
 /// Tells a control what it wants to know of a flow, in its words.
 #[derive(Debug)]
@@ -17,8 +18,18 @@ pub(super) struct ModelBased {
 
 impl ModelBased {
     pub(super) fn bbr(packet: Bytes, seed: &Rng) -> ModelBased {
-        let start = Start { packet, ..Start::default() };
-        let control = Algorithm::Bbr.control(Constants::Linux, start, seed);
+        ModelBased::new(Algorithm::Bbr, Start { packet, ..Start::default() }, seed)
+    }
+
+    /// Of a rate that was booked: bits on an Ethernet's wire.
+    pub(super) fn held(rate: Rate, packet: Bytes, seed: &Rng) -> ModelBased {
+        let start = Start { packet, held: Some(rate), ..Start::default() };
+        ModelBased::new(Algorithm::Held, start, seed)
+    }
+
+    fn new(algorithm: Algorithm, start: Start, seed: &Rng) -> ModelBased {
+        let packet = start.packet;
+        let control = algorithm.control(Constants::Linux, start, seed);
         ModelBased { control, packet, recovery: None, beyond: 0 }
     }
 }
@@ -53,5 +64,8 @@ impl RateControl for ModelBased {
         // than all that BBR has in flight.
         let unheard = if interval > 0.0 { SYN.as_secs_f64() / interval } else { 0.0 };
         Pace { interval, window: allowed.window + unheard + self.beyond as f64 }
+    }
+    fn yielded(&self) -> Option<Yielded> {
+        self.control.yielded()
     }
 }

@@ -1,0 +1,107 @@
+//! A booked rate is held from the first round trip on, within what the node admits, and given up
+//! where the path is not the copy's own.
+
+use farline_lab::files::{plant_file, same};
+use farline_lab::{LinkUp, Running, json_of};
+use serde_json::Value;
+
+/// What the node admits together, in Mbit/s.
+const ADMITS: &str = "150M";
+
+struct Bed {
+    link: LinkUp,
+    dir: tempfile::TempDir,
+    fingerprint: String,
+    _node: Running,
+}
+
+impl Bed {
+    fn new(name: &str, path: &[&str], admits: &[&str]) -> Option<Bed> {
+        let link = LinkUp::up(name, path)?;
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(&root).expect("a folder");
+        let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
+        let mut serve = link.farline("b", &listen);
+        let (node, line) = Running::begun(serve.args(admits).arg("--root").arg(&root));
+        let said: Value = serde_json::from_str(&line).expect("one object");
+        let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
+        Some(Bed { link, dir, fingerprint, _node: node })
+    }
+
+    /// Copies `mib` MiB to the node, or from it, at a held rate; with what came of it.
+    fn copy(&self, channel: &str, mib: u64, back: bool, rate: &str) -> Value {
+        let (near, far) = (self.dir.path().join("near"), self.dir.path().join("root/far"));
+        let (from, to) = if back { (&far, &near) } else { (&near, &far) };
+        plant_file(from, mib, 5);
+        let result = json_of(&mut self.command(channel, back, rate));
+        assert!(same(from, to), "{channel}: other bytes came");
+        result
+    }
+
+    fn command(&self, channel: &str, back: bool, rate: &str) -> std::process::Command {
+        let near = self.dir.path().join("near");
+        let url = format!("farlines://{}-b:2811/far", self.link.name());
+        let mut args = vec!["--json", "cp", "--tls-pin", &self.fingerprint, "--channel", channel];
+        args.extend(["--congestion", "held", "--rate", rate, "--retry-for", "0"]);
+        let near = near.to_str().expect("text");
+        args.extend(if back { [&url[..], near] } else { [near, &url[..]] });
+        self.link.farline("a", &args)
+    }
+
+    /// The code of the error that such a copy ends with, and its text.
+    fn refusal(&self, rate: &str) -> (String, String) {
+        plant_file(&self.dir.path().join("near"), 1, 5);
+        let output = self.command("tcp", false, rate).output().expect("farline runs");
+        let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        let text = |field: &str| said["error"][field].as_str().unwrap_or_default().to_owned();
+        assert_eq!(output.status.code(), Some(6), "{said}");
+        (text("code"), text("message") + &text("hint"))
+    }
+}
+
+fn reasons(result: &Value) -> String {
+    result["reasons"].to_string() + &result["notes"].to_string()
+}
+
+#[test]
+fn a_booked_rate_flows_from_the_first_round_trip_on() {
+    let path = ["custom", "--rate", "150M", "--rtt", "200ms"];
+    let Some(bed) = Bed::new("t-held", &path, &["--allow-held", ADMITS]) else { return };
+    for (channel, back) in [("tcp", false), ("tcp", true), ("udt", false), ("quic", true)] {
+        let result = bed.copy(channel, 16, back, ADMITS);
+        let read = |field: &str| result[field].as_f64().expect("a number");
+        let took = read("seconds") - read("first_data_seconds");
+        println!("{channel}, back {back}: {took:.2} s");
+        // 0.9 s of bytes and their way there; slow start alone would take six round trips more.
+        assert!(took < 0.9 + 4.0 * 0.2, "{channel}, back {back}: {took:.2} s: {result}");
+        let why = reasons(&result);
+        assert!(why.contains("150 Mbit/s held over 1 channel"), "{channel}: {why}");
+        assert!(!why.contains("the held rate fell"), "{channel}: {why}");
+    }
+    let (code, text) = bed.refusal("151M");
+    assert_eq!(code, "held-rate-refused", "{text}");
+    assert!(text.contains("150 Mbit/s for all its clients") && text.contains("--allow-held"));
+}
+
+#[test]
+fn a_rate_that_the_path_does_not_have_is_given_up_and_said() {
+    let path = ["custom", "--rate", "80M", "--rtt", "20ms"];
+    let Some(bed) = Bed::new("t-heldy", &path, &["--allow-held", ADMITS]) else { return };
+    for (channel, back) in [("tcp", false), ("udt", true), ("quic", false)] {
+        let result = bed.copy(channel, 16, back, ADMITS);
+        let why = reasons(&result);
+        println!("{channel}, back {back}: {why}");
+        assert!(why.contains("the held rate fell from 150 Mbit/s"), "{channel}: {why}");
+    }
+}
+
+#[test]
+fn a_node_holds_no_rate_that_its_operator_did_not_admit() {
+    let Some(bed) = Bed::new("t-heldn", &["custom", "--rate", "100M", "--rtt", "1ms"], &[]) else {
+        return;
+    };
+    let (code, text) = bed.refusal("1M");
+    assert_eq!(code, "held-rate-refused", "{text}");
+    assert!(text.contains("holds no rate for its clients"), "{text}");
+}
