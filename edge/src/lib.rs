@@ -10,7 +10,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `bpf` | congestion controls that the kernel lacks; takes libelf, zlib and a C compiler |
-//! | `calendar` | `calendar`, `circuit`; takes a C compiler |
+//! | `calendar` | `booking`, `calendar`, `circuit`; takes a C compiler |
 //! | `line` | `line`: tests of lines |
 //! | `link` | `link`: emulated links and networks |
 //! | `profile` | `prober`: measurements of paths, as a client and at a node |
@@ -23,6 +23,8 @@
 extern crate self as farline;
 
 pub mod agent;
+#[cfg(feature = "calendar")]
+pub mod booking;
 #[cfg(feature = "calendar")]
 pub mod calendar;
 pub mod channels;

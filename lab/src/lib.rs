@@ -2,6 +2,7 @@
 //! do.
 
 pub mod causes;
+pub mod circuits;
 pub mod controls;
 pub mod crowd;
 pub mod files;

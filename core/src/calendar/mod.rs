@@ -11,6 +11,7 @@
 
 mod book;
 pub mod circuit;
+mod monitor;
 mod network;
 mod policy;
 mod refusal;
@@ -24,6 +25,10 @@ pub mod volume;
 mod window;
 
 pub use book::{Book, BookLimits, BookOrder, BookRecord, Decision, LinkClosure, ReservationChange};
+pub use monitor::{
+    BookingMonitor, BookingPrediction, MonitorAction, MonitorEvent, booked_volume, payload_rate,
+    set_up_time,
+};
 pub use network::{Network, NetworkView};
 pub use policy::{BookingPolicy, BookingRights, ProjectPolicy, ProjectUse};
 pub use refusal::{Alternative, AlternativeKind, BookingRefusal, Obstacle, RefusalCause};

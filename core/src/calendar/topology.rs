@@ -39,6 +39,9 @@ pub struct TopologySpec {
     pub name: String,
     /// The names of the sites, in the order in which they are drawn.
     pub sites: Vec<String>,
+    /// Names and addresses of hosts, by their site: a copy to one of them is to that site.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Vec<String>>,
     /// What joins them, each in both directions.
     #[serde(rename = "link")]
     pub links: Vec<LinkSpec>,
@@ -70,6 +73,7 @@ pub struct Topology {
     pub name: String,
     sites: Vec<String>,
     by_name: BTreeMap<String, SiteId>,
+    hosts: BTreeMap<String, SiteId>,
     links: Vec<NetworkLink>,
     leaving: Vec<Vec<LinkId>>,
 }
@@ -79,9 +83,15 @@ pub struct Topology {
 ///
 /// Its connections of 1,400, 6,600 and 8,600 miles are loops from Oak Ridge to a site and back, so
 /// the site lies at a quarter of their round trips of 26.8, 128 and 163 ms: 6.7, 32 and 40.75 ms.
+/// Its hosts have the addresses that `farline net` gives them.
 const USN: &str = r#"
 name = "usn"
 sites = ["oak-ridge", "chicago", "seattle", "sunnyvale"]
+[hosts]
+oak-ridge = ["10.88.0.1"]
+chicago = ["10.88.0.2"]
+seattle = ["10.88.0.3"]
+sunnyvale = ["10.88.0.4"]
 [[link]]
 name = "1"
 between = ["oak-ridge", "chicago"]
@@ -160,8 +170,20 @@ impl Topology {
                 return wrong(format!("site `{name}` is there twice"));
             }
         }
+        let mut hosts = BTreeMap::new();
+        for (site, names) in &spec.hosts {
+            let Some(id) = by_name.get(site) else {
+                return wrong(format!("hosts are of no site `{site}`"));
+            };
+            for host in names {
+                if hosts.insert(host.to_ascii_lowercase(), *id).is_some() {
+                    return wrong(format!("host `{host}` is there twice"));
+                }
+            }
+        }
         let mut topology = Topology {
             name: spec.name.clone(),
+            hosts,
             leaving: vec![Vec::new(); spec.sites.len()],
             sites: spec.sites.clone(),
             by_name,
@@ -215,6 +237,19 @@ impl Topology {
     /// The site called `name`.
     pub fn site(&self, name: &str) -> Option<SiteId> {
         self.by_name.get(name).copied()
+    }
+
+    /// The site of the host that is called so, or has this address; a site's own name is one of its
+    /// hosts'.
+    pub fn site_of_host(&self, host: &str) -> Option<SiteId> {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        self.hosts.get(&host).copied().or_else(|| self.site(&host))
+    }
+
+    /// The names and addresses of a site's hosts.
+    pub fn hosts(&self, site: SiteId) -> Vec<String> {
+        let of = self.hosts.iter().filter(|(_, known)| **known == site);
+        of.map(|(host, _)| host.clone()).collect()
     }
 
     /// The name of a site.
@@ -305,6 +340,18 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_found_by_its_name_or_address() {
+        let mut spec = TopologySpec::named("usn").expect("built in");
+        spec.hosts.insert("seattle".into(), vec!["DTN1.example.org".into()]);
+        let usn = Topology::new(&spec).expect("makes sense");
+        let site = |host| usn.site_of_host(host).map(|site| usn.site_name(site));
+        assert_eq!(site("dtn1.Example.org."), Some("seattle"));
+        assert_eq!((site("10.88.0.4"), site("chicago")), (Some("sunnyvale"), Some("chicago")));
+        assert_eq!(site("example.org"), None);
+        assert_eq!(usn.hosts(SiteId(2)), ["dtn1.example.org"]);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_named() {
         let usn = TopologySpec::named("usn").expect("built in");
         let wrong = |edit: &dyn Fn(&mut TopologySpec)| {
@@ -320,6 +367,14 @@ mod tests {
                 .contains("where it begins")
         );
         assert!(wrong(&|spec| spec.links[0].rate = "10".into()).contains("10"));
+        let host = |site: &str, host: &str| {
+            let (site, host) = (site.to_owned(), host.to_owned());
+            move |spec: &mut TopologySpec| {
+                spec.hosts.entry(site.clone()).or_default().push(host.clone())
+            }
+        };
+        assert!(wrong(&host("nowhere", "a.example.org")).contains("nowhere"));
+        assert!(wrong(&host("seattle", "10.88.0.1")).contains("twice"));
         assert!(wrong(&|spec| spec.links[0].rate = "0G".into()).contains("nothing"));
         assert!(wrong(&|spec| spec.links.push(spec.links[0].clone())).contains("two links"));
         assert!(TopologySpec::from_toml("name = 3").is_err());

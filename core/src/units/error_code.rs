@@ -144,8 +144,8 @@ error_codes! {
     CannotWrite "cannot-write" Never: Here;
     /// data connections broke; the same command goes on
     ChannelLost "channel-lost" Now: There Between;
-    /// the program that makes circuits cannot be run, or says that it failed
-    CircuitFailed "circuit-failed" After: Here;
+    /// no circuit comes about: the program that makes them cannot be run or failed, or no agent works
+    CircuitFailed "circuit-failed" After: Here There;
     /// the program to run in a link cannot be run
     Command "command" Never: You;
     /// loading a congestion control needs a capability
@@ -466,6 +466,8 @@ error_codes! {
     ServerClosing "server-closing" After: There;
     /// a staging slot was handed out twice, or lost
     SlotHeld "slot-held" Never: Bug;
+    /// the booked slot of a copy is over, or its reservation; the same command books anew and goes on
+    SlotOver "slot-over" Never: Refused;
     /// the file changed while it was read
     SourceChanged "source-changed" Never: Here There;
     /// the sender could not read the file whole

@@ -2,7 +2,7 @@
 
 use super::wire::{RefusalDocument, ReservationDocument, ReservationsDocument};
 use crate::channels::trust::{self, Trust};
-use farline_core::units::{Error, ErrorCode, Fault, Rate, escaped};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, escaped};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 /// The port where a URL names none.
 const PORT: u16 = 2812;
-/// How long a connection may take, and a reply.
+/// How long a connection may take, and a reply, where nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest reply that is read.
 const LARGEST: usize = 64 << 20;
@@ -56,6 +56,7 @@ pub struct CalendarClient {
     port: u16,
     tls: TlsConnector,
     open: Option<SendRequest<Full<Bytes>>>,
+    patience: Duration,
 }
 
 impl std::fmt::Debug for CalendarClient {
@@ -125,7 +126,12 @@ impl CalendarClient {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| here(ErrorCode::NoRuntime, error.to_string()))?;
         let tls = tls(&address)?;
-        Ok(CalendarClient { runtime, address, host, port, tls, open: None })
+        Ok(CalendarClient { runtime, address, host, port, tls, open: None, patience: PATIENCE })
+    }
+
+    /// Waits so long for a connection, and for a reply; 30 s when not said.
+    pub fn be_patient(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Reads `path`.
@@ -198,7 +204,7 @@ impl CalendarClient {
         let request = self.request(&Method::GET, &path, Bytes::new(), &Extra::default())?;
         let runtime = &self.runtime;
         let response = runtime.block_on(async {
-            let mut sender = connect(&self.host, self.port, &self.tls).await?;
+            let mut sender = connect(&self.host, self.port, &self.tls, self.patience).await?;
             let response = sender.send_request(request).await;
             response.map_err(|error| self.broken(&error)).map(|response| (response, sender))
         })?;
@@ -294,7 +300,7 @@ impl CalendarClient {
         let asked = self.runtime.block_on(async {
             let mut sender = match open {
                 Some(sender) => sender,
-                None => connect(&self.host, self.port, &self.tls).await?,
+                None => connect(&self.host, self.port, &self.tls, self.patience).await?,
             };
             let reply = async {
                 let ready = sender.ready().await;
@@ -305,8 +311,9 @@ impl CalendarClient {
                 let body = read(response).await.map_err(|why| self.odd(&why))?;
                 Ok((status, body))
             };
-            let reply = tokio::time::timeout(PATIENCE, reply).await;
-            let silent = |_| self.broken(&"no reply within 30 s");
+            let reply = tokio::time::timeout(self.patience, reply).await;
+            let patience = Span::from(self.patience);
+            let silent = |_| self.broken(&format!("no reply within {patience}"));
             reply.map_err(silent)?.map(|reply: (StatusCode, Bytes)| (reply, sender))
         });
         let (reply, sender) = asked?;
@@ -359,6 +366,7 @@ async fn connect(
     host: &str,
     port: u16,
     tls: &TlsConnector,
+    patience: Duration,
 ) -> Result<SendRequest<Full<Bytes>>, Error> {
     let unreachable = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the calendar {host}:{port}: {error}");
@@ -388,8 +396,8 @@ async fn connect(
         tokio::spawn(connection);
         Ok(sender)
     };
-    let late = |_| unreachable(&"no connection within 30 s");
-    tokio::time::timeout(PATIENCE, connect).await.map_err(late)?
+    let late = |_| unreachable(&format!("no connection within {}", Span::from(patience)));
+    tokio::time::timeout(patience, connect).await.map_err(late)?
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {

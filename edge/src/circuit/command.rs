@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -32,6 +33,7 @@ struct Shown {
     route: Option<Vec<String>>,
     #[serde(default)]
     carried_bytes: u64,
+    addresses: Option<[IpAddr; 2]>,
 }
 
 /// What `show` says.
@@ -121,7 +123,8 @@ impl CircuitDriver for CommandDriver {
             };
             let rate = Rate::from_bps(there.rate_bps);
             let circuit = ActualCircuit { rate, open: there.open, as_ordered };
-            (number, DeviceCircuit { circuit, carried: there.carried_bytes })
+            let (carried, addresses) = (there.carried_bytes, there.addresses);
+            (number, DeviceCircuit { circuit, carried, addresses })
         });
         Ok(known.collect())
     }

@@ -4,6 +4,7 @@ use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
 use farline_core::units::Error;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// A circuit as a device has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct DeviceCircuit {
     pub circuit: ActualCircuit,
     /// Bytes that it has carried, both directions together.
     pub carried: u64,
+    /// Its addresses where it begins and where it ends, where it has some.
+    pub addresses: Option<[IpAddr; 2]>,
 }
 
 /// A device.

@@ -45,7 +45,13 @@ impl CircuitDriver for EmulatedDriver {
                     && there.circuit.both_ways == wanted.both_ways
             });
             let circuit = ActualCircuit { rate: there.circuit.rate, open: there.open, as_ordered };
-            (number, DeviceCircuit { circuit, carried: there.carried[0] + there.carried[1] })
+            let addresses = [&there.from_address, &there.to_address].map(|text| text.parse().ok());
+            let addresses = match addresses {
+                [Some(from), Some(to)] => Some([from, to]),
+                _ => None,
+            };
+            let carried = there.carried[0] + there.carried[1];
+            (number, DeviceCircuit { circuit, carried, addresses })
         });
         Ok(known.collect())
     }

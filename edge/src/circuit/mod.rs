@@ -19,8 +19,8 @@ use crate::calendar::{CalendarAddress, CalendarClient, now};
 use farline_core::calendar::circuit::{
     ActualCircuit, CircuitNumber, CircuitStep, desired, next_change, steps,
 };
-use farline_core::calendar::{LinkSpec, Reservation, Topology, TopologySpec};
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use farline_core::calendar::{Reservation, Topology};
+use farline_core::units::{Error, Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -80,30 +80,6 @@ impl std::fmt::Debug for CircuitAgent {
     }
 }
 
-/// The network that a document describes.
-fn topology_of(document: &TopologyDocument) -> Result<Topology, Error> {
-    let spec = TopologySpec {
-        name: document.name.clone(),
-        sites: document.sites.iter().map(|site| site.name.clone()).collect(),
-        // Each link stands there twice, once for each direction.
-        links: document
-            .links
-            .iter()
-            .step_by(2)
-            .map(|link| LinkSpec {
-                between: [link.from.clone(), link.to.clone()],
-                rate: format!("{}bps", link.rate_bps),
-                one_way_delay: format!("{}ns", link.one_way_delay_ns),
-                name: link.name.split_once('/').map(|(_, name)| name.to_owned()),
-            })
-            .collect(),
-    };
-    Topology::new(&spec).map_err(|error| {
-        let message = format!("the calendar's network: {error}");
-        Error::new(Fault::There, ErrorCode::CalendarAnswer, message)
-    })
-}
-
 impl CircuitAgent {
     /// An agent of the calendar at `address`, which it must reach to begin.
     ///
@@ -111,7 +87,7 @@ impl CircuitAgent {
     /// When the calendar cannot be reached, or refuses.
     pub fn new(address: CalendarAddress, driver: Box<dyn CircuitDriver>) -> Result<Self, Error> {
         let mut client = CalendarClient::new(address.clone())?;
-        let topology = topology_of(&client.get("/v1/topology")?)?;
+        let topology = client.get::<TopologyDocument>("/v1/topology")?.to_topology()?;
         Ok(CircuitAgent {
             address,
             client,
@@ -272,8 +248,9 @@ impl CircuitAgent {
             }
             let id = number.reservation().to_string();
             let trouble = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
-            let carried_bytes = device.carried;
-            let report = CircuitReport { id, up, rate_bps: rate.as_bps(), carried_bytes, trouble };
+            let (carried_bytes, addresses) = (device.carried, device.addresses);
+            let rate_bps = rate.as_bps();
+            let report = CircuitReport { id, up, rate_bps, carried_bytes, addresses, trouble };
             let path = format!("/v1/circuits/{}", report.id);
             // Who is away hears of it next time.
             if self.client.put(&path, &report).is_ok() {

@@ -3,6 +3,7 @@
 use super::credentials::Credentials;
 use crate::channels::trust::Trust;
 use farline_core::units::Span;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long a server may be silent when nothing else is said.
@@ -22,6 +23,9 @@ pub struct ConnectOptions {
     pub ssh: Vec<String>,
     /// Where farline is on the other host; searched in its PATH and the usual places when absent.
     pub remote_farline: Option<String>,
+    /// Where the node is reached in place of what its name means: the far end of a circuit. Certificates
+    /// and host keys are still those of the name.
+    pub address: Option<IpAddr>,
     /// How long a server may be silent, zero for ever; [`DEFAULT_IDLE_TIMEOUT`] when absent.
     pub timeout: Option<Span>,
 }

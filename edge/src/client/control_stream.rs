@@ -52,9 +52,10 @@ impl ControlStream {
             Error::new(Fault::Between, ErrorCode::Unreachable, message)
                 .hint("is the node running, is the port right, does a firewall stand between?")
         };
+        let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
         let connecting = tokio::time::timeout(
             reach.at_most(CONNECT_TIMEOUT),
-            TcpStream::connect((remote.host.as_str(), remote.port)),
+            TcpStream::connect((host, remote.port)),
         );
         let stream = connecting
             .await

@@ -85,6 +85,7 @@ impl<'a> Copy<'a> {
                 fixed: FixedLimits {
                     rate: options.limit,
                     held: options.held.map(|held| held.rate),
+                    is_booked: options.is_booked,
                     buffer: options.buffer,
                     ..FixedLimits::default()
                 },

@@ -27,6 +27,8 @@ pub struct Options {
     /// A booked rate that is held from the first round trip on, whatever is lost: only between this host
     /// and a Farline node that admits it, over a path that is reserved.
     pub held: Option<HeldRate>,
+    /// Whether that is what was booked for it, rather than what somebody asked for.
+    pub is_booked: bool,
     /// What the user fixed rather than leave to Farline.
     pub overrides: UserOverrides,
     /// Whether it begins as the stored profile of its path found best.
@@ -173,6 +175,11 @@ impl CancelToken {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it was asked to.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// The error of a copy that ends because it was asked to.
     pub fn error() -> Error {
         Error::new(
@@ -194,7 +201,7 @@ impl CancelToken {
 
     /// Why the copy ends, if it was asked to.
     pub(super) fn reason(&self) -> Option<Error> {
-        self.0.load(Ordering::Relaxed).then(CancelToken::error)
+        self.is_asked().then(CancelToken::error)
     }
 }
 

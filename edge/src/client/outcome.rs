@@ -175,6 +175,8 @@ pub(super) struct FixedLimits {
     pub(super) rate: Option<Rate>,
     /// A booked rate that is held.
     pub(super) held: Option<Rate>,
+    /// That is what was booked for it.
+    pub(super) is_booked: bool,
     pub(super) buffer: Option<Bytes>,
     pub(super) window: Bytes,
     /// A pipe is the source, and the destination.
@@ -339,6 +341,9 @@ impl CopyStats {
             (Limit::Network | Limit::SlowStart, _, Some(held)) => {
                 diagnosis.limit = Limit::RateLimit;
                 (diagnosis.party, diagnosis.evidence) = (Party::You, format!("{held} are held"));
+            }
+            (Limit::RateLimit, Some(rate), _) if self.fixed.is_booked => {
+                diagnosis.evidence = format!("{rate}, of what is booked");
             }
             (Limit::RateLimit, Some(rate), _) => diagnosis.evidence = format!("--limit {rate}"),
             (Limit::RateLimit, None, _) => {

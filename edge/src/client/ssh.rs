@@ -52,6 +52,11 @@ impl Ssh {
         if let Some(user) = &remote.user {
             destination.extend(["-l".to_owned(), user.clone()]);
         }
+        if let Some(address) = reach.address {
+            // Its key is looked up by its name.
+            destination.push(format!("-oHostName={address}"));
+            destination.push(format!("-oHostKeyAlias={}", remote.host));
+        }
         destination.extend(["--".to_owned(), remote.host.clone()]);
         let folder =
             folder().map_err(|error| failed("cannot make a folder for ssh's socket", error))?;

@@ -6,6 +6,7 @@ mod archive;
 mod backup;
 mod bad_files;
 mod bad_peers;
+mod booked;
 mod by_content;
 mod calendar;
 mod causes;

@@ -1,6 +1,7 @@
 //! `farline cp`: copy files and trees.
 
 use crate::attributes::AttributeArgs;
+use crate::booked::{self, Begun, BookingSummary, ReserveFlag};
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
@@ -19,6 +20,7 @@ use farline_core::transfer::{Limit, Party, UserOverrides};
 use farline_core::units::{
     Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span, escaped,
 };
+use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -108,7 +110,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "BYTES")]
     buffer: Option<Bytes>,
     /// Files past the page cache, here [default: no]
-    #[arg(long)]
+    #[arg(long, hide = true)]
     direct_io: bool,
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
@@ -122,6 +124,9 @@ pub(crate) struct How {
     /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
+    /// Book bandwidth: by=18:00, or id=r-17 [default: no]
+    #[arg(long, value_name = "HOW", value_parser = booked::reserve_flag)]
+    reserve: Option<ReserveFlag>,
     /// Longest silence of a server; 0: any [default: 60]
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
@@ -244,7 +249,9 @@ pub(crate) fn carry_out(
     if *destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let held = held(args.congestion.as_deref(), args.rate, args.streams)?;
+    let booked_rate = args.reserve.as_ref().map(|_| Rate::default());
+    let rate = args.rate.or(booked_rate.filter(|_| args.congestion.as_deref() == Some("held")));
+    let held = held(args.congestion.as_deref(), rate, args.streams, booked_rate.is_some())?;
     let overrides = UserOverrides {
         streams: args.streams.map(usize::from),
         congestion: match held {
@@ -303,13 +310,34 @@ pub(crate) fn carry_out(
     options.retry_for = args.retry_for.map_or_else(usual_patience, Ok)?;
     options.stop = stop.clone();
     let runtime = interrupt::runtime("start")?;
+    let mut booked = match args.reserve.as_ref().filter(|_| !args.dry_run) {
+        None => None,
+        Some(flag) => {
+            match booked::begin(flag, sources, destination, &mut options, &runtime, output) {
+                Err(error) => return booked::refused(error, output),
+                Ok(Begun::Booked(booked)) => Some(booked),
+                Ok(Begun::Nothing) => None,
+                Ok(Begun::Ended(code)) => {
+                    output.error(&CancelToken::error());
+                    runtime.shutdown_background();
+                    return Ok(ExitCode::from(code));
+                }
+            }
+        }
+    };
     let mut progress = ProgressDisplay::new(output, "copy");
+    if let Some(booked) = &mut booked {
+        booked.watch(&stop, progress.speaker())?;
+    }
     let say = progress.speaker();
     options.on_retry = RetryListener::new(move |notice: &RetryNotice| {
         let RetryNotice { error, failures, wait, .. } = notice;
         say(&format!("{error}; trying again in {wait:.0} (attempt {})", failures + 1));
     });
     let mut watch = |standing: &Progress| {
+        if let Some(booked) = &booked {
+            booked.tell(standing);
+        }
         progress.update(&Sample {
             bytes_done: standing.bytes,
             bytes_there: standing.resumed,
@@ -344,6 +372,14 @@ pub(crate) fn carry_out(
     progress.finish();
     // Threads of an interrupted transfer end with the process.
     runtime.shutdown_background();
+    let (booking, ended) = match booked.map(|booked| booked.end(result.is_ok())) {
+        Some((summary, ended)) => (Some(summary), ended),
+        None => (None, None),
+    };
+    let result = match (result, ended) {
+        (Err(error), Some(ended)) if error.code == ErrorCode::Interrupted => Err(ended),
+        (result, _) => result,
+    };
     let outcome = match (result, signalled) {
         (Err(error), Some(code)) if error.code == ErrorCode::Interrupted => {
             output.error(&error);
@@ -351,7 +387,7 @@ pub(crate) fn carry_out(
         }
         (result, _) => result?,
     };
-    report(&outcome, args.verbose, existing, output)?;
+    report(&outcome, booking, args.verbose, existing, output)?;
     Ok(match outcome.failures.first().or(outcome.not_deleted.first()) {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
@@ -366,11 +402,13 @@ fn held(
     congestion: Option<&str>,
     rate: Option<Rate>,
     streams: Option<u8>,
+    is_booked: bool,
 ) -> Result<Option<HeldRate>, Error> {
     let wrong = |message, hint| Err(Error::new(Fault::You, ErrorCode::Usage, message).hint(hint));
     match (congestion == Some("held"), rate) {
         (false, None) => Ok(None),
-        (true, Some(rate)) if rate > Rate::default() => {
+        // What is booked for it is known when it is.
+        (true, Some(rate)) if rate > Rate::default() || is_booked => {
             Ok(Some(HeldRate { rate, channels: streams.map_or(1, usize::from) }))
         }
         (true, _) => {
@@ -440,8 +478,18 @@ fn summary(outcome: &Outcome, existing: Existing) -> String {
     }
 }
 
+/// The result, and the booking of a copy that had one.
+#[derive(Serialize)]
+struct CopyResult<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    booking: Option<BookingSummary>,
+}
+
 fn report(
     outcome: &Outcome,
+    booking: Option<BookingSummary>,
     verbose: bool,
     existing: Existing,
     output: &Output,
@@ -465,6 +513,9 @@ fn report(
         Some(DataPath::Ssh) => text
             .push_str("\ndata went through ssh: the other host's data ports could not be reached"),
         _ => {}
+    }
+    if let Some(booking) = &booking {
+        text.push_str(&format!("\n{}", booked::line(booking)));
     }
     for planned in &outcome.planned {
         text.push_str(&format!("\n{}: {}", planned.reason.text(), escaped(&planned.path)));
@@ -519,5 +570,5 @@ fn report(
             text.push_str(&format!("\nhint: {hint}"));
         }
     }
-    output.result(outcome, text)
+    output.result(&CopyResult { outcome, booking }, text)
 }

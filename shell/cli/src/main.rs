@@ -4,6 +4,11 @@
 mod agent;
 mod attributes;
 #[cfg(feature = "calendar")]
+mod booked;
+#[cfg(not(feature = "calendar"))]
+#[path = "unbooked.rs"]
+mod booked;
+#[cfg(feature = "calendar")]
 mod calendar;
 mod cc;
 mod channel;

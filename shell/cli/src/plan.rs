@@ -1,5 +1,6 @@
 //! `farline plan`: what to choose for a transfer, how long it will take, and why.
 
+use crate::booked::{self, ReserveFlag};
 use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::profile::{USUAL_RATE, plan_text, probe, read, store};
@@ -46,6 +47,9 @@ pub(crate) struct Args {
     /// out or back, to or from the node [default: out]
     #[arg(long, value_name = "WAY")]
     direction: Option<TrafficDirection>,
+    /// What `cp --reserve` would book for it [default: nothing]
+    #[arg(long, value_name = "HOW", value_parser = booked::reserve_flag)]
+    reserve: Option<ReserveFlag>,
     #[command(flatten)]
     model: Model,
 }
@@ -82,6 +86,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         file.extension().is_some_and(|extension| extension == "json") || Path::new(&file).is_file();
     let is_node = !is_file && is_node(&args.what);
     args.check(is_file, is_node)?;
+    if let Some(flag) = &args.reserve {
+        if let Some(flag) = args.model.first() {
+            let message = format!("{flag} is told to the model: a circuit has its own");
+            return Err(Error::new(Fault::You, ErrorCode::PlanFlag, message).hint("leave it out"));
+        }
+        let is_back = args.direction == Some(TrafficDirection::Back);
+        return booked::plan(flag, &args.what, args.size, is_back, output);
+    }
     let found = if is_file {
         plan_from(&read(&file)?, args.path.as_deref(), args.direction, args.size)?
     } else if is_node {

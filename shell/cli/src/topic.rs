@@ -30,27 +30,29 @@ Examples:
   farline profile --channel rdma --preset sc08-ib-distance -o page.html";
 
 /// What `sync` takes and does not show: `cp` does, which in turn hides what chooses files.
-const OF_CP: [&str; 12] = [
+const OF_CP: [&str; 13] = [
     "channel",
     "streams",
     "congestion",
     "buffer",
-    "direct_io",
+    "reserve",
     "staging",
     "no_encrypt",
     "retry_for",
     "ssh",
+    "timeout",
     "tls_ca",
     "tls_pin",
     "remote_farline",
 ];
-/// What chooses files, and what is kept of them.
-const OF_SYNC: [&str; 13] = [
+/// What chooses files, what is kept of them, and for what `cp` has no room.
+const OF_SYNC: [&str; 14] = [
     "archive",
     "backup",
     "backup_dir",
     "checksum",
     "suffix",
+    "direct_io",
     "dry_run",
     "exclude",
     "include",

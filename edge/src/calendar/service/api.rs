@@ -72,6 +72,10 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
     (status = 200, body = TopologyDocument), (status = 401, body = RefusalDocument)))]
 pub(super) async fn topology(State(shared): Asked, _: Caller) -> Json<TopologyDocument> {
     let topology = &shared.topology;
+    let site = |name: &String| SiteDocument {
+        name: name.clone(),
+        hosts: topology.site(name).map(|site| topology.hosts(site)).unwrap_or_default(),
+    };
     let link = |link: &farline_core::calendar::NetworkLink| LinkDocument {
         name: link.name.clone(),
         from: topology.site_name(link.from).to_owned(),
@@ -82,7 +86,7 @@ pub(super) async fn topology(State(shared): Asked, _: Caller) -> Json<TopologyDo
     Json(TopologyDocument {
         schema: "farline/topology/1".to_owned(),
         name: topology.name.clone(),
-        sites: topology.sites().iter().map(|name| SiteDocument { name: name.clone() }).collect(),
+        sites: topology.sites().iter().map(site).collect(),
         links: topology.links().map(|(_, known)| link(known)).collect(),
         now: timestamp(now()),
     })

@@ -3,16 +3,48 @@
 use super::super::clock::{time_of, timestamp};
 use super::{
     AlternativeDocument, ClosureDocument, LegDocument, ObstacleDocument, RefusalDocument,
-    ReservationDocument, StateDocument,
+    ReservationDocument, StateDocument, TopologyDocument,
 };
 use farline_core::calendar::{
-    Alternative, AlternativeKind, BookingRefusal, EndCause, Leg, LinkClosure, LinkId, Obstacle,
-    RefusalCause, Reservation, ReservationId, ReservationState, TimeWindow, Topology,
+    Alternative, AlternativeKind, BookingRefusal, EndCause, Leg, LinkClosure, LinkId, LinkSpec,
+    Obstacle, RefusalCause, Reservation, ReservationId, ReservationState, TimeWindow, Topology,
+    TopologySpec,
 };
-use farline_core::units::{Rate, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Time};
 
 fn route_names(topology: &Topology, route: &[LinkId]) -> Vec<String> {
     route.iter().map(|id| topology.link(*id).name.clone()).collect()
+}
+
+impl TopologyDocument {
+    /// The network that it describes.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn to_topology(&self) -> Result<Topology, Error> {
+        let hosts = self.sites.iter().filter(|site| !site.hosts.is_empty());
+        let spec = TopologySpec {
+            name: self.name.clone(),
+            sites: self.sites.iter().map(|site| site.name.clone()).collect(),
+            hosts: hosts.map(|site| (site.name.clone(), site.hosts.clone())).collect(),
+            // Each link stands there twice, once for each direction.
+            links: self
+                .links
+                .iter()
+                .step_by(2)
+                .map(|link| LinkSpec {
+                    between: [link.from.clone(), link.to.clone()],
+                    rate: format!("{}bps", link.rate_bps),
+                    one_way_delay: format!("{}ns", link.one_way_delay_ns),
+                    name: link.name.split_once('/').map(|(_, name)| name.to_owned()),
+                })
+                .collect(),
+        };
+        Topology::new(&spec).map_err(|error| {
+            let message = format!("the calendar's network: {error}");
+            Error::new(Fault::There, ErrorCode::CalendarAnswer, message)
+        })
+    }
 }
 
 impl LegDocument {

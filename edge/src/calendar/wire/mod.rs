@@ -4,6 +4,7 @@
 mod convert;
 
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use utoipa::ToSchema;
 
 /// A site.
@@ -11,6 +12,9 @@ use utoipa::ToSchema;
 pub struct SiteDocument {
     /// Its name.
     pub name: String,
+    /// Names and addresses of its hosts, as far as the calendar knows them.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// One direction of a link.
@@ -453,6 +457,10 @@ pub struct CircuitReport {
     pub rate_bps: u64,
     /// Bytes that it has carried, both directions together.
     pub carried_bytes: u64,
+    /// Its addresses where it begins and where it ends, where the device gives it some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>, min_items = 2, max_items = 2)]
+    pub addresses: Option<[IpAddr; 2]>,
     /// What is wrong with it.
     pub trouble: Option<String>,
 }

@@ -5,8 +5,9 @@ mod token;
 
 use crate::output::Output;
 use crate::reserve::at::At;
-use crate::reserve::{fresh_key, when};
+use crate::reserve::when;
 use clap::Subcommand;
+use farline::booking::fresh_key;
 use farline::calendar::wire::{CloseDocument, ClosureDocument};
 use farline::calendar::{open_ledger, timestamp};
 use farline_core::units::Error;

@@ -5,7 +5,7 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::PathBuf;
 
 /// The calendar.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct At {
     /// https://HOST:PORT; how to be known there: docs/calendar.md [default: FARLINE_CALENDAR]
     #[arg(long, value_name = "URL")]

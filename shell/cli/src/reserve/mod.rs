@@ -7,6 +7,7 @@ pub(crate) mod when;
 use crate::output::Output;
 use at::At;
 use clap::Subcommand;
+use farline::booking::fresh_key;
 use farline::calendar::wire::{
     ChangeDocument, CircuitsDocument, EventDocument, FoundDocument, ProblemDocument,
     RefusalDocument, ReservationDocument, ReservationsDocument, ReserveDocument, SearchDocument,
@@ -201,7 +202,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             let path = format!("/v1/reservations/{}", plain(&id)?);
             match at.client()?.patch(&path, &change, None) {
                 Ok(document) => told(&document, output)?,
-                Err(error) => return refused(error, output),
+                Err(error) => return refused(error, TAKE, output),
             }
         }
         Action::Commit { id, at } => {
@@ -237,16 +238,6 @@ fn act(id: &str, verb: &str, at: &At, output: &Output) -> Result<(), Error> {
 
 fn told(document: &ReservationDocument, output: &Output) -> Result<(), Error> {
     output.result(document, show::reservation(document))
-}
-
-/// A fresh key, under which a request is done once however often it is sent.
-pub(crate) fn fresh_key() -> String {
-    let mut bytes = [0_u8; 16];
-    // Without random numbers the time tells two requests apart.
-    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
-        bytes = u128::from(farline::calendar::now().as_nanos()).to_be_bytes();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Book {
@@ -347,7 +338,7 @@ fn book(args: Book, output: &Output) -> Result<ExitCode, Error> {
     let chosen = args.take.as_ref().zip(refusal).and_then(|(kind, refusal)| {
         refusal.alternatives.iter().find(|alternative| alternative.kind == *kind)
     });
-    let Some(chosen) = chosen else { return refused(error, output) };
+    let Some(chosen) = chosen else { return refused(error, TAKE, output) };
     let wanted = ProblemDocument::Legs { legs: chosen.legs.clone() };
     let request = ReserveDocument { wanted, ..request };
     match client.post("/v1/reservations", &request, Some(&fresh_key())) {
@@ -355,9 +346,12 @@ fn book(args: Book, output: &Output) -> Result<ExitCode, Error> {
             told(&document, output)?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => refused(error, output),
+        Err(error) => refused(error, TAKE, output),
     }
 }
+
+/// How an alternative is had.
+const TAKE: &str = "the same command with --take KIND books one of them";
 
 fn refusal_of(error: &Error) -> Option<&RefusalDocument> {
     error.source()?.downcast_ref::<Refused>().map(|refused| &*refused.0)
@@ -371,8 +365,8 @@ struct Refusal<'a> {
     refusal: &'a RefusalDocument,
 }
 
-/// Says what can be had instead, where that is known.
-fn refused(error: Error, output: &Output) -> Result<ExitCode, Error> {
+/// Says what can be had instead, where that is known, and by `hint` how.
+pub(crate) fn refused(error: Error, hint: &str, output: &Output) -> Result<ExitCode, Error> {
     let Some(refusal) = refusal_of(&error).filter(|refusal| !refusal.alternatives.is_empty())
     else {
         return Err(error);
@@ -385,7 +379,7 @@ fn refused(error: Error, output: &Output) -> Result<ExitCode, Error> {
     let alternatives = show::alternatives(refusal);
     let mut error = error;
     error.message = format!("{}\n{alternatives}", error.message);
-    Err(error.hint("the same command with --take KIND books one of them"))
+    Err(error.hint(hint))
 }
 
 fn watch(after: Option<u64>, idle: Option<Span>, at: &At, output: &Output) -> Result<(), Error> {

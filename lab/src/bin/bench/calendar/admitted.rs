@@ -41,6 +41,7 @@ fn port() -> Network {
             one_way_delay: "1ms".to_owned(),
             name: None,
         }],
+        ..TopologySpec::default()
     };
     Network::new(Arc::new(Topology::new(&spec).expect("makes sense")))
 }
