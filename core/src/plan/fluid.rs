@@ -8,7 +8,11 @@
 //! loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the
 //! rate.
 //!
-//! What a batch cannot have is not here: bursts within a step, delayed acknowledgements, lost
+//! Within a step a stream's packets come in trains ([`FluidScenario::train`]), each of which finds the
+//! backlog and needs room for all of itself: over a queue that is shorter than a train a stream loses
+//! what does not fit however little it sends.
+//!
+//! What a batch cannot have is not here: bursts of several streams at once, delayed acknowledgements, lost
 //! retransmissions, HyStart. The packets of [`congestion::sim`](crate::congestion::sim) are the
 //! reference; a test holds this model against them.
 
@@ -51,6 +55,9 @@ pub struct FluidScenario {
     pub streams: Vec<(Algorithm, Constants)>,
     /// The most that one stream has on its way.
     pub window: Option<Bytes>,
+    /// The most packets of a stream that no pacer spaces that meet the queue back to back, as a
+    /// sender's segmentation offload has them leave; 1 where they come one by one.
+    pub train: u32,
     /// Other traffic, bits per second on the wire.
     pub cross: Rate,
     /// Probability that the line loses a packet.
@@ -95,6 +102,7 @@ pub struct Fluid {
     loss: f64,
     window: f64,
     host: f64,
+    train: f64,
     packet: f64,
     payload: f64,
     streams: Vec<Stream>,
@@ -138,6 +146,7 @@ impl Fluid {
                 (window.0 as f64 / f64::from(scenario.mtu)).max(1.0)
             }),
             host: scenario.host.map_or(f64::INFINITY, packets),
+            train: f64::from(scenario.train.max(1)),
             packet,
             payload,
             sends: vec![0.0; streams.len()],
@@ -241,11 +250,17 @@ impl Fluid {
     /// take.
     fn transmit(&mut self, step: f64, share: f64, by_store: bool) {
         let arrives: f64 = self.sends.iter().sum::<f64>() * share;
-        let other = self.cross * step;
-        let before = self.backlog;
-        let after = before + arrives + other - self.capacity * step;
+        let (other, before) = (self.cross * step, self.backlog);
+        let room = self.queue - before;
+        let fits: f64 = self
+            .streams
+            .iter()
+            .zip(&self.sends)
+            .map(|(stream, send)| send * share * stream.fits(self.train, room))
+            .sum();
+        let after = before + fits + other - self.capacity * step;
         let over = (after - self.queue).max(0.0);
-        let dropped = if over > 0.0 { (over / (arrives + other)).min(1.0) } else { 0.0 };
+        let dropped = if over > 0.0 { (over / (fits + other)).min(1.0) } else { 0.0 };
         self.backlog = after.clamp(0.0, self.queue);
         let outage = self.now < self.outage_until;
         // Sent all through the step, so what arrives has met the mean of both backlogs.
@@ -272,7 +287,8 @@ impl Fluid {
             let taken = if outage {
                 sent
             } else {
-                let at_queue = poisson(&mut self.rng, sent * dropped);
+                let passes = stream.fits(self.train, room) * (1.0 - dropped);
+                let at_queue = poisson(&mut self.rng, sent * (1.0 - passes));
                 let on_line = poisson(&mut self.rng, (sent - at_queue).max(0.0) * self.loss);
                 let by_script = if arrives > 0.0 { scripted * sent / arrives } else { 0.0 };
                 (at_queue + on_line + by_script).min(sent)

@@ -14,6 +14,7 @@ fn scenario(mbps: u64, rtt_ms: u64, algorithm: Algorithm, streams: usize) -> Flu
         mtu: 1_500,
         streams: vec![(algorithm, Constants::Linux); streams],
         window: None,
+        train: 1,
         cross: Rate::default(),
         loss: 0.0,
         host: None,
@@ -108,7 +109,7 @@ fn by_packets(scenario: &FluidScenario, from: u64, to: u64) -> f64 {
         changes: Vec::new(),
         flows,
         sample_every: Span::from_millis(50),
-        train: 1,
+        train: scenario.train.into(),
         seed: scenario.seed,
     });
     simulation.run(Span::from_secs(to), |_| false);
@@ -153,4 +154,32 @@ fn fluids_and_packets_agree() {
             );
         }
     }
+}
+
+#[test]
+fn trains_cost_fluids_what_they_cost_packets() {
+    let (mut off, mut all) = (0.0, 0);
+    for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
+        for (mbps, rtt_ms, streams) in [(80, 15, 1), (80, 15, 4), (200, 10, 1), (200, 40, 4)] {
+            for part in [0.1, 0.2, 0.5, 1.0] {
+                let base = scenario(mbps, rtt_ms, algorithm, streams);
+                let queue = Bytes((base.queue.0 as f64 * part) as u64);
+                let scenario = FluidScenario { queue, train: 43, ..base };
+                let fluid = goodput(&scenario, 1.0, 11.0);
+                let packets = by_packets(&scenario, 1, 11);
+                println!(
+                    "{mbps} Mbit/s, {rtt_ms} ms, {streams} x {algorithm}, queue {part}: {:.1} and \
+                     {:.1} Mbit/s, {:+.0} %",
+                    fluid / 1e6,
+                    packets / 1e6,
+                    (fluid / packets - 1.0) * 100.0
+                );
+                off += (fluid / packets).ln().abs();
+                all += 1;
+            }
+        }
+    }
+    let off = (off / f64::from(all)).exp() - 1.0;
+    println!("off by {:.0} % in the mean", off * 100.0);
+    assert!(off < 0.2, "{off}");
 }

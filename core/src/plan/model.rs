@@ -17,6 +17,9 @@ const FIRST: [u32; 3] = [1, 4, 16];
 const HORIZON: (Span, f64) = (Span::from_secs(120), 40.0);
 /// The largest window of a TCP connection (RFC 7323, 2.3).
 const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
+/// What a sender hands to its network in one piece: 64 KiB by segmentation offload (Linux's
+/// `gso_max_size`), which leave a fast host back to back.
+const TRAIN: Bytes = Bytes(64 << 10);
 /// Queues in bandwidth-delay products, where nobody knows it: those at the eighths 5, 7, 1 and 3 of a
 /// range from 0.1 to 4 in which each power is as likely, a seed's after the other's. The first seed,
 /// by which candidates are chosen, has the one nearest to what a path is built with.
@@ -59,6 +62,7 @@ impl PlanInput {
             mtu: self.mtu,
             streams: vec![(congestion, Constants::default()); streams as usize],
             window: self.window,
+            train: (TRAIN.0 / u64::from(self.mtu)).max(1) as u32,
             cross: Rate::default(),
             loss: self.loss,
             host: self.host,

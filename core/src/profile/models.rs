@@ -92,6 +92,7 @@ mod tests {
                     mtu: 1_500,
                     streams: vec![(algorithm, set)],
                     window: None,
+                    train: 1,
                     cross: Rate::default(),
                     loss: p,
                     host: None,

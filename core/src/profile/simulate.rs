@@ -41,6 +41,7 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
         // processor time alone, which the model does not have: messages of any size are the same to
         // it.
         window: cell.window_bytes.into_iter().chain(cell.buffer_bytes).min(),
+        train: 1,
         cross: cell.cross_bps,
         loss: cell.loss,
         host: grid.host_bps,

@@ -68,7 +68,8 @@ impl Report {
         })?;
         self.phase("tests", |report| {
             let arguments = ["test", "--locked", "--workspace", "--no-fail-fast"];
-            report.counts.of(&mut run::command(&arguments))
+            let threads = test_threads().to_string();
+            report.counts.of(run::command(&arguments).env("RUST_TEST_THREADS", threads))
         })?;
         // The guest next to the tests would slow both down, and a guest may be ten times slower
         // than this machine.
@@ -111,6 +112,13 @@ impl Report {
             println!("{}", self.counts.line(went_well));
         }
     }
+}
+
+/// Half as many again as there are processors: tests of the edge wait for links, time-outs and peers
+/// about half of their time.
+fn test_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors + processors.div_ceil(2)
 }
 
 /// The same rules are read by `tidy`; cargo-deny checks them more deeply and is used where it is
