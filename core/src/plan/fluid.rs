@@ -12,7 +12,7 @@
 //! backlog and needs room for all of itself: over a queue that is shorter than a train a stream loses
 //! what does not fit however little it sends.
 //!
-//! What a batch cannot have is not here: bursts of several streams at once, delayed acknowledgements, lost
+//! What a batch cannot have is not here: delayed acknowledgements, lost
 //! retransmissions, HyStart. The packets of [`congestion::sim`](crate::congestion::sim) are the
 //! reference; a test holds this model against them.
 
@@ -55,8 +55,8 @@ pub struct FluidScenario {
     pub streams: Vec<(Algorithm, Constants)>,
     /// The most that one stream has on its way.
     pub window: Option<Bytes>,
-    /// The most packets of a stream that no pacer spaces that meet the queue back to back, as a
-    /// sender's segmentation offload has them leave; 1 where they come one by one.
+    /// The most packets of a stream that meet the queue back to back, as a sender's segmentation
+    /// offload has them leave; 1 where they come one by one.
     pub train: u32,
     /// Other traffic, bits per second on the wire.
     pub cross: Rate,
@@ -251,12 +251,12 @@ impl Fluid {
     fn transmit(&mut self, step: f64, share: f64, by_store: bool) {
         let arrives: f64 = self.sends.iter().sum::<f64>() * share;
         let (other, before) = (self.cross * step, self.backlog);
-        let room = self.queue - before;
+        let (room, crowd) = (self.queue - before, self.streams.len());
         let fits: f64 = self
             .streams
             .iter()
             .zip(&self.sends)
-            .map(|(stream, send)| send * share * stream.fits(self.train, room))
+            .map(|(stream, send)| send * share * stream.fits(self.train, crowd, room))
             .sum();
         let after = before + fits + other - self.capacity * step;
         let over = (after - self.queue).max(0.0);
@@ -287,7 +287,7 @@ impl Fluid {
             let taken = if outage {
                 sent
             } else {
-                let passes = stream.fits(self.train, room) * (1.0 - dropped);
+                let passes = stream.fits(self.train, crowd, room) * (1.0 - dropped);
                 let at_queue = poisson(&mut self.rng, sent * (1.0 - passes));
                 let on_line = poisson(&mut self.rng, (sent - at_queue).max(0.0) * self.loss);
                 let by_script = if arrives > 0.0 { scripted * sent / arrives } else { 0.0 };

@@ -41,8 +41,8 @@ pub(super) struct Stream {
     pub(super) uses_window: bool,
     /// The window that the control allowed when the stream was last asked what it wants.
     pub(super) allowed: f64,
-    /// Whether the control spaced its packets then.
-    pub(super) is_paced: bool,
+    /// Packets a second at which the control spaced them then.
+    pub(super) pacing: Option<f64>,
     pub(super) rtt: f64,
     pub(super) deviation: f64,
     pub(super) timer_from: f64,
@@ -66,7 +66,7 @@ impl Stream {
             recovery: None,
             uses_window: true,
             allowed: 0.0,
-            is_paced: false,
+            pacing: None,
             rtt: 0.0,
             deviation: 0.0,
             timer_from: begins,
@@ -178,17 +178,26 @@ impl Stream {
         }
         let allowed = self.control.poll();
         self.allowed = allowed.window;
-        self.is_paced = allowed.pacing.is_some();
+        self.pacing = allowed.pacing.map(|rate| rate.as_bps() as f64 / packet);
         let room = (allowed.window.max(1.0).min(most) - self.in_flight).max(0.0);
-        allowed.pacing.map_or(room, |rate| room.min(rate.as_bps() as f64 / packet * step))
+        self.pacing.map_or(room, |rate| room.min(rate * step))
     }
 
-    /// The part of a train of this stream for which a queue with `room` more packets has place; trains
-    /// are of at most `train` packets, and no longer than the window.
-    pub(super) fn fits(&self, train: f64, room: f64) -> f64 {
-        let train = if self.is_paced { 1.0 } else { train.min(self.allowed) };
+    /// The part of a train of this stream for which a queue with `room` more packets has place. Trains
+    /// are of at most `most` packets, no longer than the window, nor than what a paced stream sends
+    /// in a 1024th of a second (Linux's `tcp_tso_autosize`). Those of `crowd` streams meet at times: the
+    /// fourth root of their number is what packets show
+    /// (`trains_cost_fluids_what_they_cost_packets`).
+    pub(super) fn fits(&self, most: f64, crowd: usize, room: f64) -> f64 {
+        let train = match self.pacing {
+            Some(rate) => most.min((rate / 1_024.0).max(1.0)),
+            None => most.min(self.allowed),
+        };
         // One packet is as much as a fluid: the queue itself says what passes.
-        if train <= 1.0 { 1.0 } else { (room / train).clamp(0.0, 1.0) }
+        if train <= 1.0 {
+            return 1.0;
+        }
+        (room / (train * (crowd as f64).sqrt().sqrt())).clamp(0.0, 1.0)
     }
 
     pub(super) fn in_flight_after(&mut self, now: f64, sent: f64) {

@@ -487,7 +487,10 @@ impl Display for IntervalReason {
                 },
                 match is_queue_known {
                     true => "",
-                    false => ", and what queues of 0.1 to 4 times what the path holds make of it",
+                    false => {
+                        ", and reaches half as far again above it: a queue that nobody knows may be \
+                         as short as a tenth of what the path holds"
+                    }
                 }
             ),
             IntervalReason::Varied => f.write_str(

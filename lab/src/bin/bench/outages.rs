@@ -30,6 +30,9 @@ const SMALL: u64 = 8;
 /// How fast a copy goes through an outage, in bytes a second.
 const PACE: u64 = 25_000_000;
 
+/// What a user has who says nothing; the lab's commands have none.
+const PATIENCE: &str = "10min";
+
 /// What is away.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Away {
@@ -107,7 +110,7 @@ fn through(case: &Case, file: &Path, mib: u64) -> Result<Value> {
         true => [text(file).to_owned(), format!("{url}/landed")],
         false => [format!("{url}/file"), text(&landed).to_owned()],
     };
-    let copy = ["--json", "-q", "cp", "--limit", "200M"];
+    let copy = ["--json", "-q", "cp", "--retry-for", PATIENCE, "--limit", "200M"];
     let result = match case.away {
         Away::Path => {
             let outage = format!("{}s:outage={}s", middle.as_secs() + 2, case.seconds);
@@ -146,7 +149,8 @@ fn at_once(copies: u64, folder: &Path) -> Result<()> {
     let copy = |index| {
         let to = format!("{url}/{index}");
         // Slow enough that the first still run when the last begins.
-        begun(farline().args(["--json", "-q", "cp", "--limit", "20M", source, &to]))
+        let copy = ["--json", "-q", "cp", "--retry-for", PATIENCE, "--limit", "20M"];
+        begun(farline().args(copy).args([source, &to]))
     };
     let running: Vec<Running> = (0..copies).map(copy).collect::<Result<_>>()?;
     let mut attempts = 0;
