@@ -17,7 +17,7 @@ pub(crate) const TIE: f64 = 0.02;
 /// (`fluids_and_packets_agree`). What one repetition may be off from others nobody knows: the same
 /// is assumed.
 const ASSUMED: f64 = 0.1;
-/// How much longer than the model says a copy may take where nobody knows the queue: over 40 paths
+/// How much longer than the model says a copy may take where nobody knows the queue: over 80 paths
 /// drawn at random nine of ten copies took no longer (`cargo xtask bench plan drawn`).
 const UNKNOWN_QUEUE: f64 = 0.5;
 /// Round trips that no data fills: login, key, data connections and request, three until the first
