@@ -55,7 +55,7 @@ impl PathStart {
             return tell(Reason::Resumed { in_flight, rtt, age });
         }
         let why = if channels.iter().any(|channel| channel.tcp_info().is_some()) {
-            "a TCP receiver's kernel opens its window as slowly (QUIC and UDT do not wait for that)"
+            "over TCP no copy begins from it (over QUIC and UDT they do)"
         } else {
             "its channels are under another congestion control"
         };

@@ -23,6 +23,10 @@ use std::time::Instant;
 /// Headers of IPv6 and UDP (RFC 8200, 768).
 const BELOW: u64 = 48;
 
+/// The window of a held rate, in least round trips, and what acknowledgements may be late by.
+const HELD_SPARE: f64 = 1.05;
+const HELD_WAITS: Span = Span::from_millis(5);
+
 /// Packets that may have been sent over a connection that still begins.
 const MOST_BEFORE: u64 = 200;
 
@@ -162,8 +166,6 @@ struct Adapted {
     recovery: Option<Instant>,
     /// Whether it began from what an earlier connection saw.
     resumes: bool,
-    /// The round trip, smoothed (RFC 6298, section 2), delays of acknowledgements included.
-    rtt: Option<Span>,
 }
 
 impl Controls {
@@ -196,7 +198,6 @@ impl Adapted {
             is_idle: true,
             recovery: None,
             resumes: false,
-            rtt: None,
         }
     }
 
@@ -249,8 +250,6 @@ impl Controller for Adapted {
         let rtt = nanos(newest, now);
         self.made_by.meter.least_rtt.fetch_min(rtt, Ordering::Relaxed);
         let rtt = Span::from_nanos(rtt);
-        let smooth = |old: Span| old.mul_f64(0.875) + rtt.mul_f64(0.125);
-        self.rtt = Some(self.rtt.map_or(rtt, smooth));
         self.tell(now, Event::Rtt(rtt));
         if self.recovery.is_some_and(|until| newest > until) {
             self.recovery = None;
@@ -312,9 +311,13 @@ impl Controller for Adapted {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         let allowed = machine.poll();
         let window = (allowed.window * self.mtu as f64) as u64;
-        let window = match (self.made_by.control.held, allowed.pacing, self.rtt) {
-            // quinn paces by the window alone: that of a held rate is what it has on its way.
-            (Some(_), Some(rate), Some(rtt)) => window.min(rate.bytes_in(rtt).0 + self.mtu),
+        let least_rtt = self.made_by.meter.least_rtt();
+        let window = match (self.made_by.control.held, allowed.pacing, least_rtt) {
+            // quinn paces by the window alone: that of a held rate is what it has on its way over an
+            // empty path, and a little that waits.
+            (Some(_), Some(rate), Some(rtt)) => {
+                window.min(rate.bytes_in(rtt.mul_f64(HELD_SPARE) + HELD_WAITS).0 + self.mtu)
+            }
             _ => window,
         };
         // Two packets are the least that a flow may send (RFC 9002, section 7.2).

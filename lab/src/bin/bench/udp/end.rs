@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// `udt`, `bbr`, or a rate to hold
     #[arg(long, default_value = "udt")]
     control: String,
+    /// Ends after so many seconds of bytes, however many came
+    #[arg(long)]
+    seconds: Option<f64>,
     /// Of the send and of the receive buffer
     #[arg(long, default_value = "128MiB")]
     buffer: Bytes,
@@ -47,15 +50,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         connect(options.address, None, &settings, Duration::from_secs(30))?
     };
     let (began, before) = (Instant::now(), processor_seconds()?);
-    match options.what.as_str() {
-        "send" => send(&mut stream, options.bytes)?,
-        "receive" => receive(&mut stream, options.bytes)?,
+    let moved = match options.what.as_str() {
+        // The other end closes when its time is over.
+        "send" if options.seconds.is_some() => send(&mut stream, options.bytes).map_or(0, |()| 0),
+        "send" => send(&mut stream, options.bytes).map(|()| options.bytes)?,
+        "receive" => receive(&mut stream, options.bytes, options.seconds)?,
         other => bail!("`{other}` is neither send nor receive"),
-    }
+    };
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{{\"bytes\":{},\"seconds\":{seconds:.6},\"cpu_seconds\":{:.6}}}",
-        options.bytes,
+        moved,
         processor_seconds()? - before
     );
     Ok(())
@@ -85,10 +90,11 @@ fn send(stream: &mut UdtStream, bytes: u64) -> Result<()> {
     }
 }
 
-fn receive(stream: &mut UdtStream, bytes: u64) -> Result<()> {
-    let mut piece = vec![0; 1 << 20];
+/// How many bytes came: all, or those of so many seconds.
+fn receive(stream: &mut UdtStream, bytes: u64, seconds: Option<f64>) -> Result<u64> {
+    let (mut piece, began) = (vec![0; 1 << 20], Instant::now());
     let mut left = bytes;
-    while left > 0 {
+    while left > 0 && seconds.is_none_or(|seconds| began.elapsed().as_secs_f64() < seconds) {
         let most = left.min(piece.len() as u64) as usize;
         stream.expect(most.min(512 << 10));
         match stream.read(&mut piece[..most])? {
@@ -96,7 +102,7 @@ fn receive(stream: &mut UdtStream, bytes: u64) -> Result<()> {
             read => left -= read as u64,
         }
     }
-    Ok(())
+    Ok(bytes - left)
 }
 
 /// What this process took of the processors so far.

@@ -113,7 +113,7 @@ fn lossy(options: &Options) -> Result<()> {
 
 /// One run from the first end to the second, by Farline's end where it is asked for, else by
 /// libudt's.
-fn pair(
+pub(super) fn pair(
     ends: &Ends,
     peer: &Path,
     farline_sends: bool,

@@ -1,9 +1,15 @@
 //! UDT: its machines in virtual time, and what of them is true between real ends.
 
+mod cost;
 mod end;
+mod fair;
+mod held;
 mod known;
 mod link;
 mod simulated;
+mod truth;
+mod wanphy;
+mod watch;
 
 use anyhow::Result;
 
@@ -22,6 +28,19 @@ enum How {
     Link(link::Options),
     /// Copies over a path that the last one measured, next to such as over any path
     Known(known::Options),
+    /// A booked rate, held from the first round trip on
+    Held(held::Options),
+    /// The machine in virtual time next to the real ends, by loss and round trip
+    Truth(truth::Options),
+    /// How flows share a path: UDT's, those that hold nothing back, and TCP's
+    Fair(fair::Options),
+    /// Processor time of a Gbit by each channel
+    Cost(cost::Options),
+    /// Figure 11 of the trans-European paper, next to TCP
+    Wanphy(wanphy::Options),
+    /// What a device takes in, which the others start
+    #[command(hide = true)]
+    Watch(watch::Options),
     /// One end of a connection, which the others start
     #[command(hide = true)]
     End(end::Options),
@@ -36,6 +55,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         How::Simulated(options) => simulated::run(options),
         How::Link(options) => link::run(options),
         How::Known(options) => known::run(options),
+        How::Held(options) => held::run(options),
+        How::Truth(options) => truth::run(options),
+        How::Fair(options) => fair::run(options),
+        How::Cost(options) => cost::run(options),
+        How::Wanphy(options) => wanphy::run(options),
+        How::Watch(options) => watch::run(options),
         How::End(options) => end::run(options),
     }
 }
