@@ -5,6 +5,8 @@
 //! library, with the role as JSON in [`VARIABLE`]; [`agent::run`](crate::agent::run) finds it there.
 
 use farline_core::units::{Error, ErrorCode, Fault};
+#[cfg(any(feature = "line", feature = "profile"))]
+use serde::Deserialize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
@@ -93,6 +95,35 @@ pub(crate) fn say(what: &impl Serialize) -> Result<(), Error> {
     };
     let line = serde_json::to_string(what).map_err(|error| failed(error.into()))?;
     writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
+}
+
+/// What a process said in a role ([`say`]): its result, or its error as `--json` prints it, whose code
+/// may be one of a later version.
+///
+/// # Errors
+/// `silence` where it said neither: it ended.
+#[cfg(any(feature = "line", feature = "profile"))]
+pub(crate) fn reply<T: DeserializeOwned>(
+    text: &str,
+    silence: Error,
+) -> Result<Result<T, Error>, Error> {
+    #[derive(Deserialize)]
+    struct Failed {
+        error: Failure,
+    }
+    #[derive(Deserialize)]
+    struct Failure {
+        fault: Fault,
+        code: String,
+        message: String,
+        hint: Option<String>,
+    }
+    if let Ok(result) = serde_json::from_str(text) {
+        return Ok(Ok(result));
+    }
+    let Ok(Failed { error }) = serde_json::from_str(text) else { return Err(silence) };
+    let code = ErrorCode::from_slug(&error.code).unwrap_or(silence.code);
+    Ok(Err(Error { hint: error.hint, ..Error::new(error.fault, code, error.message) }))
 }
 
 #[cfg(test)]

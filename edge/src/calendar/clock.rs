@@ -1,13 +1,12 @@
 //! Wall-clock time as the calendar speaks it: nanoseconds of the core, RFC 3339 in UTC on the wire.
 
+use crate::sys::clock::since_1970;
 use farline_core::units::Time;
 use jiff::Timestamp;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time of this host's clock.
 pub fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    Time::from_nanos(u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// `time` in RFC 3339: `2026-11-27T18:00:00Z`.

@@ -12,7 +12,7 @@ use crate::channels::secured::secured_for_server;
 use crate::channels::socket::{connect_stream, prepare};
 use crate::channels::trust::ControlTls;
 use crate::channels::{Handle, TcpOptions};
-use crate::mover::{BLOCK_LEN, receive_in_order};
+use crate::mover::{BLOCK_LEN, receive_in_order, send_in_order};
 use crate::stores::{Sink, Source};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingEntry, Mode, Pathname, Protection};
@@ -172,14 +172,8 @@ pub(super) fn send(
     while at < len {
         let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(BLOCK_LEN);
         source.read(0, at, &mut buffer[..part])?;
-        let most = live.pace.as_ref().map_or(part, |pace| pace.turn_len());
-        for part in buffer[..part].chunks(most.max(1)) {
-            if let Some(pace) = &live.pace {
-                pace.through(part.len(), &live.tally);
-            }
-            stream.write_all(part).map_err(|error| lost(live, &error))?;
-            live.tally.add_bytes(part.len());
-        }
+        send_in_order(&mut *stream, &buffer[..part], (live.pace.as_deref(), &live.tally))
+            .map_err(|error| lost(live, &error))?;
         at += part as u64;
     }
     stream.finish().map_err(|error| lost(live, &error))?;

@@ -2,8 +2,8 @@
 
 use super::bpf::{self, Events, Kernel};
 use super::claims::{is_pinned, taken};
-use super::held::{self, Loaded, Table};
 use super::list::clean_up;
+use super::loaded::{self, Loaded, Table};
 use super::record::{self, Claim};
 use super::request::CcRequest;
 use super::{host, is_brought};
@@ -85,7 +85,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     let claim = record::claim(&record::holders(), name);
     let living = matches!(claim, Claim::Living(_));
     // What this process loads, its transfers share.
-    let mut table = held::table();
+    let mut table = loaded::table();
     if is_there && wish.is_plain() {
         let offered = matches!(claim, Claim::Living(ref entry) if entry.offered);
         if living && !offered && algorithm.is_ok() {

@@ -19,10 +19,10 @@ mod bpf;
 mod bpf;
 mod claims;
 mod diag;
-mod held;
 mod host;
 mod list;
 mod load;
+mod loaded;
 #[cfg(feature = "bpf")]
 mod object;
 #[cfg(feature = "bpf")]
@@ -33,10 +33,10 @@ mod trace;
 
 use farline_core::congestion::Algorithm;
 
-pub use held::give_back;
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
 pub use load::{CcGuard, CcOrigin, obtain};
+pub use loaded::give_back;
 pub use request::CcRequest;
 pub use trace::{FlowSample, SampleSource, Trace};
 

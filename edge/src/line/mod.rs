@@ -7,11 +7,11 @@
 //! Invariant: a test says nothing of a second in which this host is not sure of itself.
 
 mod host;
+mod peer_protocol;
 mod reflect;
 mod role;
 mod sender;
 mod stamp_test;
-mod talk;
 mod test;
 
 pub use reflect::{PORT, ReflectOptions, Reflector};

@@ -6,6 +6,7 @@ use crate::link::{Link, Side};
 use crate::reexec::{self, say};
 use farline_core::line::{LineSettings, LineTest};
 use farline_core::units::{Error, ErrorCode, Fault};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -89,27 +90,9 @@ fn started(command: &mut Command) -> Result<End, Error> {
 }
 
 /// What an end said: its result, or its error.
-fn parsed<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Error> {
-    #[derive(Deserialize)]
-    struct Failed {
-        error: Failure,
-    }
-    #[derive(Deserialize)]
-    struct Failure {
-        fault: Fault,
-        code: String,
-        message: String,
-        hint: Option<String>,
-    }
-    if let Ok(result) = serde_json::from_str(text) {
-        return Ok(result);
-    }
-    let Ok(Failed { error }) = serde_json::from_str(text) else {
-        let message = "an end of the test ended without a word";
-        return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
-    };
-    let code = ErrorCode::from_slug(&error.code).unwrap_or(ErrorCode::LineSocket);
-    Err(Error { hint: error.hint, ..Error::new(error.fault, code, error.message) })
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    let silence = "an end of the test ended without a word";
+    reexec::reply(text, Error::new(Fault::Here, ErrorCode::LineSocket, silence))?
 }
 
 fn failed(error: io::Error) -> Error {

@@ -1,9 +1,9 @@
 //! A test from its first question to its verdict.
 
 use super::host::{DeviceDrops, TestClock, boot, clock_state, now, steady};
+use super::peer_protocol::{PeerProtocol, Received, strange};
 use super::reflect::{PORT, random};
 use super::sender::LoadSender;
-use super::talk::{Heard, Talk, strange};
 use crate::sys::datagrams::prepare;
 use farline_core::line::{
     LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision, SentSecond,
@@ -84,9 +84,9 @@ pub fn run(
     let clock = TestClock::start(before);
     let rate =
         Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
-    let mut talk = Talk::new(Arc::clone(&socket), clock_state);
+    let mut peer = PeerProtocol::new(Arc::clone(&socket), clock_state);
     let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
-    let answer = talk.begin(session, rate, at_us, FIRST_PATIENCE)?;
+    let answer = peer.begin(session, rate, at_us, FIRST_PATIENCE)?;
     let LineAnswer::Begun { instance, boot: their_boot, .. } = answer else {
         return Err(strange(&answer));
     };
@@ -101,7 +101,7 @@ pub fn run(
     }
     let mut running = Running {
         test,
-        talk,
+        peer,
         session,
         instance,
         rate,
@@ -143,7 +143,7 @@ pub fn run(
 /// A test under way.
 struct Running {
     test: LineTest,
-    talk: Talk,
+    peer: PeerProtocol,
     session: u64,
     instance: u64,
     rate: Rate,
@@ -207,7 +207,7 @@ impl Running {
         loop {
             let now = self.since();
             if now >= delay_at {
-                self.talk.ask_delay();
+                self.peer.ask_delay();
                 delay_at = (delay_at + DELAY_EVERY).max(now.saturating_sub(DELAY_EVERY));
             }
             if now >= rows_at {
@@ -215,7 +215,7 @@ impl Running {
                 rows_at = now + ROWS_EVERY;
             }
             if now >= totals_at {
-                self.talk.ask(&LineRequest::Totals { nonce: 0, session: self.session, sent: None });
+                self.peer.ask(&LineRequest::Totals { nonce: 0, session: self.session, sent: None });
                 totals_at = now + TOTALS_EVERY;
             }
             self.hear()?;
@@ -232,13 +232,13 @@ impl Running {
         let nonce = random();
         self.rows_asked = Some((nonce, now));
         let since = self.test.next_second();
-        self.talk.ask(&LineRequest::Rows { nonce, session: self.session, since });
+        self.peer.ask(&LineRequest::Rows { nonce, session: self.session, since });
     }
 
     fn hear(&mut self) -> Result<(), Error> {
-        for heard in self.talk.listen()? {
+        for heard in self.peer.listen()? {
             match heard {
-                Heard::Delay(sample) => {
+                Received::Delay(sample) => {
                     let seen = self.test.delay.seen;
                     self.test.delay.add(&sample);
                     if self.test.delay.seen > seen {
@@ -250,7 +250,7 @@ impl Running {
                         self.test.note_rtt(second, Span::from_nanos(rtt));
                     }
                 }
-                Heard::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
+                Received::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
                     rows.into_iter().for_each(|row| self.test.note_row(row));
                     if let Some((open, asked)) = self.rows_asked
                         && open == nonce
@@ -262,9 +262,9 @@ impl Running {
                         }
                     }
                 }
-                Heard::Answer(LineAnswer::Totals { totals, .. }) => self.test.totals = *totals,
-                Heard::Answer(LineAnswer::Unknown { .. }) => self.begin_again()?,
-                Heard::Answer(_) => {}
+                Received::Answer(LineAnswer::Totals { totals, .. }) => self.test.totals = *totals,
+                Received::Answer(LineAnswer::Unknown { .. }) => self.begin_again()?,
+                Received::Answer(_) => {}
             }
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Running {
 
     /// The other end was killed and has come back: what it had counted and was not told is lost.
     fn begin_again(&mut self) -> Result<(), Error> {
-        let begun = self.talk.begin(self.session, self.rate, self.since() / 1_000, PATIENCE)?;
+        let begun = self.peer.begin(self.session, self.rate, self.since() / 1_000, PATIENCE)?;
         if let LineAnswer::Begun { instance, .. } = begun
             && instance != self.instance
         {
@@ -297,7 +297,7 @@ impl Running {
     }
 
     fn check_silence(&self) -> Result<(), Error> {
-        let silence = steady().since(self.talk.heard);
+        let silence = steady().since(self.peer.heard);
         if silence <= PATIENCE {
             return Ok(());
         }
@@ -324,7 +324,7 @@ impl Running {
         let mut since = self.test.next_second();
         loop {
             match self
-                .talk
+                .peer
                 .answered(|nonce| LineRequest::Rows { nonce, session, since }, PATIENCE)?
             {
                 LineAnswer::Rows { rows, is_more, .. } => {
@@ -342,13 +342,13 @@ impl Running {
             }
         }
         let totals = |nonce| LineRequest::Totals { nonce, session, sent: Some(sent) };
-        if let LineAnswer::Totals { totals, .. } = self.talk.answered(totals, PATIENCE)? {
+        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, PATIENCE)? {
             self.test.totals = *totals;
         }
         let news = self.test.settle_sent();
         self.tell(&news, progress)?;
         // Who does not hear that the test is over forgets it in an hour.
-        let _ = self.talk.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
+        let _ = self.peer.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
         Ok(())
     }
 }

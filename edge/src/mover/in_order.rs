@@ -1,4 +1,4 @@
-//! Receives one file over one connection, whose end is the file's (MODE S).
+//! Moves one file over one connection, whose end is the file's (MODE S).
 
 use super::BLOCK_LEN;
 use super::journal::Journal;
@@ -8,6 +8,26 @@ use crate::channels::ordered::ByteStream;
 use crate::stores::Sink;
 use farline_core::units::Error;
 use std::io;
+
+/// Sends `bytes` on `stream`, no faster than `pace` allows.
+///
+/// # Errors
+/// As the connection breaks.
+pub(crate) fn send_in_order(
+    stream: &mut dyn ByteStream,
+    bytes: &[u8],
+    (pace, tally): (Option<&Pace>, &Tally),
+) -> io::Result<()> {
+    let most = pace.map_or(bytes.len(), Pace::turn_len);
+    for part in bytes.chunks(most.max(1)) {
+        if let Some(pace) = pace {
+            pace.through(part.len(), tally);
+        }
+        stream.write_all(part)?;
+        tally.add_bytes(part.len());
+    }
+    Ok(())
+}
 
 /// Writes what comes on `stream` to the one file of `sink`, from byte `at` on; returns where it ended. A
 /// thread makes durable what is written, so that a copy that breaks off goes on from there.

@@ -21,14 +21,14 @@ const QUIET_LOOKS: u32 = 50;
 pub(crate) struct PathStart {
     /// What an earlier transfer saw, and how long ago, until a channel has begun from it.
     saved: Mutex<Option<(SavedPath, Span)>>,
-    seen: Arc<Seen>,
+    seen: Arc<Observation>,
     /// Who looks on after the last byte was given to the channels.
     after: Mutex<Option<After>>,
 }
 
 /// What was seen so far.
 #[derive(Debug)]
-struct Seen {
+struct Observation {
     began: Instant,
     record: Mutex<PathRecord>,
 }
@@ -43,7 +43,7 @@ struct After {
 impl PathStart {
     /// From `saved`, where there is anything.
     pub(crate) fn new(saved: Option<(SavedPath, Span)>) -> PathStart {
-        let seen = Seen { began: Instant::now(), record: Mutex::default() };
+        let seen = Observation { began: Instant::now(), record: Mutex::default() };
         PathStart { saved: Mutex::new(saved), seen: Arc::new(seen), after: Mutex::default() }
     }
 
@@ -94,7 +94,7 @@ impl PathStart {
     }
 }
 
-impl Seen {
+impl Observation {
     /// Looks until `still` closes, or nothing arrives any more.
     fn look_until(&self, channels: &[Handle], still: &mpsc::Receiver<()>) {
         let (mut quiet, mut before) = (0, 0);

@@ -5,12 +5,12 @@ use super::config::Anonymous;
 use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, ShownCertificate};
 use crate::identity::{Authorization, ClientCertificate, ClientVerifier, Identities, Permissions};
 use crate::mover::Pace;
+use crate::sys::clock::since_1970;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A session's user.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Account {
     ) -> Result<Account, Error> {
         let certificate = shown.certificate.as_ref().map(|(_, certificate)| certificate);
         // A clock before 1970 finds every token not yet good, as it should.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = since_1970().as_secs();
         let admitted = shared.config.identities.log_in(user, password, certificate, now);
         let admitted = admitted.inspect_err(|error| {
             let user = String::from_utf8_lossy(user);

@@ -1,7 +1,7 @@
 //! `OPTS FARLINE adapt=`: what a node changes by itself of what it sends, and what it tells its
 //! client of it (`docs/protocol.md`, D-1 to D-3).
 
-use super::door::DataListener;
+use super::data_listener::DataListener;
 use super::running::RunningTransfer;
 use crate::channels::Channel;
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
@@ -59,11 +59,11 @@ impl Adapt {
     }
 }
 
-/// The connections that come in through a session's door, with what the client wished of all of
+/// The connections that come in through a session's listener, with what the client wished of all of
 /// them.
 #[derive(Clone, Copy)]
 pub(super) struct IncomingChannels<'a> {
-    pub(super) door: Option<&'a DataListener>,
+    pub(super) listener: Option<&'a DataListener>,
     pub(super) congestion: Option<ControlName>,
     pub(super) buffer: Option<Bytes>,
     /// A rate that each holds, and the control that holds it, where this end sends over TCP.
@@ -74,8 +74,8 @@ impl IncomingChannels<'_> {
     /// The next within `timeout` whose client is still there: it may have given up since what came
     /// too late for a transfer (D-2).
     pub(super) fn next(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
-        let Some(door) = self.door else { return Ok(None) };
-        let Some(channel) = door.accept(timeout)? else { return Ok(None) };
+        let Some(listener) = self.listener else { return Ok(None) };
+        let Some(channel) = listener.accept(timeout)? else { return Ok(None) };
         let Ok(handle) = channel.handle() else { return Ok(None) };
         if handle.tcp_info().is_some_and(|info| !info.established) {
             return Ok(None);

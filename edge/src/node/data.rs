@@ -5,7 +5,7 @@ use super::accounts::{Account, Shown};
 use super::adapt::Adapt;
 use super::arrival::Arrival;
 use super::bounce::Targets;
-use super::door::DataListener;
+use super::data_listener::DataListener;
 use super::held::Admitted;
 use super::known_path::KnownPath;
 use super::running::RunningTransfer;
@@ -53,7 +53,7 @@ pub(super) struct DataPlane {
     /// Whether data connections are under TLS: `PROT P`.
     pub(super) private: bool,
     /// In place of `acceptor` once the client gave a key.
-    pub(super) door: Option<DataListener>,
+    pub(super) listener: Option<DataListener>,
     targets: Vec<SocketAddr>,
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) slots: Vec<Slot>,
@@ -112,7 +112,7 @@ impl DataPlane {
             shown,
             acceptor: None,
             private: false,
-            door: None,
+            listener: None,
             targets: Vec::new(),
             channels: Vec::new(),
             slots: Vec::new(),
@@ -192,8 +192,8 @@ impl DataPlane {
         self.targets.clear();
         // Who connected already, or is about to, hears that nobody is there.
         self.acceptor = None;
-        if let Some(door) = &self.door {
-            door.clear();
+        if let Some(listener) = &self.listener {
+            listener.clear();
         }
     }
 
@@ -207,7 +207,7 @@ impl DataPlane {
                 data connection be";
             return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
         }
-        if self.door.is_some() || self.driver.is_some() {
+        if self.listener.is_some() || self.driver.is_some() {
             return self.passive_by_driver(ip);
         }
         let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
@@ -232,10 +232,10 @@ impl DataPlane {
         };
         let (slots, sockets) = (self.slot_terms(), self.options.clone());
         let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
-        let door = self.door_for(&driver)?;
-        let arrivals = Arc::clone(door.arrivals());
+        let listener = self.listener_for(&driver)?;
+        let arrivals = Arc::clone(listener.arrivals());
         let listen = Listen { ip, ports, sockets, slots, client, arrivals };
-        let port = door.listen(&driver, listen)?;
+        let port = listener.listen(&driver, listen)?;
         Ok(self.told(port))
     }
 
@@ -252,15 +252,15 @@ impl DataPlane {
         };
         let driver = Arc::clone(self.shared.drivers.find(name).ok_or_else(none)?);
         let (ip, slots) = (self.local.ip().to_canonical(), self.slot_terms());
-        self.door_for(&driver)?.take(&driver, ip, slots, offer)
+        self.listener_for(&driver)?.take(&driver, ip, slots, offer)
     }
 
-    /// The session's door, where channels of `driver` may come in: never in the place of encrypted
+    /// The session's listener, where channels of `driver` may come in: never in the place of encrypted
     /// ones (V-2).
-    fn door_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
+    fn listener_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
         let can = driver.capabilities;
         let is_private = self.private && !can.encrypted && can.carries != Carries::OrderedBytes;
-        self.door.as_mut().filter(|_| !is_private).ok_or_else(|| {
+        self.listener.as_mut().filter(|_| !is_private).ok_or_else(|| {
             let title = driver.title;
             let message = match can.carries {
                 Carries::OrderedBytes => format!("{title} needs a session with a key"),
@@ -288,7 +288,7 @@ impl DataPlane {
     /// Takes the addresses to connect to.
     pub(super) fn act(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
         self.channels.clear();
-        if self.door.is_some() {
+        if self.listener.is_some() {
             // K-1: the client opens every data connection of a session that has a key.
             return Err(Error::new(
                 Fault::You,
@@ -319,7 +319,7 @@ impl DataPlane {
         }
         self.private = private;
         self.channels.clear();
-        self.door = None;
+        self.listener = None;
         Ok(())
     }
 
@@ -420,7 +420,7 @@ impl DataPlane {
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
-                self.door = Some(self.shared.doors.open(key, self.layer()));
+                self.listener = Some(self.shared.listeners.open(key, self.layer()));
                 Ok(())
             }
             "order" => match value {

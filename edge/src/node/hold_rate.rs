@@ -55,15 +55,15 @@ impl DataPlane {
         Ok(())
     }
 
-    /// The connections that come in through the session's door, with buffers of this size each.
+    /// The connections that come in through the session's listener, with buffers of this size each.
     pub(super) fn incoming(&self, buffer: Option<Bytes>) -> IncomingChannels<'_> {
-        let (door, congestion) = (self.door.as_ref(), self.options.congestion);
+        let (listener, congestion) = (self.listener.as_ref(), self.options.congestion);
         let held = self
             .rate
             .as_ref()
             .and_then(|(admitted, control)| Some((admitted.held.share(), control.as_ref()?.name)));
         // What holds a rate has the buffers that it needs.
         let buffer = buffer.filter(|_| self.rate.is_none());
-        IncomingChannels { door, congestion, buffer, held }
+        IncomingChannels { listener, congestion, buffer, held }
     }
 }

@@ -14,7 +14,7 @@ mod builder;
 mod checksum;
 mod config;
 mod data;
-mod door;
+mod data_listener;
 mod files;
 mod held;
 mod hold_rate;
@@ -82,7 +82,7 @@ struct Shared {
     held: Arc<held::HeldRates>,
     admission: Arc<admission::Admission>,
     notices: Arc<notices::Notices>,
-    doors: Arc<door::DataListeners>,
+    listeners: Arc<data_listener::DataListeners>,
     /// What it shows under TLS; without it there is none.
     certificate: Option<NodeCertificate>,
     /// Where relative paths start.
@@ -114,7 +114,7 @@ impl Shared {
                 Arc::clone(&notices),
             )),
             notices,
-            doors: Arc::default(),
+            listeners: Arc::default(),
             #[cfg(feature = "profile")]
             measured: AtomicBool::new(false),
             ticker: Arc::default(),

@@ -36,7 +36,7 @@ impl DataPlane {
         run: &RunningTransfer<'_>,
     ) -> Result<u64, Error> {
         let channels = run.request.parallelism as usize;
-        let layout = list_layout(bytes.len(), if self.door.is_some() { channels } else { 1 });
+        let layout = list_layout(bytes.len(), if self.listener.is_some() { channels } else { 1 });
         self.send_from(&layout, &BytesSource(bytes), 0, None, run)
     }
 
@@ -58,13 +58,13 @@ impl DataPlane {
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
         // Beyond what was asked for are those that the client opened while the last transfer ran.
-        let reused =
-            self.channels.len() == wanted || (self.door.is_some() && self.channels.len() > wanted);
-        if !reused && self.door.is_none() {
+        let reused = self.channels.len() == wanted
+            || (self.listener.is_some() && self.channels.len() > wanted);
+        if !reused && self.listener.is_none() {
             self.channels.clear();
         }
         run.reporter.started(reused);
-        if self.door.is_some() {
+        if self.listener.is_some() {
             self.obtain_held()?;
             self.await_channels(wanted, run)?;
         }
@@ -88,7 +88,7 @@ impl DataPlane {
         let tell = |why: Reason| run.changed(adapts, &why);
         let (ask, further) = (|count| run.ask_for(count), || incoming.further());
         let paced = self.pace().is_some() || self.held_share().is_some();
-        let tuning_limits = self.adapt.tuning_limits(paced, self.door.is_some(), &channels);
+        let tuning_limits = self.adapt.tuning_limits(paced, self.listener.is_some(), &channels);
         let tuning =
             adapts.then_some(Tuning { tuning_limits, ask: &ask, further: &further, tell: &tell });
         let growth =
@@ -152,7 +152,7 @@ impl DataPlane {
             );
             return Ok(Received { arrived, holes: false });
         }
-        if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
+        if self.acceptor.is_none() && self.listener.is_none() && self.channels.is_empty() {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::DataConnection,
@@ -162,8 +162,9 @@ impl DataPlane {
         run.reporter.started(!self.channels.is_empty());
         let slots = self.slots(self.channels.len() + 3)?;
         let channels = std::mem::take(&mut self.channels);
-        let door = self.door.as_ref().map(|door| door as &dyn Incoming);
-        let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
+        let listener = self.listener.as_ref().map(|listener| listener as &dyn Incoming);
+        let acceptor =
+            listener.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: Reason| run.changed(adapts, &why);

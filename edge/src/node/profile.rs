@@ -50,7 +50,7 @@ pub(super) fn measure(
     let request = ProbeRequest::parse(parms)?;
     let limit = request.limit.map_or(ceiling, |limit| limit.min(ceiling));
     let request = ProbeRequest { limit: Some(limit), ..request };
-    if plane.private || plane.door.is_none() {
+    if plane.private || plane.listener.is_none() {
         return Err(Error::new(
             Fault::You,
             ErrorCode::BadSequence,

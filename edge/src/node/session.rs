@@ -144,7 +144,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     Received::Bytes(len) => session.handle(now(), Input::Received(&received[..len])),
                     Received::Preamble(preamble) => {
                         if let Wire::Tcp(stream) = wire {
-                            shared.doors.admit(&preamble, stream).await;
+                            shared.listeners.admit(&preamble, stream).await;
                         }
                         return;
                     }

@@ -6,7 +6,7 @@ use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::secured::secured;
-use crate::mover::Acceptor;
+use crate::mover::{Acceptor, send_in_order};
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
@@ -51,14 +51,9 @@ pub(super) fn send(
             )?;
         }
         let skip = usize::try_from(from.saturating_sub(block.offset)).unwrap_or(0);
-        let most = plane.pace().map_or(bytes.len(), |pace| pace.turn_len());
-        for part in bytes[skip..].chunks(most.max(1)) {
-            if let Some(pace) = plane.pace() {
-                pace.through(part.len(), &run.tally);
-            }
-            stream.write_all(part).map_err(|error| broken(run, &error))?;
-        }
-        run.tally.add_bytes(bytes.len() - skip);
+        let counted = (plane.pace().map(|pace| &**pace), &*run.tally);
+        send_in_order(&mut *stream, &bytes[skip..], counted)
+            .map_err(|error| broken(run, &error))?;
         sent += (bytes.len() - skip) as u64;
     }
     stream.finish().map_err(|error| broken(run, &error))?;
@@ -111,7 +106,7 @@ fn open(
     plane: &mut DataPlane,
     run: &RunningTransfer<'_>,
 ) -> Result<(Box<dyn ByteStream>, Duration), Error> {
-    if plane.door.is_some() {
+    if plane.listener.is_some() {
         return Err(Error::new(
             Fault::You,
             ErrorCode::BadSequence,

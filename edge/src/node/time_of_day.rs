@@ -1,11 +1,11 @@
 //! The time of day, as markers and listings tell it.
 
+use crate::sys::clock::since_1970;
 use farline_core::gridftp::Timestamp;
-use std::time::SystemTime;
 
 /// Now.
 pub(super) fn time_of_day() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = since_1970();
     Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanos: since.subsec_nanos(),

@@ -32,9 +32,9 @@ impl DataPlane {
                 // section 3.2); a listener serves one transfer.
                 self.close_data();
             }
-            if let Some(door) = &self.door {
+            if let Some(listener) = &self.listener {
                 // What came and was not taken belongs to the transfer that failed.
-                door.clear();
+                listener.clear();
             }
         }
         result
@@ -47,7 +47,7 @@ impl DataPlane {
         reporter: &Reporter,
     ) -> Result<u64, Error> {
         let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
-        if self.private && self.door.is_none() && request.mode == Mode::Extended {
+        if self.private && self.listener.is_none() && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(
                 Fault::You,

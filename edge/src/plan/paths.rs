@@ -5,6 +5,7 @@
 //! it shared out).
 
 use crate::stores::state_folder;
+use crate::sys::clock::since_1970;
 use farline_core::congestion::SavedPath;
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Span};
@@ -13,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// What was seen is believed for so long: routes change from day to day.
 const FRESH: Duration = Duration::from_secs(24 * 3_600);
@@ -84,7 +85,7 @@ impl StoredPath {
     /// What a transfer may begin from, and how long ago it was seen.
     pub(crate) fn saved(&self) -> Option<(SavedPath, Span)> {
         let document = self.document.as_ref()?;
-        let age = since_1970().checked_sub(document.at)?;
+        let age = since_1970().as_secs().checked_sub(document.at)?;
         (age < FRESH.as_secs()).then(|| {
             let saved = SavedPath {
                 in_flight: Bytes(document.in_flight),
@@ -108,7 +109,7 @@ impl StoredPath {
         }
         let document = Document {
             schema: SCHEMA.to_owned(),
-            at: since_1970(),
+            at: since_1970().as_secs(),
             rate: rate.as_bps(),
             rtt: saved.rtt.as_nanos(),
             in_flight: saved.in_flight.0,
@@ -138,10 +139,6 @@ fn make_room(folder: &Path) -> Option<()> {
         }
     }
     (there()?.count() < MOST).then_some(())
-}
-
-fn since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The address of this host from which the way leads to `remote`.
@@ -195,8 +192,8 @@ mod tests {
     #[test]
     fn what_is_old_or_nonsense_is_not_believed() {
         let dir = tempfile::tempdir().expect("a folder");
-        let old = since_1970() - FRESH.as_secs() - 1;
-        for (name, at, believed) in [("old", old, false), ("new", since_1970(), true)] {
+        let old = since_1970().as_secs() - FRESH.as_secs() - 1;
+        for (name, at, believed) in [("old", old, false), ("new", since_1970().as_secs(), true)] {
             let text = format!(
                 r#"{{"schema":"{SCHEMA}","at":{at},"rate":1,"rtt":5,"in_flight":7,"lost":null}}"#
             );

@@ -1,8 +1,9 @@
 //! An end of a measurement as a process of its own, what it is asked, and what it says.
 
+use crate::reexec;
 use farline_core::units::{Error, ErrorCode, Fault};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -81,34 +82,13 @@ pub(super) fn failed(what: &str, error: &io::Error) -> Error {
     )
 }
 
-/// What an end said of what it was asked: its result, or its error as `--json` prints it.
+/// What an end said of what it was asked: its result, or its error.
 ///
 /// # Errors
 /// When it said neither: it ended.
 fn reply<T: DeserializeOwned>(text: &str) -> Result<Result<T, Error>, Error> {
-    #[derive(Deserialize)]
-    struct Failed {
-        error: Failure,
-    }
-    #[derive(Deserialize)]
-    struct Failure {
-        fault: Fault,
-        code: String,
-        message: String,
-        hint: Option<String>,
-    }
-    if let Ok(result) = serde_json::from_str(text) {
-        return Ok(Ok(result));
-    }
-    let Ok(Failed { error }) = serde_json::from_str(text) else {
-        return Err(Error::new(
-            Fault::Here,
-            ErrorCode::ProfileEnd,
-            "an end of the measurement ended without a word",
-        ));
-    };
-    let code = ErrorCode::from_slug(&error.code).unwrap_or(ErrorCode::ProfileEnd);
-    Ok(Err(Error { hint: error.hint, ..Error::new(error.fault, code, error.message) }))
+    let silence = "an end of the measurement ended without a word";
+    reexec::reply(text, Error::new(Fault::Here, ErrorCode::ProfileEnd, silence))
 }
 
 /// The result of an end that ran for it alone.

@@ -26,6 +26,7 @@ use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
 use super::walk::join;
 use super::{ReadBack, Sink};
+use crate::sys::clock::ns_since_1970;
 use crate::sys::files::start_writeback;
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
@@ -138,7 +139,7 @@ impl PosixSink {
             landed: AtomicU64::new(0),
             resumed: AtomicBool::new(false),
             direct: DirectIo::default(),
-            began_ns: one_name::now_ns(),
+            began_ns: ns_since_1970(),
             backup: None,
             attributes: None,
             root,

@@ -9,6 +9,7 @@ use super::hidden::{Hidden, NAME_MAX, recognise};
 use super::partial::Place;
 use super::storage_error;
 use super::walk::{WalkProblem, join};
+use crate::sys::clock::since_1970;
 use farline_core::transfer::journal::{HEAD_LEN, Survey, Surveyed, payload_len};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, open, statat, unlinkat};
@@ -19,7 +20,7 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A partial file, or a journal that has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -394,7 +395,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
 /// Not by the modification time: a partial file that is whole has its source's already.
 fn age(meta: &Metadata) -> Span {
     let changed = Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec().max(0) as u32);
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(changed).into()
+    since_1970().saturating_sub(changed).into()
 }
 
 fn identity(meta: &Metadata) -> (u64, u64) {

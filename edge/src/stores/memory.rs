@@ -4,6 +4,7 @@
 use super::driver::{Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver};
 use super::{Landed, Landing, Sink, Source, not_allowed};
 use crate::drivers::{DriverOption, OptionKind, Values};
+use crate::sys::clock::ns_since_1970;
 use crate::sys::pool::{Slot, pool};
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rng};
@@ -11,7 +12,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 const OPTIONS: [DriverOption; 1] = [DriverOption {
     name: "size",
@@ -63,12 +63,11 @@ struct MemoryStore {
 
 impl Store for MemoryStore {
     fn list(&self, _start: &[u8]) -> Result<Listing, Error> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Listing::of(vec![Entry {
             path: Vec::new(),
             kind: EntryKind::File { len: self.size.0 },
             mode: 0o644,
-            modified_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+            modified_ns: ns_since_1970(),
             changed_ns: 0,
             attributes: None,
         }]))

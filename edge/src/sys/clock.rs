@@ -1,7 +1,18 @@
-//! What the kernel says of its clock: `adjtimex(2)`, which only libc has.
+//! The time of day, and what the kernel says of its clock: `adjtimex(2)`, which only libc has.
 
 use farline_core::units::Span;
 use std::io;
+use std::time::{Duration, SystemTime};
+
+/// The time of day, since 1970 in UTC; a clock before that reads as 1970.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// The same in whole nanoseconds, as files have it.
+pub(crate) fn ns_since_1970() -> i64 {
+    i64::try_from(since_1970().as_nanos()).unwrap_or(i64::MAX)
+}
 
 /// Whether the clock is disciplined, and how far off it may be.
 ///

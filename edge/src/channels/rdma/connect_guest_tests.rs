@@ -1,7 +1,7 @@
 //! Connections that do not come about, or end without a word, against real verbs, in a guest as
 //! `guest_tests` says.
 
-use super::guest_tests::{PATIENCE, SLOT_LEN, door, drive, fabric, is_iwarp, key, terms, wire};
+use super::guest_tests::{PATIENCE, SLOT_LEN, drive, fabric, is_iwarp, key, listener, terms, wire};
 use super::*;
 use crate::channels::told;
 use crate::sys::pool::pool;
@@ -15,13 +15,13 @@ use std::sync::mpsc;
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     let key = key();
-    let (door, _delivered) = door(&key, 2);
+    let (listener, _delivered) = listener(&key, 2);
     let (own, other) = match is_iwarp() {
         true => (Placement::Behind, Placement::Immediate),
         false => (Placement::Immediate, Placement::Behind),
     };
     let greet = |bytes: &[u8]| {
-        let connecting = Connecting::resolve(door.address(), PATIENCE).expect("a way");
+        let connecting = Connecting::resolve(listener.address(), PATIENCE).expect("a way");
         let mtu = connecting.mtu();
         let domain = connecting.domain(None).expect("a domain");
         let settings =
@@ -63,8 +63,8 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let key = key();
-    let (door, _delivered) = door(&key, 2);
-    let gone = SocketAddr::new(door.address().ip(), 9);
+    let (listener, _delivered) = listener(&key, 2);
+    let gone = SocketAddr::new(listener.address().ip(), 9);
     let error =
         RdmaDialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(

@@ -1,9 +1,9 @@
 //! The RDMA driver: its options, what it asks of a peer, and the two ways to connect its channels.
 
 use super::connect::RdmaDialer;
-use super::door::{RdmaListener, Terms};
 use super::exchange::{Exchange, Offered as OfferedPairs};
 use super::fabric::Fabric;
+use super::listener::{RdmaListener, Terms};
 use crate::channels::Channel;
 use crate::channels::driver::{
     Agreed, Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered,

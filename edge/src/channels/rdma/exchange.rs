@@ -1,8 +1,8 @@
 //! Connects channels by what both ends tell each other over the control connection, without
 //! rdma_cm: both ends of clauses V-9 and V-10.
 
-use super::door::Terms;
 use super::fabric::{Fabric, refused};
+use super::listener::Terms;
 use super::ports::{explained, gid_index, towards};
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::Channel;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// A channel of this end's that waits for the node's word.
 pub(super) struct Offered {
-    seat: LocalPort,
+    local_port: LocalPort,
     link: RdmaConnection,
     settings: EndpointSettings,
     begin: u16,
@@ -44,19 +44,19 @@ impl Offered {
         known: Option<&Arc<Domain>>,
     ) -> Result<Offered, Error> {
         let failed = |error: io::Error| refused(address, 0, error);
-        let seat = seat(towards(address).map_err(failed)?, known)?;
+        let local_port = local_port(towards(address).map_err(failed)?, known)?;
         let begin = fabric.begin();
         let queue_pairs = fabric.queue_pairs.max(1);
         let credits =
             if fabric.elastic { credits_for(fabric.rtt, fabric.slot_len, begin) } else { begin };
         let placement = Placement::between(false, fabric.read);
         let settings = EndpointSettings { queue_pairs, credits, placement, connected: true };
-        let settings = settings.within(&seat.domain().limits().map_err(failed)?)?;
+        let settings = settings.within(&local_port.domain().limits().map_err(failed)?)?;
         let settings = settings.lockable(begin, fabric.slot_len, &lockable())?;
-        let mut link =
-            RdmaConnection::new(Arc::clone(seat.domain()), shape(&settings)).map_err(failed)?;
+        let mut link = RdmaConnection::new(Arc::clone(local_port.domain()), shape(&settings))
+            .map_err(failed)?;
         let own = link
-            .make_pairs(&seat, &first_packets(queue_pairs).map_err(failed)?, fabric.read)
+            .make_pairs(&local_port, &first_packets(queue_pairs).map_err(failed)?, fabric.read)
             .map_err(failed)?;
         let greeting = Greeting {
             proof: key.proof_of_queue_pair(channel, 0),
@@ -71,7 +71,7 @@ impl Offered {
             rtt: fabric.rtt,
         };
         let text = Offer { greeting, whereabouts: own.clone() }.encode();
-        Ok(Offered { seat, link, settings, begin, rtt: fabric.rtt, own, text })
+        Ok(Offered { local_port, link, settings, begin, rtt: fabric.rtt, own, text })
     }
 
     /// What to tell the node.
@@ -81,7 +81,7 @@ impl Offered {
 
     /// The protection domain, for the session's further channels.
     pub(super) fn domain(&self) -> &Arc<Domain> {
-        self.seat.domain()
+        self.local_port.domain()
     }
 
     /// The channel, by what the node answered.
@@ -101,7 +101,7 @@ impl Offered {
         }
         self.settings.credits = answer.credits;
         let joined = self.link.join(
-            &self.seat,
+            &self.local_port,
             &self.own,
             &whereabouts,
             mtu,
@@ -152,21 +152,22 @@ impl Exchange {
         if !greeting.placement.fits(false) {
             return Err(Refusal::OtherFabric.error(greeting.mtu));
         }
-        let seat = seat(ip, self.domain.as_ref())
+        let local_port = local_port(ip, self.domain.as_ref())
             .map_err(|error| Error { fault: Fault::There, ..error })?;
-        self.domain = Some(Arc::clone(seat.domain()));
-        let (settings, begin) =
-            terms.agree(&greeting, seat.domain()).map_err(|refusal| refusal.error(greeting.mtu))?;
+        self.domain = Some(Arc::clone(local_port.domain()));
+        let (settings, begin) = terms
+            .agree(&greeting, local_port.domain())
+            .map_err(|refusal| refusal.error(greeting.mtu))?;
         let connected = (|| {
-            let mut link = RdmaConnection::new(Arc::clone(seat.domain()), shape(&settings))?;
+            let mut link = RdmaConnection::new(Arc::clone(local_port.domain()), shape(&settings))?;
             let reads = settings.placement == Placement::Read;
-            let own = link.make_pairs(&seat, &first_packets(settings.queue_pairs)?, reads)?;
+            let own = link.make_pairs(&local_port, &first_packets(settings.queue_pairs)?, reads)?;
             Ok((link, own))
         })();
         let no_room = |_: io::Error| Refusal::NoRoom.error(greeting.mtu);
         let (mut link, own) = connected.map_err(no_room)?;
         let mtu = own.packets_to(&whereabouts)?;
-        let joined = link.join(&seat, &own, &whereabouts, mtu, greeting.ack_timeout);
+        let joined = link.join(&local_port, &own, &whereabouts, mtu, greeting.ack_timeout);
         let channel = joined
             .and_then(|()| RdmaChannel::over(link, settings, begin, greeting.rtt))
             .map_err(no_room)?;
@@ -176,9 +177,9 @@ impl Exchange {
 }
 
 /// The port that has `ip`, with the GID to send from.
-fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
-    let mut seat = LocalPort::at(ip, known).map_err(|error| explained(error, ip))?;
-    if seat.domain().is_iwarp() {
+fn local_port(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
+    let mut local_port = LocalPort::at(ip, known).map_err(|error| explained(error, ip))?;
+    if local_port.domain().is_iwarp() {
         return Err(Error::new(
             Fault::Between,
             ErrorCode::RdmaFabric,
@@ -186,16 +187,16 @@ fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
         )
         .hint("leave `:exchange` out, or use --channel tcp"));
     }
-    let index = gid_index(seat.device(), seat.port(), ip).ok_or_else(|| {
+    let index = gid_index(local_port.device(), local_port.port(), ip).ok_or_else(|| {
         Error::new(
             Fault::Here,
             ErrorCode::RdmaGid,
-            format!("the RDMA device {} has no RoCE v2 GID of {ip}", seat.device()),
+            format!("the RDMA device {} has no RoCE v2 GID of {ip}", local_port.device()),
         )
         .hint("`ip addr add` on the device's interface makes one; it must be up")
     })?;
-    seat.sit(index).map_err(|error| not_connected(&error))?;
-    Ok(seat)
+    local_port.use_gid(index).map_err(|error| not_connected(&error))?;
+    Ok(local_port)
 }
 
 /// Where each queue pair begins to count its packets, so that none is taken for one of an earlier

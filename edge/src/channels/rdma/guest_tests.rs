@@ -59,27 +59,30 @@ pub(super) fn terms(credits: usize) -> Terms {
     Terms { begin: credits, credits, slot_len: Bytes(SLOT_LEN as u64) }
 }
 
-/// A door at the far end of the wire, and what comes through it.
-pub(super) fn door(key: &Key, credits: usize) -> (RdmaListener, mpsc::Receiver<Box<dyn Channel>>) {
+/// A listener at the far end of the wire, and what comes through it.
+pub(super) fn listener(
+    key: &Key,
+    credits: usize,
+) -> (RdmaListener, mpsc::Receiver<Box<dyn Channel>>) {
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
-    let door = RdmaListener::open(at, key.clone(), terms(credits), move |channel| {
+    let listener = RdmaListener::open(at, key.clone(), terms(credits), move |channel| {
         deliver.send(channel).is_ok()
     });
-    (door.expect("a door"), delivered)
+    (listener.expect("a listener"), delivered)
 }
 
 /// The end that connected, to be used past its rules; and the honest end.
 pub(super) fn ends(read: bool) -> (RdmaListener, RdmaChannel, Box<dyn Channel>) {
     let key = key();
-    let (door, delivered) = door(&key, 2);
+    let (listener, delivered) = listener(&key, 2);
     let mut liar = RdmaDialer::new(key, Fabric { read, ..fabric() })
-        .open(door.address(), PATIENCE)
+        .open(listener.address(), PATIENCE)
         .expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
-    (door, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
+    (listener, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
 }
 
 pub(super) fn offer_two(honest: &mut dyn Channel) {

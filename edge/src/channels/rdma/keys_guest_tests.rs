@@ -2,8 +2,8 @@
 //! `guest_tests` says.
 
 use super::guest_tests::{
-    PATIENCE, SLOT_LEN, advertises, door, ends, fabric, failure, is_iwarp, key, next, offer_two,
-    refused, wire, write, write_only,
+    PATIENCE, SLOT_LEN, advertises, ends, fabric, failure, is_iwarp, key, listener, next,
+    offer_two, refused, wire, write, write_only,
 };
 use super::*;
 use crate::sys::pool::pool;
@@ -60,10 +60,10 @@ fn a_key_opens_nothing_after_its_mark_though_a_lie_follows() {
 fn keys_of_a_failed_channel_open_nothing_to_the_others() {
     for dropped in [false, true] {
         let key = key();
-        let (door, delivered) = door(&key, 2);
+        let (listener, delivered) = listener(&key, 2);
         let dialer = RdmaDialer::new(key, fabric());
         let open = || {
-            let mut liar = dialer.open(door.address(), PATIENCE).expect("a channel");
+            let mut liar = dialer.open(listener.address(), PATIENCE).expect("a channel");
             liar.turn(None).expect("sent");
             let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
             offer_two(&mut *honest);

@@ -7,7 +7,6 @@
 mod connect;
 #[cfg(test)]
 mod connect_guest_tests;
-mod door;
 mod driver;
 mod exchange;
 mod fabric;
@@ -15,6 +14,7 @@ mod fabric;
 pub(in crate::channels) mod guest_tests;
 #[cfg(test)]
 mod keys_guest_tests;
+mod listener;
 mod pinned;
 mod ports;
 mod turn;
@@ -24,11 +24,11 @@ pub use driver::driver;
 #[cfg(test)]
 use connect::RdmaDialer;
 #[cfg(test)]
-use door::{RdmaListener, Terms};
-#[cfg(test)]
 use exchange::Exchange;
 #[cfg(test)]
 use fabric::Fabric;
+#[cfg(test)]
+use listener::{RdmaListener, Terms};
 pub(crate) use pinned::lockable;
 #[cfg(feature = "profile")]
 pub(crate) use ports::{DEVICES, ports};

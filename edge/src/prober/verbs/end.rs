@@ -22,7 +22,7 @@ const PINGS: usize = 4;
 
 /// One end, which does one run after the other.
 pub struct VerbsEnd {
-    station: RdmaEndpoint,
+    endpoint: RdmaEndpoint,
     side: Side,
 }
 
@@ -40,7 +40,7 @@ impl VerbsEnd {
     /// # Errors
     /// When there is no such device, or nobody may listen there.
     pub fn far(address: IpAddr, gid_index: u8) -> Result<VerbsEnd, Error> {
-        let station = RdmaEndpoint::at(address, gid_index)?;
+        let endpoint = RdmaEndpoint::at(address, gid_index)?;
         let listener = TcpListener::bind((address, 0))
             .and_then(|listener| {
                 // For a listening socket this bounds accept (socket(7)).
@@ -53,7 +53,7 @@ impl VerbsEnd {
                     format!("listening on {address}: {error}"),
                 )
             })?;
-        Ok(VerbsEnd { station, side: Side::Far(listener) })
+        Ok(VerbsEnd { endpoint, side: Side::Far(listener) })
     }
 
     /// The end that measures from `address` to the other one, which waits at `to`.
@@ -61,12 +61,12 @@ impl VerbsEnd {
     /// # Errors
     /// When there is no such device.
     pub fn near(address: IpAddr, gid_index: u8, to: SocketAddr) -> Result<VerbsEnd, Error> {
-        Ok(VerbsEnd { station: RdmaEndpoint::at(address, gid_index)?, side: Side::Near(to) })
+        Ok(VerbsEnd { endpoint: RdmaEndpoint::at(address, gid_index)?, side: Side::Near(to) })
     }
 
     /// The device's name.
     pub fn device(&self) -> String {
-        self.station.device().to_owned()
+        self.endpoint.device().to_owned()
     }
 
     /// The port at which it waits; 0 for the near end.
@@ -95,11 +95,11 @@ impl VerbsEnd {
         let mut talk = PeerProtocol::over(stream, longest).map_err(|error| here(&error))?;
         let began = Instant::now();
         let mut pairs =
-            QpSet::new(&self.station, self.plan(job)).map_err(|error| locked(job, &error))?;
+            QpSet::new(&self.endpoint, self.plan(job)).map_err(|error| locked(job, &error))?;
         let bytes = pattern(job);
         pairs.fill(&bytes);
         let peer = self.connect(&mut pairs, &mut talk, job, PATIENCE + rtt * 8)?;
-        let count = || counted(self.station.device(), self.station.port());
+        let count = || counted(self.endpoint.device(), self.endpoint.port());
         // Before this end says that it is ready: the other one may send at once.
         let before = count();
         talk.swap(&"ready".to_owned())?;
@@ -112,7 +112,7 @@ impl VerbsEnd {
             _ => flow::stream(&mut pairs, &mut talk, job, part)?,
         };
         // A short run ends before what was read at its beginning is old.
-        std::thread::sleep(staleness(self.station.device(), self.station.port()));
+        std::thread::sleep(staleness(self.endpoint.device(), self.endpoint.port()));
         let packets =
             before.zip(count()).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
         let filled = match (job.transport, job.way) {
@@ -122,7 +122,7 @@ impl VerbsEnd {
             (QpService::Read, _) => part.sends && seen.done > 0,
         };
         let intact = (filled && seen.failure.is_none()).then(|| pairs.has(&bytes));
-        let mtu_bytes = u64::from(self.station.mtu().min(peer.mtu));
+        let mtu_bytes = u64::from(self.endpoint.mtu().min(peer.mtu));
         Ok(End { connect_ns, packets, intact, mtu_bytes, ..seen })
     }
 
@@ -162,7 +162,7 @@ impl VerbsEnd {
         timeout: Duration,
     ) -> Result<Address, Error> {
         let exchanged = job.setup == Setup::Exchange || job.transport == QpService::Ud;
-        if exchanged && self.station.is_iwarp() {
+        if exchanged && self.endpoint.is_iwarp() {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::ProfileDevices,
@@ -179,16 +179,16 @@ impl VerbsEnd {
             .hint("`rdma link` shows whether both ports are up")
         };
         if exchanged {
-            pairs.prepare(&self.station).map_err(failed)?;
+            pairs.prepare(&self.endpoint).map_err(failed)?;
         }
-        let own = pairs.address(&self.station, job.seed as u32);
+        let own = pairs.address(&self.endpoint, job.seed as u32);
         let peer: Address = talk.swap(&own)?;
         match &self.side {
             _ if exchanged => pairs
-                .join(&self.station, &own, &peer, job.setup.timeout_exponent())
+                .join(&self.endpoint, &own, &peer, job.setup.timeout_exponent())
                 .map_err(failed)?,
             Side::Near(to) => pairs.dial(to.ip(), &own, &peer, timeout)?,
-            Side::Far(_) => pairs.answer(&self.station, &peer, timeout).map_err(failed)?,
+            Side::Far(_) => pairs.answer(&self.endpoint, &peer, timeout).map_err(failed)?,
         }
         Ok(peer)
     }

@@ -9,16 +9,9 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Stat, statat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A file system's clock may be so much behind the system's: a tick at 100 Hz, and some more.
 const CLOCK_LAG_NS: i64 = 50_000_000;
-
-/// Now, as files have it, in nanoseconds since the Unix epoch.
-pub(super) fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
 
 impl PosixSink {
     /// Refuses a name for `entry` where what is `there` under it is another file of the same tree.

@@ -10,7 +10,7 @@ use super::connection::{Id, NotReady};
 use super::library::{by_errno, no_device};
 use super::link::{Job, Pair, RdmaConnection, number};
 use super::memory::Domain;
-use super::own::{Ends, OwnedQp, Peer, Reads};
+use super::owned_qp::{Ends, OwnedQp, Peer, Reads};
 use super::pairs_abi::{AddressHandle, GlobalRoute};
 use farline_core::rdma::{Numbered as PairNumber, QpAddress};
 use farline_core::units::Error;
@@ -73,7 +73,7 @@ impl LocalPort {
     ///
     /// # Errors
     /// When there is none.
-    pub(crate) fn sit(&mut self, gid_index: u8) -> io::Result<()> {
+    pub(crate) fn use_gid(&mut self, gid_index: u8) -> io::Result<()> {
         let context = self.domain.context.as_ptr();
         // SAFETY: the device is open, and a GID has 16 bytes.
         let found = unsafe {
@@ -122,7 +122,7 @@ impl RdmaConnection {
     /// When the device has no queue pair left.
     pub(crate) fn make_pairs(
         &mut self,
-        seat: &LocalPort,
+        local_port: &LocalPort,
         first_packets: &[u32],
         read: bool,
     ) -> io::Result<QpAddress> {
@@ -131,14 +131,20 @@ impl RdmaConnection {
         let mut pairs = Vec::new();
         for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
             let own = OwnedQp::new(&self.domain, &mut self.attributes())?;
-            own.init(seat.number)?;
+            own.init(local_port.number)?;
             let ends = Ends::Own(own);
             let number = ends.number().ok_or(io::ErrorKind::NotConnected)?;
             pairs.push(PairNumber { number, first_packet: first_packet & 0xff_ffff });
             self.receive_all(on as u8, ends.queue_pair())?;
             self.pairs[on] = Some(Pair { ends, established: false });
         }
-        Ok(QpAddress { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs, reads })
+        Ok(QpAddress {
+            gid: local_port.gid,
+            lid: local_port.lid,
+            mtu: local_port.mtu,
+            pairs,
+            reads,
+        })
     }
 
     /// Connects the queue pairs that are at `own` with those at `theirs`, by packets of `mtu`
@@ -148,7 +154,7 @@ impl RdmaConnection {
     /// When the device refuses.
     pub(crate) fn join(
         &mut self,
-        seat: &LocalPort,
+        local_port: &LocalPort,
         own: &QpAddress,
         theirs: &QpAddress,
         mtu: u16,
@@ -161,7 +167,7 @@ impl RdmaConnection {
             let Ends::Own(ends) = &pair.ends else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
-            let way = seat.way_to(theirs.gid, theirs.lid);
+            let way = local_port.way_to(theirs.gid, theirs.lid);
             let peer = Peer { way, mtu, number: peer.number, first_packet: peer.first_packet };
             ends.connect(peer, own.first_packet, ack_timeout, reads, NotReady::ENDS)?;
             pair.established = true;

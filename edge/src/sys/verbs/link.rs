@@ -11,7 +11,7 @@ use super::abi::*;
 use super::connection::{Connecting, Id, NotReady, Request};
 use super::events::{ConnectionError, Events, Kind};
 use super::memory::{Access, Domain, Keys};
-use super::own::Ends;
+use super::owned_qp::Ends;
 use super::queue::Queue;
 use crate::sys::pool::Slot;
 use requests::Records;

@@ -11,19 +11,21 @@
 
 mod abi;
 mod connection;
+mod endpoint;
 mod events;
 mod exchanged;
 mod library;
 mod link;
 mod memory;
-mod own;
+mod owned_qp;
 mod pairs;
 mod pairs_abi;
 mod queue;
-mod station;
 mod work;
 
 pub(crate) use connection::{CmListener, Connecting, Request};
+#[cfg(feature = "profile")]
+pub(crate) use endpoint::{Address, RdmaEndpoint};
 pub(crate) use events::Rejected;
 pub(crate) use exchanged::LocalPort;
 pub(crate) use library::device_count;
@@ -31,8 +33,6 @@ pub(crate) use link::{Completion, RdmaConnection, Shape};
 pub(crate) use memory::{Access, Domain};
 #[cfg(feature = "profile")]
 pub(crate) use pairs::{Plan, QpSet};
-#[cfg(feature = "profile")]
-pub(crate) use station::{Address, RdmaEndpoint};
 #[cfg(feature = "profile")]
 pub(crate) use work::{Done, Verb};
 

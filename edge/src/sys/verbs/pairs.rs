@@ -3,13 +3,13 @@
 
 use super::abi::*;
 use super::connection::{Connecting, Id, NotReady, Request};
+use super::endpoint::{Address, RdmaEndpoint};
 use super::events::{Kind, wait};
 use super::library::Library;
 use super::memory::{Domain, Registration};
-use super::own::{Ends, OwnedQp, Peer, Reads};
+use super::owned_qp::{Ends, OwnedQp, Peer, Reads};
 use super::pairs_abi::*;
 use super::queue::Queue;
-use super::station::{Address, RdmaEndpoint};
 use crate::sys::memory::Memory;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags};
@@ -75,8 +75,8 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device has no room for it, or may not pin the memory.
-    pub(crate) fn new(station: &RdmaEndpoint, plan: Plan) -> io::Result<QpSet> {
-        let domain = Arc::clone(station.seat.domain());
+    pub(crate) fn new(endpoint: &RdmaEndpoint, plan: Plan) -> io::Result<QpSet> {
+        let domain = Arc::clone(endpoint.local_port.domain());
         let each = plan.depth + plan.receives;
         let queue = Queue::new(&domain, usize::from(plan.pairs) * each.max(1))?;
         let buffers = usize::from(plan.pairs) * plan.receives;
@@ -113,12 +113,12 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device has no queue pair left.
-    pub(crate) fn prepare(&mut self, station: &RdmaEndpoint) -> io::Result<()> {
+    pub(crate) fn prepare(&mut self, endpoint: &RdmaEndpoint) -> io::Result<()> {
         for on in 0..usize::from(self.plan.pairs) {
             let own = OwnedQp::new(&self.domain, &mut self.attributes())?;
             match self.plan.datagrams {
-                true => own.init_for_datagrams(station.port(), DATAGRAM_KEY)?,
-                false => own.init(station.port())?,
+                true => own.init_for_datagrams(endpoint.port(), DATAGRAM_KEY)?,
+                false => own.init(endpoint.port())?,
             }
             self.pairs.push(Pair::new(Ends::Own(own))?);
             self.receive_all(on)?;
@@ -132,17 +132,17 @@ impl QpSet {
     }
 
     /// What the peer must know of this end.
-    pub(crate) fn address(&self, station: &RdmaEndpoint, sequence: u32) -> Address {
+    pub(crate) fn address(&self, endpoint: &RdmaEndpoint, sequence: u32) -> Address {
         let keys = self.registration.keys();
         Address {
-            gid: station.seat.gid,
-            lid: station.seat.lid,
-            mtu: station.seat.mtu,
+            gid: endpoint.local_port.gid,
+            lid: endpoint.local_port.lid,
+            mtu: endpoint.local_port.mtu,
             numbers: self.pairs.iter().filter_map(|pair| pair.ends.number()).collect(),
             sequence: sequence & 0xff_ffff,
             memory: keys.address,
             key: keys.remote,
-            listens: station.listener.port(),
+            listens: endpoint.listener.port(),
         }
     }
 
@@ -153,7 +153,7 @@ impl QpSet {
     /// When the device refuses.
     pub(crate) fn join(
         &mut self,
-        station: &RdmaEndpoint,
+        endpoint: &RdmaEndpoint,
         own: &Address,
         peer: &Address,
         timeout: u8,
@@ -173,7 +173,7 @@ impl QpSet {
                 ends.open_for_datagrams(own.sequence)?;
                 continue;
             }
-            let way = station.seat.way_to(peer.gid, peer.lid);
+            let way = endpoint.local_port.way_to(peer.gid, peer.lid);
             let to = Peer {
                 way,
                 mtu: own.mtu.min(peer.mtu),
@@ -183,7 +183,7 @@ impl QpSet {
             ends.connect(to, own.sequence, timeout, reads, NotReady::NEVER_ENDS)?;
         }
         if self.plan.datagrams {
-            let mut way = station.seat.way_to(peer.gid, peer.lid);
+            let mut way = endpoint.local_port.way_to(peer.gid, peer.lid);
             // SAFETY: the domain is alive and the way is read before the call returns.
             let raw = unsafe {
                 (self.domain.library.ibv_create_ah)(self.domain.raw.as_ptr(), &raw mut way)
@@ -232,18 +232,18 @@ impl QpSet {
     /// When they do not come in time.
     pub(crate) fn answer(
         &mut self,
-        station: &RdmaEndpoint,
+        endpoint: &RdmaEndpoint,
         peer: &Address,
         timeout: Duration,
     ) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         while self.pairs.len() < usize::from(self.plan.pairs) {
-            let Some(Request { id, private_data }) = station.listener.next()? else {
+            let Some(Request { id, private_data }) = endpoint.listener.next()? else {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
-                wait(&mut [PollFd::new(&station.listener, PollFlags::IN)], left)?;
+                wait(&mut [PollFd::new(&endpoint.listener, PollFlags::IN)], left)?;
                 continue;
             };
             if !private_data.starts_with(&peer.sequence.to_be_bytes()) {

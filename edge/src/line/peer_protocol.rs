@@ -15,8 +15,8 @@ const AGAIN: u64 = 500_000_000;
 /// STAMP packets whose answers are waited for.
 const WAITED_FOR: usize = 4_096;
 
-/// One side of the talk.
-pub(super) struct Talk {
+/// This end's side of it.
+pub(super) struct PeerProtocol {
     socket: Arc<UdpSocket>,
     buffers: DatagramBuffers,
     /// STAMP packets on their way: number and when each was sent.
@@ -31,14 +31,14 @@ pub(super) struct Talk {
 
 /// What came while this end listened.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     Answer(LineAnswer),
     Delay(DelaySample),
 }
 
-impl Talk {
-    pub(super) fn new(socket: Arc<UdpSocket>, clock: (bool, Span)) -> Talk {
-        Talk {
+impl PeerProtocol {
+    pub(super) fn new(socket: Arc<UdpSocket>, clock: (bool, Span)) -> PeerProtocol {
+        PeerProtocol {
             socket,
             buffers: DatagramBuffers::new(),
             asked: VecDeque::new(),
@@ -72,7 +72,7 @@ impl Talk {
     }
 
     /// What comes within the socket's time.
-    pub(super) fn listen(&mut self) -> Result<Vec<Heard>, Error> {
+    pub(super) fn listen(&mut self) -> Result<Vec<Received>, Error> {
         match self.buffers.receive(&self.socket) {
             Ok(_) => {}
             Err(error) if is_passing(error.kind()) => return Ok(Vec::new()),
@@ -86,7 +86,7 @@ impl Talk {
             self.dropped = arrival.dropped;
             for bytes in arrival.bytes.chunks(arrival.segment) {
                 if let Some(answer) = read_message(bytes) {
-                    heard.push(Heard::Answer(answer));
+                    heard.push(Received::Answer(answer));
                 } else if let Some(packet) = ReflectorPacket::read(None, bytes)
                     // An answer that nobody asked for, or that came already, counts for nothing.
                     && let Some(place) = self
@@ -95,7 +95,7 @@ impl Talk {
                         .position(|asked| *asked == (packet.sender_sequence, packet.sender_sent.time))
                 {
                     let asked = self.asked.remove(place);
-                    heard.push(Heard::Delay(DelaySample {
+                    heard.push(Received::Delay(DelaySample {
                         sent: asked.map_or(packet.sender_sent.time, |(_, sent)| sent),
                         received: packet.received,
                         returned: packet.sent.time,
@@ -126,8 +126,8 @@ impl Talk {
             }
             for heard in self.listen()? {
                 match heard {
-                    Heard::Answer(answer) if answer.nonce() == nonce => return Ok(answer),
-                    Heard::Answer(_) | Heard::Delay(_) => {}
+                    Received::Answer(answer) if answer.nonce() == nonce => return Ok(answer),
+                    Received::Answer(_) | Received::Delay(_) => {}
                 }
             }
         }

@@ -22,11 +22,11 @@ use tokio::net::TcpStream;
 /// Channels that wait for a transfer to take them; more than any session uses.
 const MOST_WAITING: usize = 128;
 
-/// The doors of all sessions of a node.
+/// The listeners of all sessions of a node.
 #[derive(Default)]
 pub(super) struct DataListeners(Mutex<HashMap<Token, Weak<Arrivals>>>);
 
-/// One session's door.
+/// One session's listener.
 pub(super) struct DataListener {
     arrivals: Arc<Arrivals>,
     incoming: mpsc::SyncSender<Option<Box<dyn Channel>>>,
@@ -35,18 +35,18 @@ pub(super) struct DataListener {
     port: Option<Box<dyn Listener>>,
     /// What takes channels that are offered, by the driver's name.
     takers: BTreeMap<&'static str, Box<dyn Taker>>,
-    doors: Arc<DataListeners>,
+    listeners: Arc<DataListeners>,
 }
 
 impl std::fmt::Debug for DataListeners {
     /// Without keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Doors")
+        f.write_str("DataListeners")
     }
 }
 
 impl DataListeners {
-    /// The door of a session whose key is `key`, for connections under `layer` if there is one.
+    /// The listener of a session whose key is `key`, for connections under `layer` if there is one.
     pub(super) fn open(
         self: &Arc<DataListeners>,
         key: Key,
@@ -63,7 +63,7 @@ impl DataListeners {
             arrived: Mutex::new(arrived),
             port: None,
             takers: BTreeMap::new(),
-            doors: Arc::clone(self),
+            listeners: Arc::clone(self),
         }
     }
 
@@ -134,7 +134,7 @@ impl DataListener {
 
 impl Drop for DataListener {
     fn drop(&mut self) {
-        lock(&self.doors.0).remove(&self.arrivals.key().token());
+        lock(&self.listeners.0).remove(&self.arrivals.key().token());
     }
 }
 

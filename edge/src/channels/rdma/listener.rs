@@ -106,7 +106,7 @@ impl RdmaListener {
             // The device is gone, or the session: either way nobody comes any more.
             let _ = queue.supervise(&listener, &inside, &deliver);
         };
-        std::thread::Builder::new().name("rdma door".to_owned()).spawn(body).map_err(here)?;
+        std::thread::Builder::new().name("rdma listener".to_owned()).spawn(body).map_err(here)?;
         Ok(RdmaListener { address, stop })
     }
 
@@ -122,12 +122,12 @@ impl Drop for RdmaListener {
     }
 }
 
-/// What is wrong with this host, as who asks for a door sees it.
+/// What is wrong with this host, as who asks for a listener sees it.
 fn theirs(error: Error) -> Error {
     Error { fault: Fault::There, ..error }
 }
 
-/// What the thread behind a door knows.
+/// What the thread behind a listener knows.
 struct AcceptQueue {
     key: Key,
     terms: Terms,

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// A device by one of its addresses.
 pub(crate) struct RdmaEndpoint {
     pub(super) listener: CmListener,
-    pub(super) seat: LocalPort,
+    pub(super) local_port: LocalPort,
 }
 
 /// What a peer must know of an end to connect to it.
@@ -41,29 +41,29 @@ impl RdmaEndpoint {
     /// When the libraries are missing, or no device has the address.
     pub(crate) fn at(ip: IpAddr, gid_index: u8) -> Result<RdmaEndpoint, Error> {
         let listener = CmListener::bind(ip)?;
-        let mut seat = LocalPort::at(ip, None)?;
+        let mut local_port = LocalPort::at(ip, None)?;
         // Where there is no such entry rdma_cm connects all the same.
-        let _ = seat.sit(gid_index);
-        Ok(RdmaEndpoint { listener, seat })
+        let _ = local_port.use_gid(gid_index);
+        Ok(RdmaEndpoint { listener, local_port })
     }
 
     /// The device's name.
     pub(crate) fn device(&self) -> &str {
-        self.seat.device()
+        self.local_port.device()
     }
 
     /// The port's number there.
     pub(crate) fn port(&self) -> u8 {
-        self.seat.port()
+        self.local_port.port()
     }
 
     /// Whether the device speaks iWARP, which rdma_cm alone connects, and which has no datagrams.
     pub(crate) fn is_iwarp(&self) -> bool {
-        self.seat.domain().is_iwarp()
+        self.local_port.domain().is_iwarp()
     }
 
     /// Bytes that a packet carries.
     pub(crate) fn mtu(&self) -> u16 {
-        self.seat.mtu
+        self.local_port.mtu
     }
 }
