@@ -1,8 +1,8 @@
 //! The first four of the five problems: a fixed slot, the highest rate in a slot, the first slot,
 //! and all slots.
 //!
-//! The names are those of Sahni, Rao and Ranka (2006) and of Lin and Wu (2012). First and all slots
-//! have two algorithms each, which share nothing but the lists: tests hold them against each other.
+//! The names are those of Sahni, Rao and Ranka (2006) and of Lin and Wu (2012). The tests hold
+//! them against brute force, and all slots against a second algorithm that shares nothing but the lists.
 
 use super::network::NetworkView;
 use super::routes::{self, CircuitRoute, leaving_cut, reachable};
@@ -108,30 +108,4 @@ pub fn all_slots(
         }
     }
     std::mem::take(&mut reached[to.0 as usize])
-}
-
-/// The same by trying: between two starts at which some link opens or shuts nothing changes, so one
-/// search for a route tells of each such piece.
-pub fn all_slots_by_trying(
-    view: NetworkView<'_>,
-    (from, to): SitePair,
-    rate: Rate,
-    duration: Span,
-    search: TimeWindow,
-) -> TimeSet {
-    let topology = view.topology();
-    let starts: Vec<TimeSet> =
-        topology.links().map(|(id, _)| view.starts(id, rate, duration, search)).collect();
-    let mut edges: Vec<Time> =
-        starts.iter().flat_map(TimeSet::windows).flat_map(|w| [w.start, w.end]).collect();
-    edges.sort_unstable();
-    edges.dedup();
-    let mut slots = TimeSet::default();
-    for pair in edges.windows(2) {
-        let open = |link: super::topology::LinkId| starts[link.0 as usize].contains(pair[0]);
-        if reachable(topology, from, open)[to.0 as usize] {
-            slots.push(TimeWindow { start: pair[0], end: pair[1] });
-        }
-    }
-    slots
 }

@@ -96,15 +96,22 @@ const fn layout(mac: Option<Mac<'_>>) -> &'static Layout {
     if mac.is_some() { &SECURED } else { &PLAIN }
 }
 
+impl Layout {
+    /// What packets of both ends begin with; zeros follow it.
+    fn head(&self, sequence: u32, sent: &StampTime, session: u16, into: &mut [u8]) {
+        into[..self.len].fill(0);
+        into[..4].copy_from_slice(&sequence.to_be_bytes());
+        sent.write(&mut into[self.stamp..]);
+        into[self.stamp + 10..self.stamp + 12].copy_from_slice(&session.to_be_bytes());
+    }
+}
+
 impl SenderPacket {
     /// Its bytes in the first ones of `into`, of which what stands behind is padding; authenticated
     /// where there is a `mac`.
     pub fn write(&self, mac: Option<Mac<'_>>, into: &mut [u8]) {
         let layout = layout(mac);
-        into[..layout.len].fill(0);
-        into[..4].copy_from_slice(&self.sequence.to_be_bytes());
-        self.sent.write(&mut into[layout.stamp..]);
-        into[layout.stamp + 10..layout.stamp + 12].copy_from_slice(&self.session.to_be_bytes());
+        layout.head(self.sequence, &self.sent, self.session, into);
         seal(mac, &mut into[..layout.len]);
     }
 
@@ -124,10 +131,7 @@ impl ReflectorPacket {
     /// As [`SenderPacket::write`].
     pub fn write(&self, mac: Option<Mac<'_>>, into: &mut [u8]) {
         let layout = layout(mac);
-        into[..layout.len].fill(0);
-        into[..4].copy_from_slice(&self.sequence.to_be_bytes());
-        self.sent.write(&mut into[layout.stamp..]);
-        into[layout.stamp + 10..layout.stamp + 12].copy_from_slice(&self.session.to_be_bytes());
+        layout.head(self.sequence, &self.sent, self.session, into);
         into[layout.received..layout.received + 8]
             .copy_from_slice(&ntp_of(self.received).to_be_bytes());
         into[layout.sender_sequence..layout.sender_sequence + 4]
