@@ -1,5 +1,6 @@
 //! A client of a calendar: requests and replies over TLS 1.3, and the stream of events.
 
+use super::clock::local;
 use super::wire::{RefusalDocument, ReservationDocument, ReservationsDocument};
 use crate::channels::trust::{self, Trust};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, escaped};
@@ -340,7 +341,8 @@ impl CalendarClient {
         for (number, obstacle) in refusal.obstacles.iter().take(4).enumerate() {
             let free = Rate::from_bps(obstacle.free_bps);
             message += if number == 0 { ": " } else { ", " };
-            message += &format!("{} has {free} free from {}", obstacle.link, obstacle.start);
+            message +=
+                &format!("{} has {free} free from {}", obstacle.link, local(&obstacle.start));
         }
         let error = Error::new(fault, code, escaped(&message).into_owned());
         match status.as_u16() {

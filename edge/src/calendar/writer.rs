@@ -11,7 +11,8 @@ use farline_core::calendar::{
     Book, BookOrder, BookRecord, BookingRefusal, EndCause, ReservationState, ReservationVerb,
     Topology,
 };
-use farline_core::units::{Error, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
+use serde::Serialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -140,34 +141,39 @@ impl Writer {
         let now = now();
         self.book.tell(now);
         for record in self.book.poll(now).records {
-            self.take("calendar", record, batch);
+            // What cannot be written stays due.
+            if let Err(error) = self.take("calendar", record, batch) {
+                debug_assert!(false, "{error}");
+            }
         }
     }
 
     /// Applies a record to the book that runs ahead, and notes its entry.
-    fn take(&mut self, actor: &str, record: BookRecord, batch: &mut Batch) {
-        let before = self.book.apply(&record);
-        let verb = verb(&record, before.as_ref());
+    ///
+    /// # Errors
+    /// When it cannot be written as a document: then it is not applied.
+    fn take(&mut self, actor: &str, record: BookRecord, batch: &mut Batch) -> Result<(), Error> {
         let (kind, id, over, body) = match &record {
             BookRecord::Reservation(reservation) => (
                 "reservation",
                 reservation.id.0,
                 !reservation.takes_bandwidth(),
-                serde_json::to_string(&ReservationDocument::of(&self.topology, reservation)),
+                written(&ReservationDocument::of(&self.topology, reservation))?,
             ),
             BookRecord::Closure(closure) => (
                 "closure",
                 closure.id,
                 closure.withdrawn,
-                serde_json::to_string(&ClosureDocument::of(&self.topology, closure)),
+                written(&ClosureDocument::of(&self.topology, closure))?,
             ),
         };
-        // A document has string keys and no failing serializers.
-        let body = body.unwrap_or_default();
+        let before = self.book.apply(&record);
+        let verb = verb(&record, before.as_ref());
         let (actor, verb) = (actor.to_owned(), verb.to_owned());
         let at = timestamp(self.book.now(now()));
         batch.entries.push(Entry { at, actor, verb, kind, id, over, body });
         batch.applied.push((record, before));
+        Ok(())
     }
 
     fn job(&mut self, job: WriterJob, batch: &mut Batch) {
@@ -179,9 +185,7 @@ impl Writer {
             Err(error) => Err(error),
             Ok(Some(done)) => Ok(done),
             Ok(None) => match self.decide(&job, batch) {
-                Err(refusal) => {
-                    Err(NotDone::Refused(Box::new(RefusalDocument::of(&self.topology, &refusal))))
-                }
+                Err(not_done) => Err(not_done),
                 Ok(body) => {
                     if let Some((key, request)) = job.key {
                         let (actor, status, body) = (job.actor, job.status, body.clone());
@@ -218,15 +222,14 @@ impl Writer {
     }
 
     /// Has the book decide; returns the reply's body.
-    fn decide(
-        &mut self,
-        job: &WriterJob,
-        batch: &mut Batch,
-    ) -> Result<String, Box<BookingRefusal>> {
-        let decision = self.book.handle(now(), &job.order).map_err(Box::new)?;
+    fn decide(&mut self, job: &WriterJob, batch: &mut Batch) -> Result<String, NotDone> {
+        let refused = |refusal: BookingRefusal| {
+            NotDone::Refused(Box::new(RefusalDocument::of(&self.topology, &refusal)))
+        };
+        let decision = self.book.handle(now(), &job.order).map_err(refused)?;
         let body = match (&job.order, decision.records.first()) {
             (_, Some(BookRecord::Reservation(reservation))) => {
-                serde_json::to_string(&ReservationDocument::of(&self.topology, reservation))
+                written(&ReservationDocument::of(&self.topology, reservation))
             }
             (_, Some(BookRecord::Closure(closure))) => {
                 let mut document = ClosureDocument::of(&self.topology, closure);
@@ -240,20 +243,33 @@ impl Writer {
                         list.push(reservation.id.to_string());
                     }
                 }
-                serde_json::to_string(&document)
+                written(&document)
             }
             // All was as asked for already: the reply is what is there.
             (BookOrder::Act { id, .. } | BookOrder::Change { id, .. }, None) => {
                 let there = self.book.reservation(*id);
                 let document = |r: &Arc<_>| ReservationDocument::of(&self.topology, r);
-                serde_json::to_string(&there.map(document))
+                written(&there.map(document))
+            }
+            (BookOrder::Reopen { closure }, None) => {
+                let there = self.book.closure(*closure);
+                written(&there.map(|known| ClosureDocument::of(&self.topology, known)))
             }
             (_, None) => Ok("{}".to_owned()),
         };
+        let body = body.map_err(NotDone::Store)?;
+        let first = batch.applied.len();
         for record in decision.records {
-            self.take(&job.actor, record, batch);
+            if let Err(error) = self.take(&job.actor, record, batch) {
+                // All of it, or nothing.
+                batch.entries.truncate(first);
+                for (record, before) in batch.applied.drain(first..).rev() {
+                    self.book.take_back(&record, before);
+                }
+                return Err(NotDone::Store(error));
+            }
         }
-        Ok(body.unwrap_or_default())
+        Ok(body)
     }
 
     /// Makes a batch durable, applies it where others see it, and replies; or takes it all back.
@@ -288,6 +304,17 @@ impl Writer {
             let _ = reply.send(outcome);
         }
     }
+}
+
+/// A document as text.
+///
+/// # Errors
+/// A defect: documents have string keys and no failing serializers.
+fn written(document: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(document).map_err(|error| {
+        let message = format!("a document of the calendar's cannot be written: {error}");
+        Error::new(Fault::Bug, ErrorCode::CalendarStore, message)
+    })
 }
 
 fn seconds() -> i64 {

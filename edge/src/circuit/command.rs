@@ -9,20 +9,34 @@
 use super::driver::{CircuitDriver, DeviceCircuit};
 use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The driver.
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     program: PathBuf,
+    patience: Duration,
 }
+
+/// How long the program may take for a step or a look where nothing else is said.
+pub const CIRCUIT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long what it said may take to be read, once it has ended.
+const PIPES: Duration = Duration::from_secs(1);
+/// As much as it may say.
+const LONGEST: u64 = 16 << 20;
 
 /// What `show` says of a circuit.
 #[derive(Debug, Deserialize)]
@@ -43,9 +57,9 @@ struct ShownAll {
 }
 
 impl CommandDriver {
-    /// Circuits by `program`.
-    pub fn new(program: &Path) -> CommandDriver {
-        CommandDriver { program: program.to_owned() }
+    /// Circuits by `program`, which may take so long for each step.
+    pub fn new(program: &Path, patience: Duration) -> CommandDriver {
+        CommandDriver { program: program.to_owned(), patience }
     }
 
     fn run(&self, order: &Value) -> Result<Vec<u8>, Error> {
@@ -53,24 +67,87 @@ impl CommandDriver {
             let message = format!("{}: {why}", self.program.display());
             Error::new(Fault::Here, ErrorCode::CircuitFailed, message)
         };
+        // A group of its own, so that what it starts ends with it.
         let mut child = Command::new(&self.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that does not read its order says so by its exit code.
+            // An order has room in a pipe; a program that does not read it says so by its exit code.
             let _ = stdin.write_all(order.to_string().as_bytes());
         }
-        let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(output.stdout);
+        let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
+        let Some(status) = ended(&mut child, self.patience) else {
+            let group = Pid::from_child(&child);
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = child.wait();
+            let patience = Span::from(self.patience);
+            return Err(failed(format!("it did not end within {patience}, and was killed"))
+                .hint("a program of --command does its step and ends"));
+        };
+        // What it left running may hold its pipes; what it said itself is there by then.
+        let said = |(said, is_over): Said| {
+            let _ = is_over.recv_timeout(PIPES);
+            std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        let (out, err) = (said(out), said(err));
+        if status.success() {
+            return Ok(out);
         }
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&err);
         let last = said.lines().last().unwrap_or("it says nothing").to_owned();
-        Err(failed(format!("{}, {last}", output.status)))
+        Err(failed(format!("{status}, {last}")))
     }
+}
+
+/// What came out of a pipe so far, and a channel that ends with the pipe.
+type Said = (Arc<Mutex<Vec<u8>>>, Receiver<()>);
+
+/// Reads a pipe to its end, up to as much as is ever said, in a thread of its own.
+fn read(pipe: Option<impl Read + Send + 'static>) -> Said {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let (over, is_over) = sync_channel::<()>(0);
+    let so_far = Arc::clone(&said);
+    let work = move || {
+        let _over = over;
+        let Some(pipe) = pipe else { return };
+        let (mut pipe, mut part) = (pipe.take(LONGEST), [0; 4096]);
+        while let Ok(n @ 1..) = pipe.read(&mut part) {
+            so_far.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&part[..n]);
+        }
+    };
+    // Without the thread nothing was said.
+    drop(std::thread::Builder::new().name("circuits".to_owned()).spawn(work));
+    (said, is_over)
+}
+
+/// How `child` ended, if it did within `patience`.
+fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let until = Instant::now() + patience;
+    if let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).ok();
+            let mut waited = [PollFd::new(&pidfd, PollFlags::IN)];
+            match poll(&mut waited, timeout.as_ref()) {
+                Ok(1..) => return child.wait().ok(),
+                Ok(0) => return child.try_wait().ok().flatten(),
+                // A signal came in between.
+                Err(_) if left.is_zero() => return None,
+                Err(_) => {}
+            }
+        }
+    }
+    while Instant::now() < until {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    None
 }
 
 fn order(topology: &Topology, step: &CircuitStep) -> Value {
@@ -131,5 +208,33 @@ impl CircuitDriver for CommandDriver {
 
     fn step(&mut self, topology: &Topology, step: &CircuitStep) -> Result<(), Error> {
         self.run(&order(topology, step)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// What a program of this text comes to within half a second.
+    fn run(text: &str) -> Result<Vec<u8>, Error> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it may run");
+        CommandDriver::new(&path, Duration::from_millis(500)).run(&json!({ "verb": "show" }))
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_told() {
+        assert_eq!(run("cat").expect("it ends"), br#"{"verb":"show"}"#);
+        let begun = Instant::now();
+        let error = run("sleep 60").expect_err("it hangs");
+        assert!(error.message.contains("did not end within 500 ms"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        let error = run("echo one >&2; echo two >&2; exit 3").expect_err("it fails");
+        assert!(error.message.ends_with("two"), "{error}");
+        // One that leaves something running has ended itself.
+        assert_eq!(run("sleep 30 2>&1 >/dev/null & echo said").expect("it ends"), b"said\n");
     }
 }

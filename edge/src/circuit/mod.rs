@@ -9,7 +9,7 @@ mod driver;
 #[cfg(feature = "link")]
 mod emulated;
 
-pub use command::CommandDriver;
+pub use command::{CIRCUIT_PATIENCE, CommandDriver};
 pub use driver::{CircuitDriver, DeviceCircuit};
 #[cfg(feature = "link")]
 pub use emulated::EmulatedDriver;
@@ -17,7 +17,7 @@ pub use emulated::EmulatedDriver;
 use crate::calendar::wire::{CircuitReport, TopologyDocument};
 use crate::calendar::{CalendarAddress, CalendarClient, now};
 use farline_core::calendar::circuit::{
-    ActualCircuit, CircuitNumber, CircuitStep, desired, next_change, steps,
+    ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit, desired, next_change, steps,
 };
 use farline_core::calendar::{Reservation, Topology};
 use farline_core::units::{Error, Rate, Span, Time};
@@ -35,6 +35,10 @@ const LINGER: Span = Span::from_secs(1);
 const REFRESH: Duration = Duration::from_secs(10);
 /// How often the device is looked at, and reports are made, where nothing changes.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long before something opens or shuts nothing slow is begun: making a device takes some 100 ms.
+const CLEAR: Span = Span::from_millis(300);
+/// The longest reason that a calendar takes, in bytes.
+const TROUBLE: usize = 200;
 /// The first wait after a step that failed; it doubles up to the longest.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(30)];
 
@@ -59,6 +63,8 @@ pub enum CircuitNotice {
     },
     /// The calendar is away, or back.
     Calendar(Option<Error>),
+    /// The device does not say what it has, or does again.
+    Device(Option<Error>),
 }
 
 /// An agent.
@@ -70,8 +76,27 @@ pub struct CircuitAgent {
     reservations: Vec<Reservation>,
     refreshed: Option<Instant>,
     away: bool,
-    failing: BTreeMap<CircuitNumber, (Instant, Duration)>,
-    reported: BTreeMap<CircuitNumber, (Instant, bool, Rate)>,
+    /// The device does not reply.
+    is_silent: bool,
+    failing: BTreeMap<CircuitNumber, FailingCircuit>,
+    reported: BTreeMap<CircuitNumber, (Instant, ReportedCircuit)>,
+}
+
+/// A circuit whose last step failed.
+#[derive(Clone, Debug)]
+struct FailingCircuit {
+    /// When it is tried again.
+    until: Instant,
+    wait: Duration,
+    why: String,
+}
+
+/// What the calendar was told of a circuit, but for what it carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ReportedCircuit {
+    up: bool,
+    rate: Rate,
+    trouble: Option<String>,
 }
 
 impl std::fmt::Debug for CircuitAgent {
@@ -96,6 +121,7 @@ impl CircuitAgent {
             reservations: Vec::new(),
             refreshed: None,
             away: false,
+            is_silent: false,
             failing: BTreeMap::new(),
             reported: BTreeMap::new(),
         })
@@ -148,7 +174,7 @@ impl CircuitAgent {
         let until = until.map_or(LOOK, |time| Duration::from(time.since(now())));
         let latest = latest.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let failing =
-            self.failing.values().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            self.failing.values().map(|f| f.until.saturating_duration_since(Instant::now()));
         let wait = failing.fold(until.min(latest), Duration::min).max(Duration::from_micros(100));
         match woken.recv_timeout(wait) {
             // What comes together is asked about once.
@@ -184,17 +210,18 @@ impl CircuitAgent {
     fn reconcile(&mut self, tell: &mut impl FnMut(CircuitNotice)) {
         let time = now();
         let wanted = desired(&self.reservations, time, AHEAD, LINGER);
-        let there = match self.driver.circuits(&self.topology, &wanted) {
-            Ok(there) => there,
-            // A device that does not reply is asked again soon; nothing is known of it.
-            Err(_) => return,
-        };
+        let Some(there) = self.look(&wanted, tell) else { return };
         let actual: BTreeMap<CircuitNumber, ActualCircuit> =
             there.iter().map(|(number, device)| (*number, device.circuit.clone())).collect();
         let mut changed = false;
+        self.failing.retain(|number, _| wanted.contains_key(number) || there.contains_key(number));
         for step in steps(&wanted, &actual) {
             let number = number_of(&step);
-            if self.failing.get(&number).is_some_and(|(until, _)| *until > Instant::now()) {
+            if self.failing.get(&number).is_some_and(|failing| failing.until > Instant::now()) {
+                continue;
+            }
+            if is_slow(&step) && self.switches_soon() {
+                // It has time; what opens and shuts in a moment has none.
                 continue;
             }
             let due = self.due(&step, time);
@@ -206,18 +233,54 @@ impl CircuitAgent {
                     tell(CircuitNotice::Done { step, at, late: due.map(|due| at.since(due)) });
                 }
                 Err(error) => {
-                    let wait = self.failing.get(&number).map_or(BACKOFF[0], |(_, wait)| *wait * 2);
+                    let wait = self.failing.get(&number).map_or(BACKOFF[0], |f| f.wait * 2);
                     let wait = wait.min(BACKOFF[1]);
-                    self.failing.insert(number, (Instant::now() + wait, wait));
+                    let (until, why) = (Instant::now() + wait, error.message.clone());
+                    self.failing.insert(number, FailingCircuit { until, wait, why });
                     tell(CircuitNotice::Failed { step, error });
                 }
             }
         }
         let there = match changed {
-            false => there,
-            true => self.driver.circuits(&self.topology, &wanted).unwrap_or_default(),
+            false => Some(there),
+            true => self.look(&wanted, tell),
         };
-        self.report(&there);
+        if let Some(there) = there {
+            self.report_all(&wanted, &there);
+        }
+    }
+
+    /// What is there. A device that does not say is told of, here and to the calendar, and looked at again:
+    /// nothing is known of it.
+    fn look(
+        &mut self,
+        wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
+        tell: &mut impl FnMut(CircuitNotice),
+    ) -> Option<BTreeMap<CircuitNumber, DeviceCircuit>> {
+        match self.driver.circuits(&self.topology, wanted) {
+            Ok(there) => {
+                if std::mem::take(&mut self.is_silent) {
+                    tell(CircuitNotice::Device(None));
+                }
+                Some(there)
+            }
+            Err(error) => {
+                let why = format!("the device does not reply: {}", error.message);
+                for number in wanted.keys() {
+                    self.report(*number, None, Some(why.clone()));
+                }
+                if !std::mem::replace(&mut self.is_silent, true) {
+                    tell(CircuitNotice::Device(Some(error)));
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether a circuit opens or shuts so soon that a slow step would be in its way.
+    fn switches_soon(&self) -> bool {
+        let next = next_change(&self.reservations, now(), Span::ZERO, Span::ZERO);
+        next.is_some_and(|time| time.since(now()) < CLEAR)
     }
 
     /// When the schedule wanted a step that opens, shuts or changes.
@@ -237,27 +300,77 @@ impl CircuitAgent {
         }
     }
 
-    /// Tells the calendar of circuits: at once where something changed, and now and then.
-    fn report(&mut self, there: &BTreeMap<CircuitNumber, DeviceCircuit>) {
-        self.reported.retain(|number, _| there.contains_key(number));
+    /// Tells the calendar of circuits that are there, and of what keeps others from it.
+    fn report_all(
+        &mut self,
+        wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
+        there: &BTreeMap<CircuitNumber, DeviceCircuit>,
+    ) {
+        self.reported.retain(|number, _| there.contains_key(number) || wanted.contains_key(number));
         for (number, device) in there {
-            let (up, rate) = (device.circuit.open, device.circuit.rate);
-            let known = self.reported.get(number);
-            if known.is_some_and(|k| k.0.elapsed() < LOOK && k.1 == up && k.2 == rate) {
-                continue;
-            }
-            let id = number.reservation().to_string();
-            let trouble = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
-            let (carried_bytes, addresses) = (device.carried, device.addresses);
-            let rate_bps = rate.as_bps();
-            let report = CircuitReport { id, up, rate_bps, carried_bytes, addresses, trouble };
-            let path = format!("/v1/circuits/{}", report.id);
-            // Who is away hears of it next time.
-            if self.client.put(&path, &report).is_ok() {
-                self.reported.insert(*number, (Instant::now(), up, rate));
-            }
+            let odd = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
+            let failing = self.failing.get(number).map(|failing| failing.why.clone());
+            self.report(*number, Some(device), failing.or(odd));
+        }
+        let missing = wanted.keys().filter(|number| !there.contains_key(number));
+        let failing: Vec<(CircuitNumber, String)> = missing
+            .filter_map(|number| Some((*number, self.failing.get(number)?.why.clone())))
+            .collect();
+        for (number, why) in failing {
+            self.report(number, None, Some(why));
         }
     }
+
+    /// Tells the calendar of a circuit: at once where something changed, and now and then.
+    fn report(
+        &mut self,
+        number: CircuitNumber,
+        device: Option<&DeviceCircuit>,
+        trouble: Option<String>,
+    ) {
+        let up = device.is_some_and(|device| device.circuit.open);
+        let rate = device.map(|device| device.circuit.rate).unwrap_or_default();
+        let trouble = trouble.map(|why| in_short(&why));
+        let told = ReportedCircuit { up, rate, trouble: trouble.clone() };
+        let known = self.reported.get(&number);
+        if known.is_some_and(|(at, known)| at.elapsed() < LOOK && *known == told) {
+            return;
+        }
+        let report = CircuitReport {
+            id: number.reservation().to_string(),
+            up,
+            rate_bps: rate.as_bps(),
+            carried_bytes: device.map_or(0, |device| device.carried),
+            addresses: device.and_then(|device| device.addresses),
+            trouble,
+        };
+        let path = format!("/v1/circuits/{}", report.id);
+        // Who is away hears of it next time.
+        if self.client.put(&path, &report).is_ok() {
+            self.reported.insert(number, (Instant::now(), told));
+        }
+    }
+}
+
+/// Whether a step makes or removes devices, and has time for it.
+fn is_slow(step: &CircuitStep) -> bool {
+    match step {
+        CircuitStep::Prepare(_, circuit) => !circuit.open,
+        CircuitStep::Remove(_) => true,
+        _ => false,
+    }
+}
+
+/// As much of a reason as a calendar takes: printable, and no longer than its labels.
+fn in_short(why: &str) -> String {
+    let mut short = String::new();
+    for c in why.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+        if short.len() + c.len_utf8() > TROUBLE {
+            break;
+        }
+        short.push(c);
+    }
+    short
 }
 
 fn number_of(step: &CircuitStep) -> CircuitNumber {

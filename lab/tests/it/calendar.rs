@@ -305,6 +305,15 @@ fn a_key_is_of_one_request() {
     assert_eq!(post(1_000_000_000, "k2").0, 201);
     let listed = done(calendar.farline().args(["reserve", "ls"]));
     assert_eq!(listed["reservations"].as_array().map(Vec::len), Some(2));
+    // What is done already is replied as it was.
+    let close = format!(
+        r#"{{"link":"chicago>seattle/1","start":"{day}T04:00:00Z","end":"{day}T05:00:00Z"}}"#
+    );
+    assert_eq!(curl(&calendar, &admin, "/v1/closures", &["-d", &close]).0, 201);
+    let reopen = || curl(&calendar, &admin, "/v1/closures/1/reopen", &["-X", "POST"]);
+    let (status, once) = reopen();
+    assert!(status == 200 && once.contains("\"withdrawn\":true"), "{status} {once}");
+    assert_eq!(reopen(), (200, once));
     // A version that is not there any more.
     let stale = ["-X", "PATCH", "-H", "If-Match: \"7\"", "-d", r#"{"rate_bps":5}"#];
     assert_eq!(curl(&calendar, &admin, "/v1/reservations/r-1", &stale).0, 412);
@@ -387,4 +396,87 @@ fn secrets_are_their_owners_alone() {
             assert!(!has, "{} has the token's secret", path.display());
         }
     }
+}
+
+/// A switch of an operator's own: circuits in a file, and a log of its orders. It hangs while there is a
+/// file `hang` next to it.
+const SWITCH: &str = r#"#!/usr/bin/env python3
+import json, os, sys, time
+here = os.path.dirname(os.path.abspath(__file__))
+at = lambda name: os.path.join(here, name)
+while os.path.exists(at("hang")):
+    time.sleep(0.1)
+order = json.load(sys.stdin)
+known = json.load(open(at("known"))) if os.path.exists(at("known")) else {}
+number = str(order.get("number"))
+verb = order["verb"]
+if verb == "show":
+    print(json.dumps({"circuits": list(known.values())}))
+    sys.exit(0)
+with open(at("log"), "a") as log:
+    log.write(verb + "\n")
+if verb == "prepare":
+    known[number] = {"number": order["number"], "rate_bps": order["rate_bps"], "open": False,
+                     "route": order["route"], "carried_bytes": 7,
+                     "addresses": ["192.0.2.1", "192.0.2.2"]}
+elif verb == "change":
+    known[number]["rate_bps"] = order["rate_bps"]
+elif verb in ("open", "shut"):
+    known[number]["open"] = verb == "open"
+elif verb == "remove":
+    known.pop(number, None)
+json.dump(known, open(at("new"), "w"))
+os.rename(at("new"), at("known"))
+"#;
+
+#[test]
+fn a_program_makes_circuits_and_its_silence_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a folder");
+    let calendar = Calendar::serve(&dir.path().join("state"), &[]);
+    let switch = dir.path().join("switch");
+    std::fs::write(&switch, SWITCH).expect("written");
+    std::fs::set_permissions(&switch, PermissionsExt::from_mode(0o755)).expect("it may run");
+    let mut agent = calendar.farline();
+    agent.args(["agent", "--patience", "3s", "--command"]).arg(&switch);
+    let (_agent, line) = Running::begun(&mut agent);
+    assert!(line.contains("farline/agent/1"), "{line}");
+    let book = ["reserve", "oak-ridge", "chicago", "--rate", "1G", "--start", "now", "--for", "1h"];
+    assert_eq!(done(calendar.farline().args(book))["id"], "r-1");
+    let until = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_secs(60) {
+            let circuits = done(calendar.farline().args(["reserve", "circuits"]));
+            if is_so(&circuits["circuits"][0]["report"]) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{what}: {}", done(calendar.farline().args(["reserve", "circuits"])));
+    };
+    until("it is up", &|r| r["up"] == true && r["addresses"][1] == "192.0.2.2");
+    done(calendar.farline().args(["reserve", "change", "r-1", "--rate", "2G"]));
+    until("it has another rate", &|r| r["rate_bps"] == 2_000_000_000_u64);
+    // A switch that lies about a rate is brought to what is booked.
+    let known = std::fs::read_to_string(dir.path().join("known")).expect("circuits");
+    std::fs::write(dir.path().join("known"), known.replace("2000000000", "9000000000"))
+        .expect("so");
+    until("it is mended", &|_| {
+        std::fs::read_to_string(dir.path().join("known")).is_ok_and(|k| k.contains("2000000000"))
+    });
+    std::fs::write(dir.path().join("hang"), "").expect("written");
+    until("its silence is told", &|r| {
+        r["trouble"].as_str().is_some_and(|why| why.contains("does not reply"))
+    });
+    std::fs::remove_file(dir.path().join("hang")).expect("removed");
+    until("it is back", &|r| r["up"] == true && r["trouble"].is_null());
+    done(calendar.farline().args(["reserve", "cancel", "r-1"]));
+    let log = || std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+    for _ in 0..200 {
+        if log().ends_with("remove\n") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(log(), "prepare\nopen\nchange\nchange\nshut\nremove\n");
 }

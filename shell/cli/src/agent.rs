@@ -3,12 +3,15 @@
 use crate::interrupt;
 use crate::output::Output;
 use crate::reserve::at::At;
-use farline::circuit::{CircuitAgent, CircuitDriver, CircuitNotice, CommandDriver, EmulatedDriver};
+use farline::circuit::{
+    CIRCUIT_PATIENCE, CircuitAgent, CircuitDriver, CircuitNotice, CommandDriver, EmulatedDriver,
+};
 use farline_core::calendar::circuit::CircuitStep;
-use farline_core::units::Error;
+use farline_core::units::{Error, Span};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Make circuits of what a calendar has booked
 #[derive(clap::Args)]
@@ -26,13 +29,19 @@ pub(crate) struct Args {
     /// Circuits by this program; docs/calendar.md has what it is told [default: none]
     #[arg(long, value_name = "FILE", conflicts_with = "network")]
     command: Option<PathBuf>,
+    /// How long the program may take for a step [default: 30s]
+    #[arg(long, value_name = "TIME", requires = "command")]
+    patience: Option<Span>,
     #[command(flatten)]
     at: At,
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let driver: Box<dyn CircuitDriver> = match (&args.network, &args.command) {
-        (_, Some(program)) => Box::new(CommandDriver::new(program)),
+        (_, Some(program)) => {
+            let patience = args.patience.map_or(CIRCUIT_PATIENCE, Duration::from);
+            Box::new(CommandDriver::new(program, patience))
+        }
         (network, None) => Box::new(EmulatedDriver::new(network.as_deref().unwrap_or_default())?),
     };
     let agent = CircuitAgent::new(args.at.address()?, driver)?;
@@ -77,6 +86,13 @@ fn tell(notice: &CircuitNotice, output: &Output) {
                 None => "the calendar is back".to_owned(),
             };
             (json!({ "schema": "farline/agent-calendar/1", "error": away }), text)
+        }
+        CircuitNotice::Device(silent) => {
+            let text = match silent {
+                Some(error) => format!("what is there is not known: {error}"),
+                None => "the device says again what is there".to_owned(),
+            };
+            (json!({ "schema": "farline/agent-device/1", "error": silent }), text)
         }
     };
     // Who reads that no more is no reason to end.

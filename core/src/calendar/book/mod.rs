@@ -190,6 +190,11 @@ impl Book {
         self.closures.values().filter(|closure| !closure.withdrawn)
     }
 
+    /// The closure of that number, also one that was withdrawn.
+    pub fn closure(&self, id: u64) -> Option<&LinkClosure> {
+        self.closures.get(&id)
+    }
+
     /// What `project` has.
     pub fn project_use(&self, project: &str) -> ProjectUse {
         self.uses.get(project).copied().unwrap_or_default()

@@ -332,7 +332,7 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let document = visible(&shared, &caller, &id)?;
-    let body = serde_json::to_string(&document).unwrap_or_default();
+    let body = serde_json::to_string(&document).map_err(|_| Problem::store())?;
     Ok(reply_of(&Done { status: 200, body, again: false }))
 }
 

@@ -2,6 +2,7 @@
 
 use super::{api, events};
 use utoipa::OpenApi;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 #[derive(OpenApi)]
@@ -16,7 +17,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
         api::change, api::act, api::closures, api::close, api::reopen, api::circuits, api::report,
         events::stream, events::log, events::last
     ),
-    modifiers(&Bearer),
+    modifiers(&Bearer, &Problems),
     security(("bearer" = []))
 )]
 struct Described;
@@ -27,6 +28,27 @@ impl utoipa::Modify for Bearer {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         openapi.components.get_or_insert_default().add_security_scheme("bearer", scheme);
+    }
+}
+
+/// Refusals are problems of RFC 9457, by their own media type.
+struct Problems;
+
+impl utoipa::Modify for Problems {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        for path in openapi.paths.paths.values_mut() {
+            let operations =
+                [&mut path.get, &mut path.put, &mut path.post, &mut path.patch, &mut path.delete];
+            let responses = operations.into_iter().flatten();
+            for (status, response) in responses.flat_map(|o| o.responses.responses.iter_mut()) {
+                if let RefOr::T(response) = response
+                    && status.starts_with(['4', '5'])
+                    && let Some(content) = response.content.shift_remove("application/json")
+                {
+                    response.content.insert("application/problem+json".to_owned(), content);
+                }
+            }
+        }
     }
 }
 

@@ -149,6 +149,8 @@ function drawList() {
       cell.append(cancel);
     }
     row.append(cell);
+    const names = [...document.querySelectorAll("thead th")].map((head) => head.textContent);
+    [...row.children].forEach((cell, at) => { cell.dataset.name = names[at]; });
     return row;
   });
   $("list").replaceChildren(...rows);
