@@ -7,7 +7,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help test lab demo bench soak install clean setup-test setup-demo setup-guest release
+.PHONY: help test lab demo demo-calendar bench soak install clean setup-test setup-demo setup-guest release
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -30,6 +30,9 @@ lab: setup-guest ## Test congestion controls beside Linux's modules, and RDMA ov
 demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile path; writes demo.html (3 minutes after the build)
 	@target/release/farline-demo
 
+demo-calendar: setup-demo release ## Book channels in an emulated network and copy into one; writes demo-calendar.html (1 minute after the build)
+	@target/release/farline-demo calendar
+
 bench: setup-test ## Measure the link and the mover on this machine (nothing else should be running)
 	@for bench in link mover; do $(CARGO) xtask bench $$bench; done
 
@@ -49,7 +52,7 @@ install: release ## Install the command, its man pages and its completions below
 
 clean: ## Remove what was built, and the demo's results
 	$(CARGO) clean
-	rm -f demo.html demo.json
+	rm -f demo.html demo.json demo-calendar.html demo-calendar.json
 
 setup-test:
 	@lab/setup test

@@ -36,18 +36,25 @@ impl Dataset {
     }
 }
 
+/// A file of `bytes` random bytes, drawn from its name.
+pub(crate) fn random_file(path: &Path, bytes: u64) -> Result<()> {
+    let seed = path
+        .file_name()
+        .map_or(0, |name| name.as_encoded_bytes().iter().map(|b| u64::from(*b)).sum());
+    let mut rng = Rng::new(0xFA2_11E + seed);
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    for _ in 0..bytes / 8 {
+        file.write_all(&rng.next_u64().to_le_bytes())?;
+    }
+    file.flush().with_context(|| format!("writing {}", path.display()))
+}
+
 /// Four files of 256 MiB, of random bytes: a tool that compresses gains nothing.
 pub(crate) fn large(scratch: &Path) -> Result<Dataset> {
     let folder = scratch.join("large");
     fs::create_dir(&folder)?;
     for i in 0..LARGE.0 {
-        let mut rng = Rng::new(0xFA2_11E + i);
-        let mut file =
-            BufWriter::with_capacity(1 << 20, File::create(folder.join(format!("ccsm-{i}.nc")))?);
-        for _ in 0..LARGE.1.0 / 8 {
-            file.write_all(&rng.next_u64().to_le_bytes())?;
-        }
-        file.flush().context("writing the large files")?;
+        random_file(&folder.join(format!("ccsm-{i}.nc")), LARGE.1.0)?;
     }
     let about = format!(
         "{} files of {} of random bytes, like those of the CCSM climate model.",

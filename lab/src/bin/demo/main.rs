@@ -5,11 +5,14 @@
 //! every byte, prints a table, and writes demo.json and demo.html to the current folder. All that
 //! it starts ends with it, also on Ctrl-C.
 //!
+//! `farline-demo calendar` is another, `make demo-calendar`: channels booked in an emulated network.
+//!
 //! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: /dev/shm where
 //! there is plenty of memory, else the folder for temporary files); `FARLINE_DEMO_TOOLS`, the tools
 //! to run, such as `rsync,farline` (default: all); `FARLINE_BIN`, the farline to use (default: the
 //! one next to this program).
 
+mod calendar;
 mod compare;
 mod dataset;
 mod lane;
@@ -55,6 +58,9 @@ fn main() -> ExitCode {
 fn demo() -> Result<ExitCode> {
     race::catch_signals()?;
     let scratch = tempfile::Builder::new().prefix("farline-demo-").tempdir_in(scratch_folder()?)?;
+    if std::env::args().nth(1).is_some_and(|word| word == "calendar") {
+        return calendar::run(scratch.path());
+    }
     let began = Instant::now();
     println!("demo: preparing files in {}", scratch.path().display());
     let datasets = [dataset::large(scratch.path())?, dataset::small(scratch.path())?];
