@@ -67,6 +67,19 @@ impl Served {
         Ok(entry.seq)
     }
 
+    pub(super) fn url(&self) -> &str {
+        &self.address.url
+    }
+
+    pub(super) fn token(&self) -> &str {
+        self.address.token.as_deref().unwrap_or_default()
+    }
+
+    /// Its certificate, in PEM.
+    pub(super) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("state/certificate.pem")
+    }
+
     fn kill(&mut self) {
         self.running.end(Signal::KILL);
     }

@@ -1,9 +1,13 @@
-//! The calendar's figures: exactness, speed, what is admitted, and what a crash costs.
+//! The calendar's figures: exactness, speed, what is admitted, what a crash costs, how punctual circuits
+//! are, what a copy gains by one, and what other people's clients find.
 
 mod admitted;
 mod crash;
 mod exact;
+mod outside;
+mod punctual;
 mod speed;
+mod transfer;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -28,6 +32,15 @@ pub(crate) struct Options {
     /// Reservations of `crash` when it starts again
     #[arg(long, default_value_t = 100_000)]
     restart: usize,
+    /// Bookings of `punctual`
+    #[arg(long, default_value_t = 200)]
+    bookings: usize,
+    /// Runs of `transfer`, booked and best-effort in turns
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// How long `outside` asks, in seconds
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +49,9 @@ enum Row {
     Speed,
     Admitted,
     Crash,
+    Punctual,
+    Transfer,
+    Outside,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -51,6 +67,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if wanted(Row::Crash) {
         crash::run(options.kills, options.restart)?;
+    }
+    if wanted(Row::Outside) {
+        outside::run(options.seconds)?;
+    }
+    if wanted(Row::Punctual) {
+        punctual::run(options.bookings)?;
+    }
+    if wanted(Row::Transfer) {
+        transfer::run(options.runs)?;
     }
     Ok(())
 }
