@@ -55,7 +55,7 @@ impl PathStart {
             return tell(Reason::Resumed { in_flight, rtt, age });
         }
         let why = if channels.iter().any(|channel| channel.tcp_info().is_some()) {
-            "over TCP no copy begins from it (over QUIC and UDT they do)"
+            "over TCP no copy begins from it (over QUIC they do)"
         } else {
             "its channels are under another congestion control"
         };

@@ -1,4 +1,4 @@
-//! A second copy over a path begins from what the first saw of it, whatever carries it, and gives way
+//! A second copy over a path begins from what the first saw of it, over QUIC, and gives way
 //! where the path is no more what it was.
 
 use farline_lab::files::{plant_file, same};
@@ -134,10 +134,14 @@ fn a_second_copy_over_quic_begins_where_the_first_was() {
 }
 
 #[test]
-fn a_second_copy_over_udt_begins_where_the_first_was() {
+fn over_udt_and_tcp_a_copy_says_that_it_begins_as_over_any_path() {
     let Some(bed) = Bed::new("t-knownu") else { return };
-    three_copies(&bed, "udt", false);
-    let tcp = bed.copy("tcp", 1, false, &[]);
-    assert_eq!(begins(&tcp), None, "over TCP nothing is to be had");
-    assert!(tcp["reasons"].to_string().contains("begins as over any path"), "{}", tcp["reasons"]);
+    bed.copy("udt", 4, false, &[]);
+    bed.document("a");
+    for channel in ["udt", "tcp"] {
+        let again = bed.copy(channel, 1, false, &[]);
+        assert_eq!(begins(&again), None, "{channel}");
+        let reasons = again["reasons"].to_string();
+        assert!(reasons.contains("begins as over any path"), "{channel}: {reasons}");
+    }
 }

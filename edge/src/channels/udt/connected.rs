@@ -126,9 +126,6 @@ impl Connected {
     /// Takes in what the program did.
     pub(super) fn take(&mut self, now: Time) {
         let taken = self.pipe.take();
-        if let Some(saved) = taken.resume {
-            self.machine.handle(now, Input::Resume(saved));
-        }
         let bytes: u64 = taken.written.iter().map(|piece| piece.len() as u64).sum();
         for piece in taken.written {
             let len = piece.len() as u64;

@@ -6,8 +6,7 @@ use super::super::ordered::ByteStream;
 use super::pipe::Pipe;
 use crate::sys::tcp::TcpInfo;
 use bytes::{Buf, Bytes as Shared};
-use farline_core::congestion::{ControlName, SavedPath};
-use farline_core::udt::RateAlgorithm;
+use farline_core::congestion::ControlName;
 use farline_core::units::Span;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -127,15 +126,6 @@ impl ConnectionControl for UdtControl {
 
     fn flow(&self) -> Option<FlowState> {
         Some(self.0.flow())
-    }
-
-    fn resume(&self, saved: SavedPath) -> bool {
-        // The others have no slow start, or do not give way soon enough.
-        let can = self.1 == RateAlgorithm::Native.name();
-        if can {
-            self.0.resume(saved);
-        }
-        can
     }
 
     fn yielded(&self) -> Option<YieldedPart> {

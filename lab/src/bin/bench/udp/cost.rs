@@ -63,12 +63,13 @@ fn copy(
 ) -> Result<RateAndCpu> {
     let before = node.server.cpu()?;
     let mut command = node.client(ends);
-    command.args(["--json", "cp", "--channel", channel, &format!("memory:{size}")]);
+    command.args(["--json", "cp", "--channel", channel]);
     let scheme = if encrypted { "farlines" } else { "farline" };
     if encrypted {
         command.args(["--tls-pin", node.fingerprint.as_deref().context("a fingerprint")?]);
     }
-    let result = json(command.arg(format!("{scheme}://{}/?null", node.address)))?;
+    let url = format!("{scheme}://{}/?null", node.address);
+    let result = json(command.arg(format!("memory:{size}")).arg(url))?;
     let cpu = number(&result, "cpu_seconds")? + node.server.cpu()? - before;
     let bits = number(&result, "bytes")? * 8.0;
     Ok(RateAndCpu { rate: bits / number(&result, "seconds")?, cpu: cpu / (bits / 1e9) })
