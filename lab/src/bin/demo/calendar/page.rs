@@ -23,7 +23,8 @@ impl Channel {
     /// Over the whole seconds that lie within the time in which data came, in bit/s.
     fn mean(&self) -> f64 {
         let rates = self.rates();
-        let flows = |rate: f64| rate * 1e9 > 0.5 * self.booked_bps;
+        // More than what finding each other takes.
+        let flows = |rate: f64| rate * 1e9 > 0.01 * self.booked_bps;
         let first = rates.iter().find(|(_, rate)| flows(*rate)).map_or(0.0, |(at, _)| *at);
         let last = rates.iter().rev().find(|(_, rate)| flows(*rate)).map_or(0.0, |(at, _)| *at);
         let at = |time: f64| self.delivered.iter().rev().find(|(t, _)| *t <= time + 1e-6);
