@@ -13,8 +13,8 @@ macro_rules! lacking {
             use std::ffi::OsString;
             use std::process::ExitCode;
 
-            #[doc = concat!("Not in this build, which has no feature `", $feature, "`")]
             #[derive(clap::Args)]
+            #[command(about = concat!("Not in this build, which has no feature `", $feature, "`"))]
             pub(crate) struct Args {
                 /// Whatever it would take
                 #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
@@ -60,7 +60,7 @@ pub(crate) fn version() -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::output::Output;
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
     use farline_core::units::{ErrorCode, Fault};
 
     lacking!(flights, "wings");
@@ -73,6 +73,8 @@ mod tests {
 
     #[test]
     fn a_command_that_is_not_built_says_what_brings_it() {
+        let about = Line::command().get_about().map(ToString::to_string);
+        assert_eq!(about.as_deref(), Some("Not in this build, which has no feature `wings`"));
         for words in [vec!["flights"], vec!["flights", "up", "--rate", "1G", "--", "-x"]] {
             let line = Line::try_parse_from(words).expect("whatever was meant");
             let error = flights::run(line.args, &Output::new(false, true)).expect_err("not there");
