@@ -327,10 +327,10 @@ error_codes! {
     NobodyMayEnter "nobody-may-enter" Never: You;
     /// a file where a directory is meant
     NotADirectory "not-a-directory" Never: You;
-    /// this build lacks a part, which a feature brings
-    NotBuilt "not-built" Never: Here;
     /// a device, FIFO or socket
     NotAFile "not-a-file" Never: You;
+    /// this build lacks a part, which a feature brings
+    NotBuilt "not-built" Never: Here;
     /// `farline://` leads to another server
     NotFarline "not-farline" Never: There;
     /// a remote location where a local one is meant
