@@ -256,8 +256,9 @@ impl Fluid {
             .streams
             .iter()
             .zip(&self.sends)
-            .map(|(stream, send)| send * share * stream.fits(self.train, crowd, room))
-            .sum();
+            .map(|(stream, send)| send * stream.fits(self.train, crowd, room))
+            .sum::<f64>()
+            * share;
         let after = before + fits + other - self.capacity * step;
         let over = (after - self.queue).max(0.0);
         let dropped = if over > 0.0 { (over / (fits + other)).min(1.0) } else { 0.0 };
@@ -287,8 +288,9 @@ impl Fluid {
             let taken = if outage {
                 sent
             } else {
-                let passes = stream.fits(self.train, crowd, room) * (1.0 - dropped);
-                let at_queue = poisson(&mut self.rng, sent * (1.0 - passes));
+                let too_long = 1.0 - stream.fits(self.train, crowd, room);
+                let at_queue =
+                    poisson(&mut self.rng, sent * (dropped + too_long * (1.0 - dropped)));
                 let on_line = poisson(&mut self.rng, (sent - at_queue).max(0.0) * self.loss);
                 let by_script = if arrives > 0.0 { scripted * sent / arrives } else { 0.0 };
                 (at_queue + on_line + by_script).min(sent)
