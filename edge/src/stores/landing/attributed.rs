@@ -1,6 +1,6 @@
 //! What a sink sets besides content, mode and time, and the files of a tree that are there already.
 
-use super::PosixSink;
+use super::{Landed, PosixSink};
 use crate::stores::attributes::{NotSet, open_at};
 use crate::stores::in_short;
 use crate::stores::walk::{is_no_file, join};
@@ -8,6 +8,7 @@ use crate::sys::lock::lock;
 use farline_core::transfer::{Digests, Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, linkat, statat, unlinkat};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,24 +31,30 @@ impl PosixSink {
         })
     }
 
-    /// Keeps with `entry`, a file that landed, what it was compared by, where that is asked for.
-    pub(super) fn keep_digest(&self, index: usize, entry: &Entry, digests: &Digests) {
+    /// Keeps with each file that landed what it was compared by, where that is asked for.
+    pub(super) fn keep_digests(&self, landed: &Landed, digests: &Digests) {
         let Some(setter) = self.attributes.as_ref() else { return };
         let mut setter = lock(setter);
-        let (Some(algorithm), Some(digest)) = (digests.algorithm(), digests.digest(index)) else {
-            return;
-        };
-        if !setter.wanted.digest || !matches!(entry.kind, EntryKind::File { .. }) {
-            return;
-        }
-        let opened = self.place(entry).and_then(|(folder, name, _)| {
-            open_at(&folder, &name)
-                .map_err(|error| self.root.error("open", &self.path(entry), &error))
-        });
-        match opened {
-            Ok((at, stat)) => setter.keep_digest((&at, &stat), algorithm, &digest),
-            // Somebody took it away: it has landed, and that is all that was to be done.
-            Err(_) => setter.not_set.extended += 1,
+        let Some(algorithm) = digests.algorithm().filter(|_| setter.wanted.digest) else { return };
+        let failed: BTreeSet<&[u8]> = landed.failures.iter().map(|(path, _)| &path[..]).collect();
+        for (index, entry) in self.layout.entries().iter().enumerate() {
+            let is_file = matches!(entry.kind, EntryKind::File { .. });
+            if !is_file || failed.contains(&entry.path[..]) {
+                continue;
+            }
+            let Some(digest) = digests.digest(index) else { continue };
+            if lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
+            let opened = self.place(entry).and_then(|(folder, name, _)| {
+                open_at(&folder, &name)
+                    .map_err(|error| self.root.error("open", &self.path(entry), &error))
+            });
+            match opened {
+                Ok((at, stat)) => setter.keep_digest((&at, &stat), algorithm, &digest),
+                // Somebody took it away: it has landed, and that is all that was to be done.
+                Err(_) => setter.not_set.extended += 1,
+            }
         }
     }
 

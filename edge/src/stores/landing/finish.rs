@@ -155,9 +155,7 @@ impl PosixSink {
             }
         }
         if let Some((_, digests)) = check {
-            for (index, entry) in self.landed_entries(&landed) {
-                self.keep_digest(index, entry, digests);
-            }
+            self.keep_digests(&landed, digests);
         }
         self.finish_folders(&mut landed);
         if together && let Err(error) = self.sync_all() {
@@ -175,19 +173,6 @@ impl PosixSink {
             }
         }
         landed
-    }
-
-    /// Those that are neither kept nor among the failures.
-    fn landed_entries<'a>(
-        &'a self,
-        landed: &Landed,
-    ) -> impl Iterator<Item = (usize, &'a Entry)> + use<'a> {
-        let failed: BTreeSet<Vec<u8>> =
-            landed.failures.iter().map(|(path, _)| path.clone()).collect();
-        let all = self.layout.entries().iter().enumerate();
-        all.filter(move |(index, entry)| {
-            !failed.contains(&entry.path) && !lock(&self.state).entries.is_kept(*index)
-        })
     }
 
     fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
