@@ -1,5 +1,5 @@
 //! A booked rate, as a client has a node admit it: `OPTS FARLINE rate=BITS,CHANNELS`
-//! (`docs/protocol.md`, O-7).
+//! (`docs/protocol.md`, O-8).
 
 use crate::units::{Bytes, Rate, Span};
 

@@ -80,8 +80,8 @@ pub struct Plan {
     /// Expected time.
     pub seconds: f64,
     /// It lies between these in 19 of 20 cases: by Student's t where runs differ, of the logarithms
-    /// where a queue that nobody knows makes them differ, and a tenth to either side at least where
-    /// they are the model's, which is its own error, or where one repetition says nothing of the
+    /// where a queue that nobody knows makes them differ, and then half as far again above it at
+    /// least; a tenth to either side at least where they are the model's, which is its own error, or where one repetition says nothing of the
     /// others, which is an assumption. The reasons say which.
     pub interval_s: (f64, f64),
     /// Payload per time that this is.

@@ -57,7 +57,7 @@ impl PathStart {
         let why = if channels.iter().any(|channel| channel.tcp_info().is_some()) {
             "over TCP no copy begins from it (over QUIC they do)"
         } else {
-            "its channels are under another congestion control"
+            "the congestion control of its channels does not begin from it"
         };
         tell(Reason::NotResumed { in_flight, why: why.to_owned() });
     }

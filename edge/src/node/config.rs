@@ -92,7 +92,7 @@ pub struct Config {
     /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows
     /// where that helps.
     pub staging: Option<Bytes>,
-    /// What sessions may hold of booked rates together (O-7); none when absent.
+    /// What sessions may hold of booked rates together (O-8); none when absent.
     pub allow_held: Option<Rate>,
     /// Whether clients may have this host load Farline's congestion controls into its kernel. Those
     /// who come over ssh may, as far as their own rights go.

@@ -1,4 +1,4 @@
-//! Booked rates that sessions hold, within what the operator admits of them together (O-7).
+//! Booked rates that sessions hold, within what the operator admits of them together (O-8).
 
 use crate::sys::lock::lock;
 use farline_core::copy::HeldRate;

@@ -44,7 +44,7 @@ pub struct PeerFeatures {
     pub null: bool,
     /// Names what it leaves out of a tree (O-4).
     pub omitted: bool,
-    /// Admits rates that are held (O-7).
+    /// Admits rates that are held (O-8).
     pub rate: bool,
     /// Sends in order when asked to.
     pub order: bool,

@@ -44,7 +44,7 @@ impl Control {
     }
 
     /// The same for a copy whose sender holds a rate, if it is to: [`Self::require`] learns whether
-    /// the node admits it (O-7).
+    /// the node admits it (O-8).
     pub(in crate::client) async fn open_for_copy(
         remote: &Remote,
         options: &Options,
@@ -235,7 +235,7 @@ impl Control {
         }
     }
 
-    /// Asks for a rate to be held (O-7): before data ports are opened, whose buffers it decides.
+    /// Asks for a rate to be held (O-8): before data ports are opened, whose buffers it decides.
     fn ask_rate(&mut self, held: Option<HeldRate>) {
         self.rate = held.map(|held| {
             let option = farline_option("rate", &held.value());
