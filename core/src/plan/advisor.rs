@@ -73,6 +73,9 @@ pub struct Plan {
     pub streams: u32,
     /// The congestion control.
     pub congestion: Algorithm,
+    /// The channel driver, where it is not the one that every node takes: `--channel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<&'static str>,
     /// What one stream must be allowed to have on its way.
     pub window_bytes: Bytes,
     /// Of the staging pool.
@@ -174,6 +177,7 @@ pub(crate) fn finished(
         size_bytes: size,
         streams,
         congestion,
+        channel: None,
         window_bytes: window,
         staging_bytes: staging,
         seconds,

@@ -41,7 +41,20 @@ pub enum Reason {
         path: String,
         /// Whether data goes back over it.
         is_back: bool,
+        /// The channel driver, where it is not the one that always is there.
+        channel: Option<&'static str>,
     },
+    /// A channel driver that was faster, and is not used.
+    Unfair {
+        /// Its name.
+        channel: &'static str,
+        /// How many times as fast it was.
+        times: f64,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A channel driver by the profile of this date.
+    ChannelProfiled(&'static str, String),
     /// Where that cell's figures are from.
     Profiled {
         /// Whether a path was measured, and not modelled.
@@ -304,13 +317,21 @@ impl Display for Reason {
             Reason::Staging(staging, rtt) => write!(f, "{staging} of staging for an rtt of {rtt}"),
             Reason::StagingBegins(staging) => write!(f, "{staging} of staging to begin with"),
             Reason::Buffers(wanted) => write!(f, "socket buffers of {wanted} as asked"),
-            Reason::BestCell { streams, control, cells, path, is_back } => write!(
-                f,
-                "{} with {control}: the best of {cells} cells {}over {path}, or as good with \
-                 fewer streams",
-                streams_in_words(*streams),
-                if *is_back { "back " } else { "" }
-            ),
+            Reason::BestCell { streams, control, cells, path, is_back, channel } => {
+                write!(f, "{} with {control}", streams_in_words(*streams))?;
+                channel.map_or(Ok(()), |channel| write!(f, " over {channel}"))?;
+                write!(
+                    f,
+                    ": the best of {cells} cells {}over {path}, or as good with fewer streams",
+                    if *is_back { "back " } else { "" }
+                )
+            }
+            Reason::Unfair { channel, times, why } => {
+                write!(f, "not over {channel}, though it was {times:.2} times as fast: {why}")
+            }
+            Reason::ChannelProfiled(channel, date) => {
+                write!(f, "over {channel}, by the profile of {date}")
+            }
             Reason::Profiled { is_measured, times, date, scale, is_stretched } => {
                 f.write_str(if *is_measured { "measured " } else { "modelled " })?;
                 match times {

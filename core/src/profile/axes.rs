@@ -215,9 +215,17 @@ impl Experiment for Grid {
         self.seed
     }
 
-    /// In the order of the axes; those of hypotheses after them.
+    /// In the order of the axes; those of hypotheses after them. A driver that has a control of its
+    /// own is measured with it once, whatever the others are.
     fn cells(&self) -> Vec<Cell> {
         let mut cells = self.combinations();
+        let first = |driver: Driver| {
+            let mut all = self.congestion.iter().copied();
+            all.find(|&control| driver.own_control(control))
+        };
+        cells.retain(|cell| {
+            cell.control().is_some() || first(cell.driver()) == Some(cell.congestion)
+        });
         let tested: Vec<Cell> = self.hypotheses.iter().flat_map(|one| one.cells(&cells)).collect();
         cells.extend(tested);
         cells

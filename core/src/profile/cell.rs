@@ -1,5 +1,6 @@
 //! One point of a grid: a path, and what is sent over it how.
 
+use super::driver::Driver;
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{CellName, from_word};
@@ -91,6 +92,16 @@ impl Cell {
         streams_in_words(self.streams)
     }
 
+    /// What it is sent over.
+    pub fn driver(&self) -> Driver {
+        self.staged.map_or(Driver::Tcp, |staged| staged.driver)
+    }
+
+    /// Its congestion control, where its driver does not have another in its place.
+    pub fn control(&self) -> Option<Algorithm> {
+        Some(self.congestion).filter(|&control| !self.driver().own_control(control))
+    }
+
     /// What it moves in `seconds`, if its path is the limit.
     pub fn volume(&self, seconds: f64) -> Bytes {
         payload_rate(self.path.rate_bps, self.mtu).bytes_in(Span::from_secs_f64(seconds))
@@ -99,14 +110,15 @@ impl Cell {
     /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what
     /// differs from the usual after it.
     pub fn name(&self) -> String {
-        let all = format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
+        let control = self.control().map_or_else(String::new, |control| format!(" {control}"));
+        let all = format!("{}{control} {}", self.path.name, self.streams_in_words());
         let way = match self.direction {
             TrafficDirection::Out => None,
             TrafficDirection::Back => Some("back"),
             TrafficDirection::Both => Some("both ways"),
         };
         CellName::new(all)
-            .with(" ", Some(self.set).filter(|set| *set != Constants::default()))
+            .with(" ", self.control().map(|_| self.set).filter(|set| *set != Constants::default()))
             .with(" window ", self.window_bytes)
             .with(" buffer ", self.buffer_bytes)
             .with(" messages of ", self.message_bytes)

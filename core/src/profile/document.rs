@@ -1,9 +1,9 @@
 //! The document of a profile: the grid, where it ran, and every repetition with its raw samples.
 
 use super::cell::Cell;
-use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
+use super::staging::Store;
 use crate::experiment::{
     CellJob, CellRuns, Document, Environment, Experiment, Resumption, Schedule, changes, read,
 };
@@ -137,7 +137,8 @@ impl Profile {
     /// The profile of `grid` before its first repetition.
     ///
     /// # Errors
-    /// As [`Grid::check`]; and where the model would have to know what TLS costs a processor.
+    /// As [`Grid::check`]; and where the model would have to know what encrypting costs a
+    /// processor, or how UDT waits for a store.
     pub fn new(
         grid: Grid,
         kind: ProfileKind,
@@ -145,18 +146,21 @@ impl Profile {
         date: impl Into<String>,
     ) -> Result<Profile, Error> {
         grid.check()?;
-        if kind == ProfileKind::Modelled
-            && grid.copies.as_ref().is_some_and(|copies| copies.drivers.contains(&Driver::Tls))
-        {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::ProfileGrid,
-                "the model has no processor: TLS would be TCP in it",
-            )
-            .hint(
-                "measure it over a link, or model TCP with --host-rate, the most that the \
+        if let (ProfileKind::Modelled, Some(copies)) = (kind, &grid.copies) {
+            let wrong = |message: String| Error::new(Fault::You, ErrorCode::ProfileGrid, message);
+            if let Some(driver) = copies.drivers.iter().find(|driver| driver.is_encrypted()) {
+                let message =
+                    format!("the model has no processor: {} would be TCP in it", driver.title());
+                return Err(wrong(message).hint(
+                    "measure it over a link, or model TCP with --host-rate, the most that the \
                     host encrypts",
-            ));
+                ));
+            }
+            let has_own = copies.drivers.iter().any(|driver| driver.channel().is_some());
+            if has_own && copies.stores != [Store::Memory] {
+                let message = "the model of UDT has no store: its bytes are in memory".to_owned();
+                return Err(wrong(message).hint("measure it over a link, or --store memory"));
+            }
         }
         let first = grid.repetitions.first_stage();
         let result = |cell| CellResult { cell, repetitions: Vec::new(), earlier: 0, first };

@@ -1,5 +1,6 @@
 //! What a mover sends over, where a profile asks what that costs.
 
+use crate::congestion::Algorithm;
 use serde::{Deserialize, Serialize};
 
 /// A channel driver over IP. RDMA is no value of this axis: no emulated link carries it, and
@@ -12,15 +13,57 @@ pub enum Driver {
     Tcp,
     /// TLS 1.3 over TCP, which costs processor time at both ends.
     Tls,
+    /// UDT over UDP, in the clear, with a congestion control of its own.
+    Udt,
+    /// QUIC over UDP, which encrypts, with the cell's congestion control in user space.
+    Quic,
 }
 
 impl Driver {
+    /// Every one.
+    pub const ALL: [Driver; 4] = [Driver::Tcp, Driver::Tls, Driver::Udt, Driver::Quic];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Driver::Tcp => "tcp",
             Driver::Tls => "tls",
+            Driver::Udt => "udt",
+            Driver::Quic => "quic",
         }
+    }
+
+    /// What people call it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Driver::Tcp => "TCP",
+            Driver::Tls => "TLS",
+            Driver::Udt => "UDT",
+            Driver::Quic => "QUIC",
+        }
+    }
+
+    /// Whether what it carries is encrypted, and so needs a session that is.
+    pub fn is_encrypted(self) -> bool {
+        matches!(self, Driver::Tls | Driver::Quic)
+    }
+
+    /// The channel driver that a mover is to be asked for; none for the one that always is there.
+    pub fn channel(self) -> Option<&'static str> {
+        matches!(self, Driver::Udt | Driver::Quic).then(|| self.name())
+    }
+
+    /// What stands for the cell's congestion `control` over this driver, where that is another one:
+    /// UDT has its own in the place of all but BBR.
+    pub fn own_control(self, control: Algorithm) -> bool {
+        self == Driver::Udt && control != Algorithm::Bbr
+    }
+
+    /// Why a transfer that nobody asked to use it does not, however fast it was; none where it may.
+    /// What it takes from flows of TCP on the same path decides (docs/udt.md, docs/speed.md).
+    pub fn unfair(self) -> Option<&'static str> {
+        (self == Driver::Udt)
+            .then_some("its own congestion control leaves flows of TCP on the same path too little")
     }
 
     /// Whether it is the usual one, which documents and names leave out.
@@ -42,13 +85,13 @@ pub(super) fn is_tcp_alone(drivers: &[Driver]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Algorithm;
-    use crate::experiment::Document;
+    use crate::experiment::{Document, Experiment};
     use crate::profile::{
-        CellResult, Copies, Environment, Grid, PathPoint, Profile, ProfileKind, Simulator, diff,
+        Cell, CellResult, Copies, Environment, Grid, PathPoint, Plan, Profile, ProfileKind,
+        Simulator, diff, plan_from,
     };
     use crate::report::{ReportDocument, Values};
-    use crate::units::{Fault, Span};
+    use crate::units::{Bytes, Fault, Rate, Span};
 
     fn grid(drivers: &[Driver]) -> Grid {
         let paths = [10, 40].map(|ms| {
@@ -114,6 +157,61 @@ mod tests {
         assert!(!serde_json::to_string(&plain).expect("JSON").contains("driver"));
         let found = diff(&plain_of(&profile), &profile, 0.05).expect("cells of both");
         assert_eq!((found.cells.len(), found.only_in_one), (2, 2), "TLS is another cell");
+    }
+
+    /// A measured profile of each driver that `factor` knows, as much faster than TCP.
+    fn faster(factors: &[(Driver, u64)]) -> Profile {
+        let drivers: Vec<Driver> = factors.iter().map(|(driver, _)| *driver).collect();
+        let mut grid = grid(&drivers);
+        grid.paths.truncate(1);
+        grid.host_bps = Some(Rate::from_bps(100_000_000));
+        let mut found = Profile::new(grid, ProfileKind::Measured, Environment::default(), "today")
+            .expect("a grid");
+        found.run(&mut Simulator, |_| true).expect("a model stands in for the link");
+        for result in &mut found.cells {
+            let of = |(driver, _): &&(Driver, u64)| *driver == over(result);
+            let percent = factors.iter().find(of).expect("one of them").1;
+            for one in &mut result.repetitions {
+                for part in [&mut one.whole, &mut one.ramp, &mut one.steady] {
+                    // UDT's machine is no model of these figures: all stand on the same rate.
+                    part.receiver_bps = Rate::from_bps(1_000_000 * percent);
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn quic_is_chosen_where_it_wins_and_udt_never() {
+        let plan = |factors: &[(Driver, u64)]| {
+            plan_from(&faster(factors), None, None, Bytes::mib(1_024)).expect("a plan")
+        };
+        let words = |plan: &Plan| {
+            plan.reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let wins = plan(&[(Driver::Tcp, 40), (Driver::Quic, 80)]);
+        assert!(wins.channel == Some("quic") && words(&wins).contains("over quic"), "{wins:?}");
+        let tie = plan(&[(Driver::Tcp, 80), (Driver::Quic, 81)]);
+        assert_eq!(tie.channel, None, "every node takes TCP");
+        let unfair = plan(&[(Driver::Tcp, 40), (Driver::Udt, 80)]);
+        let said = words(&unfair);
+        assert_eq!(unfair.channel, None, "{said}");
+        assert!(said.contains("not over udt, though it was 2.00 times as fast: its own"), "{said}");
+        let slower = plan(&[(Driver::Tcp, 80), (Driver::Udt, 40)]);
+        assert!(!words(&slower).contains("udt"), "{slower:?}");
+    }
+
+    #[test]
+    fn a_driver_with_its_own_control_is_measured_once_and_so_named() {
+        let controls = vec![Algorithm::Reno, Algorithm::HTcp, Algorithm::Bbr];
+        let mut two = Grid { congestion: controls, ..grid(&[Driver::Tcp, Driver::Udt]) };
+        two.paths.truncate(1);
+        let names: Vec<String> = two.cells().iter().map(Cell::name).collect();
+        let udt: Vec<&String> = names.iter().filter(|name| name.ends_with("over udt")).collect();
+        assert_eq!((names.len(), udt.len()), (5, 2), "{names:?}");
+        assert!(udt[0].starts_with("10.0ms 1 stream") && udt[1].contains(" bbr "), "{udt:?}");
+        let page = Profile::modelled(Grid { seconds: 4.0, ..two }).page(&[]).html();
+        assert!(page.contains("Channels side by side") && page.contains("Times TCP"));
     }
 
     /// The cells of TCP alone.

@@ -3,6 +3,7 @@
 
 use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile, ProfileKind};
+use super::driver::Driver;
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{Document, paths_card, with_changes};
 use crate::report::{Card, Columns, HeatMap, PageSpec, ReportDocument, Section};
@@ -26,7 +27,12 @@ impl Profile {
     /// The page of a profile whose rates are those to be shown; `document` has those that were
     /// measured.
     fn spec_of(&self, document: &Profile) -> PageSpec {
+        let has_udt = self.cells.iter().any(|result| result.cell.driver() == Driver::Udt);
         let kind = match self.kind {
+            ProfileKind::Modelled if has_udt => {
+                "Every curve is modelled, in virtual time: streams of TCP as fluids over one queue, \
+                 UDT packet by packet over the emulator's link. Nothing here was measured."
+            }
             ProfileKind::Modelled => {
                 "Every curve is modelled: streams as fluids over one queue, in virtual time. \
                  Nothing here was measured."
@@ -54,6 +60,7 @@ impl Profile {
             self.per_mile(),
             self.hypotheses(),
             self.printed(),
+            self.channels(),
             self.along_other_axes(),
             self.stability(),
             self.how_often(),

@@ -136,7 +136,7 @@ impl Profile {
             parts.push(cell.path.name.clone());
         }
         if grid.congestion.len() > 1 || parts.is_empty() {
-            parts.push(cell.congestion.to_string());
+            parts.extend(cell.control().map(|control| control.to_string()));
         }
         parts.extend(
             axes.iter()

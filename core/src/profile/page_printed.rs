@@ -2,6 +2,7 @@
 
 use super::cell::Cell;
 use super::document::{CellResult, Profile};
+use super::driver::Driver;
 use super::staging::Store;
 use crate::congestion::Algorithm;
 use crate::report::{Section, TableSpec};
@@ -17,7 +18,7 @@ const MB: f64 = 8e-3;
 
 /// Figures and statements of the Trans-European paper (section 5), of ICPP08 (section 3.3) and of
 /// ADTS (section V.B).
-const PRINTED: [Printed; 15] = [
+const PRINTED: [Printed; 17] = [
     ("wanphy-window", "MTU 9216, window 16 MB, Gbit/s", "5.447", |profile| {
         figure(profile, |cell| (cell.mtu, cell.window_bytes) == (JUMBO, Some(Bytes::mib(16))))
     }),
@@ -86,6 +87,11 @@ const PRINTED: [Printed; 15] = [
         };
         Some(format!("{:.1}", time(Algorithm::Reno)? / time(Algorithm::HighSpeed)?))
     }),
+    ("wanphy-udt", "UDT, Gbit/s", "about 5.4", |profile| over(profile, Driver::Udt)),
+    ("wanphy-udt", "UDT over TCP", "comparable", |profile| {
+        let mean = |driver| best(profile, |cell| cell.driver() == driver);
+        Some(format!("{:.2}", mean(Driver::Udt)? / mean(Driver::Tcp)?))
+    }),
     ("icpp08-ipoib", "Best of the largest MTU (IPoIB-RC), MB/s", "890", |profile| {
         best(profile, |cell| cell.mtu > 60_000).map(|gbps| format!("{:.0}", gbps / MB))
     }),
@@ -151,6 +157,10 @@ fn best(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<f64> {
 fn figure(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<String> {
     let all = means(profile, of);
     (!all.is_empty()).then(|| format!("{:.3}", all.iter().sum::<f64>() / all.len() as f64))
+}
+
+fn over(profile: &Profile, driver: Driver) -> Option<String> {
+    figure(profile, |cell| cell.driver() == driver)
 }
 
 fn range(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<String> {
@@ -220,7 +230,7 @@ mod tests {
 
     /// The first number of what the model gives in a quick form that runs once, and how far a
     /// change may move it.
-    const OURS: [(&str, f64, f64); 15] = [
+    const OURS: [(&str, f64, f64); 17] = [
         ("MTU 9216, window 16 MB, Gbit/s", 5.2, 5.45),
         ("MTU 1500, windows from 1 MB, Gbit/s", 0.45, 0.5),
         ("Mean, Gbit/s", 5.35, 5.46),
@@ -231,6 +241,8 @@ mod tests {
         ("Other traffic at which packets are lost, share of the line", 80.0, 90.0),
         ("Least over most of 1 to 20 streams", 95.0, 100.0),
         ("Reno's time to recover over HighSpeed's", 9.2, 10.8),
+        ("UDT, Gbit/s", 5.2, 5.49),
+        ("UDT over TCP", 0.95, 1.05),
         ("Best of the largest MTU (IPoIB-RC), MB/s", 950.0, 1_010.0),
         // No host of 2008 in the model, whose window one stream outgrows in time.
         ("MTU 2 KiB, longest delay: gain of streams over one", 0.0, 10.0),

@@ -12,7 +12,9 @@ use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
 /// one; its data goes `way`, or the way of the profile, out where it has both. A scaled profile is
 /// [at its full rate](Profile::at_full_rate) first.
 ///
-/// The cell with the largest mean is taken, or one with fewer streams that is as good; the time is
+/// The cell with the largest mean is taken, or one with fewer streams that is as good, over TCP
+/// before other drivers, and never over one that would be
+/// [unfair](super::Driver::unfair) to others; the time is
 /// its ramp and the rest at its steady rate, a figure for each valid repetition: their mean is
 /// expected, and the interval is where one more of them would be.
 ///
@@ -46,12 +48,16 @@ pub fn plan_from(
     }
     let way = way_of(profile, way)?;
     let cells = clean(profile, path, way);
+    let (unfair, cells): (Vec<_>, Vec<_>) =
+        cells.into_iter().partition(|(result, _)| result.cell.driver().unfair().is_some());
     let most = cells.iter().map(|(_, summary)| summary.mean).fold(0.0, f64::max);
     let good = cells
         .iter()
         .filter(|(_, summary)| summary.mean > 0.0 && summary.mean >= most / (1.0 + TIE));
+    // Of what is as good the one that every node takes.
+    let ease = |cell: &Cell| (cell.driver().channel().is_some(), cell.streams);
     let Some((result, _)) = good
-        .min_by(|a, b| a.0.cell.streams.cmp(&b.0.cell.streams).then(b.1.mean.total_cmp(&a.1.mean)))
+        .min_by(|a, b| ease(&a.0.cell).cmp(&ease(&b.0.cell)).then(b.1.mean.total_cmp(&a.1.mean)))
     else {
         return Err(wrong(format!("the profile has no valid repetition over `{path}`")));
     };
@@ -72,13 +78,15 @@ pub fn plan_from(
         source: PlanSource::Profile,
     };
     let is_measured = profile.kind == ProfileKind::Measured;
-    let reasons = vec![
+    let channel = cell.driver().channel();
+    let mut reasons = vec![
         Reason::BestCell {
             streams: cell.streams,
             control: cell.congestion,
             cells: cells.len(),
             path: path.to_owned(),
             is_back: way == TrafficDirection::Back,
+            channel,
         },
         Reason::Profiled {
             is_measured,
@@ -88,6 +96,13 @@ pub fn plan_from(
             is_stretched: profile.grid.stretched,
         },
     ];
+    let faster = unfair.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+    let faster = faster.filter(|(_, summary)| summary.mean > most * (1.0 + TIE));
+    reasons.extend(faster.and_then(|(result, summary)| {
+        let driver = result.cell.driver();
+        let (channel, times) = (driver.name(), summary.mean / most);
+        Some(Reason::Unfair { channel, times, why: driver.unfair()? })
+    }));
     let alone = result.valid().next().and_then(|one| {
         let relative = off_alone(one, profile.grid.sample_s, seconds.first().copied()?)?;
         Some(relative * seconds.first()?)
@@ -96,7 +111,8 @@ pub fn plan_from(
         true => Runs::Measured(&seconds, alone),
         false => Runs::Modelled(&seconds),
     };
-    Ok(finished(&known, size, (cell.congestion, cell.streams), &runs, reasons))
+    let plan = finished(&known, size, (cell.congestion, cell.streams), &runs, reasons);
+    Ok(Plan { channel, ..plan })
 }
 
 /// The way that is planned for: `asked`, if the profile has it. Both ways at once are another

@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn the_file_is_read_with_every_preset_and_figure() {
         let file = PresetFile::read(TOML).expect("a file of presets");
-        assert_eq!(file.names().count(), 11);
+        assert_eq!(file.names().count(), 12);
         assert_eq!(crate::profile::published::SC08.len(), 8);
         for (name, _) in file.names() {
             assert!(

@@ -16,7 +16,7 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
         ("rtt_ns", Whole(|(at, _)| Some(at.cell.path.rtt_ns.as_nanos()))),
         ("rate_bps", Whole(|(at, _)| Some(at.cell.path.rate_bps.as_bps()))),
         ("queue_bytes", Whole(|(at, _)| Some(at.cell.path.queue_bytes.0))),
-        ("congestion", Text(|(at, _)| Some(at.cell.congestion.to_string()))),
+        ("congestion", Text(|(at, _)| Some(at.cell.control()?.to_string()))),
         ("set", Text(|(at, _)| Some(at.cell.set.to_string()))),
         ("streams", Whole(|(at, _)| Some(at.cell.streams.into()))),
         ("window_bytes", Whole(|(at, _)| at.cell.window_bytes.map(|window| window.0))),

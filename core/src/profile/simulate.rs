@@ -2,10 +2,12 @@
 
 use super::cell::TrafficDirection;
 use super::document::Job;
+use super::driver::Driver;
 use super::fluid::{Fluid, FluidScenario};
 use super::grid::Grid;
 use super::observe::Observed;
 use super::repetition::{LimitedBy, Lost, Repetition};
+use super::simulate_udt;
 use crate::experiment::Bench;
 use crate::units::{Error, Rng};
 
@@ -31,6 +33,9 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
 
 fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     let cell = &job.cell;
+    if cell.driver() == Driver::Udt {
+        return simulate_udt::one_way(grid, job, seed);
+    }
     let mut fluid = Fluid::new(&FluidScenario {
         rate: cell.path.rate_bps,
         rtt: cell.path.rtt_ns,

@@ -42,6 +42,8 @@ pub struct PriorMeasurement {
     pub streams: u32,
     /// Congestion control.
     pub congestion: ControlName,
+    /// The channel driver, where it is not the one that every node takes.
+    pub channel: Option<&'static str>,
     /// When it was made.
     pub date: String,
 }
@@ -206,8 +208,12 @@ mod tests {
     #[test]
     fn a_measured_path_begins_with_the_best_or_the_users_word() {
         let block = Bytes::mib(1);
-        let advice =
-            PriorMeasurement { streams: 8, congestion: named("bbr"), date: "today".to_owned() };
+        let advice = PriorMeasurement {
+            streams: 8,
+            congestion: named("bbr"),
+            channel: None,
+            date: "today".to_owned(),
+        };
         let overrides =
             UserOverrides { precedent: Some(advice.clone()), ..UserOverrides::default() };
         let far = known(Span::from_millis(163), Bytes::mib(512));

@@ -416,7 +416,7 @@ error_codes! {
     /// the sending end did not come
     ProfileSilent "profile-silent" After: Between;
     /// a copy that was over before it could be measured, or went over another driver
-    ProfileStaged "profile-staged" Never: Here Bug;
+    ProfileStaged "profile-staged" Never: Here There Bug;
     /// a store that is none
     ProfileStore "profile-store" Never: You;
     /// a grid that this machine carries exactly at no rate

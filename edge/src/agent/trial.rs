@@ -1,6 +1,7 @@
 //! The two ends of a trial copy: what `farline profile` measures of a store, a staging pool and a
 //! driver, with the mover itself.
 
+use crate::channels::Registry;
 use crate::channels::trust::Trust;
 use crate::client::{self, ConnectOptions, Location, Options, StoredProfiles, Verify};
 use crate::node::{Anonymous, ConfigFile, Node};
@@ -22,11 +23,13 @@ pub(super) fn play(role: Trial) -> Result<(), Error> {
 }
 
 async fn copy(role: TrialCopy) -> Result<(), Error> {
+    let channel = role.channel.map(|name| Registry::builtin().stack(&name)).transpose()?;
     let options = Options {
+        channel,
         limit: role.limit,
         overrides: UserOverrides {
             streams: Some(role.streams as usize),
-            congestion: Some(role.congestion),
+            congestion: role.congestion,
             staging: Some(role.staging),
             precedent: None,
         },

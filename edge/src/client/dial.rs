@@ -44,7 +44,7 @@ pub(super) async fn dial(
 ) -> Result<Dialed, Error> {
     let encrypt = control.data_tls().await?.is_some();
     let keyed = control.agreed_key().await?.is_some();
-    let asked = copy.options.channel.clone().filter(|_| !copy.stats.gave_up_channel);
+    let asked = copy.channel(encrypt).filter(|_| !copy.stats.gave_up_channel);
     copy.stats.tried_channel |= asked.is_some();
     let offers = copy.options.drivers.offers(&Need {
         asked: asked.as_ref(),
@@ -64,6 +64,7 @@ pub(super) async fn dial(
                 let driver = offer.stack.channel().name;
                 copy.stats.gave_up_channel |=
                     asked.is_some_and(|asked| asked.channel().name != driver);
+                copy.note_profiled(driver);
                 fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
                 copy.stats.data_path = Some(DataPath::of(&offer));
                 // Whether a stranger on the way can read nothing.

@@ -295,6 +295,14 @@ impl Remote {
         Remote { path, ..self.clone() }
     }
 
+    /// The same server's store that drops what comes.
+    #[cfg(feature = "profile")]
+    pub(super) fn null(&self) -> Result<Remote, Error> {
+        let null = RemoteStore::parse("null", &StoreRegistry::builtin());
+        let store = null.transpose()?;
+        Ok(Remote { path: b"/".to_vec(), store, ..self.clone() })
+    }
+
     /// The last name of the path; empty for the root.
     pub fn name(&self) -> &[u8] {
         match &self.store {

@@ -35,6 +35,8 @@ mod options;
 mod outcome;
 #[cfg(feature = "profile")]
 mod profile;
+#[cfg(feature = "profile")]
+mod profile_copy;
 mod receiving;
 mod remote_partial;
 mod remote_progress;

@@ -4,6 +4,7 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::{ControlTransport, Remote};
+use super::profile_copy::NullSink;
 use crate::channels::socket::{TcpOptions, connect_stream, may_choose};
 use crate::plan::ProbeBench;
 use crate::prober::{
@@ -14,7 +15,7 @@ use farline_core::congestion::ControlName;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Mode, Module, Pathname};
-use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, TrafficDirection};
+use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, Store, TrafficDirection};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -78,6 +79,7 @@ pub struct NodeBench {
     runtime: Option<Runtime>,
     remote: Remote,
     reach: ConnectOptions,
+    ceiling: Rate,
     controls: Controls,
     deadline: Option<Instant>,
 }
@@ -110,8 +112,15 @@ impl NodeBench {
             }
             Ok(Consent { ceiling: allowed(&control)?, rtt: control.rtt() })
         })?;
-        let controls = Controls::default();
-        Ok((NodeBench { runtime: Some(runtime), remote, reach, controls, deadline: None }, consent))
+        let bench = NodeBench {
+            runtime: Some(runtime),
+            remote,
+            reach,
+            ceiling: consent.ceiling,
+            controls: Controls::default(),
+            deadline: None,
+        };
+        Ok((bench, consent))
     }
 
     /// From `deadline` on nothing more is measured: a repetition that is not over then is broken
@@ -292,8 +301,17 @@ impl Bench<Grid> for NodeBench {
                 }
             }
         };
-        let ways = self.runtime.as_ref().ok_or_else(late)?.block_on(measuring)?;
-        Ok(joined(grid, job, ways))
+        let runtime = self.runtime.as_ref().ok_or_else(late)?;
+        if let Some(staged) = job.cell.staged {
+            let sink = NullSink {
+                remote: &self.remote,
+                reach: &self.reach,
+                ceiling: self.ceiling,
+                congestion: job.cell.control().map(|control| self.controls.name(control)),
+            };
+            return runtime.block_on(sink.fill(grid, job, staged));
+        }
+        Ok(joined(grid, job, runtime.block_on(measuring)?))
     }
 }
 
@@ -311,8 +329,8 @@ impl ProbeBench for NodeBench {
         if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
             return ours("cross-traffic");
         }
-        if let Some(copies) = &grid.copies {
-            return ours(if copies.asks_for_drivers() { "mover, and so no TLS" } else { "store" });
+        if grid.copies.as_ref().is_some_and(|copies| copies.stores != [Store::Memory]) {
+            return ours("files");
         }
         if grid.losses.iter().any(|loss| *loss > 0.0) {
             return ours("losses");

@@ -90,6 +90,7 @@ pub fn prior(server: &str, way: TrafficDirection) -> Option<PriorMeasurement> {
     Some(PriorMeasurement {
         streams: plan.streams,
         congestion: plan.congestion.into(),
+        channel: plan.channel,
         date: profile.date,
     })
 }

@@ -83,7 +83,7 @@ impl LinkBench {
 
     /// The repetition of a cell that asks what a mover does with a store or over a driver.
     fn copy(&mut self, link: &Link, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
-        let congestion = self.held.name(job.cell.congestion);
+        let congestion = job.cell.control().map(|control| self.held.name(control));
         let space = match &mut self.space {
             Some(space) => space,
             none => none.insert(ScratchDir::new()?),

@@ -30,6 +30,7 @@ pub use no_verbs::VerbsBench;
 pub use receive::{ProbeReceived, drain, receive};
 pub(crate) use role::{Role, Trial, TrialCopy, TrialNode, play};
 pub use send::{Limits, ProbeSent, fill, send};
+pub(crate) use staged::{check_channel, observed};
 #[cfg(feature = "rdma")]
 pub use verbs::{VerbsBench, VerbsEnd};
 pub(crate) use wire::{MODULE, Report, feature};

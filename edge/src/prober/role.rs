@@ -56,7 +56,10 @@ pub(crate) struct TrialCopy {
     pub(crate) target: String,
     /// Of the node's certificate, as sha256=HEX.
     pub(crate) fingerprint: Option<String>,
-    pub(crate) congestion: ControlName,
+    /// None where the channel has one of its own.
+    pub(crate) congestion: Option<ControlName>,
+    /// The channel driver, where it is not the one that always is there.
+    pub(crate) channel: Option<String>,
     pub(crate) streams: u32,
     pub(crate) staging: Bytes,
     pub(crate) window: Option<Bytes>,

@@ -31,6 +31,8 @@ struct Copied {
     retransmits: u64,
     cpu_seconds: f64,
     encrypted: Option<bool>,
+    data_path: Option<String>,
+    notes: Vec<String>,
     limited_by: Limit,
     samples: Vec<ByteSample>,
 }
@@ -93,14 +95,14 @@ impl ScratchDir {
     }
 
     /// Copies what `cell` moves in the grid's time over `link`, from side A to side B, with
-    /// `congestion` as the kernel has it.
+    /// `congestion` as the kernel has it, where the cell's channel takes one.
     pub(super) fn copy(
         &mut self,
         link: &Link,
         program: Option<&Path>,
         grid: &Grid,
         cell: &Cell,
-        congestion: ControlName,
+        congestion: Option<ControlName>,
     ) -> Result<Observation, Error> {
         let (Some(staged), Some(copies)) = (cell.staged, &grid.copies) else {
             return Err(Error::new(Fault::Bug, ErrorCode::ProfileStaged, "a cell without a store"));
@@ -113,9 +115,9 @@ impl ScratchDir {
             Store::Memory => format!("memory:{}", bytes.0).into(),
             Store::File => self.source(bytes)?.into_os_string(),
         };
-        let is_tls = staged.driver == Driver::Tls;
-        let node = Node::start(link, program, root.clone(), is_tls)?;
-        let (scheme, address) = (if is_tls { "farlines" } else { "farline" }, node.address);
+        let encrypts = staged.driver.is_encrypted();
+        let node = Node::start(link, program, root.clone(), encrypts)?;
+        let (scheme, address) = (if encrypts { "farlines" } else { "farline" }, node.address);
         let target = match staged.store {
             Store::Memory => format!("{scheme}://{address}/?null"),
             Store::File => format!("{scheme}://{address}/copy"),
@@ -126,6 +128,7 @@ impl ScratchDir {
             target,
             fingerprint: node.fingerprint.clone(),
             congestion,
+            channel: staged.driver.channel().map(str::to_owned),
             streams: cell.streams,
             staging: staged.staging_bytes,
             window: cell.window_bytes,
@@ -140,13 +143,8 @@ impl ScratchDir {
         // What landed goes at once: the next repetition needs the space.
         let _ = fs::remove_dir_all(&root);
         let copied: Copied = parse(&String::from_utf8_lossy(&output.stdout))?;
-        if (staged.driver == Driver::Tls) != (copied.encrypted == Some(true)) {
-            return Err(Error::new(
-                Fault::Bug,
-                ErrorCode::ProfileStaged,
-                format!("a copy was not made over {}", staged.driver.name()),
-            ));
-        }
+        let way = copied.data_path.as_deref();
+        check_channel(staged.driver, copied.encrypted, way, &copied.notes)?;
         let receiver = node.processor_time().map(|time| time / copied.seconds);
         let seen = seen(grid, &copied)?;
         Ok(Observation {
@@ -154,6 +152,40 @@ impl ScratchDir {
             ..seen
         })
     }
+}
+
+/// What the outcome of a copy shows of a repetition of `grid`, and how far apart its ends were.
+///
+/// # Errors
+/// [`Fault::Here`] for one that was over too soon, [`Fault::Bug`] for what is no outcome.
+pub(crate) fn observed(grid: &Grid, outcome: serde_json::Value) -> Result<(Observed, Span), Error> {
+    let copied: Copied = serde_json::from_value(outcome)
+        .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileStaged, error.to_string()))?;
+    seen(grid, &copied).map(|found| (found.observed, found.rtt))
+}
+
+/// Refuses a copy that was made over another channel than `driver`, with why that was.
+///
+/// # Errors
+/// Then, in the words of the copy's `notes`.
+pub(crate) fn check_channel(
+    driver: Driver,
+    encrypted: Option<bool>,
+    way: Option<&str>,
+    notes: &[String],
+) -> Result<(), Error> {
+    let is_way = driver.channel().is_none_or(|channel| way == Some(channel));
+    if is_way && driver.is_encrypted() == (encrypted == Some(true)) {
+        return Ok(());
+    }
+    let why = notes.iter().find(|note| note.contains("instead of")).map(String::as_str);
+    let why = why.unwrap_or("the copy does not say why");
+    Err(Error::new(
+        Fault::There,
+        ErrorCode::ProfileStaged,
+        format!("a copy was not made over {}: {why}", driver.title()),
+    )
+    .hint("leave it out of --channel"))
 }
 
 impl Drop for ScratchDir {
@@ -290,6 +322,8 @@ mod tests {
             retransmits: 7,
             cpu_seconds: 0.5,
             encrypted: Some(false),
+            data_path: Some("direct".to_owned()),
+            notes: Vec::new(),
             limited_by: Limit::DiskRead,
             samples: vec![
                 sample(0.2, 0),

@@ -372,18 +372,33 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
 }
 
 #[test]
-fn a_mover_is_measured_over_tcp_and_tls_and_rdma_says_where() {
+fn a_mover_is_measured_over_each_channel_and_rdma_says_where() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
-    let more =
-        ["--channel", "tcp,tls", "--staging", "8MiB", "--streams", "2", "--repetitions", "1"];
-    let document = dir.path().join("p.json");
+    let more = [
+        "--channel",
+        "tcp,tls,udt,quic",
+        "--staging",
+        "8MiB",
+        "--streams",
+        "2",
+        "--repetitions",
+        "1",
+    ];
+    let (document, page) = (dir.path().join("p.json"), dir.path().join("p.html"));
+    let more = [&more[..], &["-o", text(&page)]].concat();
     let Some(mut command) = measured("2", &document, &more) else { return };
     let profile = quietly(command.env("TMPDIR", dir.path()), &document);
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("Channels side by side") && html.contains("UDT"), "the page");
     let cells = profile["cells"].as_array().expect("cells");
     let driver =
         |cell: &Value| cell["cell"]["staged"]["driver"].as_str().unwrap_or("tcp").to_owned();
-    assert_eq!(cells.iter().map(driver).collect::<Vec<_>>(), ["tcp", "tls"], "{profile}");
+    assert_eq!(
+        cells.iter().map(driver).collect::<Vec<_>>(),
+        ["tcp", "tls", "udt", "quic"],
+        "{profile}"
+    );
     for cell in cells {
         let one = valid(cell).expect("measured until it was");
         assert!(
@@ -397,9 +412,15 @@ fn a_mover_is_measured_over_tcp_and_tls_and_rdma_says_where() {
             "{cell}"
         );
     }
-    let refused: [(&[&str], &str, &str); 4] = [
+    let refused: [(&[&str], &str, &str); 6] = [
         (&["--rtt", "5ms", "--channel", "tcp,rdma"], "profile-channel", "--channel rdma alone"),
         (&["--rtt", "5ms", "--simulate", "--channel", "tls"], "profile-grid", "--host-rate"),
+        (&["--rtt", "5ms", "--simulate", "--channel", "tcp,quic"], "profile-grid", "--host-rate"),
+        (
+            &["--rtt", "5ms", "--simulate", "--channel", "udt", "--store", "file"],
+            "profile-grid",
+            "--store memory",
+        ),
         (&["--rtt", "5ms", "--channel", "tls", "--direction", "back"], "profile-grid", ""),
         (&["--rtt", "5ms", "--store", "file"], "profile-grid", "--staging"),
     ];

@@ -113,6 +113,41 @@ fn a_nodes_path_is_measured_and_plans_come_from_it() {
 }
 
 #[test]
+fn a_nodes_channels_are_measured_side_by_side() {
+    if !may_choose("cubic") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let axes = ["--channel", "tcp,udt", "--staging", "8MiB", "--seconds", "2"];
+    let profile = |host: &str| {
+        let mut command = keeping(dir.path());
+        command.args(["--json", "profile", host, "--repetitions", "1"]).args(axes);
+        command
+    };
+    let allow = ["--allow-null", "--allow-profile", "200M"];
+    let (_node, url) = node(dir.path(), "write", &allow);
+    let host = url.trim_start_matches("ftp://");
+    let measured = json_of(&mut profile(host));
+    let cells = measured["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2, "{measured}");
+    for cell in cells {
+        let rate = cell["repetitions"][0]["whole"]["receiver_bps"].as_f64().expect("a rate");
+        assert!((20e6..200e6 * 1.05).contains(&rate), "{cell}");
+    }
+    assert_eq!(cells[1]["cell"]["staged"]["driver"], "udt", "{measured}");
+    // A plan never takes UDT, and says so where it was faster.
+    let planned = json_of(keeping(dir.path()).args(["--json", "plan", host, "--size", "10GB"]));
+    assert!(planned["source"] == "profile" && planned["channel"].is_null(), "{planned}");
+    // A node that takes no such channel says so, and one without `?null` names the flag.
+    let (_plain, url) = node(dir.path(), "write", &[&allow[..], &["--channel", "tcp"]].concat());
+    let error = error_of(&mut profile(url.trim_start_matches("ftp://")));
+    assert!(error["fault"] == "there" && error["message"].to_string().contains("UDT"), "{error}");
+    let (_strict, url) = node(dir.path(), "write", &allow[1..]);
+    let error = error_of(&mut profile(url.trim_start_matches("ftp://")));
+    assert!(error["hint"].to_string().contains("--allow-null"), "{error}");
+}
+
+#[test]
 fn a_node_is_measured_where_allowed_by_one_client_at_a_time() {
     if !may_choose("cubic") {
         return;

@@ -112,6 +112,7 @@ fn the_text_of_the_other_experiments_pages() {
     for preset in [
         "wanphy-recovery",
         "wanphy-stability",
+        "wanphy-udt",
         "adts-staging",
         "icpp08-ipoib",
         "sc08-ib-distance",

@@ -33,7 +33,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 #[cfg(feature = "profile")]
 pub(crate) fn measured(text: &str) -> Result<Measured, String> {
     let registry = Registry::builtin();
-    let named = [Driver::Tcp, Driver::Tls].into_iter().find(|driver| driver.name() == text);
+    let named = Driver::ALL.into_iter().find(|driver| driver.name() == text);
     match (registry.find(text), named) {
         (Some(driver), _) if driver.capabilities.carries == Carries::RegisteredSlots => {
             Ok(Measured::Messages)
@@ -69,9 +69,11 @@ mod tests {
             assert!(said.contains("rdma:1-16: queue pairs of each channel"), "{text}: {said}");
         }
         assert_eq!(stack("rdma:4:read").expect("a stack").to_string(), "rdma");
-        let measures = ["tcp", "tls", "rdma"].map(|name| measured(name).expect(name));
-        let [tcp, tls] = [Driver::Tcp, Driver::Tls].map(Measured::Streams);
-        assert_eq!(measures, [tcp, tls, Measured::Messages]);
+        for driver in Driver::ALL {
+            let found = measured(driver.name());
+            assert_eq!(found, Ok(Measured::Streams(driver)), "{}", driver.name());
+        }
+        assert_eq!(measured("rdma"), Ok(Measured::Messages));
         assert!(measured("pigeon").expect_err("none").contains("tcp, tls"));
         assert_eq!(name("tcp"), Ok("tcp".to_owned()));
     }

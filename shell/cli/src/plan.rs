@@ -106,8 +106,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Some(TrafficDirection::Back) => (node, "DESTINATION".to_owned()),
         _ => ("SOURCE".to_owned(), node),
     };
-    let Plan { streams, congestion, .. } = &found;
-    let cp = format!("farline cp --streams {streams} --congestion {congestion} {from} {to}");
+    let Plan { streams, congestion, channel, .. } = &found;
+    let channel = channel.map_or_else(String::new, |name| format!(" --channel {name}"));
+    let cp =
+        format!("farline cp --streams {streams} --congestion {congestion}{channel} {from} {to}");
     output.result(&found, format!("{}\nby hand: {cp}", plan_text(&found)))?;
     Ok(ExitCode::SUCCESS)
 }

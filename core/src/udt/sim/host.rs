@@ -5,8 +5,11 @@ use super::super::events::{Ended, Input};
 use super::super::handshake::{Handshake, HandshakeKind, SocketId};
 use super::scenario::UdtFlow;
 use crate::congestion::SavedPath;
-use crate::units::{Bytes, Rng, Time};
+use crate::units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
+
+/// How often a program that does not write at once does.
+const WRITES_EVERY: Span = Span::from_millis(1);
 
 /// One end.
 #[derive(Debug)]
@@ -20,6 +23,9 @@ pub(super) struct Host {
     saved: Option<SavedPath>,
     /// Bytes to send once it begins, and to come before it ends.
     to_write: Option<u64>,
+    writes: Option<Rate>,
+    /// When the program writes next, where it does not write all at once.
+    pub(super) writes_at: Option<Time>,
     expects: u64,
     finishes: bool,
     /// Bytes of the stream that came in order.
@@ -64,6 +70,8 @@ pub(super) fn hosts(number: u32, flow: &UdtFlow, packet_len: u32, seed: &Rng) ->
             inbox: Vec::new(),
             saved: flow.saved,
             to_write: Some(bytes.0),
+            writes: flow.writes,
+            writes_at: None,
             expects: expects.0,
             finishes: bytes.0 > 0,
             received: 0,
@@ -85,10 +93,16 @@ impl Host {
         if let Some(saved) = self.saved.take() {
             self.connection.handle(now, Input::Resume(saved));
         }
-        if let Some(bytes) = self.to_write.take().filter(|&bytes| bytes > 0) {
-            self.connection.handle(now, Input::Written(bytes));
+        if self.writes_at.is_none_or(|at| at <= now)
+            && let Some(left) = self.to_write.take().filter(|&bytes| bytes > 0)
+        {
+            let part = self.writes.map_or(left, |rate| rate.bytes_in(WRITES_EVERY).0.min(left));
+            self.connection.handle(now, Input::Written(part));
+            let more = part < left;
+            self.to_write = more.then_some(left - part);
+            self.writes_at = more.then_some(self.writes_at.unwrap_or(now) + WRITES_EVERY);
         }
-        if self.finishes && self.received >= self.expects {
+        if self.finishes && self.to_write.is_none() && self.received >= self.expects {
             self.finishes = false;
             self.connection.handle(now, Input::Finish);
         }

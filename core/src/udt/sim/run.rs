@@ -138,7 +138,8 @@ impl UdtSimulation {
                 End::Ended(why) => self.hosts[index].ended = Some((why, self.now)),
                 End::Wait(at) => {
                     let host = &mut self.hosts[index];
-                    let at = [at, host.reading.front().copied()].into_iter().flatten().min();
+                    let program = [host.reading.front().copied(), host.writes_at];
+                    let at = program.into_iter().chain([at]).flatten().min();
                     host.wakes =
                         at.map(|at| rounded_up(at.max(self.now), self.now, &self.scenario));
                     return;

@@ -23,6 +23,8 @@ pub struct UdtFlow {
     pub room: u32,
     /// How fast receivers read; at once when absent.
     pub reads: Option<Rate>,
+    /// How fast the program at either end writes; at once when absent.
+    pub writes: Option<Rate>,
 }
 
 impl UdtFlow {
@@ -36,6 +38,7 @@ impl UdtFlow {
             first: SequenceNumber::new(0),
             room: 25_600,
             reads: None,
+            writes: None,
         }
     }
 }

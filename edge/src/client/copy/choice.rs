@@ -2,9 +2,9 @@
 //! path, this host and the user's wishes.
 
 use super::Copy;
-use crate::channels::TcpOptions;
 use crate::channels::socket::{granted_buffer, may_choose};
 use crate::channels::stack::Opener;
+use crate::channels::{Stack, TcpOptions};
 use crate::client::location::Remote;
 use crate::client::outcome::DataDirection;
 use crate::client::transfer_state::LiveTuning;
@@ -15,7 +15,7 @@ use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
 use farline_core::plan::Reason;
 use farline_core::profile::PathEstimate;
-use farline_core::transfer::{PathContext, TransferParams};
+use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::net::IpAddr;
 
@@ -71,6 +71,29 @@ impl Copy<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The channel driver that the user asked for, or else that a profile of the path found best, where
+    /// a session that is encrypted or not, as this one, can have it.
+    pub(in crate::client) fn channel(&self, encrypt: bool) -> Option<Stack> {
+        let advice = || {
+            let name = self.overrides.precedent.as_ref()?.channel?;
+            self.options.drivers.stack(name).ok().filter(|stack| encrypt || !stack.is_encrypted())
+        };
+        self.options.channel.clone().or_else(advice)
+    }
+
+    /// Notes that data goes over `driver`, where nobody asked for it but a profile.
+    pub(in crate::client) fn note_profiled(&mut self, driver: &'static str) {
+        let Some(PriorMeasurement { channel, date, .. }) = &self.overrides.precedent else {
+            return;
+        };
+        if self.options.channel.is_none()
+            && *channel == Some(driver)
+            && let Some(choice) = &mut self.stats.choice
+        {
+            choice.reasons.push(Reason::ChannelProfiled(driver, date.clone()));
+        }
     }
 
     /// The congestion control that was asked for, to be told to the end that sends.

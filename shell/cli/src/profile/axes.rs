@@ -13,7 +13,7 @@ pub(crate) const USUAL_RATE: Rate = PathEstimate::RATE;
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
-    /// tcp, tls; rdma: `--channel rdma -h` [default: tcp]
+    /// tcp,tls,udt,quic; `--channel rdma -h` [default: tcp]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = channel::measured)]
     channel: Vec<Measured>,
     /// Paths by name, such as usn-8600 [default: rtts]
@@ -121,7 +121,7 @@ impl Axes {
             )
             .hint(
                 "give --channel rdma alone, between two devices of this host, and \
-                        --channel tcp,tls over a link",
+                        --channel tcp,udt over a link",
             )),
             _ => Ok(false),
         }
@@ -167,7 +167,12 @@ impl Axes {
     /// [paths](Self::paths).
     pub(super) fn of_measured_verbs(&self) -> Result<Runs, &'static str> {
         let given = [
-            ("--channel", self.channel.contains(&Measured::Streams(Driver::Tls))),
+            (
+                "--channel",
+                self.channel
+                    .iter()
+                    .any(|one| matches!(one, Measured::Streams(driver) if *driver != Driver::Tcp)),
+            ),
             ("--rate", self.rate.is_some()),
             ("--congestion", !self.congestion.is_empty()),
             ("--set", self.set.is_some()),
@@ -254,7 +259,10 @@ impl Axes {
         put(&mut grid.losses, self.loss.iter().map(|loss| loss.0).collect());
         put(&mut grid.directions, self.direction.clone());
         let drivers = self.drivers();
-        if !self.staging.is_empty() || drivers.contains(&Driver::Tls) || grid.copies.is_some() {
+        if !self.staging.is_empty()
+            || drivers.iter().any(|driver| *driver != Driver::Tcp)
+            || grid.copies.is_some()
+        {
             let mut copies = grid.copies.take().unwrap_or_else(Copies::usual);
             put(&mut copies.drivers, drivers);
             put(&mut copies.staging_bytes, self.staging.clone());
