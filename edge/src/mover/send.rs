@@ -28,6 +28,7 @@ use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use inline::{is_short, send_inline};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -125,6 +126,8 @@ enum Order {
 struct Shared<'a> {
     job: &'a Parts<'a>,
     state: Mutex<State<'a>>,
+    /// Whether the channels have all that they are to send, and some of it is in this host still.
+    is_flushing: AtomicBool,
     reads: mpsc::Sender<Option<(Slot, Block)>>,
     readers: usize,
 }
@@ -207,7 +210,8 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         free: FreeSlots::new(job.slots),
         lost_by: None,
     });
-    let shared = Shared { job: &parts, state, reads, readers };
+    let is_flushing = AtomicBool::new(false);
+    let shared = Shared { job: &parts, state, is_flushing, reads, readers };
     let (over, still) = mpsc::channel::<()>();
     let channels = std::thread::scope(|scope| {
         for _ in 0..readers {
@@ -227,6 +231,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
                 no_thread(&error)
             })?);
         }
+        let is_watched = job.tuning.is_some();
         let (tuning, yields) =
             (job.tuning, job.yields.map(|(booked, tell)| Yields::new(booked, tell)));
         let supervisor = {
@@ -238,6 +243,9 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         };
         let mut channels: Vec<_> =
             threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
+        if is_watched {
+            shared.flush();
+        }
         drop(over);
         let joined = supervisor.join().unwrap_or_default();
         channels.extend(joined.into_iter().filter_map(|thread| thread.join().unwrap_or(None)));

@@ -152,6 +152,15 @@ impl Tally {
         *path = (path.0.and(path.1), PathTimes::default());
     }
 
+    /// So many channels waited for the network since then, with no thread at work for them.
+    pub(super) fn add_flush(&self, channels: usize, since: Instant) {
+        let waited = Span::from(since.elapsed()).mul_f64(channels as f64);
+        self.network.fetch_add(waited.as_nanos(), Ordering::Relaxed);
+        let idle = StageTime { busy: Span::ZERO, active: waited };
+        let mut busy = lock(&self.busy);
+        busy.channels = busy.channels.and(idle);
+    }
+
     pub(crate) fn add_network(&self, since: Instant) {
         self.network.fetch_add(nanos(since), Ordering::Relaxed);
     }

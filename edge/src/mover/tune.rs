@@ -73,8 +73,14 @@ impl PathSampler {
         PathSampler { began: Instant::now(), network: Span::ZERO, store_wait: Span::ZERO }
     }
 
-    /// A look at all channels; `None` where they are no TCP connections.
-    pub(super) fn sample(&mut self, handles: &[Handle], tally: &Tally) -> Option<PathSample> {
+    /// A look at all channels, which are given nothing more when `is_flushing`; `None` where they
+    /// are no TCP connections.
+    pub(super) fn sample(
+        &mut self,
+        handles: &[Handle],
+        tally: &Tally,
+        is_flushing: bool,
+    ) -> Option<PathSample> {
         let infos: Vec<_> = handles.iter().filter_map(Handle::tcp_info).collect();
         if infos.is_empty() {
             return None;
@@ -97,7 +103,12 @@ impl PathSampler {
             rtt: infos.iter().map(|info| info.rtt).min().unwrap_or_default(),
             min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
             rwnd_limited: sum(|info| info.rwnd_limited),
-            starved: infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count(),
+            // Who has nothing left to send lacks no room for it.
+            starved: if is_flushing {
+                0
+            } else {
+                infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count()
+            },
             network_bound: in_network,
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })

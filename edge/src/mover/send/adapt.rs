@@ -13,8 +13,15 @@ use farline_core::transfer::{
     Advice, ChannelAutotuner, ChannelId, LossJudge, PathMonitor, Watermarks,
 };
 use farline_core::units::Rate;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// Looks at sockets that are being emptied: so many a round trip, which the last bytes take anyway.
+const FLUSH_LOOKS: u32 = 8;
+const FLUSH_LEAST: Duration = Duration::from_millis(1);
+const FLUSH_MOST: Duration = Duration::from_millis(10);
 
 impl Shared<'_> {
     /// Looks at channels and pool until `still` closes and does what tuner and growth say; returns
@@ -42,7 +49,7 @@ impl Shared<'_> {
             }
             start.inspect(|start| start.look(&watched));
             yields.iter_mut().for_each(|yields| yields.look(&watched));
-            let sample = sampler.sample(&watched, self.job.tally);
+            let sample = sampler.sample(&watched, self.job.tally, self.is_flushing());
             let judged = sample.map(|sample| judge.handle(sample));
             if let Some(judged) = &judged {
                 monitor.handle(judged);
@@ -92,6 +99,27 @@ impl Shared<'_> {
         }
         self.job.tally.end_path();
         threads
+    }
+
+    /// Waits until all that the channels were given has left this host: large socket buffers take a
+    /// whole file at once, and the path is in use until they are empty.
+    pub(super) fn flush(&self) {
+        self.is_flushing.store(true, Ordering::Relaxed);
+        while self.job.cancel.reason().is_none() {
+            let since = Instant::now();
+            let left: Vec<_> = {
+                let state = lock(&self.state);
+                let infos = state.orders.iter().filter_map(|(_, handle)| handle.tcp_info());
+                infos.filter(|info| info.established && info.not_sent > 0).collect()
+            };
+            let Some(rtt) = left.iter().map(|info| info.rtt).min() else { return };
+            std::thread::sleep((Duration::from(rtt) / FLUSH_LOOKS).clamp(FLUSH_LEAST, FLUSH_MOST));
+            self.job.tally.add_flush(left.len(), since);
+        }
+    }
+
+    fn is_flushing(&self) -> bool {
+        self.is_flushing.load(Ordering::Relaxed)
     }
 
     /// Takes new slots into the pool, and has more of it on its way.
