@@ -100,6 +100,7 @@ pub(crate) enum Runs<'a> {
     /// Seconds of each, of the model's.
     Modelled(&'a [f64]),
     /// Seconds of each, over a path; of one alone, by how much they may be off by what it saw.
+    #[cfg_attr(not(feature = "profile"), expect(dead_code, reason = "only profiles measure"))]
     Measured(&'a [f64], Option<f64>),
 }
 

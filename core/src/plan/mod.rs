@@ -15,13 +15,15 @@ mod pool;
 mod reason;
 
 pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
+#[cfg(feature = "profile")]
 pub(crate) use advisor::{Runs, TIE, finished};
 pub use estimate::{PathEstimate, for_size};
 pub use fluid::Disturbance;
 pub use limits::ChannelLimits;
 pub use model::plan;
-pub use path::PathPoint;
-pub(crate) use path::{USUAL_MTU, payload_rate, streams_in_words};
+pub use path::{PathPoint, payload_rate};
+#[cfg(feature = "profile")]
+pub(crate) use path::{USUAL_MTU, streams_in_words};
 pub use pool::{StagedSource, Stall};
 pub use reason::{
     ControlReason, HELD_RATE_FELL, IntervalReason, Margin, ModelReason, Reason, StreamsReason,

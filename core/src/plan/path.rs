@@ -37,7 +37,7 @@ impl PathPoint {
     }
 
     /// Name and round-trip time; the latter alone where the path is named after it.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let rtt = self.rtt_ns.to_string();
         if self.name == rtt.replace(' ', "") { rtt } else { format!("{} ({rtt})", self.name) }
     }
@@ -59,7 +59,7 @@ pub(crate) const TCP_HEADERS: u64 = 52;
 
 /// The largest goodput that frames of `mtu` allow on `rate`: payload of TCP with timestamps over
 /// wire bytes.
-pub(crate) fn payload_rate(rate: Rate, mtu: u32) -> Rate {
+pub fn payload_rate(rate: Rate, mtu: u32) -> Rate {
     let mtu = u64::from(mtu);
     let share = mtu.saturating_sub(TCP_HEADERS) as f64 / wire_bytes(mtu) as f64;
     Rate::from_bps((rate.as_bps() as f64 * share) as u64)

@@ -3,14 +3,14 @@
 
 use super::document::{CellResult, Profile};
 use super::repetition::Repetition;
-use crate::report::Pick::{self, Flag, Real, Text, Whole, Wholes};
+use crate::report::ColumnSource::{self, Flag, Real, Text, Whole, Wholes};
 use crate::report::{Columns, Values};
 use crate::units::Rate;
 
 /// A repetition, and where it stands.
 type Row<'a> = (&'a CellResult, &'a Repetition);
 
-fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
+fn columns<'a>() -> Vec<(&'static str, ColumnSource<Row<'a>>)> {
     vec![
         ("path", Text(|(at, _)| Some(at.cell.path.name.clone()))),
         ("rtt_ns", Whole(|(at, _)| Some(at.cell.path.rtt_ns.as_nanos()))),

@@ -5,8 +5,8 @@
 //! interrupt on the way. But who looks in vain takes a processor from those who have work. So a
 //! thread looks on only where that has just paid, for a short time, and a limited number of times.
 
+use crate::transfer::CompletionStats;
 use crate::units::{Span, Time};
-use serde::Serialize;
 
 /// The longest time for which a thread looks on before it sleeps: about what being woken costs.
 const LONGEST: Span = Span::from_micros(20);
@@ -31,23 +31,6 @@ pub enum Output {
     Look,
     /// Have the device tell of the next completion, and sleep until then.
     Sleep,
-}
-
-/// How many completions were noticed in which way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CompletionStats {
-    /// By looking.
-    pub polled: u64,
-    /// After a sleep that the device ended.
-    pub told: u64,
-}
-
-impl CompletionStats {
-    /// Both together.
-    #[must_use]
-    pub fn and(self, other: CompletionStats) -> CompletionStats {
-        CompletionStats { polled: self.polled + other.polled, told: self.told + other.told }
-    }
 }
 
 /// Decides for one thread and one completion queue.

@@ -28,22 +28,27 @@ pub enum Values {
 }
 
 /// How a column takes its values from rows of type `R`.
-pub(crate) enum Pick<R> {
+pub enum ColumnSource<R> {
+    /// As [`Values::Text`].
     Text(fn(&R) -> Option<String>),
+    /// As [`Values::Whole`].
     Whole(fn(&R) -> Option<u64>),
+    /// As [`Values::Real`].
     Real(fn(&R) -> Option<f64>),
+    /// As [`Values::Flag`].
     Flag(fn(&R) -> Option<bool>),
+    /// As [`Values::Wholes`].
     Wholes(fn(&R) -> Vec<u64>),
 }
 
-impl<R> Pick<R> {
+impl<R> ColumnSource<R> {
     fn of(&self, rows: &[R]) -> Values {
         match self {
-            Pick::Text(pick) => Values::Text(rows.iter().map(pick).collect()),
-            Pick::Whole(pick) => Values::Whole(rows.iter().map(pick).collect()),
-            Pick::Real(pick) => Values::Real(rows.iter().map(pick).collect()),
-            Pick::Flag(pick) => Values::Flag(rows.iter().map(pick).collect()),
-            Pick::Wholes(pick) => Values::Wholes(rows.iter().map(pick).collect()),
+            ColumnSource::Text(value) => Values::Text(rows.iter().map(value).collect()),
+            ColumnSource::Whole(value) => Values::Whole(rows.iter().map(value).collect()),
+            ColumnSource::Real(value) => Values::Real(rows.iter().map(value).collect()),
+            ColumnSource::Flag(value) => Values::Flag(rows.iter().map(value).collect()),
+            ColumnSource::Wholes(value) => Values::Wholes(rows.iter().map(value).collect()),
         }
     }
 }
@@ -80,15 +85,15 @@ impl Values {
 }
 
 impl Columns {
-    /// The columns called `picks` of `rows`.
-    pub(crate) fn of<R>(
+    /// The columns called `sources` of `rows`.
+    pub fn of<R>(
         about: Vec<(&'static str, String)>,
         rows: &[R],
-        picks: &[(&'static str, Pick<R>)],
+        sources: &[(&'static str, ColumnSource<R>)],
     ) -> Columns {
         Columns {
             about,
-            columns: picks.iter().map(|(name, pick)| (*name, pick.of(rows))).collect(),
+            columns: sources.iter().map(|(name, source)| (*name, source.of(rows))).collect(),
         }
     }
 

@@ -28,8 +28,7 @@ mod surface;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart};
-pub(crate) use columns::Pick;
-pub use columns::{Columns, Values};
+pub use columns::{ColumnSource, Columns, Values};
 pub use document::{PageSpec, ReportDocument};
 pub use heat::HeatMap;
 pub use histogram::Histogram;

@@ -15,7 +15,6 @@ mod transition;
 pub use compare::{Comparison, permutation, welch};
 pub use merit::{decrease_per_mile, jain, utilisation_concavity};
 pub use series::{Split, recovery, split};
-pub(crate) use stages::error_of_mean;
-pub use stages::{Pooled, needed};
+pub use stages::{Pooled, error_of_mean, needed};
 pub use summary::Summary;
 pub use transition::{LEAST_RTTS, Sigmoid, Transition, TransitionError, TransitionRtt, transition};

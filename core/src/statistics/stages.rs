@@ -17,7 +17,7 @@ const HOLDS: f64 = 0.95;
 /// The standard error of the mean of `samples` with its degrees of freedom: by the deviation of the
 /// `first` of them where these decided how many there are, else by that of all. `None` for one
 /// sample.
-pub(crate) fn error_of_mean(samples: &[f64], first: Option<usize>) -> Option<(f64, f64)> {
+pub fn error_of_mean(samples: &[f64], first: Option<usize>) -> Option<(f64, f64)> {
     let decided = first.map_or(samples, |first| {
         &samples[..first.clamp(2, samples.len().max(2)).min(samples.len())]
     });
@@ -66,7 +66,7 @@ impl Pooled {
     ///
     /// Errors of independent means add by their squares, with the degrees of freedom of Welch and
     /// Satterthwaite.
-    pub(crate) fn of(cells: &[(f64, Option<(f64, f64)>)]) -> Option<Pooled> {
+    pub fn of(cells: &[(f64, Option<(f64, f64)>)]) -> Option<Pooled> {
         let between = Summary::of(&cells.iter().map(|(mean, _)| *mean).collect::<Vec<_>>())?;
         let errors: Option<Vec<(f64, f64)>> = cells.iter().map(|(_, error)| *error).collect();
         let ci95 = errors.map(|errors| {

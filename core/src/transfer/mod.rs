@@ -16,6 +16,7 @@
 mod attributes;
 mod buffer_autotuner;
 mod channel_autotuner;
+mod completion_stats;
 mod digest;
 mod durable;
 mod durable_window;
@@ -46,6 +47,7 @@ mod window;
 pub use attributes::{Account, AttributeSet, Attributes};
 pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
 pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
+pub use completion_stats::CompletionStats;
 pub use digest::{BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest};
 pub use durable::{Batch, Durability};
 pub use durable_window::DurableWindow;

@@ -6,7 +6,7 @@ use super::selection::Selection;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::copy::{Existing, HeldRate};
-use farline_core::profile::Stall;
+use farline_core::plan::Stall;
 use farline_core::transfer::{AttributeSet, Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::fmt;

@@ -15,7 +15,6 @@ use crate::channels::driver::Offered;
 use crate::plan::prior;
 use crate::sys::tcp::process_usage;
 use farline_core::copy::Existing;
-use farline_core::profile::TrafficDirection;
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::time::Instant;
@@ -176,10 +175,7 @@ fn with_prior(options: &Options, sources: &[Location], destination: &Location) -
         Location::Remote(remote) => Some(remote.server()),
         _ => None,
     };
-    overrides.precedent = match (sources.iter().find_map(server), server(destination)) {
-        (None, Some(server)) => prior(&server, TrafficDirection::Out),
-        (Some(server), None) => prior(&server, TrafficDirection::Back),
-        _ => None,
-    };
+    let (from, to) = (sources.iter().find_map(server), server(destination));
+    overrides.precedent = prior(from.as_deref(), to.as_deref());
     overrides
 }

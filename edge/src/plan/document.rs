@@ -1,9 +1,12 @@
-//! The document of a profile on disk: read whole, written whole, and no finished repetition is lost
+//! A document on disk: read whole, written whole, and no finished repetition of a measurement is lost
 //! to a full disk.
 
-use crate::stores::state_folder;
-use farline_core::profile::{Document, Profile, ProfileKind};
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+#[cfg(feature = "profile")]
+mod profile;
+#[cfg(feature = "profile")]
+pub use profile::{read, spare, text};
+
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
@@ -11,49 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// A repetition's samples and words take less than this.
 const MARGIN: u64 = 1 << 20;
-
-/// What is lost of a profile that takes less is soon measured again.
-const SHORT: Span = Span::from_secs(60);
-
-/// Where a long measured profile is kept while it runs when no document was asked for: a page is
-/// not written before the end.
-pub fn spare(profile: &Profile) -> Option<PathBuf> {
-    if profile.kind != ProfileKind::Measured || profile.longest() < SHORT {
-        return None;
-    }
-    let folder = state_folder()?.join("profiles");
-    // A user without a state directory goes without.
-    fs::create_dir_all(&folder).ok()?;
-    let file = folder.join(format!("unfinished-{}-{}.json", profile.grid.name, std::process::id()));
-    check(&file).ok().map(|()| file)
-}
-
-/// Reads a profile's document.
-///
-/// # Errors
-/// When there is none, it cannot be read, or it is none.
-pub fn read(file: &Path) -> Result<Profile, Error> {
-    let json = fs::read_to_string(file).map_err(|error| {
-        let (fault, code) = match error.kind() {
-            ErrorKind::NotFound => (Fault::You, ErrorCode::PathNotFound),
-            _ => (Fault::Here, ErrorCode::CannotRead),
-        };
-        Error::new(fault, code, format!("{}: {error}", file.display()))
-    })?;
-    Profile::read(&json).map_err(|error| error.while_doing(file.display()))
-}
-
-/// A document's bytes.
-///
-/// # Errors
-/// [`Fault::Bug`] when it cannot be written down.
-pub fn text<D: Document>(document: &D) -> Result<Vec<u8>, Error> {
-    let json = match D::IS_INDENTED {
-        true => serde_json::to_vec_pretty(document),
-        false => serde_json::to_vec(document),
-    };
-    json.map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileDocument, error.to_string()))
-}
 
 /// Writes next to `file` and then renames, so that a full disk or an interruption leaves the file
 /// that was there.

@@ -4,7 +4,6 @@ use super::document::{read, text, write};
 use super::probe::PROBE;
 use crate::stores::state_folder;
 use farline_core::profile::{Profile, TrafficDirection, plan_from};
-use farline_core::transfer::PriorMeasurement;
 use farline_core::units::{Bytes, Error};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,8 +14,6 @@ const FRESH: Duration = Duration::from_secs(30 * 24 * 3_600);
 const PROBE_FRESH: Duration = Duration::from_secs(24 * 3_600);
 /// A profile is stored when there is a plan for so much from it.
 const SOME: Bytes = Bytes::mib(1_024);
-/// What a copy begins with is the best for so much: how much it will be is not known then.
-const ADVISED_FOR: Bytes = Bytes(64 << 30);
 
 /// A profile that stays stored, as it says more than the new one.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,16 +78,4 @@ pub fn stored(server: &str, way: TrafficDirection) -> Option<Profile> {
     let age = SystemTime::now().duration_since(written).ok()?;
     let profile = read(&place).ok()?;
     (age < if profile.grid.name == PROBE { PROBE_FRESH } else { FRESH }).then_some(profile)
-}
-
-/// What the stored profile of the path to `server` found best for data that goes `way`.
-pub fn prior(server: &str, way: TrafficDirection) -> Option<PriorMeasurement> {
-    let profile = stored(server, way)?;
-    let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
-    Some(PriorMeasurement {
-        streams: plan.streams,
-        congestion: plan.congestion.into(),
-        channel: plan.channel,
-        date: profile.date,
-    })
 }

@@ -2,7 +2,7 @@
 //! what staging is worth, and whether a copy that waits for its disk says so.
 
 use super::{Sink, Source};
-use farline_core::profile::Stall;
+use farline_core::plan::Stall;
 use farline_core::transfer::PieceDigest;
 use farline_core::units::{ByteRanges, Bytes, Error, Rate, Span};
 use std::sync::{Arc, Mutex, PoisonError};

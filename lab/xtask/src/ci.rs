@@ -4,7 +4,7 @@
 //! Budget from a cold clone on 2 cores: build 600 s, tests 600 s, peers 300 s (CONTRIBUTING.md).
 
 use crate::counts::Counts;
-use crate::{guest, run, skips, tidy};
+use crate::{features, guest, metadata, run, skips, tidy};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -54,8 +54,10 @@ impl Report {
                 "warnings",
             ])
         })?;
-        // What takes no feature builds alone, and says what it has not.
+        // What takes no feature builds alone, and says what it has not; the core also with each
+        // alone (`cargo xtask features` does so with the library and the command).
         self.phase("least", |report| {
+            features::check(&metadata()?, "farline-core")?;
             let none = ["-p", "farline", "--no-default-features", "--locked"];
             let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
             run::cargo(&[&["clippy"], &none[..], &warned].concat())?;

@@ -1,12 +1,13 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
 //! another kernel, `bench` what measures Farline against others, `tidy` the house's rules;
-//! `errors` writes the table of error codes.
+//! `errors` writes the table of error codes, `features` builds with each feature alone.
 
 mod arrows;
 mod ci;
 mod circles;
 mod counts;
 mod errors;
+mod features;
 mod guest;
 mod house;
 mod links;
@@ -20,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | guest GROUP... [-- ARGUMENT...] | \
+const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | features | guest GROUP... [-- ARGUMENT...] | \
     bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
@@ -42,6 +43,13 @@ fn command(arguments: &[String]) -> Result<()> {
         ["ci"] => ci::ci(root, std::env::var("CI").is_ok_and(|value| value == "true")),
         ["ci", "--strict"] => ci::ci(root, true),
         ["errors"] => errors::write(root),
+        // Some minutes: dependencies are built for each.
+        ["features"] => {
+            let metadata = metadata()?;
+            ["farline-core", "farline", "farline-cli"]
+                .into_iter()
+                .try_for_each(|package| features::check(&metadata, package))
+        }
         ["guest", ..] => {
             guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
         }

@@ -15,7 +15,7 @@ use farline::client::{
 };
 use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
-use farline_core::profile::Stall;
+use farline_core::plan::Stall;
 use farline_core::transfer::{Limit, Party, UserOverrides};
 use farline_core::units::{
     Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span, escaped,

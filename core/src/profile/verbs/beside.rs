@@ -10,7 +10,7 @@ use crate::experiment::Form;
 use crate::profile;
 use crate::profile::cell::PathPoint;
 use crate::profile::document::ProfileKind;
-use crate::report::{Columns, Pick};
+use crate::report::{ColumnSource, Columns};
 use crate::units::{Bytes, Error, Rate};
 use crate::wan::frames;
 use serde::{Deserialize, Serialize};
@@ -183,18 +183,18 @@ pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Recommendation, Str
 impl TcpRdmaComparison {
     /// A row for each path and rate of other traffic with its verdict; the document has every run.
     pub(super) fn rows(&self) -> Columns {
-        let picks: [(&str, Pick<ComparisonVerdict<'_>>); 11] = [
-            ("path", Pick::Text(|verdict| Some(verdict.path.name.clone()))),
-            ("rtt_ns", Pick::Whole(|verdict| Some(verdict.path.rtt_ns.as_nanos()))),
-            ("cross_bps", Pick::Whole(|verdict| Some(verdict.cross.as_bps()))),
-            ("tcp_1_gbps", Pick::Real(|verdict| Some(verdict.one_stream))),
-            ("tcp_gbps", Pick::Real(|verdict| Some(verdict.tcp.0))),
-            ("congestion", Pick::Text(|verdict| Some(verdict.tcp.1.to_string()))),
-            ("streams", Pick::Whole(|verdict| Some(verdict.tcp.2.into()))),
-            ("rdma_shallow_gbps", Pick::Real(|verdict| Some(verdict.rdma.0))),
-            ("rdma_deep_gbps", Pick::Real(|verdict| Some(verdict.rdma.1))),
-            ("use", Pick::Text(|verdict| Some(verdict.choice.name().to_owned()))),
-            ("why", Pick::Text(|verdict| Some(verdict.why.clone()))),
+        let picks: [(&str, ColumnSource<ComparisonVerdict<'_>>); 11] = [
+            ("path", ColumnSource::Text(|verdict| Some(verdict.path.name.clone()))),
+            ("rtt_ns", ColumnSource::Whole(|verdict| Some(verdict.path.rtt_ns.as_nanos()))),
+            ("cross_bps", ColumnSource::Whole(|verdict| Some(verdict.cross.as_bps()))),
+            ("tcp_1_gbps", ColumnSource::Real(|verdict| Some(verdict.one_stream))),
+            ("tcp_gbps", ColumnSource::Real(|verdict| Some(verdict.tcp.0))),
+            ("congestion", ColumnSource::Text(|verdict| Some(verdict.tcp.1.to_string()))),
+            ("streams", ColumnSource::Whole(|verdict| Some(verdict.tcp.2.into()))),
+            ("rdma_shallow_gbps", ColumnSource::Real(|verdict| Some(verdict.rdma.0))),
+            ("rdma_deep_gbps", ColumnSource::Real(|verdict| Some(verdict.rdma.1))),
+            ("use", ColumnSource::Text(|verdict| Some(verdict.choice.name().to_owned()))),
+            ("why", ColumnSource::Text(|verdict| Some(verdict.why.clone()))),
         ];
         let about = vec![
             ("schema", self.schema.clone()),

@@ -3,14 +3,14 @@
 use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
 use super::published;
 use crate::profile::document::ProfileKind;
+use crate::report::ColumnSource::{self, Flag, Real, Text, Whole};
 use crate::report::Columns;
-use crate::report::Pick::{self, Flag, Real, Text, Whole};
 
 /// A run, where it stands, whether it was modelled, and what the paper prints for its cell in
 /// Gbit/s.
 type Row<'a> = (&'a VerbsCellResult, &'a VerbsRun, &'static str, Option<f64>);
 
-fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
+fn columns<'a>() -> Vec<(&'static str, ColumnSource<Row<'a>>)> {
     vec![
         ("path", Text(|(at, ..)| Some(at.cell.path.name.clone()))),
         ("rtt_ns", Whole(|(at, ..)| Some(at.cell.path.rtt_ns.as_nanos()))),

@@ -41,10 +41,11 @@ use crate::sys::verbs::{Access, Completion, RdmaConnection, Shape};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::{self, Check};
 use farline_core::gridftp::mode_e::Header;
-use farline_core::rdma::completion_poller::{CompletionPoller, CompletionStats};
+use farline_core::rdma::completion_poller::CompletionPoller;
 use farline_core::rdma::{
     BlockSource, Endpoint, EndpointSettings, Input, Placement, Record, RecordHeader,
 };
+use farline_core::transfer::CompletionStats;
 use farline_core::transfer::SlotId;
 use farline_core::units::{Bytes, Span};
 use pinned::pinning;
