@@ -25,6 +25,7 @@ mod tests;
 mod third_party;
 #[cfg(test)]
 mod third_party_tests;
+mod told_path;
 
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
@@ -43,3 +44,4 @@ pub use session::{
     CopyRole, CopySession, CopySummary, Event, OpenedChannels, Output, RequestId, TreePart,
 };
 pub use third_party::{ThirdPartyEvent, ThirdPartyOutput, ThirdPartySession, ThirdPartyTree};
+pub use told_path::{NodePaths, SeenPath};

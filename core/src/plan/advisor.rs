@@ -36,6 +36,8 @@ pub enum PlanSource {
     Model,
     /// A short measurement of rate, rtt and loss.
     Probe,
+    /// What the node says that its last transfer saw.
+    Told,
     /// A stored profile.
     Profile,
 }

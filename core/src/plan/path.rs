@@ -36,6 +36,12 @@ impl PathPoint {
         PathPoint::of(&Settings::new(rate, rtt))
     }
 
+    /// A path over which so much payload came in packets of the usual size, with its default queue.
+    pub fn seen(payload: Rate, rtt: Span) -> PathPoint {
+        let share = payload_rate(Rate::from_bps(1_000_000_000), USUAL_MTU).as_bps() as f64 / 1e9;
+        PathPoint::custom(Rate::from_bps((payload.as_bps() as f64 / share) as u64), rtt)
+    }
+
     /// Name and round-trip time; the latter alone where the path is named after it.
     pub fn label(&self) -> String {
         let rtt = self.rtt_ns.to_string();

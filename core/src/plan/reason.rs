@@ -68,6 +68,17 @@ pub enum Reason {
         /// Whether round trips were multiplied by that, too.
         is_stretched: bool,
     },
+    /// What a node says that the last transfer over the path saw.
+    ToldByNode {
+        /// Which node.
+        server: String,
+        /// The rate then.
+        rate: Rate,
+        /// The round trip then.
+        rtt: Span,
+        /// How long ago.
+        age: Span,
+    },
     /// A plan for a node of which nothing was measured.
     Unmeasured {
         /// Why not.
@@ -293,7 +304,7 @@ impl Reason {
     /// Whether it says why something was chosen or changed, and not only what was measured.
     pub fn is_choice(&self) -> bool {
         match self {
-            Reason::FirstBlocks { .. } => false,
+            Reason::FirstBlocks { .. } | Reason::ToldByNode { .. } => false,
             Reason::Remote { is_measurement, .. } => !is_measurement,
             _ => true,
         }
@@ -363,6 +374,11 @@ impl Display for Reason {
                 };
                 write!(f, ", rtt {rtt}; `farline cp` {begins}, and goes on by what it sees")
             }
+            Reason::ToldByNode { server, rate, rtt, age } => write!(
+                f,
+                "{server} says that the last transfer over this path had {rate} over an rtt of \
+                 {rtt}, {age} ago"
+            ),
             Reason::FirstBlocks { rate, channels, took, held } => write!(
                 f,
                 "measured: {rate} over {} in the first {took}, {held} on its way in each",

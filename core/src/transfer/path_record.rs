@@ -29,6 +29,23 @@ pub struct PathRecord {
 }
 
 impl PathRecord {
+    /// What a receiver saw, which was given `looks` at all that had come by then, over a path of `rtt`:
+    /// the rate at which the second half came. A receiver does not know what waited for a packet that
+    /// was lost and then came at once, so that the highest of its rates says nothing; its mean over so
+    /// long says too little rather than too much.
+    pub fn of_arrivals(looks: &[(Time, Bytes)], rtt: Span) -> PathRecord {
+        let total = looks.last().map_or(0, |(_, bytes)| bytes.0);
+        let first = |part: u64| looks.iter().find(|(_, bytes)| bytes.0 >= part);
+        let mut record = PathRecord { rtt: Some(rtt), arrived: total, ..PathRecord::default() };
+        if let (Some((from, half)), Some((until, _))) = (first(total.div_ceil(2)), first(total)) {
+            let took = until.since(*from);
+            if took >= rtt.mul_f64(2.0).max(LEAST_WINDOW) {
+                record.best = (total - half.0) as f64 / took.as_secs_f64();
+            }
+        }
+        record
+    }
+
     /// At `now` so many bytes have arrived of all channels together; `rtt` is the least round trip
     /// of any.
     pub fn look(&mut self, now: Time, arrived: Bytes, rtt: Option<Span>, packets: (u64, u64)) {
@@ -99,6 +116,29 @@ mod tests {
         let saved = record.saved().expect("a rate and a round trip");
         assert_eq!((saved.in_flight, saved.rtt), (Bytes(81_500_000), rtt));
         assert_eq!(record.lost(), Some(0.01));
+    }
+
+    #[test]
+    fn a_receiver_tells_the_rate_of_the_second_half() {
+        let rtt = Span::from_millis(100);
+        let of = |arrived: &dyn Fn(u64) -> u64, until: u64| {
+            let looks: Vec<(Time, Bytes)> = (0..=until)
+                .step_by(100)
+                .map(|at| (Time::ZERO + Span::from_millis(at), Bytes(arrived(at))))
+                .collect();
+            PathRecord::of_arrivals(&looks, rtt)
+        };
+        // 1 kB/ms after a slow beginning, and nothing at the end.
+        let steady = of(&|at| at.saturating_sub(500).min(4000) * 1000, 8000);
+        assert_eq!(steady.rate(), Some(Rate::from_bps(8_000_000)));
+        assert_eq!(steady.saved().map(|saved| saved.in_flight), Some(Bytes(100_000)));
+        assert_eq!(steady.lost(), None);
+        // The same, of which a second's worth comes at once behind a packet that was lost.
+        let held = |at: u64| if (2000..3000).contains(&at) { 2000 } else { at.min(4000) } * 1000;
+        let rate = of(&held, 5000).rate().expect("a rate").as_bps();
+        assert!((7_900_000..=8_100_000).contains(&rate), "{rate}");
+        assert_eq!(of(&|at| at * 1000, 200).rate(), None, "a moment says nothing");
+        assert_eq!(PathRecord::of_arrivals(&[], rtt).rate(), None);
     }
 
     #[test]

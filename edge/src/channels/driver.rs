@@ -9,6 +9,7 @@ use super::Channel;
 use super::arrivals::Arrivals;
 use super::key::Key;
 use super::layer::Layer;
+use super::one_port::SharedConnection;
 use super::ordered::ByteStream;
 use super::socket::TcpOptions;
 use super::trust::ClientConfig;
@@ -217,6 +218,8 @@ pub struct Session {
     pub trust: Option<Arc<ClientConfig>>,
     /// What carries connections to the peer's own ports, as its user's ssh does.
     pub tunnel: Option<Arc<dyn Tunnel>>,
+    /// The control channel's own connection, where data may go over it.
+    pub shared: Option<SharedConnection>,
 }
 
 /// What the channels of a session may take of the staging pool, where they hold registered slots.

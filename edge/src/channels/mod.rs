@@ -23,6 +23,8 @@ pub mod handle;
 pub mod handshake;
 pub mod key;
 pub mod layer;
+#[cfg(not(feature = "quic"))]
+mod no_quic;
 pub mod offers;
 pub mod ordered;
 #[cfg(feature = "quic")]
@@ -49,6 +51,18 @@ mod read_ahead;
 pub(crate) mod secured;
 
 pub(crate) use breaker::Breaker;
+/// A node's one UDP port, and a client's way to it.
+pub(crate) mod one_port {
+    /// Whether this build has it.
+    pub(crate) const IS_BUILT: bool = cfg!(feature = "quic");
+    #[cfg(not(feature = "quic"))]
+    pub(crate) use super::no_quic::*;
+    #[cfg(feature = "quic")]
+    pub(crate) use super::quic::control::{ConnectedControl, SharedConnection, connect};
+    #[cfg(feature = "quic")]
+    pub(crate) use super::quic::one_port::{ControlArrival, DRIVER, OnePort, PortSessions};
+}
+
 pub use handle::Handle;
 pub use registry::Registry;
 pub use socket::TcpOptions;

@@ -32,6 +32,8 @@ pub enum Tunnelled {
     May,
     /// It must: it was arranged in the clear for that.
     Must,
+    /// It goes to the control connection's own port, by the driver of that name and no other.
+    OnePort(&'static str),
 }
 
 /// A way to open a copy's data connections.
@@ -76,6 +78,9 @@ impl Registry {
         let mut ranked = Vec::new();
         let mut refused = None;
         let mut tunnel = need.tunnel;
+        if let Tunnelled::OnePort(name) = tunnel {
+            return self.one_port(need, name);
+        }
         let always = |can: &Capabilities| can.offered == Offered::Always;
         if need.encrypt && !need.keyed {
             let message = format!("{} encrypts, but knows no keys", need.peer.server);
@@ -112,7 +117,7 @@ impl Registry {
                 (Offered::Always, Route::Straight),
                 (Offered::AsTheControlConnection, Route::Tunnel),
             ],
-            Tunnelled::No => {
+            Tunnelled::No | Tunnelled::OnePort(_) => {
                 &[(Offered::Always, Route::Straight), (Offered::Always, Route::ControlPort)]
             }
         };
@@ -127,6 +132,29 @@ impl Registry {
             return Err(refused.map_or_else(none, |(_, error)| error));
         }
         Ok(Offers { ranked, refused })
+    }
+
+    /// The one way where control and data share a port.
+    fn one_port(&self, need: &Need<'_>, name: &str) -> Result<Offers, Error> {
+        let none = || {
+            let message = format!("this program has no channels over {name}");
+            Error::new(Fault::Here, ErrorCode::NoChannel, message)
+        };
+        let driver = self.find(name).ok_or_else(none)?;
+        let values = match need.asked {
+            None => Values::default(),
+            Some(asked) if asked.channel.name == name => asked.values.clone(),
+            Some(asked) => {
+                let message = format!(
+                    "{asked} has ports of its own, and {} is reached by one port over {}",
+                    need.peer.server, driver.title
+                );
+                return Err(Error::new(Fault::You, ErrorCode::BadChannel, message)
+                    .hint("write farlines:// to choose a channel"));
+            }
+        };
+        let offer = self.offer(need, driver, &values, Route::Straight)?;
+        Ok(Offers { ranked: vec![offer], refused: None })
     }
 
     /// One driver for `need`, with the layers that it takes.

@@ -11,13 +11,12 @@ mod no_tls;
 #[cfg(not(feature = "tls"))]
 use no_tls as by_rustls;
 
-#[cfg(feature = "calendar")]
-pub(crate) use by_rustls::client;
 #[cfg(feature = "tls")]
 pub(crate) use by_rustls::provider;
 pub use by_rustls::{ClientConfig, NodeCertificate, ServerConfig};
 pub(crate) use by_rustls::{
-    ControlTls, SessionTls, ShownCertificate, accept_control, connect_control, pinned,
+    ControlTls, SessionTls, ShownCertificate, accept_control, client, connect_control, pinned,
+    untrusted,
 };
 
 use std::fmt;

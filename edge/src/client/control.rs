@@ -7,6 +7,7 @@ use super::control_stream::ControlStream;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
+use crate::channels::one_port::SharedConnection;
 use crate::channels::trust::{ClientConfig, ControlTls};
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
@@ -50,12 +51,17 @@ pub(super) struct Control {
     data_tls: Option<Arc<ClientConfig>>,
     /// The booked rate that was asked for, and the request while its answer is not known.
     rate: Option<(HeldRate, u64)>,
+    /// The question what the node knows of the path, while its answer is not known (M-6).
+    paths: Option<u64>,
     /// The request for a store without a disk, while its answer is not known.
     store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.
     carried: Option<SocketAddr>,
     /// What opens this session's channels by a driver that was asked for, under its name.
     dialer: Option<(&'static str, Arc<dyn Dialer>)>,
+    /// The driver that the node was told of before anything was known of it, and the request while
+    /// its answer is not known.
+    early_stack: Option<(&'static str, u64)>,
     /// The driver that the node listens by, where it is not the usual one.
     net_stack: Option<&'static str>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
@@ -67,6 +73,16 @@ impl Control {
     /// Whether ssh carries this.
     pub(super) fn is_over_ssh(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.ssh.is_some())
+    }
+
+    /// The connection that data goes over too, where it does.
+    pub(super) fn shared(&self) -> Option<SharedConnection> {
+        self.line.as_ref().and_then(|line| line.shared.clone())
+    }
+
+    /// Whether control and data share one UDP port.
+    pub(super) fn is_over_udp(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.shared.is_some())
     }
 
     /// What the server says that it holds, as it says it.
@@ -119,7 +135,8 @@ impl Control {
             .as_ref()
             .and_then(|line| line.handle.as_ref()?.tcp_info())
             .map(|info| info.min_rtt);
-        kernel.or(self.answered_in).unwrap_or_default()
+        let shared = self.line.as_ref().and_then(|line| line.shared.as_ref()?.least_rtt());
+        kernel.or(shared).or(self.answered_in).unwrap_or_default()
     }
 
     /// This end's address.

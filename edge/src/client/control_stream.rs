@@ -1,11 +1,14 @@
-//! The connection that carries a control channel: TCP, TLS over it, or ssh.
+//! The connection that carries a control channel: TCP, TLS over it, ssh, or one UDP port.
 
 use super::connect_options::ConnectOptions;
 use super::location::{ControlTransport, Remote};
 use super::ssh::Ssh;
 use crate::channels::Handle;
-use crate::channels::trust::{ControlTls, Duplex, connect_control};
-use farline_core::units::{Error, ErrorCode, Fault};
+use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
+use crate::channels::trust::{ControlTls, Duplex, client, connect_control, untrusted};
+use crate::plan::paths::address_towards;
+use farline_core::units::{Error, ErrorCode, Fault, Span};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +16,8 @@ use tokio::net::TcpStream;
 
 /// How long a server may take to take the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same over UDP, where nobody says that a port is closed.
+const UDP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connection under a control channel.
 pub(super) struct ControlStream {
@@ -23,6 +28,8 @@ pub(super) struct ControlStream {
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     /// What carries it, where that is ssh.
     pub(super) ssh: Option<Arc<Ssh>>,
+    /// The connection, where data goes over it too.
+    pub(super) shared: Option<SharedConnection>,
     /// What encrypts it, where that is TLS: data connections of plain FTP servers go on from it.
     pub(super) tls: Option<ControlTls>,
 }
@@ -40,8 +47,12 @@ impl ControlStream {
                 handle: None,
                 ends: None,
                 ssh: Some(Arc::new(ssh)),
+                shared: None,
                 tls: None,
             });
+        }
+        if remote.via == ControlTransport::OnePort {
+            return ControlStream::over_udp(remote, reach).await;
         }
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
@@ -71,8 +82,52 @@ impl ControlStream {
             handle: Some(handle),
             ends: Some(ends),
             ssh: None,
+            shared: None,
             tls: None,
         })
+    }
+
+    /// Connects to the node's one UDP port; the handshake is its own.
+    async fn over_udp(remote: &Remote, reach: &ConnectOptions) -> Result<ControlStream, Error> {
+        if !one_port::IS_BUILT {
+            return Err(Error::not_built("farlineq://", one_port::DRIVER));
+        }
+        let server = remote.server();
+        let silent = |why: &str| {
+            let message = format!("cannot reach {server} over UDP: {why}");
+            Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(
+                "does the node listen there (farline serve --listen-udp), is the port right, does a \
+                 firewall let UDP pass?",
+            )
+        };
+        let own = reach.credentials.certificate.as_ref();
+        let (config, verifier) = client(&reach.trust, own)?;
+        let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
+        let found = tokio::net::lookup_host((host, remote.port)).await;
+        let found: Vec<SocketAddr> = found.map_err(|error| silent(&error.to_string()))?.collect();
+        let connecting = async {
+            let mut last = Err(io::ErrorKind::NotFound.into());
+            for address in found {
+                last = connect(address, &remote.host, &config).await;
+                if last.is_ok() {
+                    break;
+                }
+            }
+            last
+        };
+        let within = reach.at_most(UDP_TIMEOUT);
+        let connected = tokio::time::timeout(within, connecting).await.unwrap_or_else(|_| {
+            let why = format!("nothing replied within {}", Span::from(within));
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        });
+        let ConnectedControl { stream, ends: (port, peer), shared } =
+            connected.map_err(|error| match verifier.seen() {
+                Some(_) => untrusted(&remote.host, &reach.trust, verifier.seen(), &error),
+                None => silent(&error.to_string()),
+            })?;
+        let own = address_towards(peer.ip()).unwrap_or(peer.ip());
+        let ends = Some((SocketAddr::new(own, port), peer));
+        Ok(ControlStream { stream, handle: None, ends, ssh: None, shared: Some(shared), tls: None })
     }
 
     /// Does the client's side of the TLS handshake.

@@ -9,6 +9,7 @@ use super::outcome::DataDirection;
 use crate::channels::driver::{Carries, CongestionBy, Dialer, Peer, Session, Slots, Tunnel};
 use crate::channels::layer::TlsPeer;
 use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
+use crate::channels::one_port;
 use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};
 use crate::mover::BLOCK_LEN;
@@ -51,6 +52,7 @@ pub(super) async fn dial(
         encrypt,
         keyed,
         tunnel: match (control.is_carried(), control.is_over_ssh()) {
+            _ if control.is_over_udp() => Tunnelled::OnePort(one_port::DRIVER),
             (true, _) => Tunnelled::Must,
             (false, true) => Tunnelled::May,
             (false, false) => Tunnelled::No,
@@ -123,6 +125,7 @@ async fn by(
         slots: Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most },
         trust: control.data_tls().await?,
         tunnel,
+        shared: control.shared(),
     };
     let dialer = control.dialer(stack, &session)?;
     let address = match offer.route {

@@ -3,6 +3,7 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::Remote;
+use farline_core::copy::NodePaths;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
 use farline_core::units::{Error, Span};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// What a node said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Greeting {
     /// The least round-trip time of a few commands.
     pub rtt: Span,
@@ -23,6 +24,9 @@ pub struct Greeting {
     pub farline: bool,
     /// Whether it speaks GridFTP at all: MODE E and parallel channels.
     pub gridftp: bool,
+    /// What it knows of the path between it and here.
+    #[serde(skip)]
+    pub paths: NodePaths,
     /// Its features, as it announced them.
     pub features: Vec<String>,
     /// The port that it opened for data, and whether this host reaches it; over ssh, and where it
@@ -59,7 +63,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Connects to the port that the node opens for data.
 async fn data_port(control: &mut Control) -> Option<DataPort> {
-    if control.is_over_ssh() {
+    if control.is_over_ssh() || control.is_over_udp() {
         return None;
     }
     let mode = if control.features().is_gridftp { Mode::Extended } else { Mode::Stream };
@@ -93,10 +97,13 @@ pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, 
         // The answer does not matter, its time does.
         let _ = control.looked(look).await;
     }
+    control.ask_paths();
+    let paths = control.told_paths().await;
     let data = data_port(&mut control).await;
     let features = control.features();
     Ok(Greeting {
         data,
+        paths,
         rtt: control.rtt(),
         local: control.local().ok().map(|local| local.ip()),
         farline: features.is_farline,

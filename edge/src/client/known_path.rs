@@ -3,13 +3,17 @@
 use super::copy::Copy;
 use crate::mover::PathStart;
 use crate::plan::paths::{StoredPath, address_towards};
+use farline_core::congestion::SavedPath;
+use farline_core::copy::SeenPath;
+use farline_core::plan::Reason;
 use farline_core::units::Bytes;
 use std::net::IpAddr;
 
 impl Copy<'_> {
     /// Has the transfer that begins now to `remote` begin from what the last one
-    /// saw of the path, and note what it sees. An attempt after the first begins as over any path.
-    pub(super) fn begin_path(&mut self, remote: IpAddr) {
+    /// saw of the path, or, where nothing of it is stored here, from what the node was `told` to have
+    /// seen, by its name; and note what it sees. An attempt after the first begins as over any path.
+    pub(super) fn begin_path(&mut self, remote: IpAddr, told: Option<(SeenPath, String)>) {
         if self.options.fresh_start || self.live.pace.is_some() || self.live.rate.is_some() {
             return;
         }
@@ -18,6 +22,13 @@ impl Copy<'_> {
             let local = address_towards(remote);
             self.path = local.and_then(|local| StoredPath::claim(local, remote));
             saved = self.path.as_ref().and_then(StoredPath::saved);
+            if let (Some(_), None, Some((seen, server))) = (&self.path, saved, told) {
+                // A word of somebody else's: the round trip is confirmed before anything is sent by
+                // it, and it is half of it at most, as of what was seen here.
+                saved = Some((seen.saved, seen.age));
+                let SeenPath { rate, saved: SavedPath { rtt, .. }, age, .. } = seen;
+                self.live.changed(Reason::ToldByNode { server, rate, rtt, age });
+            }
         }
         // A pass begins with a fresh transfer, so that nothing was set before.
         let _ = self.live.start.set(PathStart::new(saved));

@@ -34,10 +34,12 @@ pub enum ControlTransport {
     Tls,
     /// The user's ssh: `host:path`, as scp has it.
     Ssh,
+    /// Control and data over one UDP port, encrypted: `farlineq://`.
+    OnePort,
 }
 
 /// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`,
-/// or with TLS `ftps://` or `farlines://`; or `[user@]host:path`, over ssh.
+/// or with TLS `ftps://` or `farlines://`, or over one UDP port `farlineq://`; or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The user; anonymous when absent.
@@ -153,6 +155,9 @@ impl Location {
             b"farline" => Remote::parse(rest, (true, stores), &shown).map(Location::Remote),
             b"farlines" => Remote::parse(rest, (true, stores), &shown)
                 .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
+            b"farlineq" => Remote::parse(rest, (true, stores), &shown).map(|remote| {
+                Location::Remote(Remote { via: ControlTransport::OnePort, ..remote })
+            }),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(
                 rest, &shown,
             )?)))),
@@ -162,8 +167,8 @@ impl Location {
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
             .hint(
-                "known are farline://, ftp://, with TLS farlines:// and ftps://, file://, \
-                host:path, null:, memory:SIZE, `-` and plain local paths",
+                "known are farline://, ftp://, with TLS farlines:// and ftps://, over UDP \
+                farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
             )),
         }
     }
@@ -282,7 +287,11 @@ impl Remote {
 
     /// The server as in a URL, with the user and without a password.
     pub fn place(&self) -> String {
-        let scheme = if self.via == ControlTransport::Tls { "ftps" } else { "ftp" };
+        let scheme = match self.via {
+            ControlTransport::Tls => "ftps",
+            ControlTransport::OnePort => "farlineq",
+            ControlTransport::Tcp | ControlTransport::Ssh => "ftp",
+        };
         let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -403,6 +412,7 @@ impl fmt::Display for Remote {
         }
         let scheme = match (self.farline, self.via) {
             (true, ControlTransport::Tls) => "farlines",
+            (true, ControlTransport::OnePort) => "farlineq",
             (true, _) => "farline",
             (false, ControlTransport::Tls) => "ftps",
             (false, _) => "ftp",
@@ -475,6 +485,9 @@ mod tests {
         assert_eq!(remote("ftps://a/b").via, ControlTransport::Tls);
         assert_eq!(remote("farlines://a/?null").to_string(), "farlines://a:2811/?null");
         assert_eq!(remote("farlines://a/?null").via, ControlTransport::Tls);
+        let over_udp = remote("farlineq://a/d");
+        assert_eq!((over_udp.via, over_udp.port), (ControlTransport::OnePort, 2811));
+        assert_eq!(over_udp.to_string(), "farlineq://a:2811/d");
         assert_eq!(
             Location::parse(OsStr::new("file:///x%20y")),
             Ok(Location::Local("/x y".into()))

@@ -46,6 +46,12 @@ async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u
             "run `farline serve --allow-profile RATE` there, and name it as farline://HOST:PORT",
         ));
     }
+    if remote.via == ControlTransport::OnePort {
+        let message = format!("{remote}: what is measured are streams of TCP");
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message).hint(
+            "name it as farline://HOST:PORT, or as farlines://HOST:PORT for channels that encrypt",
+        ));
+    }
     let reach = ConnectOptions { no_encrypt: true, ..reach.clone() };
     let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     Control::open(remote, &reach, ahead).await

@@ -30,7 +30,8 @@ pub(super) async fn open_rig(
     let options = copy.tcp_options(choice.congestion, control.rtt());
     let dialled = dial(copy, control, address, choice, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    copy.begin_path(address.ip());
+    let told = control.told_paths().await.out;
+    copy.begin_path(address.ip(), told.map(|seen| (seen, control.server().to_owned())));
     let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);

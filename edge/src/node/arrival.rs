@@ -1,10 +1,12 @@
 //! How a client came to a node.
 
+use crate::channels::one_port::PortSessions;
 use farline_core::units::Span;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// How a client came, and where its data connections meet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arrival {
     /// This end's address, where data ports are opened.
     pub(super) local: SocketAddr,
@@ -13,4 +15,6 @@ pub(super) struct Arrival {
     pub(super) over_ssh: bool,
     /// The path's round trip when it came; zero where nobody knows.
     pub(super) rtt: Span,
+    /// Where its data comes in, if it came to the node's one UDP port.
+    pub(super) one_port: Option<Arc<PortSessions>>,
 }

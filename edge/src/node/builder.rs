@@ -49,6 +49,12 @@ impl NodeBuilder {
         self.with(|config| config.listen = listen)
     }
 
+    /// Takes control and data, encrypted, at that one UDP port, which needs a key for TLS. Not when
+    /// not said.
+    pub fn listen_udp(self, listen: SocketAddr) -> NodeBuilder {
+        self.with(|config| config.listen_udp = Some(listen))
+    }
+
     /// Lets anyone read, or write. Nobody when not said.
     pub fn anonymous(self, rights: Anonymous) -> NodeBuilder {
         self.with(|config| config.anonymous = rights)

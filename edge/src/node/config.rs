@@ -5,6 +5,7 @@ use super::bounce::Network;
 use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
+use crate::channels::one_port;
 use crate::channels::trust::NodeCertificate;
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use crate::stores::StoreRegistry;
@@ -58,6 +59,9 @@ impl TlsKey {
 pub struct Config {
     /// Where the control channel listens.
     pub listen: SocketAddr,
+    /// The UDP port for control and data, `farlineq://`; none when absent. Needs a key for
+    /// TLS.
+    pub listen_udp: Option<SocketAddr>,
     /// The exported directory.
     pub root: PathBuf,
     /// What anonymous users may do.
@@ -129,6 +133,22 @@ impl Config {
             )
             .hint("say tls = true, or name tls_cert and tls_key"));
         }
+        if self.listen_udp.is_some() {
+            if !one_port::IS_BUILT {
+                return Err(Error::not_built("farlineq://", one_port::DRIVER));
+            }
+            if self.tls.is_none() {
+                let message = "farlineq:// is encrypted, and this node has no key for TLS";
+                return Err(Error::new(Fault::You, ErrorCode::BadConfig, message)
+                    .hint("say tls = true, or name tls_cert and tls_key"));
+            }
+            if self.drivers().find(one_port::DRIVER).is_none() {
+                return wrong(format!(
+                    "farlineq:// needs the channel {}, which is not named",
+                    one_port::DRIVER
+                ));
+            }
+        }
         if self.allow_profile.is_some() && !cfg!(feature = "profile") {
             return Err(Error::not_built("measurements of paths", "profile"));
         }
@@ -164,6 +184,8 @@ impl Config {
 pub struct ConfigFile {
     /// See [`Config::listen`].
     pub listen: Option<SocketAddr>,
+    /// See [`Config::listen_udp`].
+    pub listen_udp: Option<SocketAddr>,
     /// See [`Config::root`].
     pub root: Option<PathBuf>,
     /// See [`Config::anonymous`].
@@ -306,6 +328,7 @@ impl ConfigFile {
         channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
         Config {
             listen,
+            listen_udp: self.listen_udp,
             root,
             anonymous: self.anonymous.unwrap_or_default(),
             identities,

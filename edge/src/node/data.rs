@@ -13,9 +13,10 @@ use super::stores;
 use super::tree_state::TreeState;
 use crate::channels::Channel;
 use crate::channels::TcpOptions;
-use crate::channels::driver::{Carries, Driver, Listen, Slots};
+use crate::channels::driver::{Carries, Driver, Slots};
 use crate::channels::key::Key;
 use crate::channels::layer::Layer;
+use crate::channels::one_port::PortSessions;
 use crate::channels::socket::{TcpChannel, check, connect};
 use crate::channels::trust::{Fingerprint, ServerConfig};
 use crate::identity::Deed;
@@ -24,12 +25,12 @@ use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, PathStart};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
-use farline_core::gridftp::{Family, Pathname};
+use farline_core::gridftp::Pathname;
 use farline_core::transfer::{AttributeSet, DigestAlgorithm};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(super) struct DataPlane {
     pub(super) peer: SocketAddr,
     /// Whether the session has the rights of its own user.
     over_ssh: bool,
+    /// Where its data comes in, if control and data share the node's one port.
+    pub(super) one_port: Option<Arc<PortSessions>>,
     account: Account,
     /// What its control connection proved by TLS.
     shown: Shown,
@@ -54,7 +57,7 @@ pub(super) struct DataPlane {
     pub(super) private: bool,
     /// In place of `acceptor` once the client gave a key.
     pub(super) listener: Option<DataListener>,
-    targets: Vec<SocketAddr>,
+    pub(super) targets: Vec<SocketAddr>,
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) slots: Vec<Slot>,
     pub(super) options: TcpOptions,
@@ -99,7 +102,7 @@ pub(super) struct DataPlane {
 
 impl DataPlane {
     pub(super) fn new(shared: Arc<Shared>, arrival: Arrival, shown: Shown) -> DataPlane {
-        let Arrival { local, peer, over_ssh, rtt } = arrival;
+        let Arrival { local, peer, over_ssh, rtt, one_port } = arrival;
         let account = Account::anonymous(&shared, over_ssh);
         let tree = TreeState::default();
         let options = TcpOptions::default();
@@ -108,6 +111,7 @@ impl DataPlane {
             local,
             peer,
             over_ssh,
+            one_port,
             account,
             shown,
             acceptor: None,
@@ -156,6 +160,7 @@ impl DataPlane {
     /// When it is nobody who may come in.
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
         let Self { local, peer, over_ssh, rtt, .. } = *self;
+        let one_port = self.one_port.clone();
         let account = Account::log_in(&self.shared, user, password, &self.shown, self.peer.ip())?;
         // Nothing of another user's stays.
         let shown = std::mem::take(&mut self.shown);
@@ -163,7 +168,7 @@ impl DataPlane {
             account,
             ..DataPlane::new(
                 Arc::clone(&self.shared),
-                Arrival { local, peer, over_ssh, rtt },
+                Arrival { local, peer, over_ssh, rtt, one_port },
                 shown,
             )
         };
@@ -197,53 +202,6 @@ impl DataPlane {
         }
     }
 
-    /// Listens for the client's data connections; returns the address to tell it.
-    pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
-        self.channels.clear();
-        self.targets.clear();
-        let ip = self.local.ip().to_canonical();
-        if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
-            let message = "the control connection is of another address family, and so would the \
-                data connection be";
-            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
-        }
-        if self.listener.is_some() || self.driver.is_some() {
-            return self.passive_by_driver(ip);
-        }
-        let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
-        let acceptor = Acceptor::bind(
-            SocketAddr::new(ip, 0),
-            self.shared.config.data_ports,
-            peer,
-            &self.options,
-        )?;
-        let told = self.told(acceptor.address());
-        self.acceptor = Some(acceptor);
-        Ok(told)
-    }
-
-    /// Opens a port by the driver that was chosen, for the session's key (V-1).
-    fn passive_by_driver(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
-        let driver = match &self.driver {
-            Some(driver) => Arc::clone(driver),
-            None => Arc::clone(self.shared.drivers.default_channel().ok_or_else(|| {
-                Error::new(Fault::Bug, ErrorCode::NoChannel, "this node has no channel driver")
-            })?),
-        };
-        let (slots, sockets) = (self.slot_terms(), self.options.clone());
-        let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
-        let listener = self.listener_for(&driver)?;
-        let arrivals = Arc::clone(listener.arrivals());
-        let listen = Listen { ip, ports, sockets, slots, client, arrivals };
-        let port = listener.listen(&driver, listen)?;
-        Ok(self.told(port))
-    }
-
-    /// A data port, as clients are told of it: behind another address where the operator says so.
-    fn told(&self, port: SocketAddr) -> SocketAddr {
-        SocketAddr::new(self.shared.config.data_address.unwrap_or(port.ip()), port.port())
-    }
-
     /// Takes a channel of the driver `name` that the client offers; returns what to tell it (V-9,
     /// V-10).
     pub(super) fn take_channel(&mut self, name: &str, offer: &str) -> Result<String, Error> {
@@ -257,7 +215,7 @@ impl DataPlane {
 
     /// The session's listener, where channels of `driver` may come in: never in the place of encrypted
     /// ones (V-2).
-    fn listener_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
+    pub(super) fn listener_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
         let can = driver.capabilities;
         let is_private = self.private && !can.encrypted && can.carries != Carries::OrderedBytes;
         self.listener.as_mut().filter(|_| !is_private).ok_or_else(|| {
@@ -273,7 +231,7 @@ impl DataPlane {
     }
 
     /// What a channel of registered slots may take of the pool.
-    fn slot_terms(&self) -> Slots {
+    pub(super) fn slot_terms(&self) -> Slots {
         let begin = self.staging_slots() / 2;
         // A pool that may not grow has no more to advertise.
         let most = self.shared.config.staging.map(|_| begin);

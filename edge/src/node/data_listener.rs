@@ -98,6 +98,14 @@ impl DataListener {
         Ok(address)
     }
 
+    /// Takes channels from a place at a port that sessions share; returns its address.
+    pub(super) fn share(&mut self, place: Box<dyn Listener>) -> SocketAddr {
+        self.clear();
+        let address = place.address();
+        self.port = Some(place);
+        address
+    }
+
     /// Takes a channel of `driver` that the client offers over the control connection, to this
     /// host's `ip`; returns what to tell it.
     ///

@@ -24,6 +24,7 @@ mod moving;
 #[cfg(not(feature = "profile"))]
 mod no_profile;
 mod notices;
+mod passive;
 #[cfg(feature = "profile")]
 mod profile;
 mod reporter;
@@ -33,6 +34,7 @@ mod stores;
 mod stream_mode;
 mod ticker;
 mod time_of_day;
+mod told_path;
 mod transfer;
 mod tree;
 mod tree_options;
@@ -47,7 +49,8 @@ pub use limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
-use crate::channels::trust::{Fingerprint, NodeCertificate};
+use crate::channels::one_port::{ControlArrival, OnePort};
+use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
 use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -69,6 +72,7 @@ pub struct Node {
     shared: Arc<Shared>,
     listener: TcpListener,
     address: SocketAddr,
+    one_port: Option<OnePort>,
 }
 
 /// What every session of a node shares.
@@ -160,7 +164,7 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
     session::serve(
         Arc::new(shared),
         wire,
-        arrival::Arrival { local, peer, over_ssh: true, rtt: Span::ZERO },
+        arrival::Arrival { local, peer, over_ssh: true, rtt: Span::ZERO, one_port: None },
     )
     .await;
     Ok(())
@@ -191,8 +195,14 @@ impl Node {
         let address = listener.local_addr().map_err(failed)?;
         let certificate = config.tls.as_ref().map(TlsKey::certificate).transpose()?;
         let certificate = accounts::asking(certificate, &config.identities)?;
+        let one_port = match (config.listen_udp, &certificate) {
+            (Some(address), Some(certificate)) => {
+                Some(listen_udp(address, Arc::clone(&certificate.config))?)
+            }
+            _ => None,
+        };
         let shared = Shared::new(config, root, certificate, Pathname::root());
-        Ok(Node { shared: Arc::new(shared), listener, address })
+        Ok(Node { shared: Arc::new(shared), listener, address, one_port })
     }
 
     /// The fingerprint of the certificate that it shows under TLS, if it speaks TLS.
@@ -203,6 +213,11 @@ impl Node {
     /// Where the control channel listens, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The UDP port for control and data, if there is one.
+    pub fn udp_address(&self) -> Option<SocketAddr> {
+        self.one_port.as_ref().map(OnePort::address)
     }
 
     /// Gives `sink` a line for each limit that strikes, a line a second of each at most.
@@ -223,7 +238,10 @@ impl Node {
     pub async fn run(mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let take = |stream, peer| take(&shared, stream, peer);
-        let error = accept_all(&mut self.listener, take, &self.shared.notices).await;
+        let error = tokio::select! {
+            error = accept_all(&mut self.listener, take, &self.shared.notices) => error,
+            error = accept_udp(&shared, self.one_port.take()) => error,
+        };
         let message = format!("the control port failed: {error}");
         Err(Error::new(Fault::Here, ErrorCode::ListenFailed, message))
     }
@@ -283,6 +301,29 @@ async fn accept_all(
     }
 }
 
+/// Opens the one UDP port.
+fn listen_udp(address: SocketAddr, identity: Arc<ServerConfig>) -> Result<OnePort, Error> {
+    OnePort::open(address, identity).map_err(|error| {
+        let message = format!("cannot listen on {address} over UDP: {error}");
+        Error::new(Fault::Here, ErrorCode::ListenFailed, message)
+            .hint("choose another address with --listen-udp ADDR:PORT")
+    })
+}
+
+/// Begins a session for each control channel that comes to the one UDP port; returns only when that
+/// is gone.
+async fn accept_udp(shared: &Arc<Shared>, port: Option<OnePort>) -> io::Error {
+    let Some(mut port) = port else { return std::future::pending().await };
+    while let Some(came) = port.accept().await {
+        let ControlArrival { stream, certificates, ends: (local, peer), rtt } = came;
+        let one_port = Some(port.sessions());
+        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt, one_port };
+        let wire = wire::Wire::Tls(stream, certificates);
+        tokio::spawn(session::serve(Arc::clone(shared), wire, arrival));
+    }
+    io::Error::other("its UDP port ended")
+}
+
 /// Begins a session.
 fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let Ok(local) = stream.local_addr() else { return };
@@ -293,7 +334,7 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let rtt = crate::sys::tcp::tcp_info(&stream).map_or(Span::ZERO, |info| info.min_rtt);
-        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt };
+        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt, one_port: None };
         session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
     });
 }

@@ -199,9 +199,15 @@ impl DataPlane {
                 let work = || run.while_it_moves(idle_timeout, || receive(job));
                 let work = || run.reporter.watch_landed(sink, work);
                 let every = run.request.ranges_every.into();
-                run.reporter.watch_durable(every, sink, || {
-                    run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
-                })?
+                let work = || {
+                    run.reporter.watch_durable(every, sink, || {
+                        run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
+                    })
+                };
+                match run.is_data() {
+                    true => self.watching_arrivals(&run.tally, work)?,
+                    false => work()?,
+                }
             }
         };
         if adapts {

@@ -8,7 +8,7 @@ use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, profile, stores, tree};
+use super::{Shared, adapt, profile, stores, told_path, tree};
 use crate::channels::Registry;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::sys::host::kernel_id;
@@ -32,7 +32,10 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
     let login_timeout = shared.config.limits.login_timeout;
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared, &arrival), now());
-    let plane = DataPlane::new(Arc::clone(&shared), arrival, Shown::default());
+    let mut shown = Shown::default();
+    // Over one UDP port the handshake is done.
+    shown.certificates(wire.certificates());
+    let plane = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
     let data = Arc::new(Mutex::new(plane));
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
@@ -124,7 +127,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     }
                     shown.certificates(wire.certificates());
                     // What was arranged in the clear anybody may have arranged.
-                    *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival, shown);
+                    *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
                 }
                 Output::Wait(wake) => break wake,
             }
@@ -165,6 +168,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
 }
 
 fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
+    let is_secure = arrival.over_ssh || arrival.one_port.is_some();
     let logins = match shared.config.anonymous {
         _ if arrival.over_ssh => Logins::Anyone(Rights::Write),
         anonymous if !shared.config.identities.is_empty() => Logins::Asked {
@@ -191,6 +195,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 "FARLINE LIMIT",
                 omission::FEATURE,
                 "FARLINE ORDER",
+                told_path::FEATURE,
                 "FARLINE RATE",
             ]
             .map(str::to_owned)
@@ -223,8 +228,8 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         .concat(),
         checksums: checksum::offered(),
         passive_retrieve: true,
-        tls: shared.certificate.is_some() && !arrival.over_ssh,
-        secure: arrival.over_ssh,
+        tls: shared.certificate.is_some() && !is_secure,
+        secure: is_secure,
         login_within: shared.config.limits.login_timeout.into(),
         home: shared.home.clone(),
         modules: [TREE_MODULE].iter().chain(profile::MODULES).map(ToString::to_string).collect(),
@@ -295,6 +300,9 @@ impl Job {
             Ask::SetModified { time, path } => files.set_modified(&path, time).map(done),
             Ask::SetOption { name, value } if self.shared.drivers.find(&name).is_some() => {
                 data.take_channel(&name, &value).map(Answer::Value)
+            }
+            Ask::SetOption { name, value } if name == "path" => {
+                data.tell_path(&value).map(Answer::Value)
             }
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
             Ask::Stat { path } => files.stat(&path).map(|entry| Answer::Entry(Box::new(entry))),

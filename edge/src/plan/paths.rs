@@ -7,8 +7,9 @@
 use crate::stores::state_folder;
 use crate::sys::clock::since_1970;
 use farline_core::congestion::SavedPath;
+use farline_core::copy::SeenPath;
 use farline_core::transfer::PathRecord;
-use farline_core::units::{Bytes, Span};
+use farline_core::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -47,6 +48,39 @@ struct Document {
 
 const SCHEMA: &str = "farline/path/1";
 
+impl Document {
+    /// What `file` has; what makes no sense was not written by this version.
+    fn read(file: &mut File) -> Option<Document> {
+        let mut text = String::new();
+        file.take(LONGEST).read_to_string(&mut text).ok()?;
+        let document: Document = serde_json::from_str(&text).ok()?;
+        (document.schema == SCHEMA).then_some(document)
+    }
+
+    /// What it says, unless that is old.
+    fn seen(&self) -> Option<SeenPath> {
+        let age = since_1970().as_secs().checked_sub(self.at)?;
+        (age < FRESH.as_secs()).then(|| SeenPath {
+            rate: Rate::from_bps(self.rate),
+            saved: SavedPath { in_flight: Bytes(self.in_flight), rtt: Span::from_nanos(self.rtt) },
+            age: Span::from_secs(age),
+            lost: self.lost,
+        })
+    }
+}
+
+/// What is known of the path from one address to another, also while a transfer goes by it.
+pub(crate) fn seen(from: IpAddr, to: IpAddr) -> Option<SeenPath> {
+    let (from, to) = (from.to_canonical(), to.to_canonical());
+    let place = state_folder()?.join("paths").join(plain(&format!("{from}-{to}.json")));
+    Document::read(&mut File::open(place).ok()?)?.seen()
+}
+
+/// A document's name as a file's.
+fn plain(name: &str) -> String {
+    name.replace(':', "_")
+}
+
 /// What is stored of the path from one address to another, claimed by one transfer.
 #[derive(Debug)]
 pub(crate) struct StoredPath {
@@ -66,7 +100,7 @@ impl StoredPath {
     }
 
     fn at(folder: &Path, name: &str) -> Option<StoredPath> {
-        let place: PathBuf = folder.join(name.replace(':', "_"));
+        let place: PathBuf = folder.join(plain(name));
         if !place.exists() {
             fs::create_dir_all(folder).ok()?;
             make_room(folder)?;
@@ -74,25 +108,14 @@ impl StoredPath {
         let how = File::options().create(true).truncate(false).read(true).write(true).clone();
         let mut file = how.open(&place).ok()?;
         file.try_lock().ok()?;
-        let mut text = String::new();
-        (&mut file).take(LONGEST).read_to_string(&mut text).ok()?;
-        // What makes no sense was not written by this version.
-        let document: Option<Document> = serde_json::from_str(&text).ok();
-        let document = document.filter(|document| document.schema == SCHEMA);
+        let document = Document::read(&mut file);
         Some(StoredPath { file, document })
     }
 
     /// What a transfer may begin from, and how long ago it was seen.
     pub(crate) fn saved(&self) -> Option<(SavedPath, Span)> {
-        let document = self.document.as_ref()?;
-        let age = since_1970().as_secs().checked_sub(document.at)?;
-        (age < FRESH.as_secs()).then(|| {
-            let saved = SavedPath {
-                in_flight: Bytes(document.in_flight),
-                rtt: Span::from_nanos(document.rtt),
-            };
-            (saved, Span::from_secs(age))
-        })
+        let seen = self.document.as_ref()?.seen()?;
+        Some((seen.saved, seen.age))
     }
 
     /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there.

@@ -45,6 +45,11 @@ impl Bed {
 
     /// Copies `mib` MiB to the node, or from it.
     fn copy(&self, channel: &str, mib: u64, back: bool, more: &[&str]) -> Value {
+        self.copy_as("a", channel, mib, back, more)
+    }
+
+    /// The same as somebody who keeps what they know in `state`.
+    fn copy_as(&self, state: &str, channel: &str, mib: u64, back: bool, more: &[&str]) -> Value {
         let (near, far) = (self.here("near"), self.here("root/far"));
         plant_file(if back { &far } else { &near }, mib, 7);
         let url = format!("farlines://{}-b:2811/far", self.link.name());
@@ -53,7 +58,7 @@ impl Bed {
         args.extend(more);
         let near_text = near.to_str().expect("text");
         args.extend(if back { [&url[..], near_text] } else { [near_text, &url[..]] });
-        let result = json_of(&mut knowing(self.link.farline("a", &args), &self.here("a")));
+        let result = json_of(&mut knowing(self.link.farline("a", &args), &self.here(state)));
         assert!(same(&near, &far), "{channel}: other bytes came");
         result
     }
@@ -126,6 +131,39 @@ fn a_second_copy_over_quic_begins_where_the_first_was() {
     assert_eq!(begins(&down), None, "the node has sent nothing before");
     let down = bed.copy("quic", 16, true, &[]);
     assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
+    a_node_tells_who_knows_nothing(&bed);
+}
+
+/// Somebody at the same address who knows nothing begins from what the node knows, plans by it, and
+/// is told nothing of other addresses.
+fn a_node_tells_who_knows_nothing(bed: &Bed) {
+    let told = bed.copy_as("stranger", "quic", 1, false, &[]);
+    let reasons = told["reasons"].to_string();
+    assert!(begins(&told).is_some(), "{reasons}");
+    assert!(reasons.contains(":2811 says that the last transfer over this path had"), "{reasons}");
+    for (way, asks) in [("out", &[][..]), ("back", &["--direction", "back"])] {
+        let url = format!("farline://{}-b:2811", bed.link.name());
+        let args = [&["--json", "plan", &url, "--size", "1GB"], asks].concat();
+        let planned = json_of(&mut knowing(bed.link.farline("a", &args), &bed.here("planner")));
+        assert_eq!(planned["source"], "told", "{way}: {planned}");
+        let rate = planned["rate_bps"].as_f64().expect("a rate");
+        assert!((20e6..100e6).contains(&rate), "{way}: {planned}");
+    }
+    let say = |lines: &str| {
+        let talk = format!(
+            "exec 3<>/dev/tcp/{}-b/2811; printf '{lines}QUIT\\r\\n' >&3; cat <&3",
+            bed.link.name()
+        );
+        let mut command = bed.link.command("a", "bash");
+        let output = command.args(["-c", &talk]).output().expect("bash runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let ask = "OPTS FARLINE path=ask;\\r\\n";
+    let login = "USER anonymous\\r\\nPASS x\\r\\n";
+    assert!(!say(ask).contains("path="), "nobody is told before the login");
+    assert!(say(&format!("{login}{ask}")).contains("200 path=out:"), "whose address it is");
+    let other = say(&format!("{login}OPTS FARLINE path=10.77.0.9;\\r\\n"));
+    assert!(other.contains("\n504 ") && !other.contains("path=out"), "{other}");
 }
 
 #[test]

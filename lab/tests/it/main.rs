@@ -37,6 +37,7 @@ mod near;
 mod net;
 mod omitted;
 mod one_name;
+mod one_port;
 mod ordinary;
 mod page;
 mod partials;

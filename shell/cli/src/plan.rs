@@ -9,6 +9,7 @@ use farline::client::{Remote, unmeasured};
 use farline::kernelcc::available;
 use farline::plan::stored;
 use farline_core::congestion::{Algorithm, ControlName};
+use farline_core::copy::SeenPath;
 use farline_core::plan::{ModelReason, Reason};
 use farline_core::profile::{
     Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
@@ -234,7 +235,17 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
 /// the model chooses by; without any it is as `farline cp` begins.
 fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Error> {
     let model = &args.model;
-    let rtt = model.rtt.map_or_else(|| hello(remote, &reach::usual()).map(|node| node.rtt), Ok)?;
+    let is_back = args.direction == Some(TrafficDirection::Back);
+    let (rtt, told) = match model.rtt {
+        Some(rtt) => (rtt, None),
+        None => {
+            let node = hello(remote, &reach::usual())?;
+            (node.rtt, if is_back { node.paths.back } else { node.paths.out })
+        }
+    };
+    if let (Some(seen), None) = (told, model.first()) {
+        return by_word(remote, args.size, rtt, seen);
+    }
     let begins = unmeasured(rtt, None, args.direction != Some(TrafficDirection::Back));
     let mut found = if model.first().is_none() {
         begins.plan(args.size)?
@@ -253,6 +264,26 @@ fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Erro
         rtt,
         copy_begins_so: model.first().is_none(),
     });
+    Ok(found)
+}
+
+/// The plan for a path of which the node says what its last transfer saw.
+fn by_word(remote: &Remote, size: Bytes, rtt: Span, seen: SeenPath) -> Result<Plan, Error> {
+    let rtt = rtt.min(seen.saved.rtt);
+    let SeenPath { rate, age, .. } = seen;
+    let input = PlanInput {
+        path: PathPoint { name: remote.server(), ..PathPoint::seen(rate, rtt) },
+        is_queue_known: false,
+        loss: 0.0,
+        window: None,
+        host: None,
+        mtu: Grid::USUAL_MTU,
+        available: available().iter().filter_map(ControlName::algorithm).collect(),
+        source: PlanSource::Told,
+    };
+    let mut found = plan(&input, size)?;
+    let server = remote.server();
+    found.reasons.push(Reason::ToldByNode { server, rate, rtt: seen.saved.rtt, age });
     Ok(found)
 }
 

@@ -1,7 +1,7 @@
 //! How nodes are reached, by flags and by the environment.
 
 use farline::channels::trust::{ClientKey, Fingerprint, Trust};
-use farline::client::{ConnectOptions, Location, Remote};
+use farline::client::{ConnectOptions, ControlTransport, Location, Remote};
 use farline::identity::BEARER;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io::IsTerminal;
@@ -53,7 +53,7 @@ pub(crate) fn ask_for_password<'a>(
     }
     let wants = |place: &&Location| match place {
         Location::Remote(Remote { user: Some(user), password: None, via, .. }) => {
-            user != BEARER && *via == farline::client::ControlTransport::Tls
+            user != BEARER && matches!(via, ControlTransport::Tls | ControlTransport::OnePort)
         }
         _ => false,
     };

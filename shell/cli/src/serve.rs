@@ -23,8 +23,7 @@ Examples:
   farline serve --root /data --listen 0.0.0.0:2811 --anonymous read
   farline serve /etc/farline.toml
 
-globus-url-copy, curl, lftp and farline cp are its clients. Without --tls data
-and names cross the network in the clear. For copies over ssh no node is needed.";
+Clients: globus-url-copy, curl, lftp, farline cp. Without --tls all is in clear.";
 
 /// Run a node: a GridFTP server for one directory tree
 #[derive(clap::Args)]
@@ -39,6 +38,9 @@ pub(crate) struct Args {
     /// Control port; 0: any [default: 127.0.0.1:2811]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// UDP port of farlineq:// [default: none]
+    #[arg(long, value_name = "ADDR")]
+    listen_udp: Option<SocketAddr>,
     /// The directory to serve [default: none]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -119,6 +121,8 @@ enum Rights {
 struct Listening {
     schema: &'static str,
     address: SocketAddr,
+    /// The UDP port for control and data; null without one.
+    udp: Option<SocketAddr>,
     root: PathBuf,
     anonymous: &'static str,
     /// Identities that may come in.
@@ -146,6 +150,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         return stdio(args.data_ports);
     }
     file.listen = args.listen.or(file.listen);
+    file.listen_udp = args.listen_udp.or(file.listen_udp);
     file.root = args.root.or(file.root);
     file.anonymous = anonymous.or(file.anonymous);
     file.data_ports = args.data_ports.or(file.data_ports);
@@ -209,6 +214,7 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
     let listening = Listening {
         schema: "farline/serve/1",
         address: node.address(),
+        udp: node.udp_address(),
         root,
         anonymous: rights,
         identities: people,
@@ -223,6 +229,9 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
         listening.address,
         if rights == "nothing" { "not come in" } else { rights }
     );
+    if let Some(udp) = listening.udp {
+        text.push_str(&format!("; also at farlineq://{udp}/"));
+    }
     match people {
         0 => {}
         1 => text.push_str("; one identity may come in"),

@@ -44,6 +44,8 @@ pub struct PeerFeatures {
     pub null: bool,
     /// Names what it leaves out of a tree (O-4).
     pub omitted: bool,
+    /// Tells a client what it knows of the path to it (M-6).
+    pub paths: bool,
     /// Admits rates that are held (O-8).
     pub rate: bool,
     /// Sends in order when asked to.
@@ -109,6 +111,7 @@ impl PeerFeatures {
             null: ours("NULL"),
             omitted: ours("OMITTED"),
             order: ours("ORDER"),
+            paths: ours("PATHS"),
             rate: ours("RATE"),
             profile_ceiling: profile
                 .clone()

@@ -161,6 +161,7 @@ impl Bench {
             slots: self.slots(),
             trust: Some(pinned(self.identity.fingerprint).expect("a fingerprint")),
             tunnel: self.site.tunnel.clone(),
+            shared: None,
         };
         self.stack.dialer(&session).expect("a dialer")
     }

@@ -43,6 +43,10 @@ pub(super) struct Meter {
     saved: Mutex<Option<SavedPath>>,
     /// What is left of a held rate, once some of it was given up.
     yielded: Mutex<Option<Yielded>>,
+    /// The control of a session that was known only after the connection had begun.
+    chosen: Mutex<Option<QuicControl>>,
+    /// The last one of these.
+    last: Mutex<QuicControl>,
 }
 
 impl Default for Meter {
@@ -54,6 +58,8 @@ impl Default for Meter {
             lost: AtomicU64::default(),
             saved: Mutex::default(),
             yielded: Mutex::default(),
+            chosen: Mutex::default(),
+            last: Mutex::default(),
         }
     }
 }
@@ -81,6 +87,15 @@ impl Meter {
         *lock(&self.yielded)
     }
 
+    /// Has a connection of which nobody knew whose it would be go on under `control`.
+    pub(super) fn choose(&self, control: QuicControl) {
+        let mut last = lock(&self.last);
+        if *last != control {
+            *last = control;
+            *lock(&self.chosen) = Some(control);
+        }
+    }
+
     /// Has a connection that has only begun go by what an earlier one saw; says whether it does.
     pub(super) fn resume(&self, saved: SavedPath) -> bool {
         let begins = self.sent.load(Ordering::Relaxed) < MOST_BEFORE;
@@ -99,6 +114,12 @@ pub(super) struct QuicControl {
     held: Option<Rate>,
 }
 
+impl Default for QuicControl {
+    fn default() -> QuicControl {
+        QuicControl { algorithm: Algorithm::Cubic, held: None }
+    }
+}
+
 impl QuicControl {
     /// As `sockets` say; CUBIC where nothing is said.
     ///
@@ -107,7 +128,7 @@ impl QuicControl {
     pub(super) fn of(sockets: &TcpOptions) -> Result<QuicControl, Error> {
         let algorithm = match (sockets.held, sockets.congestion) {
             (Some(_), _) => Algorithm::Held,
-            (None, None) => Algorithm::Cubic,
+            (None, None) => QuicControl::default().algorithm,
             (None, Some(name)) => name.as_str().parse()?,
         };
         Ok(QuicControl { algorithm, held: sockets.held })
@@ -148,6 +169,8 @@ struct Sent {
 /// One connection's control.
 struct Adapted {
     made_by: Arc<Controls>,
+    /// Whose machine it is now.
+    control: QuicControl,
     begun: Instant,
     mtu: u64,
     /// Behind a lock that nobody waits for, since a control may be asked from any thread.
@@ -169,8 +192,14 @@ struct Adapted {
 }
 
 impl Controls {
-    fn machine(&self, mtu: u64, saved: Option<SavedPath>) -> Box<dyn Control> {
-        let QuicControl { algorithm, held } = self.control;
+    /// A machine of `control`, which begins from `saved` where there is anything.
+    fn machine(
+        &self,
+        control: QuicControl,
+        mtu: u64,
+        saved: Option<SavedPath>,
+    ) -> Box<dyn Control> {
+        let QuicControl { algorithm, held } = control;
         // An Ethernet's wire has the headers of IPv6 and UDP too.
         let packet = Bytes(mtu + if held.is_some() { BELOW } else { 0 });
         let start = Start { packet, saved, held, ..Start::default() };
@@ -183,9 +212,11 @@ impl Controls {
 impl Adapted {
     fn new(made_by: Arc<Controls>, now: Instant, mtu: u16) -> Adapted {
         let mtu = u64::from(mtu);
-        let machine = made_by.machine(mtu, None);
+        let control = made_by.control;
+        let machine = made_by.machine(control, mtu, None);
         Adapted {
             made_by,
+            control,
             begun: now,
             mtu,
             machine: Mutex::new(machine),
@@ -241,9 +272,15 @@ impl Controller for Adapted {
         let (bytes, Some(newest)) = (std::mem::take(&mut self.acked), self.newest.take()) else {
             return;
         };
+        if let Some(control) = lock(&self.made_by.meter.chosen).take() {
+            self.control = control;
+            *self.machine.get_mut().unwrap_or_else(PoisonError::into_inner) =
+                self.made_by.machine(control, self.mtu, None);
+            self.recovery = None;
+        }
         if let Some(saved) = lock(&self.made_by.meter.saved).take() {
             *self.machine.get_mut().unwrap_or_else(PoisonError::into_inner) =
-                self.made_by.machine(self.mtu, Some(saved));
+                self.made_by.machine(self.control, self.mtu, Some(saved));
             (self.recovery, self.resumes) = (None, true);
         }
         self.made_by.meter.arrived.fetch_add(bytes, Ordering::Relaxed);
@@ -312,7 +349,7 @@ impl Controller for Adapted {
         let allowed = machine.poll();
         let window = (allowed.window * self.mtu as f64) as u64;
         let least_rtt = self.made_by.meter.least_rtt();
-        let window = match (self.made_by.control.held, allowed.pacing, least_rtt) {
+        let window = match (self.control.held, allowed.pacing, least_rtt) {
             // quinn paces by the window alone: that of a held rate is what it has on its way over an
             // empty path, and a little that waits.
             (Some(_), Some(rate), Some(rtt)) => {

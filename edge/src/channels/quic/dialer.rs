@@ -5,7 +5,7 @@ use super::congestion::{Meter, QuicControl};
 use super::endpoint::{bind, client, endpoint, fit, settings};
 use super::stream::{QuicStream, gone};
 use super::tasks::Tasks;
-use super::{GREETING_LEN, not_private};
+use super::{ALPN, GREETING_LEN, not_private};
 use crate::channels::driver::{Dialer, Opened, Session};
 use crate::channels::key::{Key, PREAMBLE_LEN};
 use crate::channels::socket::unreachable;
@@ -52,12 +52,21 @@ impl QuicDialer {
             || Error::new(Fault::There, ErrorCode::Unsupported, "QUIC needs a session with a key");
         let key = session.key.clone().ok_or_else(no_key)?;
         let trust = session.trust.clone().ok_or_else(not_private)?;
+        let control = QuicControl::of(&session.sockets)?;
+        let mut places: Vec<Mutex<Option<Measured>>> =
+            (0..connections.max(1)).map(|_| Mutex::default()).collect();
+        // Nothing has to be connected for channels of a connection that is there.
+        if let (Some(shared), Some(first)) = (&session.shared, places.first_mut()) {
+            shared.meter.choose(control);
+            *first.get_mut() = Some((shared.connection.clone(), Arc::clone(&shared.meter)));
+        }
+        let tasks = session.shared.as_ref().map_or(tasks, |shared| Arc::clone(&shared.tasks));
         Ok(QuicDialer {
             key,
             trust,
-            control: QuicControl::of(&session.sockets)?,
+            control,
             tasks,
-            connections: (0..connections.max(1)).map(|_| Mutex::default()).collect(),
+            connections: places,
             opened: AtomicUsize::new(0),
         })
     }
@@ -73,7 +82,7 @@ impl QuicDialer {
             return Ok((connection.clone(), Arc::clone(meter)));
         }
         let meter = Arc::<Meter>::default();
-        let config = client(&self.trust, settings(self.control, &meter))?;
+        let config = client(&self.trust, settings(self.control, &meter), ALPN)?;
         // A port for each: what comes in on one wakes one task.
         let own: IpAddr = match address.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,6 +1,5 @@
 //! UDP ports and the settings of their connections: windows, packet sizes, idle time.
 
-use super::ALPN;
 use super::congestion::{Meter, QuicControl, controls};
 use super::tasks::Tasks;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -16,6 +15,8 @@ use std::time::Duration;
 
 /// Without a word for so long a connection is gone; the copy's own time-out is usually shorter.
 const IDLE: Duration = Duration::from_secs(120);
+/// The same where nothing else tells that a peer is gone.
+const WATCHED_IDLE: Duration = Duration::from_secs(30);
 /// A word now and then keeps what stands between the ends (firewalls, NAT) from forgetting them.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -57,6 +58,12 @@ pub(super) fn settings(control: QuicControl, meter: &Arc<Meter>) -> TransportCon
     settings
 }
 
+/// The same for a connection that has a control channel, whose peer is given up sooner: Q-4 of silence.
+pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
+    settings.max_idle_timeout(IdleTimeout::try_from(WATCHED_IDLE).ok());
+    settings
+}
+
 /// Gives `connection`, whose handshake measured its path, the windows that the path takes.
 pub(super) fn fit(connection: &Connection) {
     let product = 2.0 * WINDOW_RATE * connection.rtt().as_secs_f64();
@@ -65,32 +72,35 @@ pub(super) fn fit(connection: &Connection) {
     connection.set_send_window(u64::from(window));
 }
 
-/// The client's end: takes whom `trust` takes.
+/// The client's end: takes whom `trust` takes, and speaks `protocol`.
 ///
 /// # Errors
 /// When the TLS settings do not suit QUIC.
 pub(super) fn client(
     trust: &rustls::ClientConfig,
     settings: TransportConfig,
+    protocol: &[u8],
 ) -> io::Result<ClientConfig> {
     let mut trust = trust.clone();
-    trust.alpn_protocols = vec![ALPN.to_vec()];
+    trust.alpn_protocols = vec![protocol.to_vec()];
     let crypto = QuicClientConfig::try_from(trust).map_err(io::Error::other)?;
     let mut config = ClientConfig::new(Arc::new(crypto));
     config.transport_config(Arc::new(settings));
     Ok(config)
 }
 
-/// The node's end: shows what `identity` has, and takes no data before the handshake is done.
+/// The node's end: shows what `identity` has, speaks `protocols`, and takes no data before the
+/// handshake is done.
 ///
 /// # Errors
 /// When the TLS settings do not suit QUIC.
 pub(super) fn server(
     identity: &rustls::ServerConfig,
     settings: TransportConfig,
+    protocols: &[&[u8]],
 ) -> io::Result<ServerConfig> {
     let mut identity = identity.clone();
-    identity.alpn_protocols = vec![ALPN.to_vec()];
+    identity.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     identity.max_early_data_size = 0;
     let crypto = QuicServerConfig::try_from(identity).map_err(io::Error::other)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));

@@ -4,7 +4,7 @@ use super::congestion::{Meter, QuicControl};
 use super::endpoint::{bind, endpoint, fit, server, settings};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{GREETING_LEN, not_private};
+use super::{ALPN, GREETING_LEN, not_private};
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
@@ -50,7 +50,8 @@ impl QuicPort {
         let failed = |error: io::Error| no_port(wanted, &error);
         let socket = bind_one_of(wanted, listen.ports).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let config = server(&identity, settings(control, &Arc::default())).map_err(failed)?;
+        let config =
+            server(&identity, settings(control, &Arc::default()), &[ALPN]).map_err(failed)?;
         let endpoint = endpoint(&tasks, socket, Some(config)).map_err(failed)?;
         let handle = tasks.handle().map_err(failed)?;
         let arrivals = Arc::downgrade(&listen.arrivals);
@@ -102,7 +103,9 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
 /// Takes one connection, and the streams in it as channels.
 async fn carry(incoming: Incoming, inside: Inside) {
     let meter = Arc::<Meter>::default();
-    let Ok(config) = server(&inside.identity, settings(inside.control, &meter)) else { return };
+    let Ok(config) = server(&inside.identity, settings(inside.control, &meter), &[ALPN]) else {
+        return;
+    };
     let Ok(connecting) = incoming.accept_with(Arc::new(config)) else { return };
     let Ok(Ok(connection)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await else {
         return;

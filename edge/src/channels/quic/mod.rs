@@ -6,9 +6,11 @@
 //! stream begins with the session's preamble and proof (docs/protocol.md, Q-1 to Q-4).
 
 mod congestion;
+pub(crate) mod control;
 mod dialer;
 mod endpoint;
 mod listener;
+pub(crate) mod one_port;
 mod stream;
 mod tasks;
 
@@ -37,11 +39,17 @@ const GREETING_LEN: usize = PREAMBLE_LEN + PROOF_LEN;
 /// The application protocol of data connections (RFC 9001, section 8.1): Q-2.
 const ALPN: &[u8] = b"farline-data/1";
 
+/// And of control connections: Q-5.
+const CONTROL_ALPN: &[u8] = b"farline-control/1";
+
+/// What it is called.
+const NAME: &str = "quic";
+
 /// The driver.
 pub fn driver() -> Driver {
     Driver {
-        name: "quic",
-        schemes: &["quic"],
+        name: NAME,
+        schemes: &[NAME],
         title: "QUIC",
         about: "ordered bytes over QUIC: UDP, encrypted, with a congestion control in user space",
         options: &[DriverOption {

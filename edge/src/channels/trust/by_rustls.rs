@@ -93,7 +93,8 @@ pub(crate) async fn connect_control(
     Ok((Box::new(stream), tls))
 }
 
-fn untrusted(
+/// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.
+pub(crate) fn untrusted(
     host: &str,
     trust: &Trust,
     seen: Option<Fingerprint>,

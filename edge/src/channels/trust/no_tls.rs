@@ -70,6 +70,27 @@ impl NodeCertificate {
     }
 }
 
+/// What a server showed: nothing.
+#[derive(Debug)]
+pub(crate) enum Verifier {}
+
+impl Verifier {
+    pub(crate) fn seen(&self) -> Option<Fingerprint> {
+        match *self {}
+    }
+}
+
+pub(crate) fn client(
+    _: &Trust,
+    _: Option<&ClientKey>,
+) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error> {
+    Err(no_tls())
+}
+
+pub(crate) fn untrusted(_: &str, _: &Trust, _: Option<Fingerprint>, _: &io::Error) -> Error {
+    no_tls()
+}
+
 pub(crate) fn pinned(_: Fingerprint) -> Result<Arc<ClientConfig>, Error> {
     Err(no_tls())
 }

@@ -102,6 +102,11 @@ impl Control {
         driver: &Driver,
         address: SocketAddr,
     ) -> Result<SocketAddr, Error> {
+        if let Some((name, asked)) = self.early_stack.take()
+            && self.done(asked).await.is_ok()
+        {
+            self.net_stack = Some(name);
+        }
         let is_default = driver.capabilities.offered == Offered::Always;
         let wanted = (!is_default).then_some(driver.name);
         if self.net_stack == wanted {

@@ -2,15 +2,17 @@
 //! was meant.
 
 use super::{Control, closed};
+use crate::channels::driver::{Carries, Offered};
+use crate::channels::one_port;
 use crate::channels::trust::Trust;
 use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
 use crate::client::location::{ControlTransport, Remote};
 use crate::client::options::Options;
 use crate::stores::not_allowed;
-use farline_core::copy::{HeldRate, farline_option};
+use farline_core::copy::{HeldRate, NodePaths, farline_option};
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, PeerFeatures, Request};
-use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
+use farline_core::gridftp::{Command, Options as Opts, Protection, Site, TransferEvent};
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -48,9 +50,33 @@ impl Control {
     pub(in crate::client) async fn open_for_copy(
         remote: &Remote,
         options: &Options,
-        ahead: Vec<Request>,
+        mut ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, &options.reach, ahead, Some(options.held)).await
+        let early = Control::early_stack(remote, options);
+        if let Some(name) = early {
+            let choose = Request::Exec(Command::Site(Site::NetStack(name.to_owned())));
+            ahead.insert(0, Request::ToFarline(Box::new(choose)));
+        }
+        let (mut control, mut asked) =
+            Control::connect(remote, &options.reach, ahead, Some(options.held)).await?;
+        control.early_stack = early.map(|name| (name, asked.remove(0)));
+        Ok((control, asked))
+    }
+
+    /// The driver that the node is told of before it opens its first data port, which saves a round
+    /// trip: one that was asked for, and that this session will have if the node does.
+    fn early_stack(remote: &Remote, options: &Options) -> Option<&'static str> {
+        let stack = options.channel.as_ref()?;
+        let driver = stack.channel();
+        let can = driver.capabilities;
+        let encrypts = remote.via == ControlTransport::Ssh
+            || (remote.via == ControlTransport::Tls && !options.reach.no_encrypt);
+        let fits = can.offered == Offered::WhenAsked
+            && can.carries == Carries::OrderedBytes
+            && remote.farline
+            && remote.via != ControlTransport::OnePort
+            && (encrypts || !can.encrypted);
+        fits.then_some(driver.name)
     }
 
     /// The same for a session whose data connections another server opens or takes: it knows no
@@ -66,6 +92,14 @@ impl Control {
                 format!("{remote} is reached over ssh, by this host alone"),
             )
             .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
+        }
+        if remote.via == ControlTransport::OnePort {
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::ThirdParty,
+                format!("{remote} is reached over one UDP port, by this host alone"),
+            )
+            .hint("write farline:// for both servers: data then goes in the clear between them"));
         }
         if remote.via != ControlTransport::Tcp && !reach.no_encrypt {
             return Err(Error::new(
@@ -103,7 +137,9 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
-            known_farline: remote.farline && remote.via == ControlTransport::Tcp,
+            // Over UDP a server says nothing before its client does; elsewhere its greeting, and the
+            // round trip that it takes, need not be waited for.
+            known_farline: remote.farline && remote.via != ControlTransport::Ssh,
             reply_timeout: reach
                 .idle_timeout()
                 .map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
@@ -130,14 +166,21 @@ impl Control {
             features: PeerFeatures::default(),
             key: None,
             offered: None,
-            encrypt: remote.via != ControlTransport::Tcp && !reach.no_encrypt,
+            // Nothing goes there in the clear.
+            encrypt: match remote.via {
+                ControlTransport::Tcp => false,
+                ControlTransport::OnePort => true,
+                ControlTransport::Tls | ControlTransport::Ssh => !reach.no_encrypt,
+            },
             protected: None,
             data_tls: None,
             rate: None,
+            paths: None,
             store: None,
             carried: None,
             dialer: None,
-            net_stack: None,
+            early_stack: None,
+            net_stack: (remote.via == ControlTransport::OnePort).then_some(one_port::DRIVER),
             answered_in: None,
             asked: None,
         };
@@ -252,6 +295,21 @@ impl Control {
         }
         let server = self.server.clone();
         self.done(asked).await.map(drop).map_err(|error| error.while_doing(format!("at {server}")))
+    }
+
+    /// Asks what the node knows of the path between it and here; [`Self::told_paths`] has it.
+    pub(in crate::client) fn ask_paths(&mut self) {
+        let ask = farline_option("path", "ask");
+        self.paths = Some(self.try_request(Request::ToFarline(Box::new(ask))));
+    }
+
+    /// What the node knows of the path, where it was asked and says anything.
+    pub(in crate::client) async fn told_paths(&mut self) -> NodePaths {
+        let Some(asked) = self.paths.take() else { return NodePaths::default() };
+        // A node that knows no such question is no worse than one that knows no path.
+        let Ok(reply) = self.done(asked).await else { return NodePaths::default() };
+        let told = reply.first();
+        told.trim().strip_prefix("path=").map_or_else(NodePaths::default, NodePaths::parse)
     }
 
     /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`]

@@ -1,0 +1,111 @@
+//! What a node knows of the path to a client, as it tells that client alone: `OPTS FARLINE path=ask;`
+//! (`docs/protocol.md`, M-6).
+
+use crate::congestion::SavedPath;
+use crate::units::{Bytes, Rate, Span};
+
+/// What the last transfer one way saw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeenPath {
+    /// The highest rate of a round trip and more, of payload.
+    pub rate: Rate,
+    /// What it had on its way then, and the least round trip.
+    pub saved: SavedPath,
+    /// How long ago.
+    pub age: Span,
+    /// The part of its packets that was sent again, where the sender said it.
+    pub lost: Option<f64>,
+}
+
+/// Both ways, seen from the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodePaths {
+    /// From the client to the node.
+    pub out: Option<SeenPath>,
+    /// From the node to the client.
+    pub back: Option<SeenPath>,
+}
+
+impl SeenPath {
+    fn value(&self) -> String {
+        let SeenPath { rate, saved, age, lost } = self;
+        let age = age.as_nanos() / 1_000_000_000;
+        let mut value =
+            format!("{},{},{},{age}", rate.as_bps(), saved.rtt.as_nanos(), saved.in_flight.0);
+        if let Some(lost) = lost {
+            value.push_str(&format!(",{:.0}", lost * 1e6));
+        }
+        value
+    }
+
+    fn parse(value: &str) -> Option<SeenPath> {
+        let mut figures = value.split(',').map(|figure| figure.parse::<u64>().ok());
+        let mut next = || figures.next().flatten();
+        let (rate, rtt, held, age) = (next()?, next()?, next()?, next()?);
+        let lost = next().map(|millionths| millionths.min(1_000_000) as f64 / 1e6);
+        let seen = SeenPath {
+            rate: Rate::from_bps(rate),
+            saved: SavedPath { in_flight: Bytes(held), rtt: Span::from_nanos(rtt) },
+            age: Span::from_nanos(age.saturating_mul(1_000_000_000)),
+            lost,
+        };
+        (rate > 0 && rtt > 0 && held > 0).then_some(seen)
+    }
+}
+
+impl NodePaths {
+    /// What the reply says: `out:BITS,NANOSECONDS,BYTES,SECONDS,MILLIONTHS back:...`, or `none`.
+    pub fn value(&self) -> String {
+        let ways = [("out", self.out), ("back", self.back)];
+        let said: Vec<String> = ways
+            .iter()
+            .filter_map(|(way, seen)| seen.map(|seen| format!("{way}:{}", seen.value())))
+            .collect();
+        if said.is_empty() { "none".to_owned() } else { said.join(" ") }
+    }
+
+    /// Reads the reply; of what makes no sense nothing is known.
+    pub fn parse(value: &str) -> NodePaths {
+        let mut paths = NodePaths::default();
+        for part in value.split_whitespace() {
+            match part.split_once(':') {
+                Some(("out", seen)) => paths.out = SeenPath::parse(seen),
+                Some(("back", seen)) => paths.back = SeenPath::parse(seen),
+                // What a later version says besides.
+                _ => {}
+            }
+        }
+        paths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_tells_is_read_back_and_nonsense_is_nothing() {
+        let seen = |lost| SeenPath {
+            rate: Rate::from_bps(4_000_000_000),
+            saved: SavedPath { in_flight: Bytes(81_500_000), rtt: Span::from_millis(163) },
+            age: Span::from_secs(90),
+            lost,
+        };
+        let both = NodePaths { out: Some(seen(None)), back: Some(seen(Some(0.001))) };
+        assert_eq!(
+            both.value(),
+            "out:4000000000,163000000,81500000,90 back:4000000000,163000000,81500000,90,1000"
+        );
+        assert_eq!(NodePaths::parse(&both.value()), both);
+        assert_eq!(NodePaths::default().value(), "none");
+        for nothing in
+            ["none", "", "out", "out:", "out:1,2,3", "out:0,1,1,1", "out:x,1,1,1", "up:1,1,1,1"]
+        {
+            assert_eq!(NodePaths::parse(nothing), NodePaths::default(), "{nothing}");
+        }
+        let later = NodePaths::parse(&format!("best:4 {} more", both.value()));
+        assert_eq!(later, both, "what a later version says besides is skipped");
+        let huge = NodePaths::parse("out:18446744073709551615,1,1,18446744073709551615,9999999");
+        assert_eq!(huge.out.and_then(|seen| seen.lost), Some(1.0));
+    }
+}

@@ -1,0 +1,71 @@
+//! Where a session listens for its client's data connections: a port of its own, by the driver that the
+//! client chose, or the node's one UDP port.
+
+use super::data::DataPlane;
+use crate::channels::driver::Listen;
+use crate::channels::one_port;
+use crate::mover::Acceptor;
+use farline_core::gridftp::Family;
+use farline_core::units::{Error, ErrorCode, Fault};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+impl DataPlane {
+    /// Listens for the client's data connections; returns the address to tell it.
+    pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
+        self.channels.clear();
+        self.targets.clear();
+        let ip = self.local.ip().to_canonical();
+        if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
+            let message = "the control connection is of another address family, and so would the \
+                data connection be";
+            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+        }
+        if self.listener.is_some() || self.driver.is_some() || self.one_port.is_some() {
+            return self.passive_by_driver(ip);
+        }
+        let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
+        let acceptor = Acceptor::bind(
+            SocketAddr::new(ip, 0),
+            self.shared.config.data_ports,
+            peer,
+            &self.options,
+        )?;
+        let told = self.told(acceptor.address());
+        self.acceptor = Some(acceptor);
+        Ok(told)
+    }
+
+    /// Opens a port by the driver that was chosen, for the session's key (V-1).
+    fn passive_by_driver(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
+        let drivers = &self.shared.drivers;
+        let driver = match (&self.driver, &self.one_port) {
+            (Some(driver), _) => Some(driver),
+            (None, Some(_)) => drivers.find(one_port::DRIVER),
+            (None, None) => drivers.default_channel(),
+        };
+        let driver = Arc::clone(driver.ok_or_else(|| {
+            Error::new(Fault::Bug, ErrorCode::NoChannel, "this node has no channel driver")
+        })?);
+        let shared_port = self.one_port.clone();
+        if shared_port.is_some() && driver.name != one_port::DRIVER {
+            let message = format!("over one port data comes by {} alone", one_port::DRIVER);
+            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+        }
+        let (slots, sockets) = (self.slot_terms(), self.options.clone());
+        let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
+        let listener = self.listener_for(&driver)?;
+        let arrivals = Arc::clone(listener.arrivals());
+        let listen = Listen { ip, ports, sockets, slots, client, arrivals };
+        let port = match shared_port {
+            Some(port) => listener.share(port.listen(&listen)?),
+            None => listener.listen(&driver, listen)?,
+        };
+        Ok(self.told(port))
+    }
+
+    /// A data port, as clients are told of it: behind another address where the operator says so.
+    fn told(&self, port: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.shared.config.data_address.unwrap_or(port.ip()), port.port())
+    }
+}

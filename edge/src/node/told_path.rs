@@ -1,0 +1,73 @@
+//! What a node tells each client of the path between them, and what it keeps of uploads for that.
+
+use super::data::DataPlane;
+use crate::mover::Tally;
+use crate::plan::paths::{StoredPath, seen};
+use farline_core::copy::NodePaths;
+use farline_core::transfer::PathRecord;
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// What FEAT says of it (M-6).
+pub(super) const FEATURE: &str = "FARLINE PATHS";
+
+/// How often what arrives is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Looks that are kept: of a long transfer every second one, and so on.
+const MOST_LOOKS: usize = 4_096;
+
+impl DataPlane {
+    /// What this client is told of the path between it and here (M-6): of its own address and of no
+    /// other, whatever it says.
+    ///
+    /// # Errors
+    /// When it asks for something else.
+    pub(super) fn tell_path(&self, value: &str) -> Result<String, Error> {
+        if value != "ask" {
+            let message = format!("`{value}` is not offered; ask is");
+            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+        }
+        let (local, peer) = (self.local.ip(), self.peer.ip());
+        let known = !self.shared.config.fresh_start;
+        let of = |from, to| known.then(|| seen(from, to)).flatten();
+        Ok(NodePaths { out: of(peer, local), back: of(local, peer) }.value())
+    }
+
+    /// Does `work`, which receives, and keeps what it shows of the path from the client.
+    pub(super) fn watching_arrivals<T>(&self, tally: &Tally, work: impl FnOnce() -> T) -> T {
+        let is_free = !self.shared.config.fresh_start && self.receive_pace().is_none();
+        let stored = (is_free && self.rtt > Span::ZERO)
+            .then(|| StoredPath::claim(self.peer.ip(), self.local.ip()))
+            .flatten();
+        let Some(mut stored) = stored else { return work() };
+        let (rtt, (over, still)) = (self.rtt, mpsc::channel::<()>());
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(move || {
+                let (mut looks, began) = (Vec::new(), Instant::now());
+                loop {
+                    let over = still.recv_timeout(LOOK_EVERY);
+                    let bytes = Bytes(tally.bytes());
+                    // Of a time in which nothing came the first look is enough.
+                    if looks.last().is_none_or(|&(_, before)| before != bytes) {
+                        looks.push((Time::ZERO + Span::from(began.elapsed()), bytes));
+                    }
+                    if looks.len() > MOST_LOOKS {
+                        // The second half alone is asked for.
+                        looks = looks.into_iter().skip(1).step_by(2).collect();
+                    }
+                    if over != Err(mpsc::RecvTimeoutError::Timeout) {
+                        return PathRecord::of_arrivals(&looks, rtt);
+                    }
+                }
+            });
+            let done = work();
+            drop(over);
+            if let Ok(record) = watching.join() {
+                // Without it the next client is told nothing.
+                let _ = stored.store(&record, Bytes(tally.bytes()));
+            }
+            done
+        })
+    }
+}
