@@ -191,6 +191,8 @@ pub(crate) struct Node {
     pub(crate) address: String,
     /// Of its certificate, where it has one.
     pub(crate) fingerprint: Option<String>,
+    /// Its one UDP port, where it has one.
+    quic: Option<String>,
     binary: PathBuf,
 }
 
@@ -209,7 +211,25 @@ impl Node {
         let address = said["address"].as_str().context("an address")?.to_owned();
         let fingerprint = said["fingerprint"].as_str();
         let fingerprint = fingerprint.map(|text| text.trim_start_matches("sha256=").to_owned());
-        Ok(Node { server: Server(running), address, fingerprint, binary: binary.to_owned() })
+        let quic = said["udp"].as_str().map(str::to_owned);
+        Ok(Node { server: Server(running), address, fingerprint, quic, binary: binary.to_owned() })
+    }
+
+    /// `cp` of this binary over an encrypted `channel`, or over one UDP port where that is
+    /// `farlineq`; and the node's URL for it, without a path.
+    ///
+    /// # Errors
+    /// When the node has no certificate, or no such port.
+    pub(crate) fn encrypted(&self, ends: &Ends, channel: &str) -> Result<(Command, String)> {
+        let pin = self.fingerprint.as_deref().context("a fingerprint")?;
+        let mut command = self.client(ends);
+        command.args(["--json", "cp", "--tls-pin", pin]);
+        if channel == "farlineq" {
+            let address = self.quic.as_deref().context("a UDP port")?;
+            return Ok((command, format!("farlineq://{address}/")));
+        }
+        command.args(["--channel", channel]);
+        Ok((command, format!("farlines://{}/", self.address)))
     }
 
     /// A copy by the same binary from the first end.

@@ -51,7 +51,7 @@ const ALL: [Row; 5] = [Row::Memory, Row::Files, Row::Far, Row::Traces, Row::Stag
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Where globus-gridftp-server listens.
-const GLOBUS_PORT: u16 = 2898;
+pub(crate) const GLOBUS_PORT: u16 = 2898;
 
 /// Prints the rows that were asked for.
 ///
@@ -160,7 +160,10 @@ impl Bench<'_> {
 }
 
 /// A globus-gridftp-server at the second end.
-fn globus(ends: &Ends) -> Result<Server> {
+///
+/// # Errors
+/// When it does not listen.
+pub(crate) fn globus(ends: &Ends) -> Result<Server> {
     let mut command = ends.b("globus-gridftp-server");
     command.args(["-p", &GLOBUS_PORT.to_string(), "-aa", "-anonymous-user", "root"]);
     command.args(["-allow-root", "-home-dir", "/", "-log-level", "NONE"]);

@@ -106,7 +106,10 @@ fn receive(stream: &mut UdtStream, bytes: u64, seconds: Option<f64>) -> Result<u
 }
 
 /// What this process took of the processors so far.
-fn processor_seconds() -> Result<f64> {
+///
+/// # Errors
+/// When the system does not tell.
+pub(crate) fn processor_seconds() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // proc_pid_stat(5): utime and stime are fields 14 and 15; the third stands behind the name.
     let fields: Vec<&str> = stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();

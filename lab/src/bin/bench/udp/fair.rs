@@ -128,9 +128,9 @@ impl Flow {
     }
 }
 
-/// What a CUBIC flow has left of the path in the three seconds after a copy over UDT has joined it.
+/// What a CUBIC flow has left of the path in the three seconds after a copy over QUIC has joined it.
 fn joined(options: &Options, ends: &Ends) -> Result<()> {
-    heading("What a CUBIC flow that is there keeps in the three seconds after a UDT copy begins");
+    heading("What a CUBIC flow that is there keeps in the three seconds after a QUIC copy begins");
     let folder = tempfile::tempdir()?;
     let node = Node::start(ends, &binary(), folder.path(), &["--tls"])?;
     let state = folder.path().join("state");
@@ -183,7 +183,7 @@ fn copy(ends: &Ends, node: &Node, state: &Path, fresh: bool) -> Result<()> {
     let mut command = node.client(ends);
     command.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", state);
     let pin = node.fingerprint.as_deref().context("a fingerprint")?;
-    command.args(["--json", "cp", "--tls-pin", pin, "--channel", "udt"]);
+    command.args(["--json", "cp", "--tls-pin", pin, "--channel", "quic"]);
     command.args(fresh.then_some("--fresh-start")).arg("memory:128MiB");
     json(command.arg(format!("farlines://{}/?null", node.address))).map(drop)
 }

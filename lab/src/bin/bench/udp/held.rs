@@ -4,7 +4,7 @@
 use super::watch::Watch;
 use crate::side::{Ends, Node, binary, json, number};
 use crate::table::{gbit, heading, in_turns, row, side};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use farline_core::units::{Bytes, Rate, Span};
 
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "163ms")]
     rtt: Span,
     /// Over these channels
-    #[arg(long, value_delimiter = ',', default_value = "tcp,udt,quic")]
+    #[arg(long, value_delimiter = ',', default_value = "tcp,udt,quic,farlineq")]
     channels: Vec<String>,
 }
 
@@ -44,7 +44,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         (rate.as_bps().to_string() + "bit/s", format!("{}ns", rtt.as_nanos()));
     let ends = Ends::over("custom", &["--rate", &link_rate, "--rtt", &link_rtt])?;
     let admits = rate.as_bps().to_string() + "bit/s";
-    let node = Node::start(&ends, &binary(), folder.path(), &["--tls", "--allow-held", &admits])?;
+    let quic = format!("{}:0", ends.address());
+    let more = ["--tls", "--listen-udp", &quic, "--allow-held", &admits];
+    let node = Node::start(&ends, &binary(), folder.path(), &more)?;
     heading(&format!("{size} memory to memory, {rate} held over {rate} x {rtt}"));
     let sides = options.channels.iter().map(|channel| {
         let (ends, node, admits) = (&ends, &node, &admits);
@@ -70,11 +72,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn copy(ends: &Ends, node: &Node, channel: &str, rate: &str, size: Bytes) -> Result<Run> {
     let watch = Watch::begin(ends)?;
-    let pin = node.fingerprint.as_deref().context("a fingerprint")?;
-    let mut command = node.client(ends);
-    command.args(["--json", "cp", "--tls-pin", pin, "--channel", channel]);
+    let (mut command, url) = node.encrypted(ends, channel)?;
     command.args(["--congestion", "held", "--rate", rate, &format!("memory:{}", size.0)]);
-    let result = json(command.arg(format!("farlines://{}/?null", node.address)))?;
+    let result = json(command.arg(format!("{url}?null")))?;
     let first_second = watch.first_second()?;
     Ok(Run { first_second, seconds: number(&result, "seconds")? })
 }

@@ -2,7 +2,7 @@
 
 use crate::side::{Ends, Node, binary, json, number};
 use crate::table::{heading, in_turns, row, side};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::Path;
 
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "10G")]
     rate: String,
     /// Over these channels
-    #[arg(long, value_delimiter = ',', default_value = "tcp,quic,udt")]
+    #[arg(long, value_delimiter = ',', default_value = "tcp,quic,udt,farlineq")]
     channels: Vec<String>,
 }
 
@@ -31,7 +31,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ends = Ends::over(&options.path, &["--rate", &options.rate])?;
-    let node = Node::start(&ends, &binary(), folder.path(), &["--tls"])?;
+    let quic = format!("{}:0", ends.address());
+    let node = Node::start(&ends, &binary(), folder.path(), &["--tls", "--listen-udp", &quic])?;
     let size = &options.size;
     heading(&format!("{size} memory to memory over {}, {}", options.path, options.rate));
     let copy = |channel: &str, is_known: bool| -> Result<f64> {
@@ -65,13 +66,10 @@ fn copy(
     (channel, size): (&str, &str),
     is_known: bool,
 ) -> Result<f64> {
-    let mut command = node.client(ends);
+    let (mut command, url) = node.encrypted(ends, channel)?;
     command.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", folder.join(channel));
-    let pin = node.fingerprint.as_deref().context("a fingerprint")?;
-    let url = format!("farlines://{}/?null", node.address);
-    command.args(["--json", "cp", "--tls-pin", pin, "--channel", channel]);
     if !is_known {
         command.arg("--fresh-start");
     }
-    number(&json(command.arg(format!("memory:{size}")).arg(&url))?, "seconds")
+    number(&json(command.arg(format!("memory:{size}")).arg(format!("{url}?null")))?, "seconds")
 }

@@ -1,8 +1,10 @@
 //! UDT: its machines in virtual time, and what of them is true between real ends.
 
+mod bulk;
 mod cost;
 mod end;
 mod fair;
+mod files;
 mod held;
 mod known;
 mod link;
@@ -38,6 +40,13 @@ enum How {
     Cost(cost::Options),
     /// Figure 11 of the trans-European paper, next to TCP
     Wanphy(wanphy::Options),
+    /// A file over a long path, the second time, against globus-url-copy
+    Files(files::Options),
+    /// QUIC channels against quinn with its own settings
+    Bulk(bulk::Options),
+    /// One end of a plain quinn connection, which the others start
+    #[command(hide = true)]
+    BulkEnd(bulk::End),
     /// What a device takes in, which the others start
     #[command(hide = true)]
     Watch(watch::Options),
@@ -60,6 +69,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         How::Fair(options) => fair::run(options),
         How::Cost(options) => cost::run(options),
         How::Wanphy(options) => wanphy::run(options),
+        How::Files(options) => files::run(options),
+        How::Bulk(options) => bulk::run(options),
+        How::BulkEnd(options) => bulk::end(options),
         How::Watch(options) => watch::run(options),
         How::End(options) => end::run(options),
     }
