@@ -62,8 +62,9 @@ impl Driver {
     /// Why a transfer that nobody asked to use it does not, however fast it was; none where it may.
     /// What it takes from flows of TCP on the same path decides (docs/udt.md, docs/speed.md).
     pub fn unfair(self) -> Option<&'static str> {
-        (self == Driver::Udt)
-            .then_some("its own congestion control leaves flows of TCP on the same path too little")
+        (self == Driver::Udt).then_some(
+            "its own congestion control takes the larger part of a path that it shares with TCP",
+        )
     }
 
     /// Whether it is the usual one, which documents and names leave out.

@@ -62,7 +62,8 @@ fn url(path: &str) -> String {
 
 #[test]
 fn trees_go_both_ways_over_one_udp_port_without_any_tcp() {
-    let Some(bed) = Bed::new("one-port", &["--listen-udp", "10.77.0.2:2811"]) else { return };
+    let more = ["--listen-udp", "10.77.0.2:2811", "--allow-held", "100M"];
+    let Some(bed) = Bed::new("one-port", &more) else { return };
     let (source, back) = (bed.here("src"), bed.here("back"));
     plant(&source);
     let results = [
@@ -86,6 +87,13 @@ fn trees_go_both_ways_over_one_udp_port_without_any_tcp() {
             .copies("cp", &["--congestion", "reno", &url("tree/src/more"), text(&bed.here("one"))]),
     );
     assert!(same(&source.join("more"), &bed.here("one")), "{one}");
+    // A session ends with its client: what it held is free for the next at once.
+    for name in ["held-1", "held-2"] {
+        let (one, there) = (bed.here("one"), url(name));
+        let held = ["--congestion", "held", "--rate", "100M", text(&one), &there];
+        json_of(&mut bed.copies("cp", &held));
+        assert!(same(&bed.here("one"), &bed.root.join(name)), "{name}");
+    }
     // Of the session's certificate nobody else's is taken.
     let wrong = "sha256=".to_owned() + &"0".repeat(64);
     let refused = bed.farline(&["cp", "--tls-pin", &wrong, text(&bed.here("one")), &url("x")]);

@@ -14,11 +14,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinHandle;
 
 /// How long a last word may take to arrive after its end was dropped.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// How long a farewell may take to leave this host, and how often that is looked at.
+const LEAVES_WITHIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// What a client's connection is closed with.
 const DONE: VarInt = VarInt::from_u32(0);
@@ -77,15 +82,39 @@ pub(crate) async fn connect(
     };
     let endpoint: Endpoint = endpoint(&tasks, bind(SocketAddr::new(own, 0))?, None)?;
     let port = endpoint.local_addr()?.port();
-    let connecting = endpoint.connect_with(config, address, name).map_err(io::Error::other)?;
-    let connection = connecting.await.map_err(gone)?;
-    fit(&connection);
-    let halves = connection.open_bi().await.map_err(gone)?;
+    // What carries the connection is a task of the runtime that it was begun in: not of the caller's, who
+    // does other work, and ends before the last word has left.
+    let (name, begun) = (name.to_owned(), endpoint.clone());
+    let connecting = tasks.handle()?.spawn(async move {
+        let connecting = begun.connect_with(config, address, &name).map_err(io::Error::other)?;
+        let connection = connecting.await.map_err(gone)?;
+        fit(&connection);
+        let halves = connection.open_bi().await.map_err(gone)?;
+        Ok::<_, io::Error>((connection, halves))
+    });
+    let (connection, halves) = Cancelled(connecting).await?;
     let shared = SharedConnection { connection, meter, tasks: Arc::clone(&tasks) };
     let connection = shared.connection.clone();
     let ends = (port, connection.remote_address());
     let stream = ControlDuplex::new(connection, halves, tasks, Box::new(endpoint));
     Ok(ConnectedControl { stream: Box::new(stream), ends, shared })
+}
+
+/// A task that ends with whoever waits for it.
+struct Cancelled<T>(JoinHandle<io::Result<T>>);
+
+impl<T> Future for Cancelled<T> {
+    type Output = io::Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        Pin::new(&mut self.0).poll(context).map(|done| done.map_err(io::Error::other).flatten())
+    }
+}
+
+impl<T> Drop for Cancelled<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl ControlDuplex {
@@ -136,10 +165,22 @@ impl AsyncWrite for ControlDuplex {
     }
 }
 
+/// Closes a client's connection, and waits until that has left: a process that ends at once would take
+/// it along, and the node would keep the session until it takes its client for dead.
+fn farewell(connection: &Connection) {
+    connection.close(DONE, b"");
+    let began = Instant::now();
+    while connection.stats().frame_tx.connection_close == 0 && began.elapsed() < LEAVES_WITHIN {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    // What was counted is being handed to the kernel.
+    std::thread::sleep(LOOK_AGAIN);
+}
+
 impl Drop for ControlDuplex {
     fn drop(&mut self) {
         if self.connection.side() == Side::Client {
-            return self.connection.close(DONE, b"");
+            return farewell(&self.connection);
         }
         let (Some((mut send, recv)), Ok(handle)) = (self.halves.take(), self.tasks.handle()) else {
             return;
