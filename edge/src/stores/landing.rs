@@ -65,6 +65,8 @@ pub struct PosixSink {
     place: Place,
     state: Mutex<State>,
     folder: LastFolder,
+    /// Held by who replaces a file.
+    replacing: Mutex<()>,
     /// A file was opened, or could not be.
     opened: Condvar,
     /// Write into the target itself, from this offset on.
@@ -131,6 +133,7 @@ impl PosixSink {
                 ending: Ending::BrokenOff,
             }),
             folder: LastFolder::default(),
+            replacing: Mutex::new(()),
             opened: Condvar::new(),
             in_place: None,
             metadata,

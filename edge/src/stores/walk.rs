@@ -8,7 +8,10 @@ use super::root::Root;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
+use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 /// Something in the tree that cannot be copied, and why; the rest of the tree is.
@@ -44,12 +47,12 @@ pub(crate) fn walk_linked(root: &Root, start: &[u8]) -> Result<(Walked, LinkedFi
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         match list(root, start, &folder) {
-            Ok(mut names) => {
+            Ok((opened, mut names)) => {
                 names.sort();
                 let mut below = Vec::new();
                 for name in names {
                     let path = join(&folder, &name);
-                    match look(root, &join(start, &path), &path) {
+                    match look_in(root, (&opened, &name), &join(start, &path), &path) {
                         Ok((entry, _))
                             if matches!(entry.kind, EntryKind::File { .. })
                                 && recognise(&name).is_some() => {}
@@ -95,15 +98,30 @@ pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
 }
 
 fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
-    let failed = |error: std::io::Error| root.error("read", at, &error);
-    let stat = root.stat_link(at).map_err(failed)?;
+    let failed = |error: io::Error| root.error("read", at, &error);
+    if at.is_empty() {
+        let top = root.stat(at).map_err(failed)?;
+        return Ok((entry(path.to_vec(), EntryKind::Directory, &top), top));
+    }
+    let (folder, name) = root.parent(at).map_err(failed)?;
+    look_in(root, (&folder, &name), at, path)
+}
+
+/// The same of what has this name in an open folder, which is opened once for all that is in it.
+fn look_in(
+    root: &Root,
+    (folder, name): (&OwnedFd, &[u8]),
+    at: &[u8],
+    path: &[u8],
+) -> Result<(Entry, Stat), Error> {
+    let failed = |errno: Errno| root.error("read", at, &errno.into());
+    let name = OsStr::from_bytes(name);
+    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => EntryKind::Directory,
         FileType::RegularFile => EntryKind::File { len: stat.st_size as u64 },
         FileType::Symlink => {
-            let (folder, name) = root.parent(at).map_err(failed)?;
-            let target = readlinkat(&folder, OsStr::from_bytes(&name), Vec::new())
-                .map_err(|errno| failed(errno.into()))?;
+            let target = readlinkat(folder, name, Vec::new()).map_err(failed)?;
             EntryKind::Symlink { target: target.into_bytes() }
         }
         other => {
@@ -115,16 +133,17 @@ fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
     Ok((entry(path.to_vec(), kind, &stat), stat))
 }
 
-fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+/// Opens a folder and lists the names in it.
+fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<(OwnedFd, Vec<Vec<u8>>), Error> {
     let at = join(start, folder);
-    let failed = |error: std::io::Error| root.error("list", &at, &error);
+    let failed = |error: io::Error| root.error("list", &at, &error);
     let fd = root.open_beneath(&at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
-    let names = Dir::new(fd)
+    let names = Dir::read_from(&fd)
         .map_err(|errno| failed(errno.into()))?
         .map(|item| item.map(|item| item.file_name().to_bytes().to_vec()));
     let names: Result<Vec<_>, _> =
         names.filter(|name| !matches!(name.as_deref(), Ok(b"." | b".."))).collect();
-    names.map_err(|errno| failed(errno.into()))
+    names.map(|names| (fd, names)).map_err(|errno| failed(errno.into()))
 }
 
 fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {

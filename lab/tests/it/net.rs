@@ -90,6 +90,11 @@ fn circuits_come_change_and_go_while_others_run() {
     // Best effort goes hop by hop: 20 ms there, 20 back.
     let (loss, rtt) = row.pinged("a", &["-c", "3", "-i", "0.2", "10.88.0.3"]);
     assert!(loss == 0.0 && (40.0..400.0).contains(&rtt), "{loss} % lost, {rtt} ms");
+    let listed = farline().args(["--json", "net", "ls"]).output().expect("runs");
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let networks = listed["networks"].as_array().expect("a list");
+    let this = networks.iter().find(|network| network["name"] == row.name.as_str());
+    assert_eq!(this.expect("it is up")["is_alive"], true, "{listed}");
     let state = row.net("circuit", &["16", "a", "c", "a>b", "b>c", "--rate", "100M"]);
     let first = circuit(&state, "c16");
     let address = first["to_address"].as_str().expect("an address").to_owned();

@@ -51,6 +51,9 @@ enum Action {
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
+    /// List the networks that are up
+    #[command(after_help = "Example:\n  farline net ls --json")]
+    Ls,
     /// Show circuits, and what they leave to best effort
     #[command(after_help = "Example:\n  farline net show usn --json")]
     Show {
@@ -129,9 +132,16 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
                     "name": site, "address": info.address(site), "namespace": info.namespace(site),
                 })).collect::<Vec<_>>(),
             });
-            output
-                .result(&document, format!("network {} is up\n{}", info.name, sites.join("\n")))?;
+            let (name, sites) = (&info.name, sites.join("\n"));
+            output.result(
+                &document,
+                format!(
+                    "network {name} is up\n{sites}\nuse it:       farline net exec {name} SITE -- CMD\n\
+                     take it down: farline net down {name}"
+                ),
+            )?;
         }
+        Action::Ls => list(output)?,
         Action::Exec { network, site, command } => {
             let (program, arguments) =
                 command.split_first().unwrap_or_else(|| unreachable!("clap requires a command"));
@@ -167,6 +177,33 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn list(output: &Output) -> Result<(), Error> {
+    let networks = EmulatedNetwork::all();
+    let mut lines: Vec<String> = networks
+        .iter()
+        .map(|network| {
+            let sites = network.info().sites.join(", ");
+            let ended = if network.is_alive() { "" } else { " (its emulator ended: net down)" };
+            format!("{:<12} {sites}{ended}", network.info().name)
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push("no network is up; `farline net up usn` brings one up".to_owned());
+    }
+    let listed = |network: &EmulatedNetwork| {
+        json!({
+            "name": network.info().name,
+            "sites": network.info().sites,
+            "is_alive": network.is_alive(),
+        })
+    };
+    let document = json!({
+        "schema": "farline/net-ls/1",
+        "networks": networks.iter().map(listed).collect::<Vec<_>>(),
+    });
+    output.result(&document, lines.join("\n"))
 }
 
 fn show(state: &NetworkState, output: &Output) -> Result<(), Error> {

@@ -9,19 +9,26 @@ use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, statat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat,
+    renameat_with, statat, symlinkat, unlinkat, utimensat,
 };
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::panic::resume_unwind;
+use std::thread::available_parallelism;
 
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 pub(super) const SYNC_TOGETHER: usize = 16;
+
+/// Threads that land entries, and how many each has at least: fewer are landed before it has begun.
+const MOST_THREADS: usize = 4;
+const LEAST_PART: usize = 256;
 
 /// What became of a transfer's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,14 +152,12 @@ impl PosixSink {
         // What is another name of a file comes when that one has landed.
         let (late, good): (Vec<&Entry>, Vec<&Entry>) =
             good.into_iter().partition(|entry| matches!(entry.kind, EntryKind::There { .. }));
-        for entry in good.into_iter().chain(late) {
-            match self.land_unless_failed(entry, !together, &landed) {
-                Ok(()) => landed.count(entry),
-                Err(error) => {
-                    self.remove_temporary(entry);
-                    landed.failures.push((entry.path.clone(), error));
-                }
-            }
+        for (entry, done) in self.land_all(&good, !together) {
+            self.count_landed(entry, done, &mut landed);
+        }
+        for entry in late {
+            let done = self.land_unless_failed(entry, !together, &landed);
+            self.count_landed(entry, done, &mut landed);
         }
         if let Some((_, digests)) = check {
             self.keep_digests(&landed, digests);
@@ -173,6 +178,40 @@ impl PosixSink {
             }
         }
         landed
+    }
+
+    /// Lands `entries`, many of them by several threads: a name is a system call, and of the disk
+    /// nothing is waited for.
+    fn land_all<'e>(
+        &self,
+        entries: &[&'e Entry],
+        sync: bool,
+    ) -> Vec<(&'e Entry, Result<(), Error>)> {
+        let land = |part: &[&'e Entry]| -> Vec<(&'e Entry, Result<(), Error>)> {
+            part.iter().map(|entry| (*entry, self.land_one(entry, sync))).collect()
+        };
+        let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        let part = entries.len().div_ceil(threads).max(LEAST_PART);
+        std::thread::scope(|scope| {
+            let mut parts = entries.chunks(part);
+            let first = parts.next().unwrap_or_default();
+            let others: Vec<_> = parts.map(|part| scope.spawn(move || land(part))).collect();
+            let mut landed = land(first);
+            for thread in others {
+                landed.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            landed
+        })
+    }
+
+    fn count_landed(&self, entry: &Entry, done: Result<(), Error>, landed: &mut Landed) {
+        match done {
+            Ok(()) => landed.count(entry),
+            Err(error) => {
+                self.remove_temporary(entry);
+                landed.failures.push((entry.path.clone(), error));
+            }
+        }
     }
 
     fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
@@ -243,18 +282,12 @@ impl PosixSink {
                 (folder, name, temporary)
             }
         };
-        let there = statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW).ok();
-        if there.as_ref().is_some_and(is_no_file) {
-            let message = format!(
-                "{} is a device, FIFO or socket and is not replaced",
-                in_short(&self.root.shown(&path))
-            );
-            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
-        }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
-        self.refuse_same_name(there.as_ref(), entry)?;
-        self.set_attributes((&folder, &temporary), entry)?;
-        self.take_name((&folder, &name, &temporary), &path).map_err(failed)?;
+        let names = (&*folder, &name[..], &temporary[..]);
+        // Most names are new, and the kernel says so in the call that gives them.
+        if self.attributes.is_some() || !take_new_name(names) {
+            self.replace(names, entry)?;
+        }
         if sync && is_file {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = openat(&folder, c".", flags, Mode::empty())
@@ -263,6 +296,29 @@ impl PosixSink {
             folder.sync_all().map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Gives the temporary file of `entry` its name, which another file may have.
+    fn replace(
+        &self,
+        (folder, name, temporary): (&OwnedFd, &[u8], &[u8]),
+        entry: &Entry,
+    ) -> Result<(), Error> {
+        // One after the other: who looks must see what the others of this copy put there.
+        let _turn = lock(&self.replacing);
+        let path = self.path(entry);
+        let there = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok();
+        if there.as_ref().is_some_and(is_no_file) {
+            let message = format!(
+                "{} is a device, FIFO or socket and is not replaced",
+                in_short(&self.root.shown(&path))
+            );
+            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
+        }
+        self.refuse_same_name(there.as_ref(), entry)?;
+        self.set_attributes((folder, temporary), entry)?;
+        self.take_name((folder, name, temporary), &path)
+            .map_err(|error| self.root.error("write", &path, &error))
     }
 
     /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for, what
@@ -327,6 +383,13 @@ impl PosixSink {
             .and_then(|fd| Ok(rustix::fs::syncfs(&fd)?));
         synced.map_err(|error| self.root.error("make durable", &self.start, &error))
     }
+}
+
+/// Gives `temporary` of `folder` the name `name`, unless something has it, or the file system knows
+/// no such call.
+fn take_new_name((folder, name, temporary): (&OwnedFd, &[u8], &[u8])) -> bool {
+    let (from, to) = (OsStr::from_bytes(temporary), OsStr::from_bytes(name));
+    renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE).is_ok()
 }
 
 /// Whether it is the folder that a tree begins with.
