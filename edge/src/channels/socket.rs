@@ -2,7 +2,9 @@
 
 use super::ordered::{ByteStream, OrderedChannel};
 use super::{Handle, plain, told};
-use crate::sys::tcp::{TcpInfo, congestion_of, fix_buffers, hold_back, pace, tcp_info, wake_at};
+use crate::sys::tcp::{
+    TcpInfo, begin_with_window, congestion_of, fix_buffers, hold_back, pace, tcp_info, wake_at,
+};
 use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use farline_core::wan::frames::wire_bytes;
@@ -31,6 +33,11 @@ pub struct TcpOptions {
 /// goes to the channel that can send it, and no channel is left with a long queue of its own at the
 /// end.
 const UNSENT: usize = 4 << 20;
+
+/// The window that a connection begins with, where the kernel sizes its buffer: Linux offers 64 KiB at
+/// first, whatever `tcp_rmem` allows, and grows behind what comes, so that over a long path the sender
+/// waits for it in each of its first round trips.
+const FIRST_WINDOW: usize = 4 << 20;
 
 /// Listens on `address`; port 0 means any free port, of `ports` when given.
 ///
@@ -163,6 +170,9 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(len)?;
         socket.set_recv_buffer_size(len)?;
+    } else {
+        // Only a wish: without it the window grows as everywhere.
+        let _ = begin_with_window(&socket, FIRST_WINDOW);
     }
     Ok(socket)
 }

@@ -106,16 +106,12 @@ pub struct TcpInfo {
     pub sndbuf_limited: Span,
 }
 
-/// Asks the kernel about `socket`.
-///
-/// # Errors
-/// When it is not a TCP socket.
-pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+/// What the kernel says, and how many bytes of it: an older one leaves the rest zero.
+fn kernel_info(socket: &impl AsFd) -> io::Result<(KernelTcpInfo, usize)> {
     let mut info = KernelTcpInfo::default();
     let mut len = size_of::<KernelTcpInfo>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `info` is plain old data of `len` bytes; an older kernel writes less and leaves the
-    // rest zero.
+    // SAFETY: `info` is plain old data of `len` bytes, of which the kernel writes no more.
     let result = unsafe {
         libc::getsockopt(
             fd,
@@ -125,11 +121,20 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
             &raw mut len,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
+    match result {
+        0 => Ok((info, len as usize)),
+        _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Asks the kernel about `socket`.
+///
+/// # Errors
+/// When it is not a TCP socket.
+pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let (info, len) = kernel_info(socket)?;
     let micros = |us: u64| Span::from_micros(us);
-    let has = |field: usize, size: usize| len as usize >= field + size;
+    let has = |field: usize, size: usize| len >= field + size;
     Ok(TcpInfo {
         // TCP_ESTABLISHED of include/net/tcp_states.h.
         established: info.state == 1,
@@ -308,6 +313,21 @@ pub(crate) fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
     }
 }
 
+/// Has a socket that is not open yet, or the connections that it will accept, offer a window of `len`
+/// bytes from the first, at most half of what `tcp_rmem` allows; the kernel grows it further, which it
+/// would not do with a buffer of fixed size.
+///
+/// # Errors
+/// When it is no TCP socket, or one that is open.
+pub(crate) fn begin_with_window(socket: &impl AsFd, len: usize) -> io::Result<()> {
+    // A reader that waits for so many bytes needs room for them, and the kernel makes it, which stays
+    // when the reader waits for less (net/ipv4/tcp.c, tcp_set_rcvlowat). It clamps the window to that
+    // as well, by which the window's scale would be chosen; 0 takes the clamp off (tcp_set_window_clamp).
+    wake_at(socket, len)?;
+    wake_at(socket, 1)?;
+    set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, 0)
+}
+
 /// Has the kernel take no more than `len` bytes that it cannot send yet.
 ///
 /// # Errors
@@ -399,6 +419,33 @@ mod tests {
         // Below what any kernel gives (SOCK_MIN_SNDBUF).
         let error = fix_send_buffer(&near, Bytes(512)).expect_err("too small");
         assert!(error.message.contains("the kernel gives"), "{error}");
+    }
+
+    #[test]
+    fn a_window_is_wide_from_the_first_and_scaled_as_any_other() {
+        let connected = |window: Option<usize>| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+                .expect("a socket");
+            if let Some(len) = window {
+                begin_with_window(&socket, len).expect("a socket that is not open");
+            }
+            let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+            socket.bind(&any.into()).and_then(|()| socket.listen(1)).expect("loopback");
+            let listener = TcpListener::from(socket);
+            let mut near =
+                TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+            let (mut far, _) = listener.accept().expect("accept");
+            // The window of a handshake is not scaled yet; that of the first acknowledgement is.
+            near.write_all(&[1]).expect("write");
+            far.read_exact(&mut [0; 1]).expect("read");
+            far.write_all(&[1]).expect("write");
+            near.read_exact(&mut [0; 1]).expect("read");
+            let (info, _) = kernel_info(&near).expect("a connection");
+            (info.snd_wnd, info.scales)
+        };
+        let (plain, wide) = (connected(None), connected(Some(1 << 20)));
+        assert_eq!(plain.1, wide.1, "windows may grow as far");
+        assert!(wide.0 >= plain.0.max(1 << 19), "{plain:?}, {wide:?}");
     }
 
     #[test]
