@@ -19,9 +19,11 @@ const TRAIN: usize = 65_000;
 /// What the kernel may hold of what is sent, so that it is the pace that holds back and not a drop
 /// in the device's queue.
 const SEND_BUFFER: usize = 512 << 10;
-/// What it may hold of what came while this host does something else: a tenth of a second at 1
-/// Gbit/s for an ordinary user, who gets as much as `net.core.rmem_max`.
-const RECEIVE_BUFFER: usize = 16 << 20;
+/// What it may hold of what came while this host does something else, some fifty milliseconds at 10
+/// Gbit/s where the kernel counts as much again for each packet; an ordinary user gets as much as
+/// `net.core.rmem_max`. With a quarter of it a receiver on a busy host lost packets at 10 Gbit/s that
+/// the path had not (docs/speed.md).
+const RECEIVE_BUFFER: usize = 64 << 20;
 
 /// The socket, and what waits to be sent.
 #[derive(Debug)]

@@ -23,6 +23,10 @@ pub(crate) struct Options {
     /// Of each run, as the machine has it
     #[arg(long, default_value_t = 6.0)]
     seconds: f64,
+    /// A host of the machine that has slept wakes at multiples of this: what the link's packets are late
+    /// by, so that they come together as they do here
+    #[arg(long, default_value = "300us")]
+    wakes: Span,
     /// Real runs of each cell, and ten times as many in virtual time
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -34,8 +38,8 @@ pub(crate) struct Options {
 /// When a part of it fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     heading(&format!(
-        "UDT over {}, packets of {PACKET} bytes: real ends, and the machine",
-        options.rate
+        "UDT over {}, packets of {PACKET} bytes: real ends, and the machine whose hosts wake every {}",
+        options.rate, options.wakes
     ));
     let mut worst: f64 = 1.0;
     for rtt in RTTS.map(Span::from_micros) {
@@ -86,6 +90,7 @@ fn simulated(
     scenario.directions.0.loss = loss;
     scenario.directions.1.loss = loss;
     (scenario.packet_len, scenario.seed) = (PACKET, seed);
+    scenario.wakes_every = options.wakes;
     let mut simulation = UdtSimulation::new(&scenario);
     simulation.run(Span::from_secs_f64(seconds));
     let ended = simulation.ended(0)[1].map_or(simulation.now(), |(_, at)| at);
