@@ -93,8 +93,9 @@ impl CalendarDemo {
             rows: self.channels.iter().map(Channel::row).collect(),
         };
         Section::new("Booked against delivered").table(table).note(
-            "Delivered: IP packets at the far end, over the time in which data flowed. Late: after the \
-             schedule, by the agent's clock.",
+            "Delivered: IP packets at the far end, over the time in which data flowed. In all: by the \
+             last look, a quarter of a second or less before the channel was gone. Late: after the schedule, \
+             by the agent's clock.",
         )
     }
 
