@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Which way a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum DataDirection {
     /// From here to the node.
     Out,
     /// From the node to here.
@@ -51,7 +51,7 @@ pub struct Cause {
     /// The link's arguments; loopback when empty.
     pub link: Vec<String>,
     /// Which way.
-    pub way: Way,
+    pub way: DataDirection,
     /// Bytes.
     pub size: u64,
     /// What holds it back.
@@ -85,7 +85,7 @@ fn path(rate: &str, rtt: &str, more: &[&str]) -> Vec<String> {
 /// The fourteen causes, each at three strengths.
 pub fn causes() -> Vec<Cause> {
     let mut all = Vec::new();
-    let mut add = |limit, party, cases: [(Vec<String>, Way, u64, Means); 3]| {
+    let mut add = |limit, party, cases: [(Vec<String>, DataDirection, u64, Means); 3]| {
         for (strength, (link, way, size, means)) in cases.into_iter().enumerate() {
             all.push(Cause { limit, party, strength, link, way, size, means });
         }
@@ -95,9 +95,9 @@ pub fn causes() -> Vec<Cause> {
         "rate_limit",
         "you",
         [
-            (wide(), Way::Out, 40 * MIB, Means::Options(&["--limit", "200M"])),
-            (wide(), Way::Back, 20 * MIB, Means::Options(&["--limit", "100M"])),
-            (wide(), Way::Out, 8 * MIB, Means::Options(&["--limit", "30M"])),
+            (wide(), DataDirection::Out, 40 * MIB, Means::Options(&["--limit", "200M"])),
+            (wide(), DataDirection::Back, 20 * MIB, Means::Options(&["--limit", "100M"])),
+            (wide(), DataDirection::Out, 8 * MIB, Means::Options(&["--limit", "30M"])),
         ],
     );
     add(
@@ -106,19 +106,19 @@ pub fn causes() -> Vec<Cause> {
         [
             (
                 gigabit(&[]),
-                Way::Out,
+                DataDirection::Out,
                 40 * MIB,
                 Means::Options(&["--buffer", "512KiB", "--streams", "1"]),
             ),
             (
                 gigabit(&[]),
-                Way::Out,
+                DataDirection::Out,
                 20 * MIB,
                 Means::Options(&["--buffer", "256KiB", "--streams", "1"]),
             ),
             (
                 gigabit(&[]),
-                Way::Out,
+                DataDirection::Out,
                 16 * MIB,
                 Means::Options(&["--buffer", "64KiB", "--streams", "1"]),
             ),
@@ -128,9 +128,9 @@ pub fn causes() -> Vec<Cause> {
         "receiver_window",
         "there",
         [
-            (gigabit(&[]), Way::Out, 60 * MIB, Means::Buffer(MIB)),
-            (gigabit(&[]), Way::Out, 30 * MIB, Means::Buffer(MIB / 2)),
-            (gigabit(&[]), Way::Out, 10 * MIB, Means::Buffer(MIB / 8)),
+            (gigabit(&[]), DataDirection::Out, 60 * MIB, Means::Buffer(MIB)),
+            (gigabit(&[]), DataDirection::Out, 30 * MIB, Means::Buffer(MIB / 2)),
+            (gigabit(&[]), DataDirection::Out, 10 * MIB, Means::Buffer(MIB / 8)),
         ],
     );
     let cubic = |streams| match streams {
@@ -142,18 +142,18 @@ pub fn causes() -> Vec<Cause> {
         "loss",
         "path",
         [
-            (lossy("2e-3", "1500"), Way::Out, 16 * MIB, cubic(2)),
-            (lossy("5e-3", "1500"), Way::Back, 8 * MIB, cubic(2)),
-            (lossy("1e-2", "1500"), Way::Out, 4 * MIB, cubic(1)),
+            (lossy("2e-3", "1500"), DataDirection::Out, 16 * MIB, cubic(2)),
+            (lossy("5e-3", "1500"), DataDirection::Back, 8 * MIB, cubic(2)),
+            (lossy("1e-2", "1500"), DataDirection::Out, 4 * MIB, cubic(1)),
         ],
     );
     add(
         "path_rate",
         "path",
         [
-            (path("600M", "20ms", &[]), Way::Out, 200 * MIB, Means::Path),
-            (path("300M", "20ms", &[]), Way::Back, 100 * MIB, Means::Path),
-            (path("100M", "20ms", &[]), Way::Out, 40 * MIB, cubic(2)),
+            (path("600M", "20ms", &[]), DataDirection::Out, 200 * MIB, Means::Path),
+            (path("300M", "20ms", &[]), DataDirection::Back, 100 * MIB, Means::Path),
+            (path("100M", "20ms", &[]), DataDirection::Out, 40 * MIB, cubic(2)),
         ],
     );
     let far = || path("1G", "160ms", &[]);
@@ -161,14 +161,16 @@ pub fn causes() -> Vec<Cause> {
         "slow_start",
         "path",
         [
-            (far(), Way::Out, 16 * MIB, Means::Path),
-            (far(), Way::Out, 8 * MIB, Means::Path),
-            (far(), Way::Back, 4 * MIB, Means::Path),
+            (far(), DataDirection::Out, 16 * MIB, Means::Path),
+            (far(), DataDirection::Out, 8 * MIB, Means::Path),
+            (far(), DataDirection::Back, 4 * MIB, Means::Path),
         ],
     );
     type Slow = fn(&'static [&'static str]) -> Means;
-    let readers: [(_, _, Slow); 2] =
-        [("here", Way::Out, Means::Options), ("there", Way::Back, Means::NodeOptions)];
+    let readers: [(_, _, Slow); 2] = [
+        ("here", DataDirection::Out, Means::Options),
+        ("there", DataDirection::Back, Means::NodeOptions),
+    ];
     for (party, way, means) in readers {
         let read = |rate: &'static [&'static str], mib| (gigabit(&[]), way, mib * MIB, means(rate));
         add(
@@ -181,8 +183,10 @@ pub fn causes() -> Vec<Cause> {
             ],
         );
     }
-    let writers: [(_, _, Slow); 2] =
-        [("there", Way::Out, Means::NodeOptions), ("here", Way::Back, Means::Options)];
+    let writers: [(_, _, Slow); 2] = [
+        ("there", DataDirection::Out, Means::NodeOptions),
+        ("here", DataDirection::Back, Means::Options),
+    ];
     for (party, way, means) in writers {
         let write =
             |rate: &'static [&'static str], mib| (gigabit(&[]), way, mib * MIB, means(rate));
@@ -201,45 +205,45 @@ pub fn causes() -> Vec<Cause> {
         "pipe_read",
         "here",
         [
-            (gigabit(&[]), Way::Out, 40 * MIB, Means::Feeder(20 * MIB)),
-            (gigabit(&[]), Way::Out, 20 * MIB, Means::Feeder(10 * MIB)),
-            (gigabit(&[]), Way::Out, 4 * MIB, Means::Feeder(2 * MIB)),
+            (gigabit(&[]), DataDirection::Out, 40 * MIB, Means::Feeder(20 * MIB)),
+            (gigabit(&[]), DataDirection::Out, 20 * MIB, Means::Feeder(10 * MIB)),
+            (gigabit(&[]), DataDirection::Out, 4 * MIB, Means::Feeder(2 * MIB)),
         ],
     );
     add(
         "pipe_write",
         "here",
         [
-            (gigabit(&[]), Way::Back, 200 * MIB, Means::Taker(40 * MIB)),
-            (gigabit(&[]), Way::Back, 150 * MIB, Means::Taker(30 * MIB)),
-            (gigabit(&[]), Way::Back, 60 * MIB, Means::Taker(20 * MIB)),
+            (gigabit(&[]), DataDirection::Back, 200 * MIB, Means::Taker(40 * MIB)),
+            (gigabit(&[]), DataDirection::Back, 150 * MIB, Means::Taker(30 * MIB)),
+            (gigabit(&[]), DataDirection::Back, 60 * MIB, Means::Taker(20 * MIB)),
         ],
     );
     add(
         "cpu",
         "here",
         [
-            (Vec::new(), Way::Out, 1024 * MIB, Means::Neighbours(3)),
-            (Vec::new(), Way::Back, 512 * MIB, Means::Neighbours(6)),
-            (Vec::new(), Way::Out, 256 * MIB, Means::Neighbours(12)),
+            (Vec::new(), DataDirection::Out, 1024 * MIB, Means::Neighbours(3)),
+            (Vec::new(), DataDirection::Back, 512 * MIB, Means::Neighbours(6)),
+            (Vec::new(), DataDirection::Out, 256 * MIB, Means::Neighbours(12)),
         ],
     );
     add(
         "peer",
         "there",
         [
-            (Vec::new(), Way::Out, 1024 * MIB, Means::NodesNeighbours(3)),
-            (Vec::new(), Way::Back, 512 * MIB, Means::NodesNeighbours(6)),
-            (Vec::new(), Way::Out, 256 * MIB, Means::NodesNeighbours(12)),
+            (Vec::new(), DataDirection::Out, 1024 * MIB, Means::NodesNeighbours(3)),
+            (Vec::new(), DataDirection::Back, 512 * MIB, Means::NodesNeighbours(6)),
+            (Vec::new(), DataDirection::Out, 256 * MIB, Means::NodesNeighbours(12)),
         ],
     );
     add(
         "set_up",
         "path",
         [
-            (far(), Way::Out, 20_000, Means::Path),
-            (far(), Way::Out, 4_000, Means::Path),
-            (far(), Way::Back, 10, Means::Path),
+            (far(), DataDirection::Out, 20_000, Means::Path),
+            (far(), DataDirection::Out, 4_000, Means::Path),
+            (far(), DataDirection::Back, 10, Means::Path),
         ],
     );
     all
@@ -277,7 +281,7 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
     let served = folder.join("served");
     std::fs::create_dir_all(&served).expect("a folder");
     let (here, there) = (folder.join("here"), served.join("there"));
-    let from = if cause.way == Way::Out { &here } else { &there };
+    let from = if cause.way == DataDirection::Out { &here } else { &there };
     let is_fed = matches!(cause.means, Means::Feeder(_));
     std::fs::write(
         from,
@@ -289,7 +293,7 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
         _ => &[],
     };
     if let (Means::Buffer(len), Some(link)) = (cause.means, &link) {
-        let side = if cause.way == Way::Out { "b" } else { "a" };
+        let side = if cause.way == DataDirection::Out { "b" } else { "a" };
         let limits = format!("net.ipv4.tcp_rmem=4096 131072 {len}");
         assert!(link.exec(side, &["sysctl", "-qw", &limits]).status.success(), "sysctl");
     }
@@ -339,14 +343,16 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
     let size = cause.size;
     match (cause.way, cause.means) {
         // No disk, which may be slower than what is left of a processor.
-        (Way::Out, _) if is_pinned => {
+        (DataDirection::Out, _) if is_pinned => {
             command.args([&format!("memory:{size}"), &format!("{url}/?null")])
         }
-        (Way::Back, _) if is_pinned => command.args([&format!("{url}/?memory={size}"), "null:"]),
+        (DataDirection::Back, _) if is_pinned => {
+            command.args([&format!("{url}/?memory={size}"), "null:"])
+        }
         (_, Means::Feeder(_)) => command.args(["-", &arrived]),
         (_, Means::Taker(_)) => command.args([&format!("{url}/there"), "-"]),
-        (Way::Out, _) => command.arg(&here).arg(&arrived),
-        (Way::Back, _) => command.arg(format!("{url}/there")).arg(&landed),
+        (DataDirection::Out, _) => command.arg(&here).arg(&arrived),
+        (DataDirection::Back, _) => command.arg(format!("{url}/there")).arg(&landed),
     };
     let result = match cause.means {
         Means::Feeder(rate) => fed(&mut command, cause.size, rate),

@@ -6,7 +6,7 @@ use super::careful_resume::CarefulResume;
 use super::constants::Constants;
 use super::control::{Control, Start};
 use super::cubic::Cubic;
-use super::held::Held;
+use super::held::HeldControl;
 use super::highspeed::HighSpeed;
 use super::htcp::HTcp;
 use super::loss_based::LossBased;
@@ -95,7 +95,7 @@ impl Algorithm {
             Algorithm::Reno => Box::new(LossBased::new(start, Reno)),
             Algorithm::Scalable => Box::new(LossBased::new(start, Scalable::new(set))),
             Algorithm::Vegas => Box::new(LossBased::new(start, Vegas::new(set))),
-            Algorithm::Held => Box::new(Held::new(start)),
+            Algorithm::Held => Box::new(HeldControl::new(start)),
         }
     }
 }

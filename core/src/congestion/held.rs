@@ -2,7 +2,7 @@
 //! back.
 //!
 //! Only for a path that is reserved for the flow. Where loss or a queue shows for several rounds
-//! that it is not, the rate is given up step by step, and [`Held::yielded`] says why. Rounds are
+//! that it is not, the rate is given up step by step, and [`HeldControl::yielded`] says why. Rounds are
 //! counted by time, since a flow that repairs losses has no sample of each round trip.
 
 use super::control::{Allowed, Control, Event, Start, YieldReason, Yielded};
@@ -32,7 +32,7 @@ const LEAST_WINDOW: f64 = 64.0;
 
 /// The machine.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldControl {
     /// As booked: bits on an Ethernet's wire. Without it a flow has its first window and no more.
     rate: Option<Rate>,
     packet: Bytes,
@@ -52,9 +52,9 @@ pub(super) struct Held {
     why: Option<YieldReason>,
 }
 
-impl Held {
-    pub(super) fn new(start: Start) -> Held {
-        Held {
+impl HeldControl {
+    pub(super) fn new(start: Start) -> HeldControl {
+        HeldControl {
             rate: start.held,
             packet: start.packet,
             first_window: start.window,
@@ -98,7 +98,7 @@ impl Held {
     }
 }
 
-impl Control for Held {
+impl Control for HeldControl {
     fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Rtt(rtt) => {

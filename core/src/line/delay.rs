@@ -33,9 +33,9 @@ pub struct DelaySample {
     pub came: Time,
 }
 
-/// A kept sample, in nanoseconds; `forward` and `back` have the clocks' difference in them.
+/// A stored sample, in nanoseconds; `forward` and `back` have the clocks' difference in them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Kept {
+struct StoredDelay {
     /// Since the first.
     at: f64,
     forward: f64,
@@ -95,7 +95,7 @@ pub struct PathDelay {
     /// Whether both ends read one clock, as in two namespaces of one machine.
     pub is_one_clock: bool,
     first: Option<(Time, Time)>,
-    kept: Vec<Kept>,
+    kept: Vec<StoredDelay>,
     least: Vec<Option<Least>>,
     span_ns: f64,
     sum: f64,
@@ -133,7 +133,7 @@ impl Default for OffsetBounds {
 
 impl OffsetBounds {
     /// Whether a sample agrees with those before; then the bounds are closer.
-    fn agree(&mut self, kept: &Kept) -> bool {
+    fn agree(&mut self, kept: &StoredDelay) -> bool {
         let rtt = kept.forward + kept.back;
         let faster = (self.least_rtt - rtt).max(0.0);
         self.least_rtt -= faster;
@@ -184,7 +184,7 @@ impl PathDelay {
             return;
         }
         let (own, _) = *self.first.get_or_insert((sample.sent, sample.received));
-        let kept = Kept {
+        let kept = StoredDelay {
             at: difference(sample.sent, own),
             forward: difference(sample.received, sample.sent),
             back: difference(sample.came, sample.returned),
@@ -217,7 +217,7 @@ impl PathDelay {
     }
 
     /// Each sample with the same chance (Vitter's algorithm R).
-    fn keep(&mut self, kept: Kept) {
+    fn keep(&mut self, kept: StoredDelay) {
         if self.kept.len() < KEPT {
             self.kept.push(kept);
             return;
@@ -229,7 +229,7 @@ impl PathDelay {
     }
 
     /// The least delays of the span of time that `kept` is in; spans grow as the test does.
-    fn note_least(&mut self, kept: Kept) {
+    fn note_least(&mut self, kept: StoredDelay) {
         while kept.at / self.span_ns >= SPANS as f64 {
             self.span_ns *= 2.0;
             let joined = |pair: &[Option<Least>]| match (pair[0], pair[1]) {
@@ -315,7 +315,9 @@ impl PathDelay {
     pub fn one_way(&self) -> Option<(DelaySummary, DelaySummary)> {
         let clocks = self.clocks()?;
         let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
-        let of = |delay: &dyn Fn(&Kept) -> f64| summary(self.ordered().iter().map(delay).collect());
+        let of = |delay: &dyn Fn(&StoredDelay) -> f64| {
+            summary(self.ordered().iter().map(delay).collect())
+        };
         Some((of(&|kept| kept.forward - ahead(kept.at))?, of(&|kept| kept.back + ahead(kept.at))?))
     }
 
@@ -360,7 +362,7 @@ impl PathDelay {
         delays
     }
 
-    fn ordered(&self) -> Vec<Kept> {
+    fn ordered(&self) -> Vec<StoredDelay> {
         let mut kept = self.kept.clone();
         kept.sort_by(|a, b| a.at.total_cmp(&b.at));
         kept

@@ -16,15 +16,16 @@ fn over(path: &str) -> Extension {
 
 /// What came of a host that offered for `span` whatever it was promised room for.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Observation {
     offered: u64,
     delivered: u64,
     lost: u64,
     last: Time,
 }
 
-fn offer(extender: &mut Extender, span: Span) -> Seen {
-    let (mut now, mut seen, mut token, mut free) = (Time::ZERO, Seen::default(), 0, Time::ZERO);
+fn offer(extender: &mut Extender, span: Span) -> Observation {
+    let (mut now, mut seen, mut token, mut free) =
+        (Time::ZERO, Observation::default(), 0, Time::ZERO);
     let end = Time::ZERO + span;
     let bytes = TRAIN.carried_bytes(&(0..TRAIN.count()));
     loop {
@@ -51,7 +52,7 @@ fn offer(extender: &mut Extender, span: Span) -> Seen {
     }
 }
 
-fn gbps(seen: &Seen) -> f64 {
+fn gbps(seen: &Observation) -> f64 {
     seen.delivered as f64 * 2_048.0 * 8.0 / seen.last.since(Time::ZERO).as_secs_f64() / 1e9
 }
 

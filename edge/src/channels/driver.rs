@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A channel driver, or a layer over channels.
+#[non_exhaustive]
 pub struct Driver {
     /// What `SITE SETNETSTACK` and results call it.
     pub name: &'static str,
@@ -42,6 +43,18 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// A driver of that name without options, which a node need not tell of in FEAT.
+    pub fn new(
+        name: &'static str,
+        schemes: &'static [&'static str],
+        about: &'static str,
+        capabilities: Capabilities,
+        role: Role,
+    ) -> Driver {
+        let (title, options, features) = (name, &[], &[]);
+        Driver { name, schemes, title, about, options, capabilities, features, role }
+    }
+
     /// What it puts over channels, where it is a layer.
     pub fn layer(&self) -> Option<&Arc<dyn Layer>> {
         match &self.role {
@@ -59,6 +72,7 @@ impl fmt::Debug for Driver {
 
 /// What the planner knows of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// What its channels carry.
     pub carries: Carries,
@@ -76,6 +90,22 @@ pub struct Capabilities {
     pub max_block: Option<Bytes>,
     /// When it is offered.
     pub offered: Offered,
+}
+
+impl Capabilities {
+    /// Those of a driver that connects any two hosts in the clear, when somebody asks for it.
+    pub fn new(carries: Carries) -> Capabilities {
+        Capabilities {
+            carries,
+            encrypted: false,
+            same_fabric: false,
+            congestion: CongestionBy::Below,
+            needs_key: false,
+            grows: false,
+            max_block: None,
+            offered: Offered::WhenAsked,
+        }
+    }
 }
 
 /// What a channel carries.

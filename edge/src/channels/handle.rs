@@ -27,6 +27,17 @@ pub struct FlowState {
     pub packets: (u64, u64),
 }
 
+/// What one look at a connection shows.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionSample {
+    /// What the kernel knows of it, where it is a TCP one.
+    pub tcp: Option<TcpInfo>,
+    /// How far it is; `None` where it does not know.
+    pub flow: Option<FlowState>,
+    /// The path's least round-trip time; `None` where nobody knows it.
+    pub rtt: Option<Span>,
+}
+
 /// What is left of a held rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YieldedPart {
@@ -78,6 +89,11 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     /// How far it is; `None` where it does not know.
     fn flow(&self) -> Option<FlowState> {
         None
+    }
+
+    /// All of these at once.
+    fn sample(&self) -> ConnectionSample {
+        ConnectionSample { tcp: self.tcp_info(), flow: self.flow(), rtt: self.rtt() }
     }
 
     /// Has what is sent from now on begin, with care, from what an earlier connection saw of the
@@ -170,9 +186,9 @@ impl Handle {
         self.congestion().is_some_and(|name| name.is_bbr())
     }
 
-    /// How far the connection is; `None` where it does not know.
-    pub(crate) fn flow(&self) -> Option<FlowState> {
-        self.0.flow()
+    /// All that one look shows; of a TCP connection the kernel is asked once.
+    pub(crate) fn sample(&self) -> ConnectionSample {
+        self.0.sample()
     }
 
     /// Has what is sent from now on begin from what an earlier connection saw of the path; says
@@ -248,6 +264,18 @@ impl Handle {
 #[derive(Debug)]
 struct OfSocket(Socket);
 
+impl OfSocket {
+    fn flow_of(&self, info: &TcpInfo) -> FlowState {
+        let sent = info.delivered / u64::from(info.segment.max(1)) + info.retransmits;
+        FlowState {
+            connection: usize::try_from(self.0.as_raw_fd()).unwrap_or_default(),
+            arrived: info.delivered,
+            rtt: Some(info.min_rtt),
+            packets: (sent, info.retransmits),
+        }
+    }
+}
+
 impl ConnectionControl for OfSocket {
     fn rtt(&self) -> Option<Span> {
         Some(self.tcp_info()?.min_rtt)
@@ -274,14 +302,13 @@ impl ConnectionControl for OfSocket {
     }
 
     fn flow(&self) -> Option<FlowState> {
-        let info = self.tcp_info()?;
-        let sent = info.delivered / u64::from(info.segment.max(1)) + info.retransmits;
-        Some(FlowState {
-            connection: usize::try_from(self.0.as_raw_fd()).unwrap_or_default(),
-            arrived: info.delivered,
-            rtt: Some(info.min_rtt),
-            packets: (sent, info.retransmits),
-        })
+        self.tcp_info().map(|info| self.flow_of(&info))
+    }
+
+    fn sample(&self) -> ConnectionSample {
+        let Some(info) = self.tcp_info() else { return ConnectionSample::default() };
+        let (flow, rtt) = (Some(self.flow_of(&info)), Some(info.min_rtt));
+        ConnectionSample { tcp: Some(info), flow, rtt }
     }
 
     fn set_congestion(&self, name: ControlName) -> io::Result<()> {

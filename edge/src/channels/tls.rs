@@ -283,7 +283,7 @@ pub fn accept<S: ByteStream>(
 }
 
 /// What [`turn`] came to.
-enum Turn {
+enum RecordStep {
     /// There may be more to do.
     Again,
     /// Nothing goes on before more comes; data may be sent if `ready`.
@@ -303,7 +303,7 @@ fn turn<E: Engine>(
     outgoing: &mut [u8],
     plaintext: &[&[u8]],
     take: &mut dyn FnMut(&[u8]),
-) -> io::Result<(usize, Turn)> {
+) -> io::Result<(usize, RecordStep)> {
     let UnbufferedStatus { mut discard, state, .. } = engine.process(incoming);
     let turn = match state.map_err(broken)? {
         ConnectionState::ReadTraffic(mut read) => {
@@ -312,7 +312,7 @@ fn turn<E: Engine>(
                 discard += record.discard;
                 take(record.payload);
             }
-            Turn::Again
+            RecordStep::Again
         }
         ConnectionState::EncodeTlsData(mut data) => {
             let len = match data.encode(outgoing) {
@@ -322,13 +322,15 @@ fn turn<E: Engine>(
                 }
             };
             below.write_all(&outgoing[..len])?;
-            Turn::Again
+            RecordStep::Again
         }
         ConnectionState::TransmitTlsData(data) => {
             data.done();
-            Turn::Again
+            RecordStep::Again
         }
-        ConnectionState::WriteTraffic(_) if plaintext.is_empty() => Turn::Input { ready: true },
+        ConnectionState::WriteTraffic(_) if plaintext.is_empty() => {
+            RecordStep::Input { ready: true }
+        }
         ConnectionState::WriteTraffic(mut write) => {
             let mut len = 0;
             for part in plaintext {
@@ -336,10 +338,10 @@ fn turn<E: Engine>(
                     .encrypt(part, &mut outgoing[len..])
                     .map_err(|error| io::Error::other(error.to_string()))?;
             }
-            Turn::Sealed(len)
+            RecordStep::Sealed(len)
         }
-        ConnectionState::BlockedHandshake => Turn::Input { ready: false },
-        ConnectionState::PeerClosed | ConnectionState::Closed => Turn::Ended,
+        ConnectionState::BlockedHandshake => RecordStep::Input { ready: false },
+        ConnectionState::PeerClosed | ConnectionState::Closed => RecordStep::Ended,
         _ => return Err(io::Error::other("TLS came to a state that this version does not know")),
     };
     Ok((discard, turn))
@@ -367,7 +369,7 @@ impl<S: ByteStream, E: Engine> TlsStream<S, E> {
         let handle = below.handle()?;
         handle.set_read_timeout(Some(timeout))?;
         let mut stream = TlsStream::at_rest(below, engine);
-        while !matches!(stream.turn(&[])?, Turn::Input { ready: true }) {
+        while !matches!(stream.turn(&[])?, RecordStep::Input { ready: true }) {
             if stream.ended {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -378,7 +380,7 @@ impl<S: ByteStream, E: Engine> TlsStream<S, E> {
 
     /// One turn whose data is kept for later; reads when nothing goes on without, unless that is
     /// only for data to be sent.
-    fn turn(&mut self, plaintext: &[&[u8]]) -> io::Result<Turn> {
+    fn turn(&mut self, plaintext: &[&[u8]]) -> io::Result<RecordStep> {
         let plain = &mut self.plain;
         let incoming = &mut self.incoming[self.head..self.tail];
         let take = &mut |bytes: &[u8]| plain.extend_from_slice(bytes);
@@ -386,8 +388,8 @@ impl<S: ByteStream, E: Engine> TlsStream<S, E> {
             turn(&mut self.engine, &mut self.below, incoming, &mut self.outgoing, plaintext, take)?;
         self.head += discard;
         match turn {
-            Turn::Input { ready: false } => self.fill()?,
-            Turn::Ended => self.ended = true,
+            RecordStep::Input { ready: false } => self.fill()?,
+            RecordStep::Ended => self.ended = true,
             _ => {}
         }
         Ok(turn)
@@ -423,9 +425,9 @@ impl<S: ByteStream, E: Engine> TlsStream<S, E> {
     fn write_some(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         loop {
             match self.turn(parts)? {
-                Turn::Sealed(len) => return self.below.write_all(&self.outgoing[..len]),
-                Turn::Ended => return Err(io::ErrorKind::BrokenPipe.into()),
-                Turn::Again | Turn::Input { .. } => {}
+                RecordStep::Sealed(len) => return self.below.write_all(&self.outgoing[..len]),
+                RecordStep::Ended => return Err(io::ErrorKind::BrokenPipe.into()),
+                RecordStep::Again | RecordStep::Input { .. } => {}
             }
         }
     }
@@ -474,10 +476,10 @@ impl<S: ByteStream, E: Engine> Read for TlsStream<S, E> {
                 turn(&mut self.engine, &mut self.below, incoming, &mut self.outgoing, &[], take)?;
             self.head += discard;
             match turn {
-                Turn::Input { .. } if filled > 0 => break,
-                Turn::Input { .. } => self.fill()?,
-                Turn::Ended => self.ended = true,
-                Turn::Again | Turn::Sealed(_) => {}
+                RecordStep::Input { .. } if filled > 0 => break,
+                RecordStep::Input { .. } => self.fill()?,
+                RecordStep::Ended => self.ended = true,
+                RecordStep::Again | RecordStep::Sealed(_) => {}
             }
         }
         Ok(filled)

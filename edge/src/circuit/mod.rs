@@ -44,6 +44,7 @@ const BACKOFF: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(
 
 /// What an agent tells of its work.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum CircuitNotice {
     /// A step was done, and how late it was where it had a time.
     Done {

@@ -1,12 +1,12 @@
 //! A copy under way, and what it has come to.
 
 mod choice;
-mod parked;
+mod idle_session;
 mod watch;
 
 pub(super) use choice::known;
 pub use choice::unmeasured;
-use parked::Parked;
+use idle_session::IdleSession;
 pub(super) use watch::Watched;
 
 use super::claimed::ClaimedPaths;
@@ -51,7 +51,7 @@ pub(super) struct Copy<'a> {
     /// Whether every end was reached, so that a fault may pass.
     pub(super) is_reached: bool,
     /// A session for the next source.
-    pub(super) parked: Option<Parked>,
+    pub(super) idle_session: Option<IdleSession>,
     /// Which of the sources is copied now.
     pub(super) source: usize,
     /// Files that had come, and of them how many were compared, when it began.
@@ -96,7 +96,7 @@ impl<'a> Copy<'a> {
             base: 0,
             lately: RecentWaits::default(),
             is_reached: false,
-            parked: None,
+            idle_session: None,
             source: 0,
             before_source: (0, 0),
             unverified: None,

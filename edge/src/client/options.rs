@@ -142,6 +142,7 @@ impl fmt::Debug for RetryListener {
 
 /// What a measurement does to a copy between here and a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Trial {
     /// The source stalls so.
     pub stall: Option<Stall>,

@@ -17,6 +17,7 @@ use crate::sys::tcp::process_usage;
 use farline_core::copy::Existing;
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
+use std::pin::Pin;
 use std::time::Instant;
 
 /// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
@@ -24,7 +25,17 @@ use std::time::Instant;
 /// # Errors
 /// When nothing could be copied: what, whose fault, what to try. Single files that failed are in
 /// the outcome.
-pub async fn copy(
+pub fn copy<'a>(
+    sources: &'a [Location],
+    destination: &'a Location,
+    options: &'a Options,
+    watch: &'a mut (dyn FnMut(&Progress) + Send),
+) -> Pin<Box<dyn Future<Output = Result<Outcome, Error>> + 'a>> {
+    // A future is compiled wherever it is awaited, with all that it awaits itself; this one here.
+    Box::pin(run(sources, destination, options, watch))
+}
+
+async fn run(
     sources: &[Location],
     destination: &Location,
     options: &Options,
@@ -61,7 +72,7 @@ pub async fn copy(
     let sources = &expanded[..];
     if matches!(destination, Location::Remote(_)) {
         // Between two servers data goes by sessions of another kind.
-        copy.parked = None;
+        copy.idle_session = None;
     }
     copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 /// Who told a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SampleSource {
     /// The control itself, through its ring buffer.
     Control,

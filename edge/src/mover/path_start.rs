@@ -3,6 +3,7 @@
 
 use super::tune::{LOOK_EVERY, Notify};
 use crate::channels::Handle;
+use crate::channels::handle::ConnectionSample;
 use crate::sys::lock::lock;
 use farline_core::congestion::SavedPath;
 use farline_core::plan::Reason;
@@ -62,20 +63,22 @@ impl PathStart {
         tell(Reason::NotResumed { in_flight, why: why.to_owned() });
     }
 
-    /// A look at all channels.
-    pub(super) fn look(&self, channels: &[Handle]) {
-        self.seen.look(channels);
+    /// Takes in what a look at all channels showed.
+    pub(super) fn handle(&self, samples: &[ConnectionSample]) {
+        self.seen.handle(samples);
     }
 
     /// The channels have all that is to be sent. Where they keep it in this process, as QUIC and UDT
     /// do, most of it has yet to go, and that is looked at until the transfer is over.
     pub(super) fn look_on(&self, channels: Vec<Handle>) {
-        self.look(&channels);
+        let samples: Vec<_> = channels.iter().map(Handle::sample).collect();
+        self.handle(&samples);
         let rest: Vec<_> =
-            channels.into_iter().filter(|channel| channel.tcp_info().is_none()).collect();
-        if rest.iter().all(|channel| channel.flow().is_none()) {
+            channels.into_iter().zip(&samples).filter(|(_, sample)| sample.tcp.is_none()).collect();
+        if rest.iter().all(|(_, sample)| sample.flow.is_none()) {
             return;
         }
+        let rest: Vec<Handle> = rest.into_iter().map(|(channel, _)| channel).collect();
         let (over, still) = mpsc::channel();
         let seen = Arc::clone(&self.seen);
         let watch = move || seen.look_until(&rest, &still);
@@ -110,9 +113,14 @@ impl Observation {
 
     /// A look at all channels; returns how many bytes have arrived.
     fn look(&self, channels: &[Handle]) -> u64 {
+        self.handle(&channels.iter().map(Handle::sample).collect::<Vec<_>>())
+    }
+
+    /// Takes in what a look showed; returns how many bytes have arrived.
+    fn handle(&self, samples: &[ConnectionSample]) -> u64 {
         // Several channels may be of one connection.
         let flows: BTreeMap<usize, _> =
-            channels.iter().filter_map(Handle::flow).map(|flow| (flow.connection, flow)).collect();
+            samples.iter().filter_map(|one| one.flow).map(|flow| (flow.connection, flow)).collect();
         if flows.is_empty() {
             return 0;
         }

@@ -330,7 +330,9 @@ impl<'a> Shared<'a> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         let (rests, window) = (state.machine.rests(), state.machine.window());
-        let room = pool.sample(state.handles.iter().flatten(), self.tally, rests, window);
+        let handles = state.handles.iter().flatten();
+        let rtt = handles.clone().filter_map(Handle::rtt).min();
+        let room = pool.sample(handles, rtt, self.tally, rests, window);
         if room.is_none() {
             return;
         }

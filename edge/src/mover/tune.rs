@@ -3,6 +3,7 @@
 
 use super::BLOCK_LEN;
 use super::tally::Tally;
+use crate::channels::handle::ConnectionSample;
 use crate::channels::socket::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
 use crate::sys::pool::{Slot, more};
@@ -73,20 +74,21 @@ impl PathSampler {
         PathSampler { began: Instant::now(), network: Span::ZERO, store_wait: Span::ZERO }
     }
 
-    /// A look at all channels, which are given nothing more when `is_flushing`; `None` where they
-    /// are no TCP connections.
+    /// What a look at all channels showed, which are given nothing more when `is_flushing`; `None`
+    /// where they are no TCP connections.
     pub(super) fn sample(
         &mut self,
         handles: &[Handle],
+        samples: &[ConnectionSample],
         tally: &Tally,
         is_flushing: bool,
     ) -> Option<PathSample> {
-        let infos: Vec<_> = handles.iter().filter_map(Handle::tcp_info).collect();
+        let infos: Vec<_> = samples.iter().filter_map(|sample| sample.tcp.as_ref()).collect();
         if infos.is_empty() {
             return None;
         }
         let sum = |part: fn(&crate::sys::tcp::TcpInfo) -> Span| {
-            infos.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
+            infos.iter().map(|info| part(info)).fold(Span::ZERO, |sum, span| sum + span)
         };
         let (network, store_wait) = (tally.network(), tally.store_wait());
         // Channels that mostly wait for the store say nothing of the network. Those that wait for
@@ -134,12 +136,13 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// A look at the open channels' `handles`: `rests` is how often the store's side has rested,
+    /// A look at the open channels' `handles`, whose least round trip is `rtt`: `rests` is how often the store's side has rested,
     /// `window` how many slots channels may have on their way, and what that may come to. Answers
     /// with what is new, nothing most of the time.
     pub(super) fn sample<'h>(
         &mut self,
         handles: impl Iterator<Item = &'h Handle> + Clone,
+        rtt: Option<Span>,
         tally: &Tally,
         rests: u64,
         (window, most): (usize, usize),
@@ -149,11 +152,11 @@ impl<'a> Pool<'a> {
         let room = handles.clone().find_map(Handle::room).map_or(u64::MAX, |room| room.0);
         self.growth.handle(PoolSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
-            channels: handles.clone().count(),
+            channels: handles.count(),
             waited: tally.store_wait(),
             rests,
             moved: Bytes(tally.bytes()),
-            rtt: handles.filter_map(Handle::rtt).min().unwrap_or_default(),
+            rtt: rtt.unwrap_or_default(),
             window: bytes(window),
             widest: Bytes(bytes(most).0.min(bytes(window).0.saturating_add(room))),
         });

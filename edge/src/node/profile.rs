@@ -57,7 +57,7 @@ pub(super) fn measure(
             format!("{MODULE} needs a key, and PROT C"),
         ));
     }
-    let _turn = Turn::take(&shared.measured)?;
+    let _turn = MeasurementLease::take(&shared.measured)?;
     run.reporter.started(false);
     plane.channels.clear();
     let each = request.streams as usize;
@@ -179,12 +179,12 @@ impl Watch {
 }
 
 /// The turn of the one session that measures.
-struct Turn<'a>(&'a std::sync::atomic::AtomicBool);
+struct MeasurementLease<'a>(&'a std::sync::atomic::AtomicBool);
 
-impl Turn<'_> {
-    fn take(measured: &std::sync::atomic::AtomicBool) -> Result<Turn<'_>, Error> {
+impl MeasurementLease<'_> {
+    fn take(measured: &std::sync::atomic::AtomicBool) -> Result<MeasurementLease<'_>, Error> {
         match measured.swap(true, Ordering::AcqRel) {
-            false => Ok(Turn(measured)),
+            false => Ok(MeasurementLease(measured)),
             true => Err(Error::new(
                 Fault::Refused,
                 ErrorCode::ProfileRunning,
@@ -195,7 +195,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for MeasurementLease<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

@@ -54,7 +54,7 @@ fn on_disk(top: &Path, source: &Path, landed: &mut u64) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum CopyKind {
     Up,
     Down,
     Here,
@@ -72,14 +72,14 @@ fn kills_at_random_instants_lose_no_more_than_the_window() {
     fs::create_dir(&root).expect("a folder");
     let (mut lost, mut resumed, mut landed) = (Vec::new(), 0, 0);
     for kill in 0..kills {
-        let way = [Way::Up, Way::Down, Way::Here][(kill % 3) as usize];
+        let way = [CopyKind::Up, CopyKind::Down, CopyKind::Here][(kill % 3) as usize];
         let at = root.join(format!("{kill}"));
         fs::create_dir(&at).expect("a folder");
         let (mut server, url) = node(dir.path(), "write", &[]);
         let (from, to) = match way {
-            Way::Up => (text(&source).to_owned(), format!("{url}/landed/{kill}/")),
-            Way::Down => (format!("{url}/t"), format!("{}/", at.display())),
-            Way::Here => (text(&source).to_owned(), format!("{}/", at.display())),
+            CopyKind::Up => (text(&source).to_owned(), format!("{url}/landed/{kill}/")),
+            CopyKind::Down => (format!("{url}/t"), format!("{}/", at.display())),
+            CopyKind::Here => (text(&source).to_owned(), format!("{}/", at.display())),
         };
         let mut command = farline();
         command.args(["-q", "cp", "-r", "--limit", "1Gbit/s", &from, &to]);
@@ -87,13 +87,13 @@ fn kills_at_random_instants_lose_no_more_than_the_window() {
         let mut client = Running(quiet.spawn().expect("runs"));
         std::thread::sleep(Duration::from_millis(rng.below(600)));
         // Who stores: a node that goes with its client, or a client alone.
-        if way == Way::Up {
+        if way == CopyKind::Up {
             server.end(Signal::KILL);
         }
         client.end(Signal::KILL);
         let (mut whole, to_tree) = (0, at.join("t"));
         let arrived = on_disk(&to_tree, &source, &mut whole);
-        let again = (way == Way::Up).then(|| node(dir.path(), "write", &[]));
+        let again = (way == CopyKind::Up).then(|| node(dir.path(), "write", &[]));
         let to = again.as_ref().map_or(to, |(_, url)| format!("{url}/landed/{kill}/"));
         let result = json_of(farline().args(["--json", "cp", "-r", &from, &to]));
         let held = result["bytes"].as_u64().expect("a count")

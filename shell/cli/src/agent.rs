@@ -94,6 +94,8 @@ fn tell(notice: &CircuitNotice, output: &Output) {
             };
             (json!({ "schema": "farline/agent-device/1", "error": silent }), text)
         }
+        // What a later library may tell besides.
+        _ => return,
     };
     // Who reads that no more is no reason to end.
     let _ = output.result(&document, text);

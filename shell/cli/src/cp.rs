@@ -278,13 +278,10 @@ pub(crate) fn carry_out(
             Some(Backup::new(suffix, args.backup_dir.map(OsString::into_vec))?)
         }
     };
-    let trial = Trial {
-        stall: args.trial_stall,
-        read: args.trial_read,
-        write: args.trial_write,
-        sync: args.trial_sync,
-        in_turns: args.trial_in_turns,
-    };
+    let mut trial = Trial::default();
+    (trial.read, trial.write) = (args.trial_read, args.trial_write);
+    (trial.stall, trial.sync) = (args.trial_stall, args.trial_sync);
+    trial.in_turns = args.trial_in_turns;
     let stop = CancelToken::default();
     let mut options = Options::default();
     options.recursive = what.recursive || args.attributes.archive;

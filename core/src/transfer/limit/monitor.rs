@@ -91,7 +91,7 @@ enum LastLosses {
 
 /// The first growth of the windows, round by round.
 #[derive(Debug)]
-struct Growth {
+struct SlowStart {
     rounds: Rounds,
     /// What the round that runs would be, were it not one of growth.
     pending: PathTimes,
@@ -102,7 +102,7 @@ struct Growth {
 pub struct PathMonitor {
     times: PathTimes,
     /// Until the windows have stopped growing for the first time.
-    growth: Option<Growth>,
+    growth: Option<SlowStart>,
     last: Option<PathSample>,
     /// Of the last looks with losses: whether a queue overflowed.
     overflows: VecDeque<bool>,
@@ -110,7 +110,7 @@ pub struct PathMonitor {
 
 impl Default for PathMonitor {
     fn default() -> PathMonitor {
-        let growth = Growth { rounds: Rounds::of(BURST_TRIPS), pending: PathTimes::default() };
+        let growth = SlowStart { rounds: Rounds::of(BURST_TRIPS), pending: PathTimes::default() };
         PathMonitor {
             times: PathTimes::default(),
             growth: Some(growth),
@@ -203,7 +203,7 @@ fn grown(times: PathTimes) -> PathTimes {
     PathTimes { growing: times.total(), ..PathTimes::default() }
 }
 
-impl Growth {
+impl SlowStart {
     /// Whether the rate of a round grew, when one is over.
     fn round(&mut self, sample: &PathSample) -> Option<bool> {
         let rate = self.rounds.rate(sample)?;

@@ -25,7 +25,7 @@ struct OnLink {
 
 /// One direction: the link, and its packets by token.
 #[derive(Debug)]
-struct Way {
+struct LinkDirection {
     link: Link,
     packets: VecDeque<Option<OnLink>>,
     first_token: u64,
@@ -37,7 +37,7 @@ pub struct UdtSimulation {
     now: Time,
     scenario: UdtScenario,
     /// From a to b, and back.
-    ways: [Way; 2],
+    ways: [LinkDirection; 2],
     /// Ends of flow `i` are `2 * i` and `2 * i + 1`.
     hosts: Vec<Host>,
     rng: Rng,
@@ -56,7 +56,7 @@ impl UdtSimulation {
             let changes = changes.filter(|&(_, on, _)| on == side || on == Side::Both);
             let changes = changes.map(|(at, _, change)| (at, change));
             let link = Link::new(Time::ZERO, direction, changes, &seed.fork(number));
-            Way { link, packets: VecDeque::new(), first_token: 0 }
+            LinkDirection { link, packets: VecDeque::new(), first_token: 0 }
         };
         let flows = scenario.flows.iter().zip(0..);
         UdtSimulation {
@@ -251,7 +251,7 @@ impl UdtSimulation {
     }
 }
 
-impl Way {
+impl LinkDirection {
     fn take(&mut self, token: u64) -> Option<OnLink> {
         let at = usize::try_from(token.checked_sub(self.first_token)?).ok()?;
         let packet = self.packets.get_mut(at)?.take();

@@ -1,7 +1,7 @@
 //! Ranking and falling back, with drivers that exist only here.
 
 use super::*;
-use crate::channels::driver::{Agreed, CongestionBy, Dialer, Session};
+use crate::channels::driver::{Agreed, Dialer, Session};
 use crate::channels::{ssh, tcp, tls};
 use farline_core::units::{Bytes, ErrorCode};
 
@@ -34,25 +34,12 @@ fn registry(is_here: bool, carries: Carries) -> Registry {
     for driver in [tcp::driver(), tls::driver(), ssh::driver()] {
         registry.add(driver).expect("a new name");
     }
-    let fabric = Driver {
-        name: "fabric",
-        schemes: &["fabric"],
-        title: "Fabric",
-        about: "",
-        options: &[],
-        capabilities: Capabilities {
-            carries,
-            encrypted: false,
-            same_fabric: true,
-            congestion: CongestionBy::Below,
-            needs_key: true,
-            grows: false,
-            max_block: Some(Bytes::mib(1)),
-            offered: Offered::WhenAsked,
-        },
-        features: &["FABRIC"],
-        role: Role::Channel(Box::new(Fabric { is_here })),
-    };
+    let mut capabilities = Capabilities::new(carries);
+    (capabilities.same_fabric, capabilities.needs_key) = (true, true);
+    capabilities.max_block = Some(Bytes::mib(1));
+    let role = Role::Channel(Box::new(Fabric { is_here }));
+    let mut fabric = Driver::new("fabric", &["fabric"], "", capabilities, role);
+    (fabric.title, fabric.features) = ("Fabric", &["FABRIC"]);
     registry.add(fabric).expect("a new name");
     registry
 }

@@ -106,7 +106,7 @@ fn exchange_refuses_strangers_and_misses_a_lost_peer() {
         return;
     }
     let (mut node, mut gone, mut waits) = exchanged();
-    gone.turn(None).expect("sent");
+    gone.progress(None).expect("sent");
     for slot in pool(2, SLOT_LEN).expect("memory") {
         waits.offer(slot);
     }

@@ -81,7 +81,7 @@ pub(super) fn ends(read: bool) -> (RdmaListener, RdmaChannel, Box<dyn Channel>) 
         .open(listener.address(), PATIENCE)
         .expect("a channel");
     // The first word, without which the other end may not speak.
-    liar.turn(None).expect("sent");
+    liar.progress(None).expect("sent");
     (listener, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
 }
 

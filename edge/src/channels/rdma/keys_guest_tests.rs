@@ -64,7 +64,7 @@ fn keys_of_a_failed_channel_open_nothing_to_the_others() {
         let dialer = RdmaDialer::new(key, fabric());
         let open = || {
             let mut liar = dialer.open(listener.address(), PATIENCE).expect("a channel");
-            liar.turn(None).expect("sent");
+            liar.progress(None).expect("sent");
             let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
             offer_two(&mut *honest);
             let credits = credits_of(&mut *honest, &mut liar);

@@ -17,7 +17,7 @@ mod keys_guest_tests;
 mod listener;
 mod pinned;
 mod ports;
-mod turn;
+mod progress;
 
 pub use driver::driver;
 
@@ -173,7 +173,7 @@ impl Channel for RdmaChannel {
             len,
             header: self.write_header(&header, check)?,
         });
-        self.turn(None).map(drop)
+        self.progress(None).map(drop)
     }
 
     fn sent(&mut self, until: Option<Instant>) -> io::Result<Option<Slot>> {
@@ -183,7 +183,7 @@ impl Channel for RdmaChannel {
             }
             let left =
                 until.map_or(LONGEST_WAIT, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() || (self.turn(Some(left))? && self.sent.is_empty()) {
+            if left.is_zero() || (self.progress(Some(left))? && self.sent.is_empty()) {
                 return Ok(None);
             }
         }
@@ -191,10 +191,10 @@ impl Channel for RdmaChannel {
 
     fn mark(&mut self, header: Header) -> io::Result<()> {
         self.endpoint.handle(Input::Mark(self.write_header(&header, &Check::default())?));
-        self.turn(None)?;
+        self.progress(None)?;
         // It waits for a credit, and nobody may call this channel again for long.
         while self.endpoint.has_waiting() {
-            self.turn(Some(LONGEST_WAIT))?;
+            self.progress(Some(LONGEST_WAIT))?;
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Channel for RdmaChannel {
             if let Some(arrival) = self.arrived.pop_front() {
                 return Ok(Some(arrival));
             }
-            if self.turn(Some(LONGEST_WAIT))? && self.arrived.is_empty() {
+            if self.progress(Some(LONGEST_WAIT))? && self.arrived.is_empty() {
                 return Ok(None);
             }
         }
@@ -297,7 +297,7 @@ impl Drop for RdmaChannel {
         let until = Instant::now() + LINGER;
         while !self.broken && !self.endpoint.is_idle() {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.turn(Some(left)).is_err() {
+            if left.is_zero() || self.progress(Some(left)).is_err() {
                 return;
             }
         }

@@ -40,16 +40,18 @@ impl Shared<'_> {
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion, mut before) = (watched.len(), None, None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let samples: Vec<_> = watched.iter().map(Handle::sample).collect();
             if let Some(pool) = &mut pool {
                 let (rests, window) = {
                     let machine = &lock(&self.state).machine;
                     (machine.rests(), machine.window())
                 };
-                self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
+                let rtt = samples.iter().filter_map(|sample| sample.rtt).min();
+                self.grow(pool.sample(watched.iter(), rtt, self.job.tally, rests, window));
             }
-            start.inspect(|start| start.look(&watched));
+            start.inspect(|start| start.handle(&samples));
             yields.iter_mut().for_each(|yields| yields.look(&watched));
-            let sample = sampler.sample(&watched, self.job.tally, self.is_flushing());
+            let sample = sampler.sample(&watched, &samples, self.job.tally, self.is_flushing());
             let judged = sample.map(|sample| judge.handle(sample));
             if let Some(judged) = &judged {
                 monitor.handle(judged);

@@ -4,7 +4,7 @@ use super::super::in_short;
 use super::super::openfile::OpenFile;
 use super::super::walk::{is_no_file, is_special};
 use super::protected::open_again;
-use super::table::Turn;
+use super::table::OpenStep;
 use super::{Names, PosixSink, SPARSE_FROM, UNKNOWN_LEN};
 use crate::sys::lock::{lock, wait};
 use farline_core::transfer::journal::below;
@@ -127,15 +127,15 @@ impl PosixSink {
         let mut state = lock(&self.state);
         let again = loop {
             match state.entries.open(index) {
-                Turn::Write { file, is_again } => return Ok(Some((file, is_again))),
-                Turn::Drop => return Ok(None),
-                Turn::Wait => {
+                OpenStep::Write { file, is_again } => return Ok(Some((file, is_again))),
+                OpenStep::Drop => return Ok(None),
+                OpenStep::Wait => {
                     state.waiting += 1;
                     state = wait(&self.opened, state);
                     state.waiting -= 1;
                 }
-                Turn::Make => break false,
-                Turn::OpenAgain => break true,
+                OpenStep::Make => break false,
+                OpenStep::OpenAgain => break true,
             }
         };
         drop(state);

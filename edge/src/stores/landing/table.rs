@@ -40,7 +40,7 @@ enum EntryState<F> {
 
 /// What a thread that wants to write to an entry is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Turn<F> {
+pub(super) enum OpenStep<F> {
     /// Write to this.
     Write {
         /// The open file.
@@ -96,16 +96,16 @@ impl<F: Clone> Table<F> {
     }
 
     /// The turn of a thread that wants to write to an entry.
-    pub(super) fn open(&mut self, entry: usize) -> Turn<F> {
+    pub(super) fn open(&mut self, entry: usize) -> OpenStep<F> {
         let state = &mut self.0[entry];
         let (next, turn) = match state {
             EntryState::Open { file, temporary, .. } => {
-                return Turn::Write { file: file.clone(), is_again: temporary.is_again };
+                return OpenStep::Write { file: file.clone(), is_again: temporary.is_again };
             }
-            EntryState::Opening(_) => return Turn::Wait,
-            EntryState::Kept | EntryState::Landed => return Turn::Drop,
-            EntryState::Absent => (None, Turn::Make),
-            EntryState::Closed(temporary) => (Some(*temporary), Turn::OpenAgain),
+            EntryState::Opening(_) => return OpenStep::Wait,
+            EntryState::Kept | EntryState::Landed => return OpenStep::Drop,
+            EntryState::Absent => (None, OpenStep::Make),
+            EntryState::Closed(temporary) => (Some(*temporary), OpenStep::OpenAgain),
         };
         *state = EntryState::Opening(next);
         turn
@@ -187,20 +187,20 @@ impl<F: Clone> Table<F> {
 mod tests {
     use super::*;
 
-    fn write(is_again: bool) -> Turn<&'static str> {
-        Turn::Write { file: "f", is_again }
+    fn write(is_again: bool) -> OpenStep<&'static str> {
+        OpenStep::Write { file: "f", is_again }
     }
 
     #[test]
     fn one_thread_makes_a_file_that_closes_after_its_last_byte() {
         let mut table = Table::new(2);
-        assert_eq!((table.open(0), table.open(0)), (Turn::Make, Turn::Wait));
+        assert_eq!((table.open(0), table.open(0)), (OpenStep::Make, OpenStep::Wait));
         table.opened(0, "f", 10);
         assert_eq!((table.open(0), table.file(0)), (write(false), Some("f")));
         assert!(!table.wrote(0, 4) && table.wrote(0, 6), "the second was the last");
         assert_eq!((table.file(0), table.close()), (None, vec![]));
         // What comes once more goes into what is there.
-        assert_eq!(table.open(0), Turn::OpenAgain);
+        assert_eq!(table.open(0), OpenStep::OpenAgain);
         table.opened(0, "f", 10);
         assert_eq!(table.open(0), write(true));
         assert_eq!((table.temporary(1), table.wrote(1, 5)), (None, false));
@@ -211,7 +211,7 @@ mod tests {
         let mut table = Table::new(1);
         table.resume(0, 6);
         assert!(!table.lacks_name(0) && table.temporary(0).is_some_and(|it| it.is_again));
-        assert_eq!(table.open(0), Turn::OpenAgain);
+        assert_eq!(table.open(0), OpenStep::OpenAgain);
         table.opened(0, "f", 10);
         assert!(table.wrote(0, 4), "six of ten were there");
     }
@@ -220,7 +220,7 @@ mod tests {
     fn a_file_that_cannot_be_opened_is_as_it_was() {
         let mut table = Table::<&str>::new(2);
         table.resume(1, 6);
-        for (entry, turn) in [(0, Turn::Make), (1, Turn::OpenAgain)] {
+        for (entry, turn) in [(0, OpenStep::Make), (1, OpenStep::OpenAgain)] {
             for _ in 0..2 {
                 assert_eq!(table.open(entry), turn);
                 table.failed(entry);
@@ -247,7 +247,7 @@ mod tests {
         let mut table = Table::<&str>::new(2);
         table.keep(&BTreeSet::from([1]));
         table.resume(1, 6);
-        assert_eq!((table.open(1), table.temporary(1)), (Turn::Drop, None));
+        assert_eq!((table.open(1), table.temporary(1)), (OpenStep::Drop, None));
         assert!(table.is_kept(1) && !table.is_kept(0));
     }
 
@@ -257,7 +257,7 @@ mod tests {
         table.resume(0, 10);
         table.land(0);
         table.resume(0, 6);
-        assert_eq!((table.open(0), table.temporary(0)), (Turn::Drop, None));
+        assert_eq!((table.open(0), table.temporary(0)), (OpenStep::Drop, None));
         assert!(table.has_landed(0) && !table.is_kept(0) && !table.has_landed(1));
     }
 

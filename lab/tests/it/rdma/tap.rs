@@ -50,14 +50,14 @@ type Direction = (Ipv4Addr, u16, Ipv4Addr, u16);
 
 /// What was seen so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct PacketCounts {
     /// By who sent it, and the queue pair that it was for.
     roce: BTreeMap<(Ipv4Addr, u32), Pair>,
     iwarp: BTreeMap<Direction, Pair>,
     tcp: BTreeMap<Direction, u64>,
 }
 
-impl Seen {
+impl PacketCounts {
     /// The queue pairs to which `from` sent blocks.
     pub(crate) fn pairs(&self, from: Ipv4Addr) -> Vec<Pair> {
         let roce =
@@ -128,7 +128,7 @@ impl Seen {
 #[derive(Debug)]
 pub(crate) struct Tap {
     is_over: Arc<AtomicBool>,
-    looking: JoinHandle<Seen>,
+    looking: JoinHandle<PacketCounts>,
 }
 
 impl Tap {
@@ -145,7 +145,7 @@ impl Tap {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
         let looking = std::thread::spawn(move || {
-            let (mut seen, mut frame) = (Seen::default(), [0u8; LOOKED_AT]);
+            let (mut seen, mut frame) = (PacketCounts::default(), [0u8; LOOKED_AT]);
             loop {
                 let is_last = over.load(Ordering::Acquire);
                 while let Ok((len, _)) = recv(&socket, &mut frame, RecvFlags::empty()) {
@@ -162,7 +162,7 @@ impl Tap {
     }
 
     /// What was seen since.
-    pub(crate) fn seen(self) -> Seen {
+    pub(crate) fn seen(self) -> PacketCounts {
         self.is_over.store(true, Ordering::Release);
         self.looking.join().expect("it looks")
     }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_tap_tells_blocks_iwarp_and_repeated_packets_apart() {
-        let mut seen = Seen::default();
+        let mut seen = PacketCounts::default();
         for packet in [roce(7, 17, 1, 4096), roce(9, 17, 2, 100), roce(7, 18, 1, 1024)] {
             assert!(seen.note(&packet[..LOOKED_AT.min(packet.len())]).is_some());
         }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((seen.pairs(from)[2].bytes, seen.tcp_bytes()), (526, 300));
         let whole = roce(7, 17, 1, 4096);
         assert!(
-            (14..54).all(|len| Seen::default().note(&whole[..len]).is_none()),
+            (14..54).all(|len| PacketCounts::default().note(&whole[..len]).is_none()),
             "a part of a header"
         );
     }

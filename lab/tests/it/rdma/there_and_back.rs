@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
 
 /// One way for a file to go there and back.
-struct Way {
+struct CopyCase {
     driver: &'static str,
     /// The far interface's MTU, and the bytes that a packet then carries.
     mtu: (u32, u64),
@@ -21,21 +21,21 @@ struct Way {
     streams: &'static str,
 }
 
-impl Way {
+impl CopyCase {
     /// Three blocks over two channels.
-    const fn by(driver: &'static str) -> Way {
-        Way { driver, mtu: (4_200, 4_096), weather: CALM, blocks: 2, streams: "2" }
+    const fn by(driver: &'static str) -> CopyCase {
+        CopyCase { driver, mtu: (4_200, 4_096), weather: CALM, blocks: 2, streams: "2" }
     }
 
     /// One channel in such weather.
-    const fn through(weather: &'static str, driver: &'static str, blocks: usize) -> Way {
-        Way { weather, blocks, streams: "1", ..Way::by(driver) }
+    const fn through(weather: &'static str, driver: &'static str, blocks: usize) -> CopyCase {
+        CopyCase { weather, blocks, streams: "1", ..CopyCase::by(driver) }
     }
 }
 
 /// What one direction has shown.
 struct Leg<'a> {
-    way: &'a Way,
+    way: &'a CopyCase,
     sender: End,
     carried: Carried,
     /// Of the sender's packets, how many the weather took.
@@ -47,7 +47,7 @@ struct Leg<'a> {
 
 /// Copies a file there and back; the digest says that it came whole, and `copy` that verbs carried
 /// it. `look` is shown each direction.
-fn goes_there_and_back(ways: &[Way], look: impl Fn(&Leg)) {
+fn goes_there_and_back(ways: &[CopyCase], look: impl Fn(&Leg)) {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = far_node(&dir.path().join("root"), &[]);
@@ -123,17 +123,17 @@ fn assert_is_far(weather: &str) {
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_file_goes_there_and_back_and_devices_counted_it() {
-    goes_there_and_back(&[Way::by("rdma:1"), Way::by("rdma:4")], |_| {});
+    goes_there_and_back(&[CopyCase::by("rdma:1"), CopyCase::by("rdma:4")], |_| {});
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn every_queue_pair_carries_its_share() {
     for (pairs, way) in [
-        (1, Way::through("delay 0.1ms", "rdma:1", 4)),
-        (2, Way::through("delay 10ms", "rdma:2", 12)),
-        (4, Way::through("delay 20ms", "rdma:4", 24)),
-        (8, Way::through("delay 20ms", "rdma:8", 48)),
+        (1, CopyCase::through("delay 0.1ms", "rdma:1", 4)),
+        (2, CopyCase::through("delay 10ms", "rdma:2", 12)),
+        (4, CopyCase::through("delay 20ms", "rdma:4", 24)),
+        (8, CopyCase::through("delay 20ms", "rdma:8", 48)),
     ] {
         goes_there_and_back(&[way], |leg| {
             // Four blocks or six each if all have the same. But the first of those with the least
@@ -163,7 +163,8 @@ fn loss_costs_time_and_no_byte() {
     let drivers =
         if is_iwarp() { ["rdma:2", "rdma:4"] } else { ["rdma:2:exchange", "rdma:4:exchange"] };
     let ways = ["delay 1ms loss 0.1%", "delay 5ms loss 0.1%"];
-    let ways = [Way::through(ways[0], drivers[0], 48), Way::through(ways[1], drivers[1], 48)];
+    let ways =
+        [CopyCase::through(ways[0], drivers[0], 48), CopyCase::through(ways[1], drivers[1], 48)];
     goes_there_and_back(&ways, |leg| {
         let again = leg.carried.again();
         let said = format!(
@@ -182,9 +183,9 @@ fn loss_costs_time_and_no_byte() {
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn over_163_ms_a_late_acknowledgement_resends_nothing() {
-    let far = |driver| Way::through("delay 81.5ms", driver, 24);
+    let far = |driver| CopyCase::through("delay 81.5ms", driver, 24);
     let ways = [far("rdma"), far("rdma:8:exchange"), far("rdma:8:read")];
-    let ways: Vec<Way> =
+    let ways: Vec<CopyCase> =
         ways.into_iter().filter(|way| !(is_iwarp() && way.driver.contains("exchange"))).collect();
     goes_there_and_back(&ways, |leg| {
         // A timeout of less than a round trip repeats all of it; a guest that was not run for a
@@ -207,8 +208,10 @@ fn by_exchange_a_file_goes_both_ways_with_the_smaller_mtu() {
         farline_lab::skip("iWARP is connected by rdma_cm alone, and its packets are TCP's");
         return;
     }
-    let ways =
-        [Way::by("rdma:1:exchange"), Way { mtu: (1_500, 1_024), ..Way::by("rdma:4:exchange") }];
+    let ways = [
+        CopyCase::by("rdma:1:exchange"),
+        CopyCase { mtu: (1_500, 1_024), ..CopyCase::by("rdma:4:exchange") },
+    ];
     goes_there_and_back(&ways, |_| {});
 }
 
@@ -238,15 +241,15 @@ fn iwarp_connects_by_rdma_cm_alone_and_learns_the_path() {
             && said.contains("leave `:exchange` out"),
         "{said}"
     );
-    goes_there_and_back(&[Way { mtu: (1_500, 1_448), ..Way::by("rdma:1") }], |_| {});
+    goes_there_and_back(&[CopyCase { mtu: (1_500, 1_448), ..CopyCase::by("rdma:1") }], |_| {});
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn by_rdma_read_a_file_goes_both_ways_however_connected() {
-    let mut ways = vec![Way::by("rdma:1:read"), Way::by("rdma:4:read")];
+    let mut ways = vec![CopyCase::by("rdma:1:read"), CopyCase::by("rdma:4:read")];
     if !is_iwarp() {
-        ways.push(Way { mtu: (1_500, 1_024), ..Way::by("rdma:2:exchange:read") });
+        ways.push(CopyCase { mtu: (1_500, 1_024), ..CopyCase::by("rdma:2:exchange:read") });
     }
     goes_there_and_back(&ways, |_| {});
 }

@@ -175,9 +175,7 @@ fn trace(
     };
     let said = match trace.told() {
         SampleSource::Control => "what the control itself tells",
-        SampleSource::TcpInfo => {
-            "what TCP_INFO tells of this network namespace; lost: packets sent again"
-        }
+        _ => "what TCP_INFO tells of this network namespace; lost: packets sent again",
     };
     output.remark(format_args!("{registered}: {said}"));
     let asked = interrupt::asked(runtime, signals)?;

@@ -18,7 +18,7 @@ const WEEK: u64 = 168;
 
 /// How a request that does not fit is treated.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum BookingPolicy {
     /// It is refused.
     Exact,
     /// It takes the first slot within a day.
@@ -47,7 +47,7 @@ fn port() -> Network {
 }
 
 /// How many are admitted, and how much of the port's week they use.
-fn week(seed: u64, way: Way) -> (u64, f64) {
+fn week(seed: u64, way: BookingPolicy) -> (u64, f64) {
     let mut rng = Rng::new(seed);
     let mut network = port();
     let ends = (SiteId(0), SiteId(1));
@@ -59,12 +59,12 @@ fn week(seed: u64, way: Way) -> (u64, f64) {
         let duration = hour(hours).since(Time::ZERO);
         let view = network.view(false);
         let slot = TimeWindow::lasting(hour(start), duration);
-        let latest = (start + hours + if way == Way::Exact { 0 } else { 24 }).min(WEEK);
+        let latest = (start + hours + if way == BookingPolicy::Exact { 0 } else { 24 }).min(WEEK);
         let search = TimeWindow { start: hour(start), end: hour(latest) };
         let found = search::first_slot(view, ends, rate, duration, search);
         let leg = match found {
             Some((start, _)) => Some((TimeWindow::lasting(start, duration), rate)),
-            None if way == Way::Alternatives => {
+            None if way == BookingPolicy::Alternatives => {
                 let shape = VolumeShape { variable: false, several: false };
                 let volume = rate.bytes_in(slot.duration());
                 let problem = VolumeProblem { volume, search, limit: rate, shape };
@@ -85,9 +85,9 @@ fn week(seed: u64, way: Way) -> (u64, f64) {
 pub(super) fn run() {
     heading("Admitted: 150 requests for a week of 100 Gbit/s, 20 seeds");
     for (way, name, asked) in [
-        (Way::Exact, "exact: the slot or nothing", "85.8 there, by which it is drawn"),
-        (Way::FirstSlot, "or the first slot within 24 h", "at least 105.8"),
-        (Way::Alternatives, "or the same volume at a lower rate within 24 h", "more"),
+        (BookingPolicy::Exact, "exact: the slot or nothing", "85.8 there, by which it is drawn"),
+        (BookingPolicy::FirstSlot, "or the first slot within 24 h", "at least 105.8"),
+        (BookingPolicy::Alternatives, "or the same volume at a lower rate within 24 h", "more"),
     ] {
         let weeks: Vec<(u64, f64)> = (0..SEEDS).map(|seed| week(seed, way)).collect();
         let admitted = weeks.iter().map(|week| week.0 as f64).sum::<f64>() / SEEDS as f64;

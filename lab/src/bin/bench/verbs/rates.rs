@@ -13,16 +13,16 @@ const ASKED: f64 = 0.85;
 type Figure = fn(&Value) -> Result<f64>;
 
 /// What a side measured: a copy, or the rate of a peer where it did not fail.
-enum Seen {
+enum Rates {
     Copy(Value),
     Peer(Option<f64>),
 }
 
-impl Seen {
+impl Rates {
     fn rate(&self, of: Figure) -> Result<Option<f64>> {
         match self {
-            Seen::Copy(result) => of(result).map(Some),
-            Seen::Peer(rate) => Ok(*rate),
+            Rates::Copy(result) => of(result).map(Some),
+            Rates::Peer(rate) => Ok(*rate),
         }
     }
 }
@@ -44,18 +44,18 @@ impl Bench<'_> {
         let (one, wide) = (MIB.to_string(), (32 * MIB).to_string());
         let (many, few) = (mebibytes.to_string(), (mebibytes / 32).to_string());
         let write = |size: &str, count: &str| {
-            self.perftest("ib_write_bw", &["-s", size, "-n", count]).map(Seen::Peer)
+            self.perftest("ib_write_bw", &["-s", size, "-n", count]).map(Rates::Peer)
         };
         let checked = || {
             let (memory, null) = (format!("memory:{size}"), node.url("?null"));
-            node.copy(&self.ends, &["--channel", "rdma:1", &memory, &null]).map(Seen::Copy)
+            node.copy(&self.ends, &["--channel", "rdma:1", &memory, &null]).map(Rates::Copy)
         };
         let results = in_turns(
             self.runs,
             vec![
                 side("theirs", || write(&one, &many)),
                 side("wide", || write(&wide, &few)),
-                side("no checks", || self.by_rdma(&node, &size, "rdma:1").map(Seen::Copy)),
+                side("no checks", || self.by_rdma(&node, &size, "rdma:1").map(Rates::Copy)),
                 side("block checksums and digest", checked),
             ],
         )?;

@@ -1,4 +1,4 @@
-//! One turn of an RDMA channel: what its device has done goes into the machine, and what the
+//! Progress of an RDMA channel: what its device has done goes into the machine, and what the
 //! machine says is done.
 
 use super::RdmaChannel;
@@ -22,13 +22,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 impl RdmaChannel {
     /// Does what there is to do; `wait`s for something to be done by the device or another thread
     /// first. Answers whether that was a wake.
-    pub(super) fn turn(&mut self, wait: Option<Duration>) -> io::Result<bool> {
-        let turned = self.try_turn(wait);
-        self.broken |= turned.is_err();
-        turned
+    pub(super) fn progress(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+        let progressed = self.try_progress(wait);
+        self.broken |= progressed.is_err();
+        progressed
     }
 
-    fn try_turn(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+    fn try_progress(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

@@ -9,7 +9,7 @@ use farline_core::gridftp::client::Request;
 use farline_core::units::Error;
 
 /// The session, and whose it is.
-pub(in crate::client) struct Parked {
+pub(in crate::client) struct IdleSession {
     server: Remote,
     control: Control,
 }
@@ -25,8 +25,8 @@ impl Copy<'_> {
         remote: &Remote,
         ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
-        match self.parked.take() {
-            Some(Parked { server, mut control }) if server == remote.with_path(Vec::new()) => {
+        match self.idle_session.take() {
+            Some(IdleSession { server, mut control }) if server == remote.with_path(Vec::new()) => {
                 if control.features().leave {
                     // What of one tree was left out is of that tree (T-10).
                     control.try_request(farline_option("leave", "none"));
@@ -40,6 +40,6 @@ impl Copy<'_> {
 
     /// Keeps a session in which nothing is under way for the next source.
     pub(in crate::client) fn park(&mut self, remote: &Remote, control: Control) {
-        self.parked = Some(Parked { server: remote.with_path(Vec::new()), control });
+        self.idle_session = Some(IdleSession { server: remote.with_path(Vec::new()), control });
     }
 }
