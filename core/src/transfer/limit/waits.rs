@@ -154,7 +154,18 @@ impl Waits {
             (store, self.store.as_secs_f64()),
         ];
         let (limit, time) = accounts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (time > self.network.as_secs_f64()).then(|| self.named(limit))
+        let network = match limit {
+            Limit::SetUp => self.on_its_way(),
+            _ => self.network.as_secs_f64(),
+        };
+        (time > network).then(|| self.named(limit))
+    }
+
+    /// Time in which bytes moved and channels waited for nothing of this host: what has left it waits
+    /// in no thread.
+    fn on_its_way(&self) -> f64 {
+        let waited = self.store.as_secs_f64() + self.pace.as_secs_f64();
+        self.network.as_secs_f64().max(self.of_all_channels(self.moving) - waited)
     }
 
     fn sender_network(&self) -> Diagnosis {
@@ -324,7 +335,11 @@ mod tests {
             network: Span::from_millis(40),
             ..waits()
         };
-        assert_eq!(sender(short), Limit::SetUp);
+        assert_eq!(sender(short.clone()), Limit::SetUp);
+        // Socket buffers took all at once, and it was on its way for longer than it was set up.
+        let path = PathTimes { growing: Span::from_millis(500), ..PathTimes::default() };
+        let buffered = Waits { moving: Span::from_millis(700), path, ..short };
+        assert_eq!(sender(buffered), Limit::SlowStart);
     }
 
     #[test]
