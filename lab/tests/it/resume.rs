@@ -185,7 +185,7 @@ fn blocks_the_path_changes_are_counted_and_sent_again() {
             (up, text(&dir.path().join(format!("back{round}"))).to_owned()),
         ] {
             // A bit turned on the control connection can end it, and then the copy begins again.
-            let copy = ["--json", "cp", "--retry-for", "1m", "--streams", "3", &from, &to];
+            let copy = ["--json", "cp", "--retry-for", "1min", "--streams", "3", &from, &to];
             let result = json_of(&mut link.farline("a", &copy));
             assert_eq!(result["verified"], true, "{result}");
             bad += result["bad_blocks"].as_u64().expect("a count")
