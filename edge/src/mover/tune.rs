@@ -136,9 +136,9 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// A look at the open channels' `handles`, whose least round trip is `rtt`: `rests` is how often the store's side has rested,
-    /// `window` how many slots channels may have on their way, and what that may come to. Answers
-    /// with what is new, nothing most of the time.
+    /// A look at the open channels' `handles`, whose least round trip is `rtt`: `rests` is how often
+    /// the store's side has rested, `window` how many slots channels may have on their way, and what
+    /// that may come to. Returns what is new, nothing most of the time.
     pub(super) fn sample<'h>(
         &mut self,
         handles: impl Iterator<Item = &'h Handle> + Clone,

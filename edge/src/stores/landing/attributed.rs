@@ -3,7 +3,7 @@
 use super::{Landed, PosixSink};
 use crate::stores::attributes::{NotSet, open_at};
 use crate::stores::in_short;
-use crate::stores::walk::{is_no_file, join};
+use crate::stores::walk::join;
 use crate::sys::lock::lock;
 use farline_core::transfer::{Digests, Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -94,14 +94,7 @@ impl PosixSink {
         let here = look(&folder, &name).ok();
         let is_it = |here: &Stat| (here.st_dev, here.st_ino) == (is.st_dev, is.st_ino);
         if !here.as_ref().is_some_and(is_it) {
-            if here.as_ref().is_some_and(is_no_file) {
-                let message = format!(
-                    "{} is a device, FIFO or socket and is not replaced",
-                    in_short(&self.root.shown(&path))
-                );
-                return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
-            }
-            self.refuse_same_name(here.as_ref(), entry)?;
+            self.refuse_to_replace(here.as_ref(), entry)?;
             let (from_name, between) =
                 (OsStr::from_bytes(&from_name), OsStr::from_bytes(&temporary));
             // One that a crash left.

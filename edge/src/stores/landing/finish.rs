@@ -9,7 +9,7 @@ use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat,
+    AtFlags, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, renameat,
     renameat_with, statat, symlinkat, unlinkat, utimensat,
 };
 use std::collections::BTreeSet;
@@ -308,17 +308,27 @@ impl PosixSink {
         let _turn = lock(&self.replacing);
         let path = self.path(entry);
         let there = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok();
-        if there.as_ref().is_some_and(is_no_file) {
-            let message = format!(
-                "{} is a device, FIFO or socket and is not replaced",
-                in_short(&self.root.shown(&path))
-            );
-            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
-        }
-        self.refuse_same_name(there.as_ref(), entry)?;
+        self.refuse_to_replace(there.as_ref(), entry)?;
         self.set_attributes((folder, temporary), entry)?;
         self.take_name((folder, name, temporary), &path)
             .map_err(|error| self.root.error("write", &path, &error))
+    }
+
+    /// Refuses to have `entry` take the place of what is `there` where that is no file, or another
+    /// file of the same tree.
+    pub(super) fn refuse_to_replace(
+        &self,
+        there: Option<&Stat>,
+        entry: &Entry,
+    ) -> Result<(), Error> {
+        if there.is_some_and(is_no_file) {
+            let message = format!(
+                "{} is a device, FIFO or socket and is not replaced",
+                in_short(&self.root.shown(&self.path(entry)))
+            );
+            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
+        }
+        self.refuse_same_name(there, entry)
     }
 
     /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for, what

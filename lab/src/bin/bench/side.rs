@@ -46,6 +46,17 @@ impl Ends {
         Ok(Ends::Veth(spaces))
     }
 
+    /// The ends of a link of 10 Gbit/s and this round trip; for `0ms` of a veth pair without a link.
+    ///
+    /// # Errors
+    /// When this machine does not let us make them.
+    pub(crate) fn of_rtt(rtt: &str) -> Result<Ends> {
+        match rtt {
+            "0ms" => Ends::veth(),
+            rtt => Ends::over("custom", &["--rate", "10G", "--rtt", rtt]),
+        }
+    }
+
     /// The address of the second end.
     pub(crate) fn address(&self) -> &'static str {
         match self {

@@ -51,10 +51,7 @@ pub(crate) struct End {
 /// When a part of it fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     for rtt in &options.rtts {
-        let ends = match rtt.as_str() {
-            "0ms" => Ends::veth()?,
-            rtt => Ends::over("custom", &["--rate", "10G", "--rtt", rtt])?,
-        };
+        let ends = Ends::of_rtt(rtt)?;
         let folder = tempfile::tempdir()?;
         let node = Node::start(&ends, &binary(), folder.path(), &["--tls"])?;
         heading(&format!("{} bytes memory to nothing over QUIC, {rtt}", options.bytes));

@@ -1,8 +1,9 @@
 //! One file to a file over a long path that an earlier copy has measured, against the best of
 //! globus-url-copy's parallel streams.
 
+use super::known::KnownPath;
 use crate::mover::{GLOBUS_PORT, globus};
-use crate::side::{Ends, Node, binary, json, random_file, timed};
+use crate::side::{Ends, json, random_file, timed};
 use crate::table::{gbit, heading, in_turns, row, side};
 use anyhow::{Result, ensure};
 use std::path::Path;
@@ -18,15 +19,8 @@ pub(crate) struct Options {
     /// Bytes of the file
     #[arg(long, default_value_t = 1 << 30)]
     bytes: u64,
-    /// A path of `farline link ls`
-    #[arg(long, default_value = "usn-8600")]
-    path: String,
-    /// Its rate
-    #[arg(long, default_value = "10G")]
-    rate: String,
-    /// Over these channels
-    #[arg(long, value_delimiter = ',', default_value = "tcp,quic,udt,farlineq")]
-    channels: Vec<String>,
+    #[command(flatten)]
+    over: KnownPath,
     /// Where files are: in memory, so that no disk is measured
     #[arg(long, default_value = "/dev/shm")]
     folder: String,
@@ -41,14 +35,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (source, root) = (folder.path().join("source"), folder.path().join("root"));
     std::fs::create_dir(&root)?;
     random_file(&source, options.bytes)?;
-    let ends = Ends::over(&options.path, &["--rate", &options.rate])?;
-    let quic = format!("{}:0", ends.address());
-    let node = Node::start(&ends, &binary(), &root, &["--tls", "--listen-udp", &quic])?;
+    let over = &options.over;
+    let ends = over.ends()?;
+    let node = over.node(&ends, &root)?;
     let _globus = globus(&ends)?;
-    heading(&format!(
-        "{} bytes file to file over {}, {}",
-        options.bytes, options.path, options.rate
-    ));
+    heading(&format!("{} bytes file to file over {}, {}", options.bytes, over.path, over.rate));
     let landed = root.join("landed");
     let rate = |command: &mut Command| -> Result<f64> {
         let took = timed(command)?;
@@ -74,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             rate(&mut globus_url_copy(ends, streams, source, landed))
         }));
     }
-    for channel in &options.channels {
+    for channel in &over.channels {
         json(&mut by_farline(channel)?)?;
         std::fs::remove_file(&landed)?;
         let (rate, by_farline) = (&rate, &by_farline);
@@ -87,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         best = best.max(theirs);
         row(&globus_name(streams), &gbit(theirs), "");
     }
-    for channel in &options.channels {
+    for channel in &over.channels {
         let ours = results.middle(channel)?;
         let figure = format!("x {:.2} of the best globus", ours / best);
         row(&format!("{channel}, encrypted: {}", gbit(ours)), &figure, "at least x 2.5");

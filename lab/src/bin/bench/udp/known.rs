@@ -5,6 +5,20 @@ use crate::table::{heading, in_turns, row, side};
 use anyhow::Result;
 use std::path::Path;
 
+/// A path that copies over several channels have measured.
+#[derive(clap::Args)]
+pub(super) struct KnownPath {
+    /// A path of `farline link ls`
+    #[arg(long, default_value = "usn-8600")]
+    pub(super) path: String,
+    /// Its rate
+    #[arg(long, default_value = "10G")]
+    pub(super) rate: String,
+    /// Over these channels
+    #[arg(long, value_delimiter = ',', default_value = "tcp,quic,udt,farlineq")]
+    pub(super) channels: Vec<String>,
+}
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How often each side runs
@@ -13,15 +27,27 @@ pub(crate) struct Options {
     /// What is copied, from memory to nothing
     #[arg(long, default_value = "1GiB")]
     size: String,
-    /// A path of `farline link ls`
-    #[arg(long, default_value = "usn-8600")]
-    path: String,
-    /// Its rate
-    #[arg(long, default_value = "10G")]
-    rate: String,
-    /// Over these channels
-    #[arg(long, value_delimiter = ',', default_value = "tcp,quic,udt,farlineq")]
-    channels: Vec<String>,
+    #[command(flatten)]
+    over: KnownPath,
+}
+
+impl KnownPath {
+    /// The path's ends.
+    ///
+    /// # Errors
+    /// When this machine does not let us make a link.
+    pub(super) fn ends(&self) -> Result<Ends> {
+        Ends::over(&self.path, &["--rate", &self.rate])
+    }
+
+    /// A node with files below `root`, which every channel reaches.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) fn node(&self, ends: &Ends, root: &Path) -> Result<Node> {
+        let udp = format!("{}:0", ends.address());
+        Node::start(ends, &binary(), root, &["--tls", "--listen-udp", &udp])
+    }
 }
 
 /// Prints a row for each channel.
@@ -30,16 +56,16 @@ pub(crate) struct Options {
 /// When a part of it fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let ends = Ends::over(&options.path, &["--rate", &options.rate])?;
-    let quic = format!("{}:0", ends.address());
-    let node = Node::start(&ends, &binary(), folder.path(), &["--tls", "--listen-udp", &quic])?;
+    let over = &options.over;
+    let ends = over.ends()?;
+    let node = over.node(&ends, folder.path())?;
     let size = &options.size;
-    heading(&format!("{size} memory to memory over {}, {}", options.path, options.rate));
+    heading(&format!("{size} memory to memory over {}, {}", over.path, over.rate));
     let copy = |channel: &str, is_known: bool| -> Result<f64> {
         copy(&ends, &node, folder.path(), (channel, size), is_known)
     };
     let mut sides = Vec::new();
-    for channel in &options.channels {
+    for channel in &over.channels {
         // What is known is of this channel alone.
         copy(channel, true)?;
         for (name, is_known) in [("as over any path", false), ("over a known one", true)] {
@@ -47,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     let results = in_turns(options.runs, sides)?;
-    for channel in &options.channels {
+    for channel in &over.channels {
         let any = results.middle(&format!("{channel} as over any path"))?;
         let known = results.middle(&format!("{channel} over a known one"))?;
         let figure =
