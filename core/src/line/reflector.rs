@@ -8,7 +8,7 @@ use super::load::LoadReader;
 use super::message::{LineAnswer, LineRequest, read_message};
 use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime};
 use crate::units::{Rate, Span, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 /// A cookie is good for the minute in which it was made, and the next.
@@ -17,6 +17,8 @@ const COOKIE_LASTS: Span = Span::from_secs(60);
 const KEPT: Span = Span::from_secs(3_600);
 /// Tests at once.
 const MOST_SESSIONS: usize = 16;
+/// Tests that may be granted and have not begun.
+const MOST_GRANTED: usize = 64;
 /// Rows in an answer; fewer have room.
 const ROWS: usize = 16;
 
@@ -36,6 +38,8 @@ pub struct ReflectorSettings {
     pub is_open: bool,
     /// Whether payloads are compared, bit by bit.
     pub is_compared: bool,
+    /// Whether a test must have been granted ([`LineReflector::grant`]); to others nothing is said.
+    pub is_granted_only: bool,
 }
 
 /// What came, and when.
@@ -67,6 +71,8 @@ pub struct LineReflector {
     settings: ReflectorSettings,
     sessions: BTreeMap<u64, ReflectorSession>,
     addresses: BTreeMap<SocketAddr, u64>,
+    /// Tests that were granted, the latest last.
+    granted: VecDeque<u64>,
     /// Packets sent back to others.
     reflected: u32,
 }
@@ -75,7 +81,16 @@ impl LineReflector {
     /// One without tests.
     pub fn new(settings: ReflectorSettings) -> LineReflector {
         let (sessions, addresses) = (BTreeMap::new(), BTreeMap::new());
-        LineReflector { settings, sessions, addresses, reflected: 0 }
+        LineReflector { settings, sessions, addresses, granted: VecDeque::new(), reflected: 0 }
+    }
+
+    /// Lets the test `session` begin, where tests must be granted. Of many that do not begin, the
+    /// oldest are forgotten.
+    pub fn grant(&mut self, session: u64) {
+        if self.granted.len() >= MOST_GRANTED {
+            self.granted.pop_front();
+        }
+        self.granted.push_back(session);
     }
 
     /// How many tests are known.
@@ -133,6 +148,9 @@ impl LineReflector {
                 if cookie != self.cookie(from, now) && cookie != self.cookie(from, before) {
                     return None;
                 }
+                if self.settings.is_granted_only && !self.may_begin(session) {
+                    return None;
+                }
                 let rate = Rate::from_bps(rate_bps);
                 if let Some(refused) = self.refuses(session, rate, nonce) {
                     return Some(refused);
@@ -170,6 +188,11 @@ impl LineReflector {
         })
     }
 
+    /// Whether the session `id` was granted, or has begun.
+    fn may_begin(&self, id: u64) -> bool {
+        self.sessions.contains_key(&id) || self.granted.contains(&id)
+    }
+
     /// Why the session `id` cannot send at `rate`; `None` where it can.
     fn refuses(&self, id: u64, rate: Rate, nonce: u64) -> Option<LineAnswer> {
         let others = self.sessions.iter().filter(|(other, _)| **other != id);
@@ -191,6 +214,7 @@ impl LineReflector {
             reflected: 0,
         });
         (session.rate, session.heard) = (rate, now);
+        self.granted.retain(|granted| *granted != id);
         // A sender that goes on is at another address, and does not know what it sent last.
         if at_us > 0 && !self.addresses.contains_key(&from) {
             session.reader.tally.go_on();
@@ -263,6 +287,7 @@ mod tests {
             most: most.map(Rate::from_bps),
             is_open,
             is_compared: true,
+            is_granted_only: false,
         })
     }
 
@@ -348,6 +373,21 @@ mod tests {
         let refused = LineAnswer::Refused { nonce: 2, most_bps: Some(1_000) };
         assert_eq!(begins(&mut reflector, 1, 1_001), Some(refused));
         assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
+    }
+
+    #[test]
+    fn where_tests_are_granted_no_other_begins() {
+        let mut reflector = reflector(None, false);
+        reflector.settings.is_granted_only = true;
+        assert_eq!(begins(&mut reflector, 1, 1_000), None);
+        reflector.grant(8);
+        assert_eq!(begins(&mut reflector, 1, 1_000), None, "another was granted");
+        reflector.grant(9);
+        for _ in 0..2 {
+            assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
+        }
+        (0..1_000).for_each(|session| reflector.grant(1_000 + session));
+        assert!(reflector.granted.len() <= MOST_GRANTED && !reflector.may_begin(8));
     }
 
     #[test]

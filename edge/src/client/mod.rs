@@ -27,6 +27,8 @@ mod itself;
 mod keep_replaced;
 mod known_path;
 mod landed_before;
+#[cfg(feature = "line")]
+mod line;
 mod listing;
 mod local;
 mod location;
@@ -64,6 +66,8 @@ pub use credentials::Credentials;
 pub use data_path::DataPath;
 pub use farline_core::copy::{CopyReason, Existing, HeldRate};
 pub use greet::{DataPort, Greeting, PortState, greet};
+#[cfg(feature = "line")]
+pub use line::grant_line;
 pub use location::{ControlTransport, Location, Remote};
 pub use options::{
     CancelToken, Options, Progress, RetryListener, RetryNotice, StoredProfiles, Trial, Verify,

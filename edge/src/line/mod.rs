@@ -14,8 +14,9 @@ mod sender;
 mod stamp_test;
 mod test;
 
-pub use reflect::{PORT, ReflectOptions, Reflector};
+pub(crate) use reflect::random;
+pub use reflect::{LineGrants, PORT, ReflectOptions, Reflector};
 pub use role::run_over;
 pub(crate) use role::{Role, play};
 pub use stamp_test::run_stamp;
-pub use test::{LineProgress, LineRequestOptions, run};
+pub use test::{LineGrant, LineProgress, LineRequestOptions, run};

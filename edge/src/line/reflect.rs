@@ -8,6 +8,7 @@ use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where a reflector listens if nothing else is said.
@@ -33,6 +34,23 @@ pub struct ReflectOptions {
     pub buffer: usize,
     /// STAMP packets are authenticated with it; those that are not are none.
     pub key: Option<Vec<u8>>,
+    /// Where there are any, no test begins that was not granted by them.
+    pub grants: Option<LineGrants>,
+}
+
+/// What lets tests begin at a far end that takes granted ones alone.
+#[derive(Clone, Debug, Default)]
+pub struct LineGrants(Arc<Mutex<Vec<u64>>>);
+
+impl LineGrants {
+    /// Lets the test `session` begin.
+    pub fn grant(&self, session: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+    }
+
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl ReflectOptions {
@@ -45,6 +63,7 @@ impl ReflectOptions {
             is_compared: true,
             buffer: 32 << 20,
             key: None,
+            grants: None,
         }
     }
 }
@@ -55,6 +74,7 @@ pub struct Reflector {
     socket: UdpSocket,
     machine: LineReflector,
     key: Option<aws_lc_rs::hmac::Key>,
+    grants: Option<LineGrants>,
 }
 
 impl Reflector {
@@ -76,10 +96,12 @@ impl Reflector {
             most: options.most,
             is_open: options.is_open,
             is_compared: options.is_compared,
+            is_granted_only: options.grants.is_some(),
         };
         let key = options.key.as_deref();
         let key = key.map(|key| aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key));
-        Ok(Reflector { socket, machine: LineReflector::new(settings), key })
+        let machine = LineReflector::new(settings);
+        Ok(Reflector { socket, machine, key, grants: options.grants.clone() })
     }
 
     /// Where it listens.
@@ -115,6 +137,9 @@ impl Reflector {
             let time = steady();
             if time.as_nanos() - asked.as_nanos() > ASK_CLOCK {
                 (state, asked) = (clock_state(), time);
+            }
+            for session in self.grants.iter().flat_map(LineGrants::take) {
+                self.machine.grant(session);
             }
             for arrival in buffers.arrivals() {
                 if arrival.dropped != dropped {
@@ -154,7 +179,7 @@ pub(super) fn is_passing(kind: ErrorKind) -> bool {
 }
 
 /// What nobody else knows.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     // Without the system's random numbers TLS would not run either; then time will do.
     if aws_lc_rs::rand::fill(&mut bytes).is_err() {

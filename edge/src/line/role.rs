@@ -1,50 +1,85 @@
 //! The ends of a test as processes of their own, in the sides of an emulated link.
 
 use super::reflect::{ReflectOptions, Reflector};
-use super::test::{LineRequestOptions, run};
+use super::test::{LineProgress, LineRequestOptions, run};
 use crate::link::{Link, Side};
 use crate::reexec::{self, say};
-use farline_core::line::{LineSettings, LineTest};
+use farline_core::line::{LineSettings, LineState, LineTest, TestedSecond};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// An end of a test.
+/// How often the end that tests is looked at for whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// An end of a test. Both end when their standard input does.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Counts until its standard input ends.
+    /// Counts.
     Reflect,
-    /// Tests, and says what came of it.
-    Test(Box<LineSettings>),
+    /// Tests as the first line of standard input says ([`TestOrder`]), and says what comes of it.
+    Test,
 }
 
 impl reexec::Role for Role {
     const MODULE: &'static str = "line";
 }
 
+/// What the end that tests is to do.
+#[derive(Debug, Serialize, Deserialize)]
+struct TestOrder {
+    settings: LineSettings,
+    resume: Option<LineState>,
+}
+
+/// What the end that tests says, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    /// Where it stands, once a second.
+    Second { news: Vec<TestedSecond>, state: Box<LineState> },
+    /// What came of it.
+    Done(Box<LineTest>),
+}
+
 /// Plays an end.
 pub(crate) fn play(role: Role) -> Result<(), Error> {
     let stop = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&stop);
+    let stop_at_end = move || {
+        std::thread::spawn(move || {
+            let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+            until.store(true, Ordering::Relaxed);
+        });
+    };
     match role {
         Role::Reflect => {
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
             let reflector = Reflector::bind(&ReflectOptions::at(any))?;
             say(&reflector.address()?.port())?;
-            let until = Arc::clone(&stop);
-            std::thread::spawn(move || {
-                let _ = io::stdin().lock().read_to_end(&mut Vec::new());
-                until.store(true, Ordering::Relaxed);
-            });
+            stop_at_end();
             reflector.run(&stop)
         }
-        Role::Test(settings) => {
-            let options = LineRequestOptions { settings: *settings, stop, resume: None };
-            say(&run(&options, |_| Ok(()))?)
+        Role::Test => {
+            let mut line = String::new();
+            io::stdin().lock().read_line(&mut line).map_err(failed)?;
+            let order: TestOrder = serde_json::from_str(&line).map_err(|error| {
+                Error::new(Fault::Bug, ErrorCode::AgentRole, format!("a line test: {error}"))
+            })?;
+            stop_at_end();
+            let mut options = LineRequestOptions::new(order.settings);
+            (options.stop, options.resume) = (stop, order.resume);
+            let test = run(&options, |progress| {
+                let state = Box::new((progress.state)());
+                say(&Said::Second { news: progress.news.to_vec(), state })
+            })?;
+            say(&Said::Done(Box::new(test)))
         }
     }
 }
@@ -63,8 +98,18 @@ impl Drop for End {
 /// Tests a link from its side a to its side b; `settings.target` is left as the report's name of it.
 ///
 /// # Errors
-/// When an end cannot be started, and as [`run`].
-pub fn run_over(link: &Link, settings: &LineSettings) -> Result<LineTest, Error> {
+/// When the link is not up, an end cannot be started, and as [`run`].
+pub fn run_over(
+    link: &Link,
+    options: &LineRequestOptions,
+    mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+) -> Result<LineTest, Error> {
+    let name = &link.info().name;
+    if !link.is_alive() {
+        let message = format!("the emulator of link `{name}` is dead");
+        return Err(Error::new(Fault::Here, ErrorCode::LinkGone, message)
+            .hint(format!("clean up with `farline link down {name}`")));
+    }
     let program = link.info().program.as_deref();
     let mut far = started(&mut link.agent(Side::B, program, &Role::Reflect)?)?;
     let mut line = String::new();
@@ -73,20 +118,58 @@ pub fn run_over(link: &Link, settings: &LineSettings) -> Result<LineTest, Error>
     }
     let port: u16 = parsed(&line)?;
     let target = format!("{}:{port}", link.info().address(Side::B));
-    let role = Role::Test(Box::new(LineSettings { target, ..settings.clone() }));
-    let mut near = started(&mut link.agent(Side::A, program, &role)?)?;
-    let mut said = String::new();
-    if let Some(mut stdout) = near.0.stdout.take() {
-        stdout.read_to_string(&mut said).map_err(failed)?;
+    let called = &options.settings.target;
+    let settings = LineSettings { target, ..options.settings.clone() };
+    let order = TestOrder { settings, resume: options.resume.clone() };
+    let mut near = started(&mut link.agent(Side::A, program, &Role::Test)?)?;
+    let (mut orders, said) = (near.0.stdin.take(), near.0.stdout.take());
+    let text = serde_json::to_string(&order)
+        .map_err(|error| Error::new(Fault::Bug, ErrorCode::AgentRole, error.to_string()))?;
+    if let Some(orders) = &mut orders {
+        writeln!(orders, "{text}").map_err(failed)?;
     }
-    let mut test: LineTest = parsed(&said)?;
-    test.settings.target.clone_from(&settings.target);
-    Ok(test)
+    let (stop, over) = (&options.stop, AtomicBool::new(false));
+    let test = std::thread::scope(|scope| {
+        // What it waits for is the end of its input.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            drop(orders);
+        });
+        let done = said.map_or_else(|| parsed(""), |said| until_done(said, called, &mut progress));
+        over.store(true, Ordering::Relaxed);
+        done
+    });
+    test.map(|mut test: LineTest| {
+        test.settings.target.clone_from(called);
+        test
+    })
 }
 
+/// Passes on what the end that tests says, with the name that the link is `called` by.
+fn until_done(
+    said: impl Read,
+    called: &str,
+    progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+) -> Result<LineTest, Error> {
+    for line in BufReader::new(said).lines() {
+        match parsed(&line.map_err(failed)?)? {
+            Said::Second { news, mut state } => {
+                called.clone_into(&mut state.test.settings.target);
+                let again = || (*state).clone();
+                progress(&LineProgress { test: &state.test, news: &news, state: &again })?;
+            }
+            Said::Done(test) => return Ok(*test),
+        }
+    }
+    parsed("")
+}
+
+/// Starts an end, out of the terminal's reach: its ctrl-C is this process's to pass on.
 fn started(command: &mut Command) -> Result<End, Error> {
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    child.map(End).map_err(failed)
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    piped.process_group(0).spawn().map(End).map_err(failed)
 }
 
 /// What an end said: its result, or its error.

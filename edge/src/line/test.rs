@@ -45,12 +45,23 @@ pub struct LineRequestOptions {
     pub stop: Arc<AtomicBool>,
     /// A test that goes on; its settings are then those above.
     pub resume: Option<LineState>,
+    /// Where a far end takes granted tests alone, what it granted.
+    pub granted: Option<LineGrant>,
+}
+
+/// A test that a far end let begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineGrant {
+    /// The test's number.
+    pub session: u64,
+    /// Where the far end is, whatever `settings.target` calls it.
+    pub address: SocketAddr,
 }
 
 impl LineRequestOptions {
     /// A test of these settings, which nothing ends early.
     pub fn new(settings: LineSettings) -> LineRequestOptions {
-        LineRequestOptions { settings, stop: Arc::default(), resume: None }
+        LineRequestOptions { settings, stop: Arc::default(), resume: None, granted: None }
     }
 }
 
@@ -73,11 +84,15 @@ pub fn run(
     mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
 ) -> Result<LineTest, Error> {
     let settings = &options.settings;
-    let socket = Arc::new(connected(&settings.target, settings)?);
+    let granted = options.granted;
+    let target = granted.map_or(settings.target.clone(), |granted| granted.address.to_string());
+    let socket = Arc::new(connected(&target, settings)?);
     let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
     let clock_state = clock_state();
     let begins_at = now(clock_state).time;
-    let session = options.resume.as_ref().map_or_else(random, |state| state.session);
+    let session = granted.map(|granted| granted.session);
+    let session = session.or(options.resume.as_ref().map(|state| state.session));
+    let session = session.unwrap_or_else(random);
     let begun = options.resume.as_ref().map_or(begins_at, |state| state.begun);
     let before = options.resume.as_ref().map_or(Span::ZERO, |state| state.since_begin(begins_at));
     let first_frame = options.resume.as_ref().map_or(0, |state| state.frames_from(begins_at));

@@ -102,6 +102,11 @@ impl NodeBuilder {
         NodeBuilder(self.0.and_then(added))
     }
 
+    /// How fast clients may test the line to here, all together; not at all when not said.
+    pub fn allow_line(self, ceiling: Rate) -> NodeBuilder {
+        self.with(|config| config.allow_line = Some(ceiling))
+    }
+
     /// How fast clients may measure the path to here; not at all when not said.
     pub fn allow_profile(self, ceiling: Rate) -> NodeBuilder {
         self.with(|config| config.allow_profile = Some(ceiling))

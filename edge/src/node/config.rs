@@ -91,6 +91,8 @@ pub struct Config {
     /// The stores that there are: Farline's, and those that the program brought, which clients may
     /// use instead of the files.
     pub stores: StoreRegistry,
+    /// How fast clients may test the line to here, all together; not at all when absent.
+    pub allow_line: Option<Rate>,
     /// How fast clients may measure the path to here; not at all when absent.
     pub allow_profile: Option<Rate>,
     /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows
@@ -148,6 +150,9 @@ impl Config {
                     one_port::DRIVER
                 ));
             }
+        }
+        if self.allow_line.is_some() && !cfg!(feature = "line") {
+            return Err(Error::not_built("line tests", "line"));
         }
         if self.allow_profile.is_some() && !cfg!(feature = "profile") {
             return Err(Error::not_built("measurements of paths", "profile"));
@@ -223,6 +228,8 @@ pub struct ConfigFile {
     pub allow_null: Option<bool>,
     /// A size such as `16GiB`, see [`Config::allow_memory`].
     pub allow_memory: Option<String>,
+    /// A rate such as `2Gbit/s`, see [`Config::allow_line`].
+    pub allow_line: Option<String>,
     /// A rate such as `2Gbit/s`, see [`Config::allow_profile`].
     pub allow_profile: Option<String>,
     /// A rate such as `4Gbit/s`, see [`Config::allow_held`].
@@ -291,16 +298,14 @@ impl ConfigFile {
             .map(|text| text.parse())
             .transpose()
             .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
-        let allow_profile = self
-            .allow_profile
-            .map(|text| text.parse())
-            .transpose()
-            .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
-        let allow_held = self
-            .allow_held
-            .map(|text| text.parse())
-            .transpose()
-            .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
+        let rate = |text: Option<String>| {
+            text.map(|text| text.parse())
+                .transpose()
+                .map_err(|error: ParseQuantityError| wrong(error.to_string()))
+        };
+        let allow_line = rate(self.allow_line)?;
+        let allow_profile = rate(self.allow_profile)?;
+        let allow_held = rate(self.allow_held)?;
         let tls = match (self.tls_cert, self.tls_key, self.tls) {
             (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
             (None, None, Some(true)) => Some(TlsKey::Fresh),
@@ -342,6 +347,7 @@ impl ConfigFile {
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,
             stores: StoreRegistry::builtin(),
+            allow_line,
             allow_profile,
             allow_held,
             staging,

@@ -20,7 +20,11 @@ mod held;
 mod hold_rate;
 mod known_path;
 mod limits;
+#[cfg(feature = "line")]
+mod line;
 mod moving;
+#[cfg(not(feature = "line"))]
+mod no_line;
 #[cfg(not(feature = "profile"))]
 mod no_profile;
 mod notices;
@@ -54,6 +58,8 @@ use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
 use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
+#[cfg(not(feature = "line"))]
+use no_line as line;
 #[cfg(not(feature = "profile"))]
 use no_profile as profile;
 use std::future::Future;
@@ -94,6 +100,9 @@ struct Shared {
     /// Whether a client measures the path to here now.
     #[cfg(feature = "profile")]
     measured: AtomicBool,
+    /// The far end of line tests, where there is one.
+    #[cfg(feature = "line")]
+    line: Option<line::NodeReflector>,
     /// What is said and looked at while transfers run.
     ticker: Arc<ticker::Ticker>,
     /// The channel drivers that this host can use.
@@ -121,6 +130,8 @@ impl Shared {
             listeners: Arc::default(),
             #[cfg(feature = "profile")]
             measured: AtomicBool::new(false),
+            #[cfg(feature = "line")]
+            line: None,
             ticker: Arc::default(),
             root: Arc::new(root),
             paces: accounts::Paces::default(),
@@ -202,6 +213,8 @@ impl Node {
             _ => None,
         };
         let shared = Shared::new(config, root, certificate, Pathname::root());
+        #[cfg(feature = "line")]
+        let shared = Shared { line: line::NodeReflector::start(&shared.config)?, ..shared };
         Ok(Node { shared: Arc::new(shared), listener, address, one_port })
     }
 

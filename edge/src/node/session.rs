@@ -8,7 +8,7 @@ use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, profile, stores, told_path, tree};
+use super::{Shared, adapt, line, profile, stores, told_path, tree};
 use crate::channels::Registry;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::sys::host::kernel_id;
@@ -222,6 +222,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .into_iter()
                 .collect(),
             shared.config.allow_profile.and_then(profile::feature).into_iter().collect(),
+            shared.config.allow_line.and_then(line::feature).into_iter().collect(),
             driver_features(&shared.drivers),
             stores::features(&shared.stores),
         ]
@@ -303,6 +304,9 @@ impl Job {
             }
             Ask::SetOption { name, value } if name == "path" => {
                 data.tell_path(&value).map(Answer::Value)
+            }
+            Ask::SetOption { name, value } if name == "line" => {
+                data.grant_line(&value).map(Answer::Value)
             }
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
             Ask::Stat { path } => files.stat(&path).map(|entry| Answer::Entry(Box::new(entry))),

@@ -1,7 +1,7 @@
 //! `farline line` over emulated links whose trouble is known: what it says must be that, and what a
 //! host loses itself must never be the line's.
 
-use farline_lab::{LinkUp, Running, error_of, farline, wait_for};
+use farline_lab::{LinkUp, Running, error_of, farline, node, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -336,4 +336,64 @@ fn a_service_level_is_held_or_not() {
         assert_eq!(said["rows"].as_array().map(Vec::len), Some(4), "{said}");
         assert_eq!(output.status.code(), Some(if is_held { 0 } else { 5 }));
     }
+}
+
+#[test]
+fn a_link_is_tested_by_its_name_until_it_is_stopped() {
+    let trouble = ["custom", "--rtt", "20ms", "--rate", "100M", "--loss", "0.02,0"];
+    let Some(link) = LinkUp::up("t-line-name", &trouble) else { return };
+    let mut command = farline();
+    let asked = ["--rate", "20M", "--for", "60s", "--confidence", "99.9", "--state"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    command.args(["--json", "-q", "line", link.name()]).args(asked).arg(&state);
+    let test = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
+    let tested = || {
+        let json = std::fs::read_to_string(&state).unwrap_or_default();
+        let state: Value = serde_json::from_str(&json).unwrap_or_default();
+        state["test"]["sums"]["tested"].as_u64() >= Some(2)
+    };
+    wait_for("two seconds of the test", tested);
+    test.signal(Signal::INT);
+    let (status, said, _) = test.finish();
+    let document: Value = serde_json::from_str(&said).expect("a document");
+    assert_eq!(
+        (document["outcome"].as_str(), status.code()),
+        (Some("measured"), Some(0)),
+        "{said}"
+    );
+    assert_eq!(document["settings"]["target"], link.name());
+    let loss = ["low", "high"].map(|end| document["loss"][end].as_f64().expect("an end"));
+    assert!(loss[0] <= 0.02 && 0.02 <= loss[1], "{loss:?}");
+    let rtt = document["rtt"]["min_ns"].as_f64().expect("a round trip");
+    assert!((20e6..30e6).contains(&rtt), "{rtt} ns");
+    let (error, code) = error_of(&["line", link.name(), "--stamp"]);
+    assert_eq!((error["code"].as_str(), code), (Some("line-setting"), 2), "{error}");
+    let (error, code) = error_of(&["line", "usn-6600"]);
+    assert_eq!((error["code"].as_str(), code), (Some("link-gone"), 2), "{error}");
+    assert!(
+        error["hint"].as_str().is_some_and(|hint| hint.contains("link up usn-6600")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_node_that_allows_it_is_the_far_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(folder.path(), "read", &["--allow-line", "20M"]);
+    let url = url.replace("ftp://", "farline://") + "/";
+    let mut command = farline();
+    command.args(["--json", "-q", "line", &url, "--rate", "10M", "--for", "2s"]);
+    let (document, code) = document(command.output().expect("farline runs"));
+    assert!(code == 0 || code == 3, "{document}");
+    assert_eq!(document["settings"]["target"], url);
+    assert!(document["totals"]["received"].as_u64() > Some(1_000), "{document}");
+    assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
+    let (error, code) = error_of(&["line", &url, "--rate", "30M"]);
+    assert_eq!((error["code"].as_str(), code), (Some("line-not-allowed"), 6), "{error}");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("20.0 Mbit/s")), "{error}");
+    let (_other, url) = node(folder.path(), "read", &[]);
+    let (error, code) = error_of(&["line", &url.replace("ftp:", "farline:")]);
+    assert_eq!((error["code"].as_str(), code), (Some("line-not-allowed"), 6), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--allow-line")), "{error}");
 }

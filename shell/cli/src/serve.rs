@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// For all ?memory=SIZE, as 16GiB [default: none]
     #[arg(long, value_name = "SIZE")]
     allow_memory: Option<String>,
+    /// Clients may test lines, as 2G [default: no]
+    #[arg(long, value_name = "RATE")]
+    allow_line: Option<String>,
     /// Clients may measure paths, as 2G [default: no]
     #[arg(long, value_name = "RATE")]
     allow_profile: Option<String>,
@@ -159,6 +162,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     file.allow_owner = if args.allow_owner { Some(true) } else { file.allow_owner };
     file.allow_null = if args.allow_null { Some(true) } else { file.allow_null };
     file.allow_memory = args.allow_memory.or(file.allow_memory);
+    file.allow_line = args.allow_line.or(file.allow_line);
     file.allow_profile = args.allow_profile.or(file.allow_profile);
     file.allow_held = args.allow_held.or(file.allow_held);
     file.tls = if args.tls { Some(true) } else { file.tls };

@@ -38,6 +38,8 @@ pub struct PeerFeatures {
     pub leave: bool,
     /// Holds what it sends to a rate (O-2).
     pub limit: bool,
+    /// The rate that its line may be tested at, at most (M-7).
+    pub line_ceiling: Option<Rate>,
     /// Offers a store in memory.
     pub memory: bool,
     /// Offers a store that keeps nothing.
@@ -107,6 +109,7 @@ impl PeerFeatures {
             key: ours("KEY"),
             leave: ours("LEAVE"),
             limit: ours("LIMIT"),
+            line_ceiling: told("LINE ").and_then(|rate| rate.parse().ok()).map(Rate::from_bps),
             memory: ours("MEMORY"),
             null: ours("NULL"),
             omitted: ours("OMITTED"),
@@ -211,6 +214,7 @@ mod tests {
             " FARLINE TLS 00ff",
             " FARLINE FABRIC",
             " FARLINE PROFILE 2000000000 DUPLEX",
+            " FARLINE LINE 1000000000",
             " FARLINE TREES",
             "End.",
         ];
@@ -222,6 +226,7 @@ mod tests {
             (features.profile_ceiling.map(Rate::as_bps), features.profile_duplex)
         };
         assert_eq!(measured(&lines), (Some(2_000_000_000), true));
+        assert_eq!(features.line_ceiling.map(Rate::as_bps), Some(1_000_000_000));
         assert_eq!(measured(&["", " FARLINE PROFILE 5", ""]), (Some(5), false));
         assert_eq!(measured(&["", " FARLINE PROFILE", ""]), (None, false));
         assert!(features.key && !features.tree && !features.is_gridftp);

@@ -5,6 +5,7 @@ mod preset;
 mod progress;
 mod reflect;
 mod steps;
+mod target;
 
 use crate::output::Output;
 use crate::provenance::{command, now};
@@ -19,6 +20,7 @@ use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use target::LineTarget;
 
 const EXAMPLES: &str = "\
 Example:
@@ -42,7 +44,7 @@ const MOST_IN_BURST: f64 = 64.0;
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Where `farline line reflect` runs: HOST or HOST:PORT
+    /// HOST[:PORT] (`line reflect`), farline://NODE, a link
     #[arg(value_name = "TARGET", required_unless_present_any = ["resume", "preset"])]
     target: Option<String>,
     /// The line's rate, on the wire
@@ -129,13 +131,18 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let (runtime, signals) = crate::interrupt::listening()?;
     let stop = crate::interrupt::asked(runtime, signals)?;
+    let target = LineTarget::find(&settings.target)?;
+    if args.stamp && !target.is_host() {
+        let message = "--stamp is for a host that answers STAMP, no link and no node";
+        return Err(Error::new(Fault::You, ErrorCode::LineSetting, message));
+    }
     let mut options = LineRequestOptions::new(settings);
     (options.stop, options.resume) = (stop, resume);
     if let Some(goal) = args.search {
-        return steps::search(&options, goal.0, output);
+        return steps::search(&target, &options, goal.0, output);
     }
     if let Some(file) = &args.service {
-        return steps::service(&options, file, output);
+        return steps::service(&target, &options, file, output);
     }
     let mut face = LineFace::new(output);
     let show = |progress: &LineProgress<'_>| {
@@ -145,7 +152,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let key = args.stamp_key.as_deref().map(key).transpose()?;
     let test = match args.stamp {
         true => line::run_stamp(&options, key.as_deref(), show),
-        false => line::run(&options, show),
+        false => target.run(&options, show),
     };
     face.clear();
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());

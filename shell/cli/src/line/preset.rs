@@ -3,7 +3,7 @@
 use super::written;
 use crate::output::Output;
 use crate::provenance::{command, now};
-use farline::line::run_over;
+use farline::line::{LineRequestOptions, run_over};
 use farline::link::{Link, Settings};
 use farline::run_dir::name_here;
 use farline_core::line::{LineComparison, LineDocument, LinePreset, PresetTest};
@@ -35,7 +35,7 @@ pub(super) fn run(
         let mut link = Settings::new(&path, wan);
         (link.name, link.with_parent) = (name_here(&format!("line-{path}")), true);
         let link = Link::up(&link)?;
-        let test = run_over(&link, &settings);
+        let test = run_over(&link, &LineRequestOptions::new(settings), |_| Ok(()));
         let valid = link.stats().map(|stats| stats.valid);
         link.down()?;
         if valid.is_ok_and(|valid| !valid) {

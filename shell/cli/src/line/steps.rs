@@ -1,9 +1,10 @@
 //! `farline line --search` and `--service`: tests at several loads.
 
 use super::exit_code;
+use super::target::LineTarget;
 use crate::output::Output;
 use crate::provenance::now;
-use farline::line::{LineRequestOptions, run};
+use farline::line::LineRequestOptions;
 use farline_core::line::{
     LineDocument, LineOutcome, LineSettings, LoadSearch, ServiceLevel, ServiceRow,
 };
@@ -34,21 +35,27 @@ struct Held<'a> {
     rows: &'a [ServiceRow],
 }
 
-fn tested(options: &LineRequestOptions, settings: LineSettings) -> Result<LineDocument, Error> {
+fn tested(
+    target: &LineTarget,
+    options: &LineRequestOptions,
+    settings: LineSettings,
+) -> Result<LineDocument, Error> {
     let mut options = options.clone();
     options.settings = settings;
-    Ok(run(&options, |_| Ok(()))?.document(env!("CARGO_PKG_VERSION"), &now()))
+    Ok(target.run(&options, |_| Ok(()))?.document(env!("CARGO_PKG_VERSION"), &now()))
 }
 
 /// The highest load with at most `goal` of the frames lost.
 pub(super) fn search(
+    target: &LineTarget,
     options: &LineRequestOptions,
     goal: f64,
     output: &Output,
 ) -> Result<ExitCode, Error> {
     let mut search = LoadSearch::new(goal, PRECISION);
     while let Some(load_percent) = search.next() {
-        let document = tested(options, LineSettings { load_percent, ..options.settings.clone() })?;
+        let document =
+            tested(target, options, LineSettings { load_percent, ..options.settings.clone() })?;
         let fit = document.outcome != LineOutcome::Unfit;
         let loss = document.loss.filter(|_| fit).map(|loss| loss.value());
         output.remark(format_args!(
@@ -73,6 +80,7 @@ pub(super) fn search(
 
 /// Holds the line against the service level in `file`, step by step.
 pub(super) fn service(
+    target: &LineTarget,
     options: &LineRequestOptions,
     file: &Path,
     output: &Output,
@@ -83,7 +91,7 @@ pub(super) fn service(
     let mut rows = Vec::new();
     for load_percent in ServiceLevel::steps() {
         let settings = LineSettings { rate, load_percent, ..options.settings.clone() };
-        let document = tested(options, settings)?;
+        let document = tested(target, options, settings)?;
         match level.judge(&document) {
             Some(judged) => rows.extend(judged),
             None => {

@@ -1,0 +1,61 @@
+//! What TARGET of `farline line` names: a link that is up, a node, or a host with a reflector.
+
+use crate::node::remote;
+use crate::reach;
+use farline::client::{Remote, grant_line};
+use farline::line::{LineProgress, LineRequestOptions, run, run_over};
+use farline::link::Link;
+use farline_core::line::LineTest;
+use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::wan::Path;
+
+/// The other end of a test.
+pub(super) enum LineTarget {
+    /// Both ends run in the sides of a link.
+    Link(Box<Link>),
+    /// A node that allows it.
+    Node(Box<Remote>),
+    /// Where `farline line reflect` runs.
+    Host,
+}
+
+impl LineTarget {
+    /// A URL is a node; what a link is called that is link; everything else is a host.
+    pub(super) fn find(target: &str) -> Result<LineTarget, Error> {
+        if target.contains("://") {
+            return Ok(LineTarget::Node(Box::new(remote(target)?)));
+        }
+        if let Ok(link) = Link::find(target) {
+            return Ok(LineTarget::Link(Box::new(link)));
+        }
+        if Path::named(target).is_ok() {
+            let message = format!("the link `{target}` is not up");
+            return Err(Error::new(Fault::You, ErrorCode::LinkGone, message)
+                .hint(format!("bring it up with `farline link up {target}`")));
+        }
+        Ok(LineTarget::Host)
+    }
+
+    /// Whether only a host with a reflector is meant.
+    pub(super) fn is_host(&self) -> bool {
+        matches!(self, LineTarget::Host)
+    }
+
+    /// Runs a test with it.
+    pub(super) fn run(
+        &self,
+        options: &LineRequestOptions,
+        progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<LineTest, Error> {
+        match self {
+            LineTarget::Link(link) => run_over(link, options, progress),
+            LineTarget::Host => run(options, progress),
+            LineTarget::Node(remote) => {
+                let session = options.resume.as_ref().map(|state| state.session);
+                let mut options = options.clone();
+                options.granted = Some(grant_line(remote, &reach::usual(), session)?);
+                run(&options, progress)
+            }
+        }
+    }
+}
