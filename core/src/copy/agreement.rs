@@ -56,6 +56,8 @@ pub struct CopyOptions {
     pub limit: Option<Rate>,
     /// The sender's congestion control, where the peer sends.
     pub control: Option<SenderControl>,
+    /// The longest block of a tree, where it is not always 1 MiB.
+    pub longest_block: Option<Bytes>,
     /// Socket buffers of the peer's data connections, where it sends.
     pub buffer: Option<Bytes>,
     /// The number of channels is the user's.
@@ -67,6 +69,9 @@ pub struct CopyOptions {
 pub struct Agreement {
     /// How blocks are guarded.
     pub integrity: Integrity,
+    /// The longest block of the tree, from which and its size both ends have the same (T-12); none
+    /// where it is 1 MiB whatever the size.
+    pub longest_block: Option<Bytes>,
     /// The peer sends in order (`FARLINE ORDER`).
     pub is_ordered: bool,
     /// The peer holds what it sends to a rate (O-2).
@@ -100,6 +105,7 @@ impl Agreement {
                 }),
                 short_zeros: checks && features.zeros,
             },
+            longest_block: options.longest_block.filter(|_| features.block),
             is_ordered: options.in_order && features.order,
             is_limited: options.limit.is_some() && features.limit,
             adapts: features.adapt,
@@ -114,6 +120,7 @@ impl Agreement {
     /// The same for two peers that move data between them: guarded as both can.
     #[must_use]
     pub fn guarded_as(mut self, other: &Agreement) -> Agreement {
+        self.longest_block = self.longest_block.and(other.longest_block);
         self.integrity.checks &= other.integrity.checks;
         self.integrity.short_zeros &= other.integrity.short_zeros;
         if self.integrity.digests != other.integrity.digests {
@@ -141,6 +148,9 @@ impl Agreement {
                 let source = blake3::Hash::from_bytes(origin.source).to_hex();
                 farline_option("source", source.as_str())
             }));
+        }
+        if let Some(Bytes(longest)) = self.longest_block {
+            requests.push(farline_option("block", &longest.to_string()));
         }
         if self.names_omissions && origin.is_none() {
             requests.push(farline_option("omitted", "named"));

@@ -80,6 +80,11 @@ pub fn for_size(streams: u32, size: Option<Bytes>, why: StreamsReason) -> (u32, 
 }
 
 impl PathEstimate {
+    /// Whether the path is within a host or a rack.
+    pub fn is_near(&self) -> bool {
+        self.rtt < NEAR
+    }
+
     /// What a path is taken to carry: the papers' 10GE.
     pub const RATE: Rate = Rate::from_bps(10_000_000_000);
 

@@ -27,6 +27,8 @@ pub enum Reason {
     Staging(Bytes, Span),
     /// A staging pool to begin with.
     StagingBegins(Bytes),
+    /// Blocks so long at most.
+    Blocks(Bytes),
     /// Socket buffers that the user asked for.
     Buffers(Bytes),
     /// The best cell of a profile.
@@ -326,6 +328,7 @@ impl Display for Reason {
                 "{window} of window for each stream: its share of what path and queue hold"
             ),
             Reason::Staging(staging, rtt) => write!(f, "{staging} of staging for an rtt of {rtt}"),
+            Reason::Blocks(longest) => write!(f, "blocks of {longest}, a channel's round trip"),
             Reason::StagingBegins(staging) => write!(f, "{staging} of staging to begin with"),
             Reason::Buffers(wanted) => write!(f, "socket buffers of {wanted} as asked"),
             Reason::BestCell { streams, control, cells, path, is_back, channel } => {

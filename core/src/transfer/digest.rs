@@ -7,6 +7,7 @@
 
 mod blake3_tree;
 mod crc64;
+mod other_blocks;
 
 use super::layout::{Layout, Piece};
 use crate::units::{Error, ErrorCode, Fault};
@@ -279,8 +280,10 @@ impl Digests {
         let Some(file) = self.files.get_mut(piece.entry) else { return };
         let known = match file {
             FileDigest::Crc64(_) | FileDigest::Blake3(_) if piece.whole => Some(piece.value),
-            FileDigest::Crc64(sum) => sum.add(piece.index, crc_of(&piece.value)).map(padded),
-            FileDigest::Blake3(subtrees) => subtrees.insert(piece.index, piece.value),
+            FileDigest::Crc64(sum) => {
+                sum.add(piece.index..piece.index + 1, crc_of(&piece.value)).map(padded)
+            }
+            FileDigest::Blake3(subtrees) => subtrees.insert(piece.index, 0, piece.value),
             FileDigest::Uncomputed | FileDigest::Known(_) | FileDigest::Failed => None,
         };
         if let Some(digest) = known {

@@ -5,6 +5,7 @@
 //! each, big-endian) and the payload; reading ends at the first record that is cut or damaged, so a
 //! write that a crash tore costs only what it would have said.
 
+mod other_blocks;
 mod survey;
 
 pub use survey::{Survey, Surveyed};
@@ -13,6 +14,7 @@ use super::digest::{DigestAlgorithm, Digests, PieceDigest};
 use super::layout::{Entry, EntryKind, Layout};
 use crate::units::ByteRanges;
 use crc_fast::crc32_iscsi;
+use other_blocks::ShorterBlocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -24,6 +26,8 @@ pub const HEAD_LEN: usize = 8;
 pub const MAX_PAYLOAD: usize = 256 * 1024;
 /// Blocks that one record names at most.
 const MAX_BLOCKS: usize = 4096;
+/// The shortest block that is journaled: BLAKE3's chunk.
+const LEAST_BLOCK: u64 = 1024;
 /// The bytes of a block's value.
 const VALUE: usize = 32;
 
@@ -180,11 +184,13 @@ pub struct Replay<'a> {
     entries: BTreeMap<Vec<u8>, usize>,
     /// Journal numbers to entries of the layout; `None` where the file is not the same.
     numbers: BTreeMap<u32, Option<usize>>,
-    begun: bool,
+    /// Bytes of each block that the run which is read journaled; none before the first run.
+    block_len: Option<u64>,
     matches: bool,
     held: BTreeMap<usize, ByteRanges>,
     landed: BTreeMap<usize, LandedFile>,
     digests: Digests,
+    shorter: ShorterBlocks,
     paths: BTreeSet<Vec<u8>>,
     valid_len: u64,
 }
@@ -202,6 +208,8 @@ pub struct Recovered {
     pub digests: Digests,
     /// Every file that a partial may be left of, by its path below the place.
     pub paths: BTreeSet<Vec<u8>>,
+    /// Bytes of each block that its last run journaled; none where it says nothing.
+    pub block_len: Option<u64>,
     /// Bytes of the journal that are good; the next record goes there.
     pub valid_len: u64,
 }
@@ -220,11 +228,12 @@ impl<'a> Replay<'a> {
             origin,
             entries: files.map(|(index, entry)| (below(prefix, &entry.path), index)).collect(),
             numbers: BTreeMap::new(),
-            begun: false,
+            block_len: None,
             matches: false,
             held: BTreeMap::new(),
             landed: BTreeMap::new(),
             digests: Digests::new(layout, origin.digests),
+            shorter: ShorterBlocks::default(),
             paths: BTreeSet::new(),
             valid_len: 0,
         }
@@ -256,18 +265,19 @@ impl<'a> Replay<'a> {
 
     /// What the journal said.
     pub fn finish(self) -> Recovered {
-        let Replay { matches, mut held, mut landed, mut digests, paths, valid_len, .. } = self;
+        let Replay { matches, mut held, mut landed, mut digests, paths, .. } = self;
+        let Replay { block_len, valid_len, .. } = self;
         if !matches {
             held.clear();
             landed.clear();
             digests = Digests::new(self.layout, self.origin.digests);
         }
-        Recovered { matches, held, landed, digests, paths, valid_len }
+        Recovered { matches, held, landed, digests, paths, block_len, valid_len }
     }
 
     fn understand(&mut self, payload: &[u8]) -> Option<()> {
         let (&kind, rest) = payload.split_first()?;
-        if kind != BEGIN && !self.begun {
+        if kind != BEGIN && self.block_len.is_none() {
             return None;
         }
         match kind {
@@ -277,12 +287,13 @@ impl<'a> Replay<'a> {
                 let (&digests, source) = rest.split_first()?;
                 let source: [u8; 32] = source.try_into().ok()?;
                 let same = *version == VERSION
-                    && block_len == self.layout.block_len() as u64
+                    && block_len.is_power_of_two()
+                    && block_len >= LEAST_BLOCK
                     && source == self.origin.source
                     && digests == number_of(self.origin.digests);
                 // A second run of the same transfer begins no new one.
-                self.matches = same && (self.matches || !self.begun);
-                self.begun = true;
+                self.matches = same && (self.matches || self.block_len.is_none());
+                self.block_len = Some(block_len);
             }
             FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
@@ -303,20 +314,29 @@ impl<'a> Replay<'a> {
                 let (first, values) = number::<8>(rest)?;
                 let (values, []) = values.as_chunks::<VALUE>() else { return None };
                 let entry = *self.numbers.get(&(number_of as u32))?;
-                let (Some(entry), true) = (entry, self.origin.digests.is_some()) else {
+                let (Some(entry), Some(algorithm)) = (entry, self.origin.digests) else {
                     return Some(());
                 };
-                let (len, block) =
-                    (self.layout.entries()[entry].len(), self.layout.block_len() as u64);
+                let (len, block) = (self.layout.entries()[entry].len(), self.block_len?);
+                let is_same = block == self.layout.block_len() as u64;
                 for (i, value) in (0u64..).zip(values) {
-                    let index = first.checked_add(i).filter(|index| {
-                        index.checked_mul(block).is_some_and(|start| start < len)
-                    })?;
-                    self.digests.insert(&PieceDigest::known(self.layout, entry, index, *value));
-                    self.held
-                        .entry(entry)
-                        .or_default()
-                        .insert(index * block..(index * block).saturating_add(block).min(len));
+                    let index = first.checked_add(i)?;
+                    let start = index.checked_mul(block).filter(|start| *start < len)?;
+                    let range = start..start.saturating_add(block).min(len);
+                    let known = match is_same {
+                        true => {
+                            let piece = PieceDigest::known(self.layout, entry, index, *value);
+                            self.digests.insert(&piece);
+                            Some(range)
+                        }
+                        false => {
+                            let known = (self.layout, &mut self.digests);
+                            self.shorter.take(known, algorithm, (entry, block, range), *value)
+                        }
+                    };
+                    if let Some(range) = known {
+                        self.held.entry(entry).or_default().insert(range);
+                    }
                 }
             }
             RANGES => {
@@ -354,6 +374,7 @@ impl<'a> Replay<'a> {
             self.held.remove(&entry);
             self.landed.remove(&entry);
             self.digests.forget(self.layout, entry);
+            self.shorter.forget(entry);
             self.numbers.values_mut().filter(|of| **of == Some(entry)).for_each(|of| *of = None);
         }
     }

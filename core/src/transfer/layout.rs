@@ -6,7 +6,7 @@
 //! is skipped belongs to no file and is never sent.
 
 use super::attributes::Attributes;
-use crate::units::ByteRanges;
+use crate::units::{ByteRanges, Bytes};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -97,6 +97,23 @@ pub struct Piece {
     pub len: usize,
 }
 
+/// The longest block, in bytes: what a slot of a staging pool holds.
+pub const LONGEST_BLOCK: usize = 1 << 20;
+/// The shortest block of a tree, in bytes: below this headers and system calls would cost more than
+/// an even end wins.
+pub const SHORTEST_BLOCK: usize = 64 << 10;
+/// So many blocks a tree has at least, while they need not be shorter than the shortest: four for
+/// each of the most channels that a transfer opens, so that none waits long for the last ones.
+const LEAST_BLOCKS: u64 = 64;
+
+/// The length of the blocks of a tree with `payload` bytes, where `most` is agreed
+/// (`docs/protocol.md`, clause T-12): a power of two.
+pub(super) fn block_len(payload: u64, most: Bytes) -> usize {
+    let most = most.0.clamp(SHORTEST_BLOCK as u64, LONGEST_BLOCK as u64);
+    let wanted = most.min(payload / LEAST_BLOCKS).max(SHORTEST_BLOCK as u64);
+    1 << wanted.ilog2()
+}
+
 /// A tree laid out in one space of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -135,6 +152,12 @@ impl Layout {
             payload = payload.saturating_add(len);
         }
         Layout { entries, starts, block_len, payload }
+    }
+
+    /// Lays `entries` out in blocks as long as [`block_len`] has it; 1 MiB where no `most` is agreed.
+    pub fn within(entries: Vec<Entry>, most: Option<Bytes>) -> Layout {
+        let payload = entries.iter().map(Entry::len).fold(0, u64::saturating_add);
+        Layout::new(entries, most.map_or(LONGEST_BLOCK, |most| block_len(payload, most)))
     }
 
     /// A layout of one file of `len` bytes: what a plain `STOR` or `RETR` moves.
@@ -270,6 +293,18 @@ mod tests {
         let pieces: Vec<_> = layout.pieces(0, 1000).collect();
         assert_eq!(pieces[0], Piece { entry: 0, file_offset: 0, block_offset: 0, len: 100 });
         assert_eq!(pieces[1], Piece { entry: 2, file_offset: 0, block_offset: 100, len: 900 });
+    }
+
+    #[test]
+    fn blocks_shrink_with_the_tree_and_no_further() {
+        let len = |payload| block_len(payload, Bytes::mib(1)) >> 10;
+        assert_eq!([0, 1 << 20, 4 << 20, 10 << 20].map(len), [64, 64, 64, 128]);
+        assert_eq!([63 << 20, 64 << 20, 1 << 40, u64::MAX].map(len), [512, 1024, 1024, 1024]);
+        assert_eq!(block_len(1 << 40, Bytes(200_000)), 128 << 10, "a power of two");
+        assert_eq!(
+            (block_len(1 << 40, Bytes(0)), block_len(1 << 40, Bytes::mib(9))),
+            (64 << 10, 1 << 20)
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use completion_stats::CompletionStats;
 pub use digest::{BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest};
 pub use durable::{Batch, Durability};
 pub use durable_window::DurableWindow;
-pub use layout::{Block, Entry, EntryKind, Layout, Piece};
+pub use layout::{Block, Entry, EntryKind, LONGEST_BLOCK, Layout, Piece, SHORTEST_BLOCK};
 pub use limit::{
     Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes, Waits,
 };

@@ -5,9 +5,10 @@
 //! the first blocks and go on from here. Each choice comes with its reason, so that a user can
 //! disagree with it.
 
+use super::layout::{LONGEST_BLOCK, SHORTEST_BLOCK};
 use crate::congestion::ControlName;
 use crate::plan::{ControlReason, PathEstimate, Reason, StreamsReason, for_size};
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate, Span};
 use serde::Serialize;
 
 /// What is known before a transfer starts.
@@ -18,6 +19,8 @@ pub struct PathContext {
     pub path: PathEstimate,
     /// Bytes to move, where known.
     pub size: Option<Bytes>,
+    /// What the path or the user lets through at most, where that is known.
+    pub rate: Option<Rate>,
     /// Queue pairs of all channels of registered slots; 0 where channels are of ordered bytes.
     pub queue_pairs: usize,
 }
@@ -57,6 +60,8 @@ pub struct TransferParams {
     pub congestion: Option<ControlName>,
     /// Bytes of the staging pool.
     pub staging: Bytes,
+    /// The longest block that the peer is asked for; none where blocks stay as they are.
+    pub longest_block: Option<Bytes>,
     /// Why, for each.
     pub reasons: Vec<Reason>,
 }
@@ -64,6 +69,22 @@ pub struct TransferParams {
 /// Staging to begin with: below this threads wait for each other, and what a store's pauses need is
 /// seen only when it pauses.
 const STAGING: Bytes = Bytes::mib(16);
+
+/// The round trip that a block is measured by at least: what an end of a copy takes is not worth
+/// more blocks below it.
+const TRIP: Span = Span::from_millis(20);
+
+/// As long as what one of `streams` carries in a round trip, so that channels end a copy less than
+/// that apart. One channel ends with itself, and on a near path copies end at once.
+fn longest_block(path: &PathEstimate, streams: usize, rate: Option<Rate>) -> Option<Bytes> {
+    if streams < 2 || path.is_near() {
+        return None;
+    }
+    let of_channel =
+        rate.map_or(u64::MAX, |rate| rate.bytes_in(path.rtt.max(TRIP)).0 / streams as u64);
+    let longest = of_channel.clamp(SHORTEST_BLOCK as u64, LONGEST_BLOCK as u64);
+    Some(Bytes(1 << longest.ilog2()))
+}
 
 impl TransferParams {
     /// Chooses; `block` is the size of one staging slot.
@@ -113,7 +134,11 @@ impl TransferParams {
             reasons.push(Reason::StagingBegins(staging));
             staging
         });
-        TransferParams { streams, congestion, staging, reasons }
+        let longest_block = longest_block(&known.path, streams, known.rate);
+        reasons.extend(
+            longest_block.filter(|longest| longest.0 < LONGEST_BLOCK as u64).map(Reason::Blocks),
+        );
+        TransferParams { streams, congestion, staging, longest_block, reasons }
     }
 
     /// Slots of the staging pool: at least two more than channels, so that none waits for the
@@ -141,7 +166,28 @@ mod tests {
         let available = ["reno", "cubic", "bbr"].map(named).to_vec();
         let path =
             PathEstimate { rtt, window, available, default_congestion: named("cubic"), fq: None };
-        PathContext { path, size: None, queue_pairs: 0 }
+        PathContext { path, size: None, rate: None, queue_pairs: 0 }
+    }
+
+    #[test]
+    fn blocks_are_what_a_channel_carries_in_a_round_trip() {
+        let longest = |rtt, rate, streams| {
+            let known = PathContext { rate, ..known(rtt, Bytes::mib(512)) };
+            let overrides = UserOverrides { streams: Some(streams), ..UserOverrides::default() };
+            TransferParams::new(&known, &overrides, Bytes::mib(1)).longest_block
+        };
+        let far = Span::from_millis(100);
+        let mbit = |rate: u64| Some(Rate::from_bps(rate * 1_000_000));
+        assert_eq!(longest(far, None, 16), Some(Bytes::mib(1)));
+        assert_eq!(longest(far, mbit(10_000), 16), Some(Bytes::mib(1)));
+        // 12.5 MB in a round trip, in 16 channels.
+        assert_eq!(longest(far, mbit(1_000), 16), Some(Bytes(512 << 10)));
+        assert_eq!(longest(far, mbit(10), 16), Some(Bytes(64 << 10)));
+        assert_eq!(longest(Span::from_millis(2), mbit(1_000), 4), Some(Bytes(512 << 10)));
+        assert_eq!(
+            (longest(far, mbit(10), 1), longest(Span::from_micros(90), mbit(10), 4)),
+            (None, None)
+        );
     }
 
     #[test]

@@ -24,7 +24,9 @@ use crate::stores::Landed;
 use crate::sys::lock::lock;
 use farline_core::copy::{CopyOptions, CopySummary};
 use farline_core::plan::{HELD_RATE_FELL, Reason};
-use farline_core::transfer::{DigestAlgorithm, Entry, EntryKind, RecentWaits, UserOverrides};
+use farline_core::transfer::{
+    DigestAlgorithm, Entry, EntryKind, RecentWaits, TransferParams, UserOverrides,
+};
 use farline_core::units::{Error, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -226,6 +228,11 @@ impl<'a> Copy<'a> {
                 || self.options.held.is_some(),
             ..CopyOptions::default()
         }
+    }
+
+    /// The same of a copy over channels of `choice`.
+    pub(super) fn wants_of(&self, choice: &TransferParams) -> CopyOptions {
+        CopyOptions { longest_block: choice.longest_block, ..self.wants() }
     }
 
     /// Takes over what a copy with a Farline node came to.

@@ -87,7 +87,8 @@ fn session(
         is_known: known(name).is_ok(),
         name,
     });
-    let options = CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants() };
+    let options =
+        CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants_of(choice) };
     let role = CopyRole::Receiver {
         may_hold: has_partial(to, from.name(), from.names_content()),
         may_stay: may_stay(copy.options),
@@ -255,7 +256,8 @@ impl TreeEnd for Download<'_> {
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        let mut layout = Layout::new(entries, BLOCK_LEN);
+        let longest_block = self.agreement.longest_block;
+        let mut layout = Layout::within(entries, longest_block);
         let place = destination(
             self.to,
             name,
@@ -293,7 +295,7 @@ impl TreeEnd for Download<'_> {
             for request in requests {
                 control.request(request);
             }
-            layout = Layout::new(without(layout.entries().to_vec(), &kept), BLOCK_LEN);
+            layout = Layout::within(without(layout.entries().to_vec(), &kept), longest_block);
             kept.clear();
         }
         let layout = Arc::new(layout);

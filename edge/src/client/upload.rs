@@ -28,7 +28,7 @@ use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{BytesSource, Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
+use farline_core::copy::{Agreement, CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{
@@ -206,11 +206,11 @@ async fn to_farline(
     choice: &TransferParams,
 ) -> Result<(), Error> {
     let role = CopyRole::Sender { source: load.source_id };
-    let (path, options) = (Pathname::new(load.target), copy.wants());
+    let (path, options) = (Pathname::new(load.target), copy.wants_of(choice));
     let session = CopySession::new(role, path, options, control.features(), control.rtt());
-    let integrity = session.agreement().integrity;
+    let Agreement { integrity, longest_block, .. } = session.agreement();
     let manifest = manifest_lines(&load.entries);
-    let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
+    let layout = Arc::new(Layout::within(load.entries, longest_block));
     let parts = load.at.parts().map(<[Part]>::to_vec).unwrap_or_default();
     let (entries, linked) = (Arc::clone(&layout), load.linked);
     // A system call for each file, which need not be waited for.

@@ -39,12 +39,12 @@ pub(crate) use stream::{BlockReader, StreamJob, send_stream};
 pub(crate) use tally::{Stage, Tally};
 pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
-use farline_core::transfer::Layout;
+use farline_core::transfer::{LONGEST_BLOCK, Layout};
 use std::sync::Arc;
 
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it
 /// filled its link.
-pub(crate) const BLOCK_LEN: usize = 1 << 20;
+pub(crate) const BLOCK_LEN: usize = LONGEST_BLOCK;
 
 /// The longest manifest that either end takes: some million entries.
 pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;

@@ -92,6 +92,8 @@ pub(super) struct DataPlane {
     pub(super) names_unlanded: bool,
     /// Whether each file of a tree lands when it is whole, and not all at the end.
     pub(super) lands_whole: bool,
+    /// The longest block of a tree (T-12); 1 MiB whatever its size where none is agreed.
+    pub(super) longest_block: Option<Bytes>,
     /// What of trees travels besides content, permissions and times (T-11).
     pub(super) attributes: AttributeSet,
     /// How what this session replaces is kept: a suffix, and a folder unless next to it.
@@ -137,6 +139,7 @@ impl DataPlane {
             names_omissions: false,
             names_unlanded: false,
             lands_whole: false,
+            longest_block: None,
             attributes: AttributeSet::default(),
             backup: None,
             adapt: Adapt::default(),
@@ -409,6 +412,7 @@ impl DataPlane {
             "leave" => self.leave(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
             "unlanded" => set(&mut self.names_unlanded, value, "named"),
+            "block" => self.agree_block(value),
             "landing" => set(&mut self.lands_whole, value, "whole"),
             "limit" => {
                 let above = self.account.pace.clone();

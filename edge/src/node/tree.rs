@@ -38,6 +38,8 @@ pub(crate) const ATTRIBUTES_FEATURE: &str = "FARLINE ATTRIBUTES";
 pub(crate) const BACKUP_FEATURE: &str = "FARLINE BACKUP";
 /// The FEAT line of trees of which a client takes what it wants.
 pub(crate) const LEAVE_FEATURE: &str = "FARLINE LEAVE";
+/// The FEAT line of trees in blocks of another length.
+pub(crate) const BLOCK_FEATURE: &str = "FARLINE BLOCK";
 /// The FEAT line of files compared by CRC-64/NVME.
 pub(crate) const CRC64_FEATURE: &str = "FARLINE CRC64";
 /// The FEAT line of trees of which what does not land is named.
@@ -52,7 +54,8 @@ fn laid_out(
     entries: Vec<Entry>,
     run: &RunningTransfer<'_>,
 ) -> Result<OutgoingTree, Error> {
-    let (store, layout) = (plane.tree_store(), Arc::new(Layout::new(entries, BLOCK_LEN)));
+    let (store, layout) =
+        (plane.tree_store(), Arc::new(Layout::within(entries, plane.longest_block)));
     let source = store.source(beneath(&run.request.path), &layout)?;
     let source: Arc<dyn Source> = match plane.shared.config.trial_read {
         Some(rate) if store.root().is_some() => Arc::new(SlowSource::new(source, None, Some(rate))),
@@ -77,7 +80,7 @@ pub(super) fn store(
             let entries = parse_manifest(&text).map_err(|error| {
                 Error::new(Fault::There, ErrorCode::BadManifest, error.to_string())
             })?;
-            let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+            let layout = Arc::new(Layout::within(entries, plane.longest_block));
             let start = beneath(&run.request.path).to_vec();
             let backup = backup_place(plane, &start, &layout)?;
             let options = LandingOptions { backup, ..plane.landing_options() };

@@ -4,7 +4,8 @@
 use super::data::DataPlane;
 use farline_core::copy::{MOST_HELD_RANGES, parse_leave};
 use farline_core::gridftp::Pathname;
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, percent};
+use farline_core::transfer::{LONGEST_BLOCK, SHORTEST_BLOCK};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, percent};
 
 /// Paths that a client leaves out of its trees at most.
 const MOST_LEFT: usize = 4 << 20;
@@ -41,6 +42,20 @@ impl DataPlane {
             })?;
         let folder = (!folder.is_empty()).then(|| self.shared.home.resolve(&Pathname::new(folder)));
         self.backup = Some((suffix, folder));
+        Ok(())
+    }
+
+    pub(super) fn agree_block(&mut self, value: &str) -> Result<(), Error> {
+        let within = SHORTEST_BLOCK..=LONGEST_BLOCK;
+        self.longest_block = match value.parse() {
+            _ if value == "none" => None,
+            Ok(len) if within.contains(&len) => Some(Bytes(len as u64)),
+            _ => {
+                let message =
+                    format!("a block has {SHORTEST_BLOCK} to {LONGEST_BLOCK} bytes, or is `none`");
+                return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
+            }
+        };
         Ok(())
     }
 

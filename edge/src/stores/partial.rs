@@ -202,6 +202,7 @@ impl Partial {
                     matches: false,
                     held: Default::default(),
                     landed: Default::default(),
+                    block_len: None,
                     valid_len: 0,
                     ..recovered
                 };
@@ -276,7 +277,7 @@ impl Partial {
             self.place.prefix.clone(),
             origin,
             blocks.clone(),
-            recovered.valid_len > 0,
+            recovered.block_len == Some(layout.block_len() as u64),
         );
         self.account = Some(Mutex::new(account));
         self.end = Mutex::new(Some(end));

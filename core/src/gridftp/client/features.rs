@@ -64,6 +64,8 @@ pub struct PeerFeatures {
     pub tree: bool,
     /// Files can be compared by CRC-64/NVME (I-5).
     pub crc64: bool,
+    /// Trees go in blocks of the length that is asked for (T-12).
+    pub block: bool,
     /// Files of a tree that it stores land when they are whole, on wish.
     pub landing: bool,
     /// Names what does not land of a tree (O-5).
@@ -126,6 +128,7 @@ impl PeerFeatures {
             tls_fingerprint: told("TLS ").map(str::to_owned),
             tree: ours("TREE"),
             crc64: ours("CRC64"),
+            block: ours("BLOCK"),
             landing: ours("LANDING"),
             unlanded: ours("UNLANDED"),
             zeros: ours("ZEROS"),

@@ -30,20 +30,19 @@ impl Subtrees {
         Subtrees { nodes: BTreeMap::new(), blocks }
     }
 
-    /// Takes a block's chaining value in; returns the file's digest once every block is there. One
-    /// that is there already changes nothing.
-    pub(super) fn insert(&mut self, index: u64, value: ChainingValue) -> Option<[u8; 32]> {
-        let (nodes, blocks) = (&mut self.nodes, self.blocks);
-        // Held already, alone or joined with its neighbours.
-        let heights = 0..=64 - blocks.leading_zeros();
-        if index >= blocks
-            || heights
-                .into_iter()
-                .any(|height| nodes.contains_key(&(index >> height << height, height)))
-        {
+    /// Takes the chaining value of `1 << height` blocks from `first` on in; returns the file's digest
+    /// once every block is there. What is there already in part changes nothing.
+    pub(super) fn insert(
+        &mut self,
+        first: u64,
+        height: u32,
+        value: ChainingValue,
+    ) -> Option<[u8; 32]> {
+        if !self.lacks(first, height) {
             return None;
         }
-        let (mut at, mut height, mut value) = (index, 0u32, value);
+        let (nodes, blocks) = (&mut self.nodes, self.blocks);
+        let (mut at, mut height, mut value) = (first, height, value);
         // Join upwards while the sibling is there. The root is left: it is finalised differently.
         loop {
             let span = 1u64 << height;
@@ -64,13 +63,42 @@ impl Subtrees {
         nodes.insert((at, height), value);
         root(nodes, blocks)
     }
+
+    /// Whether the `1 << height` blocks from `first` on are of the file, and none of them is there,
+    /// alone or joined with its neighbours.
+    pub(super) fn lacks(&self, first: u64, height: u32) -> bool {
+        let end = first.saturating_add(1 << height);
+        let above = height..=64 - self.blocks.leading_zeros();
+        end <= self.blocks
+            && self.nodes.range((first, 0)..(end, 0)).next().is_none()
+            && !above
+                .into_iter()
+                .any(|height| self.nodes.contains_key(&(first >> height << height, height)))
+    }
+}
+
+/// The value of pieces of one power of two that lie one behind the other, the last perhaps shorter,
+/// by that of each: the digest of a file that they are the whole of, else their chaining value.
+pub(super) fn joined(pieces: &[ChainingValue], is_file: bool) -> Option<[u8; 32]> {
+    let nodes = (0..).zip(pieces).map(|(at, value)| ((at, 0), *value)).collect();
+    match is_file {
+        true => root_of(&nodes, pieces.len() as u64),
+        false => subtree(&nodes, 0, pieces.len() as u64),
+    }
 }
 
 /// The root from the joined nodes, once they cover every block.
 fn root(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<[u8; 32]> {
     // Cheap refusal first: the nodes of a whole file are at most one for each bit of `blocks`, plus
     // the last partial join.
-    if nodes.keys().map(|&(_, height)| 1u64 << height).sum::<u64>() != blocks || blocks < 2 {
+    if nodes.keys().map(|&(_, height)| 1u64 << height).sum::<u64>() != blocks {
+        return None;
+    }
+    root_of(nodes, blocks)
+}
+
+fn root_of(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<[u8; 32]> {
+    if blocks < 2 {
         return None;
     }
     let split = 1u64 << (63 - (blocks - 1).leading_zeros());
@@ -108,7 +136,7 @@ mod tests {
     fn blocks_in_order_keep_few_nodes() {
         let mut subtrees = Subtrees::new(1000);
         for index in 0..999 {
-            let digest = subtrees.insert(index, chaining_value(index * 1024, &[7; 1024]));
+            let digest = subtrees.insert(index, 0, chaining_value(index * 1024, &[7; 1024]));
             assert_eq!(digest, None, "the last block is missing");
             assert!(subtrees.nodes.len() <= 12, "{} nodes after {index}", subtrees.nodes.len());
         }

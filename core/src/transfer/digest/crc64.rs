@@ -8,6 +8,7 @@
 use crate::transfer::layout::Layout;
 use crate::units::ByteRanges;
 use crc_fast::{CrcAlgorithm, checksum};
+use std::ops::Range;
 
 /// The polynomial of CRC-64/NVME, its highest power on the right (NVM Express, NVM Command Set
 /// Specification 1.0, figure 122).
@@ -18,6 +19,11 @@ const ONE: u64 = 1 << 63;
 /// The CRC of `bytes`.
 pub(super) fn crc(bytes: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// The CRC of pieces that lie one behind the other, by the length and the CRC of each.
+pub(super) fn joined(pieces: &[(u64, u64)]) -> u64 {
+    pieces.iter().fold(0, |before, &(len, crc)| times(before, power_of_bytes(len)) ^ crc)
 }
 
 /// The blocks of one file that were added, and their sum.
@@ -36,17 +42,21 @@ impl Sum {
         Sum { crc: 0, added: ByteRanges::new(), len, block_len: layout.block_len() as u64 }
     }
 
-    /// Adds a block by its number; returns the file's CRC once every block is there. One that is
-    /// there already changes nothing.
-    pub(super) fn add(&mut self, index: u64, crc: u64) -> Option<u64> {
+    /// Adds the blocks numbered `range` by the CRC of their bytes together; returns the file's CRC
+    /// once every block is there. What is there already in part changes nothing.
+    pub(super) fn add(&mut self, range: Range<u64>, crc: u64) -> Option<u64> {
         let blocks = self.len.div_ceil(self.block_len);
-        let range = index..index.saturating_add(1);
-        if index < blocks && !self.added.contains(&range) {
-            let behind = self.len.saturating_sub((index + 1).saturating_mul(self.block_len));
+        if range.end <= blocks && self.lacks(range.clone()) {
+            let behind = self.len.saturating_sub(range.end.saturating_mul(self.block_len));
             self.crc ^= times(crc, power_of_bytes(behind));
             self.added.insert(range);
         }
         (self.added.total() == blocks).then_some(self.crc)
+    }
+
+    /// Whether none of the blocks numbered `range` was added.
+    pub(super) fn lacks(&self, range: Range<u64>) -> bool {
+        self.added.gaps(range.clone()) == [range]
     }
 }
 
@@ -110,7 +120,8 @@ mod tests {
                 for index in order.iter().chain(&order[..order.len() / 2]).copied() {
                     assert!(whole.is_none() || order.len() < 2 * order.len());
                     let block = &content[index * 1024..content.len().min(index * 1024 + 1024)];
-                    whole = sum.add(index as u64, crc(block));
+                    let index = index as u64;
+                    whole = sum.add(index..index + 1, crc(block));
                 }
                 assert_eq!(whole, Some(crc(&content)), "{len} bytes");
             }

@@ -57,7 +57,10 @@ impl Survey {
                 return None;
             }
             let transfer = (block_len, digests, source.try_into().ok()?);
-            if self.begun.replace(transfer).is_some_and(|before| before != transfer) {
+            // What was said in blocks of another length stays as good.
+            let is_other =
+                |before: (u64, u8, [u8; 32])| (before.1, before.2) != (digests, transfer.2);
+            if self.begun.replace(transfer).is_some_and(is_other) {
                 self.files.values_mut().for_each(|file| file.held = ByteRanges::new());
                 self.numbers.clear();
             }
@@ -171,7 +174,14 @@ mod tests {
         );
         forget(b"d/a", &mut journal);
         assert_eq!(survey(&journal).keys().collect::<Vec<_>>(), [&b"b"[..]]);
-        // A transfer from elsewhere goes on from nothing of this.
+        // In blocks of another length the same transfer goes on from all of this.
+        begin(
+            &Origin { source: [5; 32], digests: Some(DigestAlgorithm::Blake3) },
+            4096,
+            &mut journal,
+        );
+        assert_eq!(survey(&journal)[&b"b"[..]].held.total(), 10);
+        // A transfer from elsewhere goes on from nothing.
         begin(
             &Origin { source: [6; 32], digests: Some(DigestAlgorithm::Blake3) },
             1024,

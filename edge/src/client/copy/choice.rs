@@ -10,12 +10,13 @@ use crate::client::outcome::DataDirection;
 use crate::client::transfer_state::LiveTuning;
 use crate::kernelcc::{self, CcRequest};
 use crate::mover::{BLOCK_LEN, tuning_limits, window_limit};
+use crate::plan::paths::{address_towards, seen};
 use crate::sys::route::fq_towards;
 use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
 use farline_core::plan::{PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::net::IpAddr;
 
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
@@ -126,6 +127,7 @@ impl Copy<'_> {
         let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
+            rate: self.known_rate(peer, sending),
             queue_pairs: self.options.channel.as_ref().map_or(0, |stack| {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
@@ -149,6 +151,17 @@ impl Copy<'_> {
         self.stats.fixed.window = known.path.window;
         self.stats.choice = Some(choice.clone());
         choice
+    }
+
+    /// The rate that this copy will not exceed: what it is limited to, or what the last one that
+    /// went this way saw.
+    fn known_rate(&self, peer: Option<IpAddr>, sending: bool) -> Option<Rate> {
+        let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
+        let seen = peer
+            .filter(|_| sending && !self.options.fresh_start)
+            .and_then(|peer| seen(address_towards(peer)?, peer))
+            .map(|seen| seen.rate);
+        limits.into_iter().flatten().chain(seen).min()
     }
 
     /// Options of this end's data connections over a path of this round trip.
