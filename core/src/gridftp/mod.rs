@@ -95,6 +95,7 @@ mod command;
 mod end_of_data;
 mod facts;
 mod fault;
+pub mod gssapi;
 mod line;
 mod listing;
 mod long_listing;

@@ -110,7 +110,8 @@ impl World {
                 server::Output::Close
                 | server::Output::CloseChannels
                 | server::Output::CloseData
-                | server::Output::StartTls => {}
+                | server::Output::StartTls
+                | server::Output::StartGssapi => {}
                 server::Output::Wait(_) => break,
             }
         }

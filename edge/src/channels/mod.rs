@@ -19,6 +19,8 @@
 
 pub mod arrivals;
 pub mod driver;
+#[cfg_attr(not(feature = "gsi"), path = "no_gsi.rs")]
+pub(crate) mod gsi;
 pub mod handle;
 pub mod handshake;
 pub mod key;

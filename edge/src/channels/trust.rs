@@ -8,6 +8,8 @@
 mod by_rustls;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
+#[cfg(feature = "tls")]
+mod subject;
 #[cfg(not(feature = "tls"))]
 use no_tls as by_rustls;
 
@@ -18,6 +20,8 @@ pub(crate) use by_rustls::{
     ControlTls, SessionTls, ShownCertificate, accept_control, client, connect_control, pinned,
     untrusted,
 };
+#[cfg(feature = "tls")]
+pub(crate) use subject::subject_of_certificate;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -73,6 +77,25 @@ impl ClientKey {
     /// A certificate and its key, in PEM.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> ClientKey {
         ClientKey { certificate: certificate.into(), key: key.into() }
+    }
+}
+
+/// What a node shows and trusts where users come with proxies of a grid: a folder as sites have it at
+/// `/etc/grid-security`, with `hostcert.pem`, `hostkey.pem`, the folder `certificates` of authorities,
+/// and `grid-mapfile` where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GridSecurity {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Whether limited proxies, which jobs have, are taken, as other GridFTP servers do.
+    pub limited_proxies: bool,
+}
+
+impl GridSecurity {
+    /// That of `folder`, where limited proxies are taken.
+    pub fn new(folder: impl Into<PathBuf>) -> GridSecurity {
+        GridSecurity { folder: folder.into(), limited_proxies: true }
     }
 }
 

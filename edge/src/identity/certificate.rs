@@ -1,7 +1,7 @@
 //! Client certificates by rustls and x509-parser: which are looked at, and whose they are.
 
 use super::{CertificateName, ClientAuthorities};
-use crate::channels::trust::{Fingerprint, provider};
+use crate::channels::trust::{Fingerprint, provider, subject_of_certificate};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -15,7 +15,6 @@ use rustls::{
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 /// What a client showed, and proved to have the key of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +28,18 @@ impl ClientCertificate {
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> ClientCertificate {
         ClientCertificate {
             fingerprint: Fingerprint::of(certificate),
-            subject: X509Certificate::from_der(certificate)
-                .ok()
-                .map(|(_, parsed)| subject_of(parsed.subject())),
+            subject: subject_of_certificate(certificate),
         }
+    }
+
+    /// `/O=Site/CN=alice`; nothing when it cannot be read.
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
+    }
+
+    /// The same, known by its fingerprint alone.
+    pub(crate) fn without_subject(&self) -> ClientCertificate {
+        ClientCertificate { subject: None, ..self.clone() }
     }
 
     pub(crate) fn is(&self, name: &CertificateName) -> bool {
@@ -41,23 +48,6 @@ impl ClientCertificate {
             CertificateName::Subject(subject) => Some(subject) == self.subject.as_ref(),
         }
     }
-}
-
-/// A subject as OpenSSL's one line and grid-mapfiles have it.
-fn subject_of(name: &X509Name<'_>) -> String {
-    let mut text = String::new();
-    for attribute in name.iter_attributes() {
-        let kind = x509_parser::objects::oid2abbrev(
-            attribute.attr_type(),
-            x509_parser::objects::oid_registry(),
-        );
-        let kind = kind.map_or_else(|_| attribute.attr_type().to_id_string(), str::to_owned);
-        // A slash within a value would read as another attribute, and a node must not be told
-        // apart wrongly: what is not plain text matches nothing.
-        let value = attribute.as_str().ok().filter(|value| !value.contains(['/', '\0']));
-        text.push_str(&format!("/{kind}={}", value.unwrap_or("\u{fffd}")));
-    }
-    text
 }
 
 /// Takes certificates that are known by themselves, and those of the authorities.
@@ -189,6 +179,40 @@ mod tests {
         assert!(!client.is(&name("/O=Site/CN=bob")) && !client.is(&name("/CN=alice")));
         assert!(client.is(&name(&Fingerprint::of(&shown).to_string())));
         assert!("alice".parse::<CertificateName>().is_err());
+    }
+
+    #[test]
+    fn a_fingerprint_makes_nobody_else_by_the_name_in_it() {
+        let (own, other) = (certificate("Site", "alice"), certificate("Site", "alice"));
+        let person = |name: &str, certificate: String| {
+            let text = format!(
+                "name = '{name}'\ncertificates = ['{certificate}']\npaths = {{ '/' = 'read' }}"
+            );
+            toml::from_str::<crate::identity::IdentityFile>(&text).expect("TOML").build(false)
+        };
+        let mapfile = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(&mapfile, "\"/O=Site/CN=alice\" root\n").expect("written");
+        let people = [
+            person("alice", "/O=Site/CN=alice".to_owned()),
+            person("root", "/CN=root".to_owned()),
+            person("mallory", Fingerprint::of(&own).to_string()),
+        ];
+        let people = crate::identity::Identities {
+            people: people.into_iter().collect::<Result<_, _>>().expect("valid"),
+            grid_mapfile: Some(mapfile.path().to_owned()),
+            ..Default::default()
+        };
+        let who = |user: &str, shown: &CertificateDer<'_>| {
+            let shown = ClientCertificate::of(shown);
+            let came = people.log_in(user.as_bytes(), b"", Some(&shown), 0);
+            came.map(|admitted| admitted.map(|admitted| admitted.name)).ok().flatten()
+        };
+        assert_eq!(who("anonymous", &own).as_deref(), Some("mallory"));
+        assert_eq!(who("alice", &own), None);
+        assert_eq!(who("root", &own), None, "not by the grid-mapfile either");
+        assert_eq!(who("alice", &other).as_deref(), Some("alice"));
+        assert_eq!(who("root", &other).as_deref(), Some("root"));
+        assert_eq!(who(":globus-mapping:", &other).as_deref(), Some("alice"));
     }
 
     #[test]

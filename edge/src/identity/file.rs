@@ -54,15 +54,17 @@ pub struct IssuerFile {
 }
 
 impl IdentityFile {
+    /// With `is_mapped` a grid-mapfile may say by which certificates it logs in.
+    ///
     /// # Errors
     /// When a value makes no sense; it says of whom.
-    pub fn build(self) -> Result<Person, Error> {
+    pub fn build(self, is_mapped: bool) -> Result<Person, Error> {
         let name = self.name;
         let wrong = |what: String| wrong(format!("identity {name}: {what}"));
         if name.is_empty() || name == BEARER || is_anonymous(name.as_bytes()) {
             return Err(wrong("this name is taken or empty".to_owned()));
         }
-        if self.password.is_none() && self.certificates.is_empty() {
+        if self.password.is_none() && self.certificates.is_empty() && !is_mapped {
             return Err(wrong("it has neither password nor certificates".to_owned()));
         }
         if self.paths.is_empty() {
@@ -126,7 +128,7 @@ mod tests {
 
     fn built(text: &str) -> Result<Person, String> {
         let file: IdentityFile = toml::from_str(text).map_err(|error| error.to_string())?;
-        file.build().map_err(|error| error.message)
+        file.build(false).map_err(|error| error.message)
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod access;
 #[cfg(feature = "tls")]
 mod certificate;
 mod file;
+mod mapfile;
 mod names;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
@@ -38,6 +39,9 @@ use std::path::PathBuf;
 
 /// The user name of who shows a bearer token, which stands in the place of the password.
 pub const BEARER: &str = "bearer";
+
+/// The user name of Globus' clients, who are to be whoever their certificate says.
+const GLOBUS_MAPPING: &[u8] = b":globus-mapping:";
 
 /// What one identity may take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +105,9 @@ pub struct Identities {
     pub issuers: Vec<TokenIssuer>,
     /// Who signs the certificates of clients.
     pub authorities: ClientAuthorities,
+    /// Which certificates' subjects are which identities', as grids have it; read at each login, and
+    /// may be absent.
+    pub grid_mapfile: Option<PathBuf>,
 }
 
 /// Somebody who is let in.
@@ -154,13 +161,21 @@ impl Identities {
             return self.bearer(secret, now).map(Some).map_err(|why| refused(&why));
         }
         let is_anonymous = farline_core::gridftp::server::is_anonymous(user);
+        let is_mapped = user == GLOBUS_MAPPING;
         if let Some(certificate) = certificate {
+            let certificate = &self.as_vouched_for(certificate);
+            let mapped = self.mapped(certificate).map_err(|why| refused(&why))?;
             let owns = |person: &&Person| {
-                (is_anonymous || person.name.as_bytes() == user)
-                    && person.certificates.iter().any(|name| certificate.is(name))
+                (is_anonymous || is_mapped || person.name.as_bytes() == user)
+                    && (person.certificates.iter().any(|name| certificate.is(name))
+                        || mapped.contains(&person.name))
             };
             if let Some(person) = self.people.iter().find(owns) {
                 return Ok(Some(person.admitted("certificate")));
+            }
+            if is_mapped {
+                let subject = certificate.subject().unwrap_or_default();
+                return Err(refused(&format!("no identity here has the certificate of {subject}")));
             }
         }
         if is_anonymous {
@@ -176,6 +191,28 @@ impl Identities {
                 password::compare_with_none(secret);
                 Err(refused(WRONG))
             }
+        }
+    }
+
+    /// What of a certificate somebody vouches for: whoever is known by the fingerprint may have
+    /// written any name into it.
+    fn as_vouched_for(&self, certificate: &ClientCertificate) -> ClientCertificate {
+        let is_own = |print: &Fingerprint| certificate.is(&CertificateName::Fingerprint(*print));
+        match self.fingerprints().iter().any(is_own) {
+            true => certificate.without_subject(),
+            false => certificate.clone(),
+        }
+    }
+
+    /// The names that the grid-mapfile gives a certificate; none of one whose authority is not known.
+    fn mapped(&self, certificate: &ClientCertificate) -> Result<Vec<String>, String> {
+        let (Some(path), Some(subject)) = (&self.grid_mapfile, certificate.subject()) else {
+            return Ok(Vec::new());
+        };
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(mapfile::names(&text, subject)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(_) => Err("this node cannot read its grid-mapfile".to_owned()),
         }
     }
 
@@ -232,7 +269,8 @@ mod tests {
             identity: Vec<IdentityFile>,
         }
         let file: File = toml::from_str(text).expect("TOML");
-        let people: Result<_, _> = file.identity.into_iter().map(IdentityFile::build).collect();
+        let people: Result<_, _> =
+            file.identity.into_iter().map(|file| file.build(false)).collect();
         Identities { people: people.expect("valid"), ..Identities::default() }
     }
 

@@ -49,6 +49,14 @@ impl ClientCertificate {
         match *certificate {}
     }
 
+    pub(crate) fn subject(&self) -> Option<&str> {
+        match self.0 {}
+    }
+
+    pub(crate) fn without_subject(&self) -> ClientCertificate {
+        match self.0 {}
+    }
+
     pub(crate) fn is(&self, _: &CertificateName) -> bool {
         match self.0 {}
     }

@@ -2,6 +2,8 @@
 
 use super::Shared;
 use super::config::Anonymous;
+use super::gss_wire::GssClient;
+use crate::channels::gsi::DataSecurity;
 use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, ShownCertificate};
 use crate::identity::{Authorization, ClientCertificate, ClientVerifier, Identities, Permissions};
 use crate::mover::Pace;
@@ -32,6 +34,15 @@ pub(super) struct Shown {
     /// TLS of this session alone.
     pub(super) tls: Option<SessionTls>,
     certificate: Option<(Fingerprint, ClientCertificate)>,
+    /// How its data connections are authenticated, if it came by GSI.
+    pub(super) gsi: Option<GsiShown>,
+}
+
+/// What a client showed by GSI.
+#[derive(Clone, Debug)]
+pub(super) struct GsiShown {
+    /// With what it delegated; nothing when it did not.
+    pub(super) data: Option<DataSecurity>,
 }
 
 impl Shown {
@@ -40,7 +51,15 @@ impl Shown {
         let is_told_apart = !shared.config.identities.is_empty();
         let certificate = shared.certificate.as_ref().filter(|_| is_told_apart);
         let tls = certificate.map(|own| own.for_session()).transpose()?;
-        Ok(Shown { tls, certificate: None })
+        Ok(Shown { tls, certificate: None, gsi: None })
+    }
+
+    /// What a client showed by GSI.
+    pub(super) fn by_gsi(client: GssClient) -> Shown {
+        let GssClient { peer, data } = client;
+        let mut shown = Shown { gsi: Some(GsiShown { data }), ..Shown::default() };
+        shown.certificates(&[peer.certificate]);
+        shown
     }
 
     /// The client has shown these, and proved to have the key of the first.
@@ -118,7 +137,8 @@ impl Account {
         if private || self.clear_data {
             return Ok(());
         }
-        let message = "your data goes encrypted here: by PROT P, without --no-encrypt";
+        let message = "your data goes encrypted here: by PROT P, without --no-encrypt \
+                       (globus-url-copy -dcpriv)";
         Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message))
     }
 }

@@ -1,6 +1,7 @@
 //! The library's way to run a node.
 
 use super::{Anonymous, Config, ConfigFile, Network, Node, NodeLimits, TlsKey};
+use crate::channels::trust::GridSecurity;
 use crate::stores::StoreDriver;
 use farline_core::units::{Bytes, Error, Rate};
 use std::net::{IpAddr, SocketAddr};
@@ -78,6 +79,14 @@ impl NodeBuilder {
     /// Offers TLS with this key. Not when not said.
     pub fn tls(self, key: TlsKey) -> NodeBuilder {
         self.with(|config| config.tls = Some(key))
+    }
+
+    /// Accepts who comes with a proxy of a grid. Nobody does when not said.
+    pub fn gsi(self, gsi: GridSecurity) -> NodeBuilder {
+        self.with(|config| {
+            config.identities.grid_mapfile = Some(gsi.folder.join("grid-mapfile"));
+            config.gsi = Some(gsi);
+        })
     }
 
     /// Lets clients give files to other users, see [`Config::allow_owner`]. Not when not said.

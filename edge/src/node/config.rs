@@ -6,7 +6,7 @@ use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::one_port;
-use crate::channels::trust::NodeCertificate;
+use crate::channels::trust::{GridSecurity, NodeCertificate};
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use crate::stores::StoreRegistry;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
@@ -81,6 +81,8 @@ pub struct Config {
     pub third_party_networks: Vec<Network>,
     /// The key for `AUTH TLS`, which is not offered without.
     pub tls: Option<TlsKey>,
+    /// What accepts who comes with a proxy of a grid (`gsiftp://`); nobody does when absent.
+    pub gsi: Option<GridSecurity>,
     /// Whether clients may give files to other users, as far as this process may, and have them run as
     /// their owner. Over ssh they always may: they are who this process is.
     pub allow_owner: bool,
@@ -127,7 +129,7 @@ impl Config {
         if limits.logins.min(limits.logins_per_address) == 0 || limits.login_timeout.is_zero() {
             return wrong("a node in which nobody may log in serves nobody".to_owned());
         }
-        if !self.identities.is_empty() && self.tls.is_none() {
+        if !self.identities.is_empty() && self.tls.is_none() && self.gsi.is_none() {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::BadConfig,
@@ -222,6 +224,10 @@ pub struct ConfigFile {
     pub tls_cert: Option<PathBuf>,
     /// See [`TlsKey::Files`].
     pub tls_key: Option<PathBuf>,
+    /// See [`GridSecurity::folder`].
+    pub gsi: Option<PathBuf>,
+    /// See [`GridSecurity::limited_proxies`]; yes when absent.
+    pub gsi_limited_proxies: Option<bool>,
     /// See [`Config::allow_owner`].
     pub allow_owner: Option<bool>,
     /// See [`Config::allow_null`].
@@ -319,8 +325,24 @@ impl ConfigFile {
         let networks = self.third_party_networks.unwrap_or_default();
         let networks: Result<_, String> = networks.iter().map(|text| text.parse()).collect();
         let third_party_networks: Vec<Network> = networks.map_err(wrong)?;
+        let gsi = match (self.gsi, self.gsi_limited_proxies) {
+            (Some(_), _) if !cfg!(feature = "gsi") => {
+                return Err(Error::not_built("gsiftp://", "gsi"));
+            }
+            (Some(folder), limited) => {
+                Some(GridSecurity { folder, limited_proxies: limited.unwrap_or(true) })
+            }
+            (None, Some(_)) => {
+                return Err(wrong("gsi_limited_proxies says nothing without gsi".to_owned()));
+            }
+            (None, None) => None,
+        };
+        let grid_mapfile = gsi.as_ref().map(|gsi| gsi.folder.join("grid-mapfile"));
+        let is_mapped = grid_mapfile.is_some();
+        let people = self.identity.into_iter().map(|file| file.build(is_mapped));
         let identities = Identities {
-            people: self.identity.into_iter().map(IdentityFile::build).collect::<Result<_, _>>()?,
+            people: people.collect::<Result<_, _>>()?,
+            grid_mapfile,
             issuers: self.issuer.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
             authorities: ClientAuthorities {
                 certificates: self.client_authorities,
@@ -343,6 +365,7 @@ impl ConfigFile {
             third_party: self.third_party.unwrap_or(false),
             third_party_networks,
             tls,
+            gsi,
             allow_owner: self.allow_owner.unwrap_or(false),
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,

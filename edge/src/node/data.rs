@@ -1,11 +1,12 @@
 //! A session's data channels: how they are made, and what the client wished of them.
 
 use super::Shared;
-use super::accounts::{Account, Shown};
+use super::accounts::{Account, GsiShown, Shown};
 use super::adapt::Adapt;
 use super::arrival::Arrival;
 use super::bounce::Targets;
 use super::data_listener::DataListener;
+use super::gsi_port::GsiPort;
 use super::held::Admitted;
 use super::known_path::KnownPath;
 use super::running::RunningTransfer;
@@ -25,7 +26,7 @@ use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, PathStart};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
-use farline_core::gridftp::Pathname;
+use farline_core::gridftp::{DataAuthentication, Pathname};
 use farline_core::transfer::{AttributeSet, DigestAlgorithm};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::collections::BTreeSet;
@@ -53,6 +54,10 @@ pub(super) struct DataPlane {
     /// What its control connection proved by TLS.
     shown: Shown,
     pub(super) acceptor: Option<Acceptor>,
+    /// In its place where connections prove whose they are by GSI.
+    pub(super) gsi_port: Option<GsiPort>,
+    /// Whose they have to be, in a session by GSI.
+    pub(super) data_authentication: DataAuthentication,
     /// Whether data connections are under TLS: `PROT P`.
     pub(super) private: bool,
     /// In place of `acceptor` once the client gave a key.
@@ -117,6 +122,8 @@ impl DataPlane {
             account,
             shown,
             acceptor: None,
+            gsi_port: None,
+            data_authentication: DataAuthentication::Own,
             private: false,
             listener: None,
             targets: Vec::new(),
@@ -189,6 +196,11 @@ impl DataPlane {
         self.account.name.as_ref().map(|_| self.shown.fingerprint())
     }
 
+    /// What the client showed, if it came by GSI.
+    pub(super) fn by_gsi(&self) -> Option<&GsiShown> {
+        self.shown.gsi.as_ref()
+    }
+
     /// Closes what is open; a listener and the client's addresses stay good.
     pub(super) fn close_channels(&mut self) {
         self.channels.clear();
@@ -199,7 +211,7 @@ impl DataPlane {
         self.channels.clear();
         self.targets.clear();
         // Who connected already, or is about to, hears that nobody is there.
-        self.acceptor = None;
+        (self.acceptor, self.gsi_port) = (None, None);
         if let Some(listener) = &self.listener {
             listener.clear();
         }
@@ -257,7 +269,7 @@ impl DataPlane {
                 "with a key the client connects: say PASV, EPSV or SPAS",
             ));
         }
-        self.acceptor = None;
+        (self.acceptor, self.gsi_port) = (None, None);
         self.targets.clear();
         let config = &self.shared.config;
         let (client, third_party, networks) =
@@ -271,6 +283,14 @@ impl DataPlane {
 
     /// Encrypts data connections from now on, or no more; the key must be given again (K-2).
     pub(super) fn protect(&mut self, private: bool) -> Result<(), Error> {
+        if self.by_gsi().is_some() {
+            if private {
+                self.check_private()?;
+            }
+            self.private = private;
+            self.close_data();
+            return Ok(());
+        }
         if private && self.shared.certificate.is_none() {
             return Err(Error::new(
                 Fault::There,
@@ -288,7 +308,7 @@ impl DataPlane {
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
         let own = self.shown.tls.as_ref().map(|tls| &tls.data);
         let of_node = self.shared.certificate.as_ref().map(|certificate| &certificate.config);
-        own.or(of_node).filter(|_| self.private).cloned()
+        own.or(of_node).filter(|_| self.private && self.by_gsi().is_none()).cloned()
     }
 
     /// What stands over data connections with a key, if they are encrypted.
@@ -374,6 +394,11 @@ impl DataPlane {
                     .as_bytes();
                 Ok(())
             }
+            "key" if self.by_gsi().is_some() => Err(Error::new(
+                Fault::You,
+                ErrorCode::Unsupported,
+                "data connections of a session by GSI are authenticated by DCAU, not by a key",
+            )),
             "key" => {
                 let key = Key::from_hex(value).ok_or_else(|| {
                     Error::new(Fault::You, ErrorCode::BadKey, "a key is 64 hexadecimal digits")

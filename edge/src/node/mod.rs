@@ -16,6 +16,9 @@ mod config;
 mod data;
 mod data_listener;
 mod files;
+mod gsi_data;
+mod gsi_port;
+mod gss_wire;
 mod held;
 mod hold_rate;
 mod known_path;
@@ -53,6 +56,7 @@ pub use limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
+use crate::channels::gsi::Gsi;
 use crate::channels::one_port::{ControlArrival, OnePort};
 use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
 use crate::stores::{Root, StoreRegistry};
@@ -95,6 +99,8 @@ struct Shared {
     listeners: Arc<data_listener::DataListeners>,
     /// What it shows under TLS; without it there is none.
     certificate: Option<NodeCertificate>,
+    /// What accepts who comes with a proxy of a grid; without it nobody does.
+    gsi: Option<Arc<Gsi>>,
     /// Where relative paths start.
     home: Pathname,
     /// Whether a client measures the path to here now.
@@ -116,6 +122,7 @@ impl Shared {
         config: Config,
         root: Root,
         certificate: Option<NodeCertificate>,
+        gsi: Option<Arc<Gsi>>,
         home: Pathname,
     ) -> Shared {
         let notices = Arc::new(notices::Notices::default());
@@ -138,6 +145,7 @@ impl Shared {
             held: Arc::new(held::HeldRates::new(config.allow_held)),
             config,
             certificate,
+            gsi,
             home,
         }
     }
@@ -169,6 +177,7 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
         config,
         root,
         cfg!(feature = "tls").then(NodeCertificate::fresh).transpose()?,
+        None,
         Pathname::new(home.into_os_string().into_vec()),
     );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
@@ -212,7 +221,8 @@ impl Node {
             }
             _ => None,
         };
-        let shared = Shared::new(config, root, certificate, Pathname::root());
+        let gsi = config.gsi.as_ref().map(Gsi::open).transpose()?.map(Arc::new);
+        let shared = Shared::new(config, root, certificate, gsi, Pathname::root());
         #[cfg(feature = "line")]
         let shared = Shared { line: line::NodeReflector::start(&shared.config)?, ..shared };
         Ok(Node { shared: Arc::new(shared), listener, address, one_port })

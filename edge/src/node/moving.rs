@@ -69,8 +69,7 @@ impl DataPlane {
             self.await_channels(wanted, run)?;
         }
         while self.channels.len() < wanted {
-            self.channels
-                .push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
+            self.channels.push(self.connect_channel(self.channels.len(), run.request.buffer_size)?);
         }
         let slots = self.slots(wanted + 2)?;
         let (count, integrity) = (slots.len(), self.integrity_of(run));
@@ -152,7 +151,8 @@ impl DataPlane {
             );
             return Ok(Received { arrived, holes: false });
         }
-        if self.acceptor.is_none() && self.listener.is_none() && self.channels.is_empty() {
+        let is_passive = self.acceptor.is_some() || self.gsi_port.is_some();
+        if !is_passive && self.listener.is_none() && self.channels.is_empty() {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::DataConnection,
@@ -165,6 +165,7 @@ impl DataPlane {
         let listener = self.listener.as_ref().map(|listener| listener as &dyn Incoming);
         let acceptor =
             listener.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
+        let acceptor = acceptor.or(self.gsi_port.as_ref().map(|port| port as &dyn Incoming));
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: Reason| run.changed(adapts, &why);

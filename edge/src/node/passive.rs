@@ -15,6 +15,7 @@ impl DataPlane {
     pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
         self.channels.clear();
         self.targets.clear();
+        (self.acceptor, self.gsi_port) = (None, None);
         let ip = self.local.ip().to_canonical();
         if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
             let message = "the control connection is of another address family, and so would the \
@@ -25,6 +26,10 @@ impl DataPlane {
             return self.passive_by_driver(ip);
         }
         let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
+        if let Some(security) = self.security()? {
+            let port = self.passive_secured(ip, peer, security)?;
+            return Ok(self.told(port));
+        }
         let acceptor = Acceptor::bind(
             SocketAddr::new(ip, 0),
             self.shared.config.data_ports,

@@ -129,6 +129,38 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     // What was arranged in the clear anybody may have arranged.
                     *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
                 }
+                Output::StartGssapi => {
+                    let Some(gsi) = &shared.gsi else { return };
+                    let ip = arrival.peer.ip();
+                    let within = match visitor.is_in() {
+                        true => login_timeout,
+                        false => login_timeout.saturating_sub(began.elapsed()),
+                    };
+                    let exchange = wire.start_gssapi(Arc::clone(gsi));
+                    let came = tokio::select! {
+                        came = tokio::time::timeout(within, exchange) => came,
+                        _ = visitor.expelled() => return,
+                    };
+                    let shown = match came {
+                        Ok(Ok((protected, client))) => {
+                            wire = protected;
+                            Shown::by_gsi(client)
+                        }
+                        Ok(Err(why)) => {
+                            shared.notices.say("refused", format_args!("{ip}: {why}"));
+                            return;
+                        }
+                        Err(_) => {
+                            shared.notices.say(
+                                "login_timeout",
+                                format_args!("{ip} did not end its exchange of ADAT in time"),
+                            );
+                            return;
+                        }
+                    };
+                    // What was arranged in the clear anybody may have arranged.
+                    *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
+                }
                 Output::Wait(wake) => break wake,
             }
         };
@@ -171,13 +203,15 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
     let is_secure = arrival.over_ssh || arrival.one_port.is_some();
     let logins = match shared.config.anonymous {
         _ if arrival.over_ssh => Logins::Anyone(Rights::Write),
-        anonymous if !shared.config.identities.is_empty() => Logins::Asked {
-            anonymous: match anonymous {
-                Anonymous::None => None,
-                Anonymous::Read => Some(Rights::Read),
-                Anonymous::Write => Some(Rights::Write),
-            },
-        },
+        anonymous if shared.gsi.is_some() || !shared.config.identities.is_empty() => {
+            Logins::Asked {
+                anonymous: match anonymous {
+                    Anonymous::None => None,
+                    Anonymous::Read => Some(Rights::Read),
+                    Anonymous::Write => Some(Rights::Write),
+                },
+            }
+        }
         Anonymous::None => Logins::Asked { anonymous: None },
         Anonymous::Read => Logins::Anonymous(Rights::Read),
         Anonymous::Write => Logins::Anonymous(Rights::Write),
@@ -232,6 +266,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         checksums: checksum::offered(),
         passive_retrieve: true,
         tls: shared.certificate.is_some() && !is_secure,
+        gssapi: shared.gsi.is_some() && !is_secure,
         secure: is_secure,
         login_within: shared.config.limits.login_timeout.into(),
         home: shared.home.clone(),
@@ -285,6 +320,7 @@ impl Job {
         let files = Files::new(&access);
         match ask {
             Ask::Act { addresses } => data.act(addresses).map(done),
+            Ask::Authenticate { how } => data.authenticate(how).map(done),
             Ask::List { path } => files.list(&path).map(Answer::Entries),
             Ask::Login { user, password } => {
                 data.log_in(&user, &password)?;

@@ -6,7 +6,7 @@ use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::secured::secured;
-use crate::mover::{Acceptor, send_in_order};
+use crate::mover::send_in_order;
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
@@ -83,6 +83,12 @@ pub(super) fn receive(
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // Globus' clients leave TLS without a goodbye; what ALLO announced is there whole.
+            Err(error)
+                if error.kind() == io::ErrorKind::UnexpectedEof && run.request.size == Some(at) =>
+            {
+                break;
+            }
             Err(error) => return Err(broken(run, &error)),
         };
         if let Some(pace) = plane.receive_pace() {
@@ -113,14 +119,23 @@ fn open(
             "with a key data moves in MODE E",
         ));
     }
+    if let Some(port) = plane.gsi_port.take() {
+        // Who is somebody else stands in the log, and does not come this far.
+        let deadline = Instant::now() + ACCEPT_TIMEOUT;
+        let stream = accepted(deadline, run, |wait| port.accept_stream(wait))?;
+        let stream = stream.ok_or_else(|| nobody_came(plane))?;
+        let rtt = stream.tcp_info().map_or(Duration::ZERO, |info| info.rtt.into());
+        run.cancel.watch(stream.handle().map_err(|error| broken(run, &error))?);
+        return Ok((stream, rtt));
+    }
     let Some(acceptor) = plane.acceptor.take() else {
         let stream = plane.connect(0, run.request.buffer_size)?.into_stream();
-        return dressed(plane, run, stream).map_err(|error| broken(run, &error));
+        return opened(plane, run, stream).map_err(|error| broken(run, &error));
     };
     let mut deadline = Instant::now() + ACCEPT_TIMEOUT;
     let mut strangers = None;
     loop {
-        let stream = match accepted(&acceptor, deadline, run)? {
+        let stream = match accepted(deadline, run, |wait| acceptor.accept_stream(wait))? {
             Some(stream) => stream,
             None => return Err(strangers.unwrap_or_else(|| nobody_came(plane))),
         };
@@ -134,6 +149,22 @@ fn open(
                 deadline = deadline.min(Instant::now() + AFTER_STRANGER);
             }
             made => return made.map_err(|error| broken(run, &error)),
+        }
+    }
+}
+
+/// A connection that this end opened, as data goes over it.
+fn opened(
+    plane: &DataPlane,
+    run: &RunningTransfer<'_>,
+    stream: TcpStream,
+) -> io::Result<(Box<dyn ByteStream>, Duration)> {
+    match plane.shown_over(stream.try_clone()?)? {
+        None => dressed(plane, run, stream),
+        Some(shown) => {
+            let rtt = tcp_info(&stream).map_or(Duration::ZERO, |info| info.rtt.into());
+            run.cancel.watch_stream(&stream).map_err(io::Error::other)?;
+            Ok((shown, rtt))
         }
     }
 }
@@ -152,16 +183,17 @@ fn dressed(
     }
 }
 
-fn accepted(
-    acceptor: &Acceptor,
+/// The next connection that `accept` brings before `deadline`.
+fn accepted<S>(
     deadline: Instant,
     run: &RunningTransfer<'_>,
-) -> Result<Option<TcpStream>, Error> {
+    accept: impl Fn(Duration) -> Result<Option<S>, Error>,
+) -> Result<Option<S>, Error> {
     while Instant::now() < deadline {
         if let Some(reason) = run.cancel.reason() {
             return Err(reason);
         }
-        if let Some(stream) = acceptor.accept_stream(Duration::from_millis(200))? {
+        if let Some(stream) = accept(Duration::from_millis(200))? {
             return Ok(Some(stream));
         }
     }

@@ -47,7 +47,8 @@ impl DataPlane {
         reporter: &Reporter,
     ) -> Result<u64, Error> {
         let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
-        if self.private && self.listener.is_none() && request.mode == Mode::Extended {
+        let has_key = self.listener.is_some() || self.by_gsi().is_some();
+        if self.private && !has_key && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(
                 Fault::You,

@@ -1,7 +1,9 @@
-//! A control connection as the session sees it: TCP, TLS over it, or the standard streams of `serve
-//! --stdio`.
+//! A control connection as the session sees it: TCP, TLS over it, lines that GSSAPI protects, or the standard
+//! streams of `serve --stdio`.
 
+use super::gss_wire::{GssClient, GssWire};
 use crate::channels::arrivals::PREAMBLE_TIMEOUT;
+use crate::channels::gsi::Gsi;
 use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::channels::trust::{Duplex, ServerConfig, ShownCertificate, accept_control};
 use std::io;
@@ -21,6 +23,8 @@ pub(super) enum Wire {
     Tcp(TcpStream),
     /// After `AUTH TLS`, with the certificates that the client showed.
     Tls(Box<dyn Duplex>, Vec<ShownCertificate>),
+    /// After `AUTH GSSAPI`.
+    Gss(Box<GssWire>),
     /// Carried by ssh.
     Stdio(Join<Stdin, Stdout>),
 }
@@ -44,6 +48,7 @@ impl Wire {
                 stream.write_all(bytes).await?;
                 stream.flush().await
             }
+            Wire::Gss(wire) => wire.write(bytes).await,
             Wire::Stdio(streams) => {
                 streams.write_all(bytes).await?;
                 streams.flush().await
@@ -57,6 +62,7 @@ impl Wire {
         let _ = match self {
             Wire::Tcp(stream) => stream.shutdown().await,
             Wire::Tls(stream, _) => stream.shutdown().await,
+            Wire::Gss(wire) => wire.close().await,
             Wire::Stdio(streams) => streams.shutdown().await,
         };
     }
@@ -68,11 +74,21 @@ impl Wire {
         Some(Wire::Tls(stream, certificates))
     }
 
+    /// Does the acceptor's end of the exchange of ADAT; the caller says for how long at most.
+    ///
+    /// # Errors
+    /// In words for the operator, when nobody is let in.
+    pub(super) async fn start_gssapi(self, gsi: Arc<Gsi>) -> Result<(Wire, GssClient), String> {
+        let Wire::Tcp(stream) = self else { return Err("it is protected already".to_owned()) };
+        let (wire, client) = GssWire::accept(stream, gsi).await?;
+        Ok((Wire::Gss(Box::new(wire)), client))
+    }
+
     /// The certificates that the client showed under TLS.
     pub(super) fn certificates(&self) -> &[ShownCertificate] {
         match self {
             Wire::Tls(_, certificates) => certificates,
-            Wire::Tcp(_) | Wire::Stdio(_) => &[],
+            Wire::Tcp(_) | Wire::Gss(_) | Wire::Stdio(_) => &[],
         }
     }
 
@@ -87,6 +103,7 @@ impl Wire {
                 stream.read(into).await
             }
             Wire::Tls(stream, _) => stream.read(into).await,
+            Wire::Gss(wire) => wire.read(into).await,
             Wire::Stdio(streams) => streams.read(into).await,
         };
         match read {

@@ -31,11 +31,24 @@ const CLIENTS: &[Row] = &[
         "`-pp`, files of every length around its buffers",
         By(&["interop::globus_url_copy_pipelines_files_around_every_length"]),
     ),
-    Row("", "`gsiftp://`", Not("AUTH GSSAPI is not spoken; `ftp://`, or `sshftp://` to its own")),
+    Row(
+        "",
+        "`gsiftp://` with a proxy of `grid-proxy-init`'s: both ways, `-p`, `-r`, `-list`, delegation, DCAU A and N, PROT C, S and P",
+        By(&[
+            "gsi::globus_url_copy_with_a_proxy_moves_under_each_protection",
+            "gsi::who_is_refused_hears_why_and_stands_in_the_log",
+        ]),
+    ),
+    Row("", "`-data-cred`", Not("DCSC is not spoken: data connections show what was delegated")),
     Row(
         "gfal2 2.21 (`gfal-copy`, `-ls`, `-sum`, `-mkdir`, `-rename`, `-rm`)",
         "`ftp://`: both ways, trees, `-n 4`, `-K ADLER32`",
         By(&["grid_clients::gfal_gets_puts_lists_sums_and_removes"]),
+    ),
+    Row(
+        "",
+        "`gsiftp://` with a proxy: `gfal-copy` both ways, `gfal-ls`",
+        By(&["gsi::gfal_with_a_proxy_gets_and_puts"]),
     ),
     Row(
         "curl 7.88",

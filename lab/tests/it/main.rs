@@ -20,6 +20,7 @@ mod delete;
 mod existing;
 mod globs;
 mod grid_clients;
+mod gsi;
 mod guest;
 mod held;
 mod hostile_server;

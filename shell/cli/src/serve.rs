@@ -22,14 +22,13 @@ const EXAMPLES: &str = "\
 Examples:
   farline serve --root /data --listen 0.0.0.0:2811 --anonymous read
   farline serve /etc/farline.toml
-
 Clients: globus-url-copy, curl, lftp, farline cp. Without --tls all is in clear.";
 
 /// Run a node: a GridFTP server for one directory tree
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Configuration file in TOML, with these flags' names as keys; flags win [default: none]
+    /// A file in TOML with these flags as keys; flags win [default: none]
     #[arg(value_name = "CONFIG")]
     file: Option<PathBuf>,
     /// The same as CONFIG [default: none]
@@ -83,6 +82,9 @@ pub(crate) struct Args {
     /// Its private key, in PEM [default: none]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Take proxies of grids, by DIR/hostcert.pem [default: no]
+    #[arg(long, value_name = "DIR")]
+    gsi: Option<PathBuf>,
     /// Serve one session on standard input and output with the rights of this user; what ssh starts
     /// [default: no]
     #[arg(long, hide = true, conflicts_with_all = ["file", "config", "listen", "root", "anonymous", "tls", "tls_cert"])]
@@ -132,6 +134,8 @@ struct Listening {
     identities: usize,
     /// Issuers whose tokens are taken.
     issuers: usize,
+    /// Whether clients may come with a proxy of a grid (gsiftp://).
+    gsi: bool,
     /// Whether clients can have the control channel, and then data, encrypted.
     encrypted: bool,
     /// Of the certificate, as sha256=HEX; null without TLS.
@@ -168,6 +172,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     file.tls = if args.tls { Some(true) } else { file.tls };
     file.tls_cert = args.tls_cert.or(file.tls_cert);
     file.tls_key = args.tls_key.or(file.tls_key);
+    file.gsi = args.gsi.or(file.gsi);
     file.timeout = args.timeout.or(file.timeout);
     file.third_party = if args.third_party { Some(true) } else { file.third_party };
     file.third_party_networks = if args.third_party_net.is_empty() {
@@ -208,6 +213,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 /// of a second signal that came before.
 async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
     let (root, rights, drain) = (config.root.clone(), config.anonymous, config.limits.drain);
+    let gsi = config.gsi.is_some();
     let (people, issuers) = (config.identities.people.len(), config.identities.issuers.len());
     let node = Node::bind(config).await?;
     let rights = match rights {
@@ -223,6 +229,7 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
         anonymous: rights,
         identities: people,
         issuers,
+        gsi,
         encrypted: node.fingerprint().is_some(),
         fingerprint: node.fingerprint().map(|fingerprint| fingerprint.to_string()),
     };
@@ -246,7 +253,11 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
         1 => text.push_str("; so may bearers of one issuer's tokens"),
         issuers => text.push_str(&format!("; so may bearers of {issuers} issuers' tokens")),
     }
+    if gsi {
+        text.push_str(&format!("; also at gsiftp://{}/", listening.address));
+    }
     match &listening.fingerprint {
+        None if gsi => {}
         None => text.push_str("; nothing is encrypted"),
         Some(fingerprint) => text.push_str(&format!(
             "; clients that ask are encrypted, the certificate is {fingerprint}"

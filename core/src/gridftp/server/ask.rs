@@ -2,7 +2,8 @@
 
 use super::config::Rights;
 use crate::gridftp::{
-    Family, ListFormat, ListingEntry, Mode, Module, Pathname, Perf, StripeLayout, Timestamp,
+    DataAuthentication, Family, ListFormat, ListingEntry, Mode, Module, Pathname, Perf,
+    StripeLayout, Timestamp,
 };
 use crate::units::{ByteRanges, Bytes, Error, Span};
 use std::net::SocketAddr;
@@ -21,6 +22,12 @@ pub enum Ask {
     Act {
         /// One address for each stripe.
         addresses: Vec<SocketAddr>,
+    },
+    /// Authenticate data channels so from now on (`DCAU`); asked after `AUTH GSSAPI` alone, where the
+    /// user's own identity is the default. When that changes, those open are closed. Answer: `Done`.
+    Authenticate {
+        /// By whose identity.
+        how: DataAuthentication,
     },
     /// Compute a file's digest. Answers: any number of `Processed` when `markers` is not zero, then
     /// `Digest`.

@@ -55,7 +55,11 @@ pub struct ServerConfig {
     pub login_within: Span,
     /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
     pub tls: bool,
-    /// Whether the control channel is protected already, as over ssh; `AUTH TLS` makes it so. Only
+    /// Whether `AUTH GSSAPI` is offered ([`Output::StartGssapi`](super::Output::StartGssapi)). Where
+    /// it was taken, data channels are authenticated as DCAU says, and Farline's own features are not
+    /// announced: they have another way.
+    pub gssapi: bool,
+    /// Whether the control channel is protected already, as over ssh; `AUTH` makes it so. Only
     /// then `PROT P` is offered.
     pub secure: bool,
     /// Whether a client may retrieve in MODE E over channels that it opened itself, if the edge
@@ -78,6 +82,7 @@ impl Default for ServerConfig {
             idle: Span::from_secs(15 * 60),
             login_within: Span::from_secs(10),
             tls: false,
+            gssapi: false,
             secure: false,
             passive_retrieve: false,
             home: Pathname::root(),

@@ -22,7 +22,10 @@ impl ServerSession {
         if self.config.tls {
             lines.push(" AUTH TLS".to_owned());
         }
-        if self.config.tls || self.config.secure {
+        if self.config.gssapi {
+            lines.push(" AUTH GSSAPI".to_owned());
+        }
+        if self.config.tls || self.config.gssapi || self.config.secure {
             lines.extend([" PBSZ".to_owned(), " PROT".to_owned()]);
         }
         if !checksums.is_empty() {
@@ -34,7 +37,9 @@ impl ServerSession {
         lines.push(format!(" MLST {}", self.settings.facts.feature()));
         let fixed = ["PARALLEL", "REST STREAM", "SIZE", "SPAS", "SPOR", "TVFS", "UTF8"];
         lines.extend(fixed.iter().map(|name| format!(" {name}")));
-        lines.extend(self.config.features.iter().map(|feature| format!(" {feature}")));
+        if !self.by_gssapi {
+            lines.extend(self.config.features.iter().map(|feature| format!(" {feature}")));
+        }
         lines.push("End.".to_owned());
         self.reply(Reply::new(211, lines));
     }
@@ -56,7 +61,7 @@ impl ServerSession {
                 let names: Vec<&str> = VERBS
                     .iter()
                     .map(|verb| verb.name)
-                    .filter(|&name| name != "AUTH" || self.config.tls)
+                    .filter(|&name| name != "AUTH" || self.config.tls || self.config.gssapi)
                     .collect();
                 let row = |names: &[&str]| {
                     names.iter().map(|name| format!("    {name:<4}")).collect::<String>()

@@ -46,7 +46,10 @@ impl ServerSession {
                 if !(self.config.secure || anonymous && rights.is_some()) =>
             {
                 self.login.user = None;
-                self.refuse("Users log in over TLS alone: say AUTH TLS first.");
+                self.refuse(match self.config.gssapi && !self.config.tls {
+                    true => "Users log in by GSI alone: gsiftp://, which says AUTH GSSAPI first.",
+                    false => "Users log in over TLS alone: say AUTH TLS first.",
+                });
             }
             _ => self.say(331, format!("Password required for {shown}.")),
         }
@@ -103,21 +106,31 @@ impl ServerSession {
     pub(super) fn auth(&mut self, mechanism: &str) {
         match mechanism {
             name if self.config.tls && Self::is_tls(name) => {
-                self.config.tls = false;
-                self.config.secure = true;
-                // What was said in the clear anybody may have said: the session begins anew.
-                let since = if self.is_logged_in() { self.now } else { self.login.since };
-                self.login = Login { since, ..Login::default() };
-                self.settings = Settings::default();
-                self.next = Next::default();
-                self.data = Data::None;
-                self.cwd = self.config.home.clone();
-                self.upgrading = false;
+                self.begin_anew();
                 self.say(234, "Proceed with the TLS handshake.");
                 self.output(Output::StartTls);
             }
+            "GSSAPI" if self.config.gssapi => {
+                self.begin_anew();
+                self.by_gssapi = true;
+                self.say(334, "Using authentication type GSSAPI; ADAT must follow.");
+                self.output(Output::StartGssapi);
+            }
             _ => self.say(504, format!("AUTH {mechanism} is not offered here.")),
         }
+    }
+
+    /// What was said in the clear anybody may have said: the session begins anew, protected.
+    fn begin_anew(&mut self) {
+        (self.config.tls, self.config.gssapi) = (false, false);
+        self.config.secure = true;
+        let since = if self.is_logged_in() { self.now } else { self.login.since };
+        self.login = Login { since, ..Login::default() };
+        self.settings = Settings::default();
+        self.next = Next::default();
+        self.data = Data::None;
+        self.cwd = self.config.home.clone();
+        self.upgrading = false;
     }
 
     /// RFC 4217 section 2: `TLS` and its older spelling.

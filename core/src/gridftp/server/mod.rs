@@ -66,6 +66,10 @@ pub enum Output {
     /// What was sent so far is in the clear; now do the TLS handshake, and give the session only
     /// what TLS yields. Bytes that came before the handshake must be thrown away.
     StartTls,
+    /// What was sent so far is in the clear; now do the exchange of `ADAT`, and give the session only
+    /// what comes protected by it, as lines; send what it says protected too. Bytes that came before
+    /// the exchange must be thrown away.
+    StartGssapi,
     /// Nothing to do until the next input, or until the time given, when the session is to be
     /// polled again.
     Wait(Option<Time>),

@@ -45,8 +45,10 @@ pub struct ServerSession {
     pub(super) now: Time,
     /// When the client last said a whole line, or the edge something.
     last_active: Time,
-    /// An `AUTH TLS` waits for its turn: nothing that comes before the handshake counts.
+    /// An `AUTH` waits for its turn: nothing that comes before the handshake counts.
     pub(super) upgrading: bool,
+    /// Whether the control channel is protected by `AUTH GSSAPI`.
+    pub(super) by_gssapi: bool,
     closed: bool,
 }
 
@@ -83,6 +85,7 @@ impl ServerSession {
             now,
             last_active: now,
             upgrading: false,
+            by_gssapi: false,
             closed: false,
             config,
         };
@@ -198,16 +201,20 @@ impl ServerSession {
             }
             // What follows AUTH before the handshake, be AUTH queued behind a transfer for however
             // long, would be plain text taken for encrypted.
-            if self.starts_tls_next() {
+            if self.is_upgraded_next() {
                 self.upgrading = true;
                 return;
             }
         }
     }
 
-    fn starts_tls_next(&mut self) -> bool {
-        let starts = self.config.tls
-            && matches!(self.queue.back(), Some(Queued { command: Ok(Command::Auth(name)), .. }) if Self::is_tls(name));
+    fn is_upgraded_next(&mut self) -> bool {
+        let starts = match self.queue.back() {
+            Some(Queued { command: Ok(Command::Auth(name)), .. }) => {
+                self.config.tls && Self::is_tls(name) || self.config.gssapi && name == "GSSAPI"
+            }
+            _ => false,
+        };
         if starts {
             self.lines.clear();
         }
@@ -257,7 +264,7 @@ impl ServerSession {
             Command::Type(kind) => self.set_type(kind),
             Command::Mode(mode) => self.set_mode(mode),
             Command::Structure(letter) => self.set_structure(letter),
-            Command::DataAuthentication(how) => self.set_data_authentication(&how),
+            Command::DataAuthentication(how) => self.set_data_authentication(how),
             Command::ProtectionBuffer(size) => self.say(200, format!("PBSZ={size}")),
             Command::Protection(level) => self.set_protection(level),
             Command::SocketBuffer(size) => self.set_socket_buffer(size),

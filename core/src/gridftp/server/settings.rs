@@ -50,8 +50,19 @@ impl ServerSession {
         }
     }
 
-    pub(super) fn set_data_authentication(&mut self, how: &DataAuthentication) {
+    pub(super) fn set_data_authentication(&mut self, how: DataAuthentication) {
         match how {
+            how if self.by_gssapi => {
+                let done = Reply::line(
+                    200,
+                    match &how {
+                        DataAuthentication::None => "DCAU N.",
+                        DataAuthentication::Own => "DCAU A.",
+                        DataAuthentication::Subject(_) => "DCAU S.",
+                    },
+                );
+                self.ask(Ask::Authenticate { how }, Purpose::Plain(done));
+            }
             DataAuthentication::None => self.say(200, "DCAU N."),
             _ => self.say(504, "Data channels are not authenticated here; DCAU N is."),
         }
@@ -69,12 +80,18 @@ impl ServerSession {
             Protection::Private => {
                 return self.say(503, "PROT P needs a protected control channel: AUTH TLS first.");
             }
+            // Globus' own S is encrypted as its P.
+            Protection::Safe if self.by_gssapi => true,
             // RFC 2228 section 3: 536 when the mechanism does not support the level.
             _ => return self.say(536, "Data channels are either clear (C) or private (P)."),
         };
         let done = Reply::line(
             200,
-            if private { "Protection level set to P." } else { "Protection level set to C." },
+            match level {
+                Protection::Private => "Protection level set to P.",
+                Protection::Safe => "Protection level set to S.",
+                _ => "Protection level set to C.",
+            },
         );
         self.ask(Ask::Protect { private }, Purpose::Plain(done));
     }

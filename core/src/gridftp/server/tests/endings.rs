@@ -1,6 +1,7 @@
 //! Idle, gone, flooding and nonsensical clients: how sessions end, and what does not end them.
 
 use super::*;
+use crate::gridftp::DataAuthentication;
 use proptest::prelude::*;
 
 #[test]
@@ -49,6 +50,35 @@ fn plain_text_behind_auth_tls_is_thrown_away() {
     assert_eq!(d.said(), "234 Proceed with the TLS handshake.\r\n");
     assert_eq!(d.others, [Output::StartTls]);
     assert_eq!(d.told(" /x"), "500", "no half line is left over");
+}
+
+#[test]
+fn plain_text_behind_auth_gssapi_is_thrown_away() {
+    let mut d = Dialogue::new(ServerConfig {
+        tls: true,
+        gssapi: true,
+        features: vec!["FARLINE KEY".to_owned()],
+        logins: Logins::Anyone(Rights::Write),
+        ..ServerConfig::default()
+    });
+    d.client("FEAT\r\nUSER x\r\nPASS x\r\n");
+    let said = d.said();
+    assert!(said.contains(" AUTH GSSAPI\r\n") && said.contains("FARLINE KEY"), "{said}");
+    d.client("AUTH GSSAPI\r\nUSER evil\r\nPASS x\r\nDELE");
+    assert_eq!(d.said(), "334 Using authentication type GSSAPI; ADAT must follow.\r\n");
+    assert_eq!(d.others, [Output::StartGssapi]);
+    assert_eq!(d.told(" /x"), "500", "no half line is left over");
+    assert_eq!(d.told("PWD"), "530", "who was let in in the clear is not in");
+    assert_eq!(d.told("AUTH TLS"), "504", "one protection is enough");
+    d.client("FEAT\r\n");
+    assert!(!d.said().contains("FARLINE"), "its own ways are not those of GSI");
+    d.client("DCAU S /CN=x\r\n");
+    let how = DataAuthentication::Subject("/CN=x".to_owned());
+    assert_eq!(d.asked(), &Ask::Authenticate { how });
+    d.edge(Answer::Done);
+    assert_eq!(d.code(), "200");
+    d.client("PROT S\r\n");
+    assert_eq!(d.asked(), &Ask::Protect { private: true });
 }
 
 #[test]

@@ -1,0 +1,105 @@
+//! How the data connections of a session by GSI are authenticated: DCAU and PROT (GFD.20 section 3).
+
+use super::data::{CONNECT_TIMEOUT, DataPlane};
+use super::gsi_port::GsiPort;
+use crate::channels::Channel;
+use crate::channels::gsi::DataSecurity;
+use crate::channels::ordered::{ByteStream, OrderedChannel};
+use farline_core::gridftp::DataAuthentication;
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+impl DataPlane {
+    /// Authenticates data connections so from now on.
+    pub(super) fn authenticate(&mut self, how: DataAuthentication) -> Result<(), Error> {
+        if how == DataAuthentication::None && self.private {
+            return Err(unauthenticated());
+        }
+        self.data_authentication = how;
+        self.close_data();
+        Ok(())
+    }
+
+    /// What the session's data connections are authenticated with; nothing when they are not.
+    ///
+    /// # Errors
+    /// When they are to be, and the client delegated nothing to do it with.
+    pub(super) fn security(&self) -> Result<Option<DataSecurity>, Error> {
+        let Some(gsi) = self.by_gsi() else { return Ok(None) };
+        let subject = match &self.data_authentication {
+            DataAuthentication::None => return Ok(None),
+            DataAuthentication::Own => None,
+            DataAuthentication::Subject(subject) => Some(subject.as_str()),
+        };
+        match &gsi.data {
+            Some(data) => Ok(Some(data.with(subject, self.private))),
+            None => {
+                let message = "data connections are authenticated with a proxy that you delegate, and you \
+                               delegated none";
+                Err(Error::new(Fault::You, ErrorCode::DataConnection, message)
+                    .hint("delegate one, or say DCAU N (globus-url-copy -nodcau)"))
+            }
+        }
+    }
+
+    /// Whether data of a session by GSI may go within TLS: only between ends that know each other.
+    pub(super) fn check_private(&self) -> Result<(), Error> {
+        match self.data_authentication {
+            DataAuthentication::None => Err(unauthenticated()),
+            DataAuthentication::Own | DataAuthentication::Subject(_) => Ok(()),
+        }
+    }
+
+    /// Opens a port whose connections have to prove whose they are.
+    pub(super) fn passive_secured(
+        &mut self,
+        ip: IpAddr,
+        peer: Option<IpAddr>,
+        security: DataSecurity,
+    ) -> Result<SocketAddr, Error> {
+        let notices = Arc::clone(&self.shared.notices);
+        let (at, ports) = (SocketAddr::new(ip, 0), self.shared.config.data_ports);
+        let port = GsiPort::open(at, ports, peer, &self.options, security, notices)?;
+        let address = port.address();
+        self.gsi_port = Some(port);
+        Ok(address)
+    }
+
+    /// Connects to the client, or the stripe whose turn it is, and shows it whose this end is where
+    /// that is wanted.
+    pub(super) fn connect_channel(
+        &self,
+        turn: usize,
+        buffer: Option<Bytes>,
+    ) -> Result<Box<dyn Channel>, Error> {
+        let channel = self.connect(turn, buffer)?;
+        match self.security()? {
+            None => Ok(Box::new(channel)),
+            Some(security) => {
+                let stream = channel.into_stream();
+                let stream = security.connect(stream, CONNECT_TIMEOUT).map_err(|error| {
+                    let message = format!("a data connection was not authenticated: {error}");
+                    Error::new(Fault::Between, ErrorCode::DataConnection, message)
+                })?;
+                Ok(Box::new(OrderedChannel::over(stream)))
+            }
+        }
+    }
+
+    /// A connection of MODE S that this end opened, as data goes over it.
+    pub(super) fn shown_over(
+        &self,
+        stream: std::net::TcpStream,
+    ) -> std::io::Result<Option<Box<dyn ByteStream>>> {
+        match self.security().map_err(std::io::Error::other)? {
+            None => Ok(None),
+            Some(security) => security.connect(stream, CONNECT_TIMEOUT).map(Some),
+        }
+    }
+}
+
+fn unauthenticated() -> Error {
+    let message = "PROT P goes with data connections that are authenticated: DCAU A or S, not N";
+    Error::new(Fault::You, ErrorCode::BadSequence, message)
+}

@@ -1,0 +1,274 @@
+//! Grids' own clients at a node by GSI: proxies, delegation, authenticated data channels, and who is refused.
+
+use crate::tls::openssl;
+use farline_lab::files::random;
+use farline_lab::{announced, farline_binary, succeed};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// A site of a grid: an authority, a node that knows alice, and users with proxies.
+struct Grid {
+    folder: tempfile::TempDir,
+    /// Ends with the test.
+    _node: farline_lab::Running,
+    url: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Grid {
+    /// With `more` in the node's file.
+    fn new(more: &str) -> Grid {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("security/certificates")).expect("a folder");
+        fs::create_dir_all(at("root/tree/deep")).expect("a folder");
+        fs::write(at("big"), random(11, 5_000_001)).expect("written");
+        for (index, name) in ["a", "b", "deep/c"].iter().enumerate() {
+            fs::write(at("root/tree").join(name), random(index as u64, index * 70_000))
+                .expect("written");
+        }
+        authority(folder.path(), "ca", "/O=Grid/CN=Grid CA");
+        trust(folder.path(), "ca", "/O=Grid/CN=Grid CA", "/O=Grid/*");
+        sign(folder.path(), "ca", "host", "/O=Grid/CN=localhost");
+        fs::rename(at("host.pem"), at("security/hostcert.pem")).expect("renamed");
+        fs::rename(at("host.key"), at("security/hostkey.pem")).expect("renamed");
+        sign(folder.path(), "ca", "alice", "/O=Grid/CN=alice");
+        fs::write(at("security/grid-mapfile"), "\"/O=Grid/CN=alice\" alice,staff\n")
+            .expect("written");
+        let config = format!(
+            "root = '{root}'\nlisten = '127.0.0.1:0'\ngsi = '{security}'\n{more}\n\
+             [[identity]]\nname = 'alice'\npaths = {{ '/' = 'write' }}\nclear_data = true\n",
+            root = at("root").display(),
+            security = at("security").display(),
+        );
+        fs::write(at("node.toml"), config).expect("written");
+        let mut command = farline_lab::command(farline_binary());
+        command.args(["--json", "serve"]).arg(at("node.toml")).stderr(Stdio::piped());
+        let (mut node, url) = announced(&mut command);
+        let stderr = node.0.stderr.take().expect("piped");
+        let log = Arc::new(Mutex::new(String::new()));
+        let to = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut log = to.lock().expect("no panic");
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Grid { folder, _node: node, url: url.replace("ftp://", "gsiftp://"), log }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A proxy of `user`'s by Globus' own command, with these arguments.
+    fn proxy(&self, user: &str, more: &[&str]) -> PathBuf {
+        let out = self.at(&format!("{user}{}.proxy", more.concat()));
+        let mut command = Command::new("grid-proxy-init");
+        command.args(["-q", "-cert"]).arg(self.at(&format!("{user}.pem"))).arg("-key");
+        command.arg(self.at(&format!("{user}.key"))).arg("-out").arg(&out).args(more);
+        succeed(command.env("X509_CERT_DIR", self.at("security/certificates")));
+        out
+    }
+
+    /// A client of the grid with `proxy`.
+    fn client(&self, command: &str, proxy: &Path) -> Command {
+        let mut client = farline_lab::command("timeout");
+        client.args(["30", command]).env("X509_USER_PROXY", proxy);
+        client.env("X509_CERT_DIR", self.at("security/certificates"));
+        client.env("GFAL_PYTHONBIN", "/usr/bin/python3");
+        client
+    }
+
+    fn guc(&self, proxy: &Path) -> Command {
+        let mut client = self.client("globus-url-copy", proxy);
+        client.args(["-s", "/O=Grid/CN=localhost"]);
+        client
+    }
+
+    /// What a client who is refused is told.
+    fn refused(&self, proxy: &Path) -> String {
+        let back = format!("file://{}", self.at("refused").display());
+        let get = [&format!("{}/tree/b", self.url), &back];
+        let Output { status, stderr, .. } = self.guc(proxy).args(get).output().expect("runs");
+        assert!(!status.success(), "it was let in");
+        assert!(fs::read(self.at("refused")).is_ok_and(|came| came.is_empty()), "bytes came");
+        String::from_utf8_lossy(&stderr).into_owned()
+    }
+}
+
+/// An authority `file` with this subject.
+fn authority(at: &Path, file: &str, subject: &str) {
+    let (key, certificate) = (format!("{file}.key"), format!("{file}.pem"));
+    // grid-proxy-init signs as its issuer was signed, and only with RSA.
+    let new = ["req", "-x509", "-newkey", "rsa:2048"];
+    let more = ["-nodes", "-days", "2", "-subj", subject, "-keyout", &key, "-out", &certificate];
+    openssl(at, &[&new[..], &more[..]].concat());
+}
+
+/// Puts an authority where the node and its clients find it, with what it may sign.
+fn trust(at: &Path, file: &str, subject: &str, names: &str) {
+    let folder = at.join("security/certificates");
+    let certificate = at.join(format!("{file}.pem"));
+    let hash = hash(&certificate);
+    fs::copy(certificate, folder.join(format!("{hash}.0"))).expect("copied");
+    let policy = format!(
+        "access_id_CA X509 '{subject}'\npos_rights globus CA:sign\ncond_subjects globus '\"{names}\"'\n"
+    );
+    fs::write(folder.join(format!("{hash}.signing_policy")), policy).expect("written");
+}
+
+fn hash(certificate: &Path) -> String {
+    let said = Command::new("openssl")
+        .args(["x509", "-noout", "-subject_hash", "-in"])
+        .arg(certificate)
+        .output();
+    String::from_utf8(said.expect("openssl runs").stdout).expect("text").trim().to_owned()
+}
+
+/// A certificate of `subject` by the authority `by`, for two days.
+fn sign(at: &Path, by: &str, file: &str, subject: &str) {
+    let key = format!("{file}.key");
+    let new = [
+        "req", "-newkey", "rsa:2048", "-nodes", "-subj", subject, "-keyout", &key, "-out", "asked",
+    ];
+    openssl(at, &new);
+    let (authority, secret, out) =
+        (format!("{by}.pem"), format!("{by}.key"), format!("{file}.pem"));
+    let by =
+        ["x509", "-req", "-in", "asked", "-CA", &authority, "-CAkey", &secret, "-CAcreateserial"];
+    openssl(at, &[&by[..], &["-days", "2", "-out", &out]].concat());
+}
+
+#[test]
+fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
+    let grid = Grid::new("");
+    let proxy = grid.proxy("alice", &[]);
+    let here = |name: &str| format!("file://{}", grid.at(name).display());
+    let cases: [&[&str]; 6] = [
+        &["-p", "1"],
+        &["-p", "4"],
+        &["-p", "4", "-nodcau"],
+        &["-dcpriv"],
+        &["-p", "4", "-dcpriv"],
+        &["-p", "1", "-dcsafe"],
+    ];
+    for (index, options) in cases.into_iter().enumerate() {
+        let (there, back) = (format!("{}/up{index}", grid.url), format!("back{index}"));
+        succeed(grid.guc(&proxy).args(options).args([&here("big"), &there]));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&format!("root/up{index}"))));
+        succeed(grid.guc(&proxy).args(options).args([&there, &here(&back)]));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&back)));
+    }
+    let listed = succeed(grid.guc(&proxy).args(["-list", &format!("{}/tree/", grid.url)]));
+    assert!(["a", "b", "deep"].iter().all(|name| listed.contains(name)), "{listed}");
+    let tree = [&format!("{}/tree/", grid.url), &here("tree/")];
+    succeed(grid.guc(&proxy).args(["-r", "-cd", "-fast", "-p", "2"]).args(tree));
+    succeed(Command::new("diff").arg("-r").arg(grid.at("root/tree")).arg(grid.at("tree")));
+}
+
+#[test]
+fn gfal_with_a_proxy_gets_and_puts() {
+    let grid = Grid::new("");
+    let proxy = grid.proxy("alice", &[]);
+    // gfal looks for the name of its URL in the node's certificate.
+    let url = grid.url.replace("127.0.0.1", "localhost");
+    let (here, back) = (format!("file://{}", grid.at("big").display()), grid.at("back"));
+    succeed(grid.client("gfal-copy", &proxy).args(["-f", "-n", "4", &here, &format!("{url}/up")]));
+    let target = format!("file://{}", back.display());
+    succeed(grid.client("gfal-copy", &proxy).args(["-f", &format!("{url}/up"), &target]));
+    succeed(Command::new("cmp").arg(grid.at("big")).arg(&back));
+    let listed = succeed(grid.client("gfal-ls", &proxy).args(["-l", &format!("{url}/")]));
+    assert!(listed.contains("5000001"), "{listed}");
+}
+
+#[test]
+fn who_is_refused_hears_why_and_stands_in_the_log() {
+    let grid = Grid::new("gsi_limited_proxies = false");
+    let certificates = grid.at("security/certificates");
+    // Nobody has the certificate of an authority that is not known here; clients find it.
+    authority(grid.folder.path(), "other", "/O=Grid/CN=Other CA");
+    sign(grid.folder.path(), "other", "eve", "/O=Grid/CN=alice");
+    let eve = grid.proxy("eve", &[]);
+    sign(grid.folder.path(), "ca", "bob", "/O=Grid/CN=bob");
+    let cases = [
+        (eve, "unable to get local issuer certificate"),
+        (grid.proxy("bob", &[]), "no identity here has the certificate of /O=Grid/CN=bob"),
+        (grid.proxy("alice", &["-limited"]), "limited proxies are not taken here"),
+    ];
+    for (proxy, why) in &cases {
+        let told = grid.refused(proxy);
+        assert!(told.contains(why), "{told}");
+    }
+    // A line a second at most: the first is there whole.
+    let said = || grid.log.lock().expect("no panic").clone();
+    farline_lab::wait_for("a line in the log", || !said().is_empty());
+    let first = said().lines().next().expect("a line").to_owned();
+    assert!(first.contains("refused: 127.0.0.1: ") && first.contains(cases[0].1), "{first}");
+    // Known from now on, but not for that name.
+    trust(grid.folder.path(), "other", "/O=Grid/CN=Other CA", "/O=Other/*");
+    let told = grid.refused(&cases[0].0);
+    assert!(told.contains("may not sign that name"), "{told}");
+    // Its own authority takes alice's certificate back.
+    let good = grid.proxy("alice", &[]);
+    revoke(grid.folder.path(), "ca", "alice");
+    let list = format!("{}.r0", hash(&grid.at("ca.pem")));
+    fs::copy(grid.at("ca.crl"), certificates.join(list)).expect("copied");
+    let told = grid.refused(&good);
+    assert!(told.contains("certificate revoked"), "{told}");
+}
+
+#[test]
+fn a_line_without_protection_ends_the_session() {
+    let grid = Grid::new("");
+    let proxy = grid.proxy("alice", &[]);
+    let node = grid.url.strip_prefix("gsiftp://").expect("a URL").to_owned();
+    // Somebody between the ends says a word of its own to the node, once the client is known.
+    for (word, is_taken) in [("", true), ("NOOP\r\n", false)] {
+        let between = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = between.local_addr().expect("bound");
+        let node = node.clone();
+        let relay = std::thread::spawn(move || {
+            let (client, _) = between.accept().expect("a client");
+            let there = TcpStream::connect(node).expect("a node");
+            let ends = [client.try_clone(), there.try_clone()].map(|end| end.expect("a socket"));
+            let up = std::thread::spawn(move || {
+                let [mut from, mut to] = ends;
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            let (mut to, mut node) = (client, there.try_clone().expect("a socket"));
+            for line in BufReader::new(there).lines().map_while(Result::ok) {
+                if line.starts_with("235 ") {
+                    node.write_all(word.as_bytes()).expect("said");
+                }
+                if to.write_all(format!("{line}\r\n").as_bytes()).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Both);
+            up.join().expect("no panic");
+        });
+        let back = format!("file://{}", grid.at("back").display());
+        let get = [&format!("gsiftp://{address}/tree/b"), &back];
+        let output = grid.guc(&proxy).args(get).output().expect("runs");
+        assert_eq!(output.status.success(), is_taken, "{output:?}");
+        relay.join().expect("no panic");
+    }
+}
+
+/// A list of `by`'s on which the certificate `file` stands.
+fn revoke(at: &Path, by: &str, file: &str) {
+    fs::write(at.join("index"), "").expect("written");
+    let config = "[ca]\ndefault_ca = own\n[own]\ndatabase = index\ndefault_md = sha256\ndefault_crl_days = 2\n";
+    fs::write(at.join("ca.conf"), config).expect("written");
+    let (authority, secret) = (format!("{by}.pem"), format!("{by}.key"));
+    let ca = ["ca", "-config", "ca.conf", "-cert", &authority, "-keyfile", &secret];
+    openssl(at, &[&ca[..], &["-revoke", &format!("{file}.pem")]].concat());
+    openssl(at, &[&ca[..], &["-gencrl", "-out", &format!("{by}.crl")]].concat());
+}
