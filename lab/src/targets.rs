@@ -4,6 +4,9 @@
 //! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/it/corpus.rs` feeds them the committed corpus
 //! and seeded mutations of it.
 
+use farline_core::gridftp::gssapi::{
+    SecurityCommand, SecurityCommands, decode_base64, encode_base64,
+};
 use farline_core::gridftp::mode_e::{HEADER_LEN, Header};
 use farline_core::gridftp::{Command, Reply, ReplyReader};
 use farline_core::transfer::{Layout, manifest_lines, parse_manifest};
@@ -14,11 +17,12 @@ use std::mem::take;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 5] = [
+pub const ALL: [(&str, Target); 6] = [
     ("command", command),
     ("manifest", manifest),
     ("mode_e", mode_e),
     ("reply", reply),
+    ("token", token),
     ("udt", udt),
 ];
 
@@ -35,6 +39,31 @@ pub fn udt(datagram: &[u8]) {
         written.push(0);
     }
     assert_eq!(UdtPacket::decode(&written), Ok(packet), "{datagram:?}");
+}
+
+/// Lines of `ADAT` and `ENC`: cut anywhere they say the same, and a token is written back the same.
+///
+/// # Panics
+/// When the law does not hold.
+pub fn token(bytes: &[u8]) {
+    let read = |parts: [&[u8]; 2]| {
+        let mut commands = SecurityCommands::default();
+        let mut read = Vec::new();
+        for mut part in parts {
+            while let Some(command) = commands.next(&mut part) {
+                read.push(command);
+            }
+        }
+        read
+    };
+    let whole = read([bytes, &[]]);
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    assert_eq!(read([first, second]), whole, "{bytes:?}");
+    for command in whole {
+        if let SecurityCommand::Adat(token) | SecurityCommand::Protected(token) = command {
+            assert_eq!(decode_base64(encode_base64(&token).as_bytes()), Some(token));
+        }
+    }
 }
 
 /// A command line: what is understood can be printed and is then understood the same, on one line.

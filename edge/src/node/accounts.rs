@@ -47,10 +47,9 @@ pub(super) struct GsiShown {
 
 impl Shown {
     /// TLS of a session that may turn out to be somebody's.
-    pub(super) fn new(shared: &Shared) -> Result<Shown, Error> {
+    pub(super) fn new(shared: &Shared, own: &NodeCertificate) -> Result<Shown, Error> {
         let is_told_apart = !shared.config.identities.is_empty();
-        let certificate = shared.certificate.as_ref().filter(|_| is_told_apart);
-        let tls = certificate.map(|own| own.for_session()).transpose()?;
+        let tls = is_told_apart.then(|| own.for_session()).transpose()?;
         Ok(Shown { tls, certificate: None, gsi: None })
     }
 

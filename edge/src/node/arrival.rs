@@ -1,6 +1,7 @@
 //! How a client came to a node.
 
 use crate::channels::one_port::PortSessions;
+use crate::channels::trust::NodeCertificate;
 use farline_core::units::Span;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,4 +18,6 @@ pub(super) struct Arrival {
     pub(super) rtt: Span,
     /// Where its data comes in, if it came to the node's one UDP port.
     pub(super) one_port: Option<Arc<PortSessions>>,
+    /// What the node shows it under TLS, from the session's beginning to its end.
+    pub(super) certificate: Option<NodeCertificate>,
 }

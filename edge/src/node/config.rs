@@ -6,7 +6,7 @@ use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::one_port;
-use crate::channels::trust::{GridSecurity, NodeCertificate};
+use crate::channels::trust::GridSecurity;
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use crate::stores::StoreRegistry;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
@@ -42,15 +42,6 @@ pub enum TlsKey {
         /// The private key.
         key: PathBuf,
     },
-}
-
-impl TlsKey {
-    pub(super) fn certificate(&self) -> Result<NodeCertificate, Error> {
-        match self {
-            TlsKey::Fresh => NodeCertificate::fresh(),
-            TlsKey::Files { certificate, key } => NodeCertificate::read(certificate, key),
-        }
-    }
 }
 
 /// A node's configuration.

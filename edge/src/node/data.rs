@@ -19,7 +19,7 @@ use crate::channels::key::Key;
 use crate::channels::layer::Layer;
 use crate::channels::one_port::PortSessions;
 use crate::channels::socket::{TcpChannel, check, connect};
-use crate::channels::trust::{Fingerprint, ServerConfig};
+use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
 use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, PathStart};
@@ -50,6 +50,8 @@ pub(super) struct DataPlane {
     over_ssh: bool,
     /// Where its data comes in, if control and data share the node's one port.
     pub(super) one_port: Option<Arc<PortSessions>>,
+    /// What the node shows under TLS in this session.
+    certificate: Option<NodeCertificate>,
     account: Account,
     /// What its control connection proved by TLS.
     shown: Shown,
@@ -109,7 +111,7 @@ pub(super) struct DataPlane {
 
 impl DataPlane {
     pub(super) fn new(shared: Arc<Shared>, arrival: Arrival, shown: Shown) -> DataPlane {
-        let Arrival { local, peer, over_ssh, rtt, one_port } = arrival;
+        let Arrival { local, peer, over_ssh, rtt, one_port, certificate } = arrival;
         let account = Account::anonymous(&shared, over_ssh);
         let tree = TreeState::default();
         let options = TcpOptions::default();
@@ -119,6 +121,7 @@ impl DataPlane {
             peer,
             over_ssh,
             one_port,
+            certificate,
             account,
             shown,
             acceptor: None,
@@ -170,7 +173,7 @@ impl DataPlane {
     /// When it is nobody who may come in.
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
         let Self { local, peer, over_ssh, rtt, .. } = *self;
-        let one_port = self.one_port.clone();
+        let (one_port, certificate) = (self.one_port.clone(), self.certificate.clone());
         let account = Account::log_in(&self.shared, user, password, &self.shown, self.peer.ip())?;
         // Nothing of another user's stays.
         let shown = std::mem::take(&mut self.shown);
@@ -178,7 +181,7 @@ impl DataPlane {
             account,
             ..DataPlane::new(
                 Arc::clone(&self.shared),
-                Arrival { local, peer, over_ssh, rtt, one_port },
+                Arrival { local, peer, over_ssh, rtt, one_port, certificate },
                 shown,
             )
         };
@@ -291,7 +294,7 @@ impl DataPlane {
             self.close_data();
             return Ok(());
         }
-        if private && self.shared.certificate.is_none() {
+        if private && self.certificate.is_none() {
             return Err(Error::new(
                 Fault::There,
                 ErrorCode::Unsupported,
@@ -307,7 +310,7 @@ impl DataPlane {
     /// What data connections are encrypted with, if they are.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
         let own = self.shown.tls.as_ref().map(|tls| &tls.data);
-        let of_node = self.shared.certificate.as_ref().map(|certificate| &certificate.config);
+        let of_node = self.certificate.as_ref().map(|certificate| &certificate.config);
         own.or(of_node).filter(|_| self.private && self.by_gsi().is_none()).cloned()
     }
 

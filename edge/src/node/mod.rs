@@ -36,6 +36,7 @@ mod passive;
 mod profile;
 mod reporter;
 mod running;
+mod served_certificate;
 mod session;
 mod stores;
 mod stream_mode;
@@ -66,6 +67,7 @@ use farline_core::units::{Error, ErrorCode, Fault, Span};
 use no_line as line;
 #[cfg(not(feature = "profile"))]
 use no_profile as profile;
+use served_certificate::ServedCertificate;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -98,7 +100,7 @@ struct Shared {
     notices: Arc<notices::Notices>,
     listeners: Arc<data_listener::DataListeners>,
     /// What it shows under TLS; without it there is none.
-    certificate: Option<NodeCertificate>,
+    certificate: Option<ServedCertificate>,
     /// What accepts who comes with a proxy of a grid; without it nobody does.
     gsi: Option<Arc<Gsi>>,
     /// Where relative paths start.
@@ -121,7 +123,7 @@ impl Shared {
     fn new(
         config: Config,
         root: Root,
-        certificate: Option<NodeCertificate>,
+        certificate: Option<ServedCertificate>,
         gsi: Option<Arc<Gsi>>,
         home: Pathname,
     ) -> Shared {
@@ -151,6 +153,14 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// What a session that begins now shows under TLS.
+    fn current_certificate(&self) -> Option<NodeCertificate> {
+        let certificate = self.certificate.as_ref()?;
+        Some(certificate.current(&self.config, &self.notices))
+    }
+}
+
 /// The drivers that the operator lets clients choose and this host can use, with the layers over
 /// them.
 fn usable(config: &Config) -> Registry {
@@ -173,18 +183,27 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         (here, here)
     });
+    let fresh = cfg!(feature = "tls").then(NodeCertificate::fresh).transpose()?;
     let shared = Shared::new(
         config,
         root,
-        cfg!(feature = "tls").then(NodeCertificate::fresh).transpose()?,
+        fresh.map(ServedCertificate::fixed),
         None,
         Pathname::new(home.into_os_string().into_vec()),
     );
+    let certificate = shared.current_certificate();
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
     session::serve(
         Arc::new(shared),
         wire,
-        arrival::Arrival { local, peer, over_ssh: true, rtt: Span::ZERO, one_port: None },
+        arrival::Arrival {
+            local,
+            peer,
+            over_ssh: true,
+            rtt: Span::ZERO,
+            one_port: None,
+            certificate,
+        },
     )
     .await;
     Ok(())
@@ -213,16 +232,13 @@ impl Node {
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let certificate = config.tls.as_ref().map(TlsKey::certificate).transpose()?;
-        let certificate = accounts::asking(certificate, &config.identities)?;
-        let one_port = match (config.listen_udp, &certificate) {
-            (Some(address), Some(certificate)) => {
-                Some(listen_udp(address, Arc::clone(&certificate.config))?)
-            }
-            _ => None,
-        };
+        let certificate = ServedCertificate::open(&config)?;
         let gsi = config.gsi.as_ref().map(Gsi::open).transpose()?.map(Arc::new);
         let shared = Shared::new(config, root, certificate, gsi, Pathname::root());
+        let one_port = match (shared.config.listen_udp, shared.current_certificate()) {
+            (Some(address), Some(certificate)) => Some(listen_udp(address, certificate.config)?),
+            _ => None,
+        };
         #[cfg(feature = "line")]
         let shared = Shared { line: line::NodeReflector::start(&shared.config)?, ..shared };
         Ok(Node { shared: Arc::new(shared), listener, address, one_port })
@@ -230,7 +246,7 @@ impl Node {
 
     /// The fingerprint of the certificate that it shows under TLS, if it speaks TLS.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.shared.certificate.as_ref().map(|certificate| certificate.fingerprint)
+        self.shared.current_certificate().map(|certificate| certificate.fingerprint)
     }
 
     /// Where the control channel listens, with the port that was chosen.
@@ -340,7 +356,8 @@ async fn accept_udp(shared: &Arc<Shared>, port: Option<OnePort>) -> io::Error {
     while let Some(came) = port.accept().await {
         let ControlArrival { stream, certificates, ends: (local, peer), rtt } = came;
         let one_port = Some(port.sessions());
-        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt, one_port };
+        let certificate = shared.current_certificate();
+        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt, one_port, certificate };
         let wire = wire::Wire::Tls(stream, certificates);
         tokio::spawn(session::serve(Arc::clone(shared), wire, arrival));
     }
@@ -357,7 +374,8 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let rtt = crate::sys::tcp::tcp_info(&stream).map_or(Span::ZERO, |info| info.min_rtt);
-        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt, one_port: None };
+        let (one_port, certificate) = (None, shared.current_certificate());
+        let arrival = arrival::Arrival { local, peer, over_ssh: false, rtt, one_port, certificate };
         session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
     });
 }

@@ -101,8 +101,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 }
                 Output::StartTls => {
                     // Whoever cannot do the handshake has no session to go on with.
-                    let Some(certificate) = &shared.certificate else { return };
-                    let Ok(mut shown) = Shown::new(&shared) else { return };
+                    let Some(certificate) = &arrival.certificate else { return };
+                    let Ok(mut shown) = Shown::new(&shared, certificate) else { return };
                     let config = shown.tls.as_ref().map_or(&certificate.config, |tls| &tls.control);
                     let config = Arc::clone(config);
                     let within = match visitor.is_in() {
@@ -247,7 +247,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .then(|| "FARLINE THIRDPARTY".to_owned())
                 .into_iter()
                 .collect(),
-            shared
+            arrival
                 .certificate
                 .iter()
                 .map(|certificate| format!("FARLINE TLS {}", certificate.fingerprint))
@@ -265,7 +265,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         .concat(),
         checksums: checksum::offered(),
         passive_retrieve: true,
-        tls: shared.certificate.is_some() && !is_secure,
+        tls: arrival.certificate.is_some() && !is_secure,
         gssapi: shared.gsi.is_some() && !is_secure,
         secure: is_secure,
         login_within: shared.config.limits.login_timeout.into(),

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
+/// Stands among options for a client that knows TLS up to 1.2.
+const OLD_TLS: &str = "TLS 1.2";
+
 /// A site of a grid: an authority, a node that knows alice, and users with proxies.
 struct Grid {
     folder: tempfile::TempDir,
@@ -91,6 +94,28 @@ impl Grid {
         client
     }
 
+    /// A real `globus-gridftp-server` of the same grid, and its URL.
+    fn globus_server(&self) -> (farline_lab::Running, String) {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = port.expect("a free port").port();
+        // The user of this machine that alice is to be.
+        let user = succeed(Command::new("id").arg("-un"));
+        let map = format!("\"/O=Grid/CN=alice\" {user}");
+        fs::write(self.at("server-mapfile"), map).expect("written");
+        let mut command = farline_lab::command("globus-gridftp-server");
+        command.args(["-p", &port.to_string(), "-log-level", "NONE", "-allow-root"]);
+        command.args(["-data-interface", "127.0.0.1", "-control-interface", "127.0.0.1"]);
+        command.env_remove("X509_USER_PROXY").env("GRIDMAP", self.at("server-mapfile"));
+        command.env("X509_CERT_DIR", self.at("security/certificates"));
+        command.env("X509_USER_CERT", self.at("security/hostcert.pem"));
+        command.env("X509_USER_KEY", self.at("security/hostkey.pem"));
+        let server =
+            farline_lab::Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
+        let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        farline_lab::wait_for("globus-gridftp-server listens", listens);
+        (server, format!("gsiftp://127.0.0.1:{port}"))
+    }
+
     /// What a client who is refused is told.
     fn refused(&self, proxy: &Path) -> String {
         let back = format!("file://{}", self.at("refused").display());
@@ -150,19 +175,28 @@ fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
     let grid = Grid::new("");
     let proxy = grid.proxy("alice", &[]);
     let here = |name: &str| format!("file://{}", grid.at(name).display());
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 7] = [
         &["-p", "1"],
         &["-p", "4"],
         &["-p", "4", "-nodcau"],
         &["-dcpriv"],
         &["-p", "4", "-dcpriv"],
         &["-p", "1", "-dcsafe"],
+        &["-p", "2", "-dcpriv", OLD_TLS],
     ];
     for (index, options) in cases.into_iter().enumerate() {
         let (there, back) = (format!("{}/up{index}", grid.url), format!("back{index}"));
-        succeed(grid.guc(&proxy).args(options).args([&here("big"), &there]));
+        let guc = || {
+            let mut guc = grid.guc(&proxy);
+            if options.contains(&OLD_TLS) {
+                guc.env("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", "TLS1_2_VERSION");
+            }
+            guc.args(options.iter().filter(|option| **option != OLD_TLS));
+            guc
+        };
+        succeed(guc().args([&here("big"), &there]));
         succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&format!("root/up{index}"))));
-        succeed(grid.guc(&proxy).args(options).args([&there, &here(&back)]));
+        succeed(guc().args([&there, &here(&back)]));
         succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&back)));
     }
     let listed = succeed(grid.guc(&proxy).args(["-list", &format!("{}/tree/", grid.url)]));
@@ -170,6 +204,28 @@ fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
     let tree = [&format!("{}/tree/", grid.url), &here("tree/")];
     succeed(grid.guc(&proxy).args(["-r", "-cd", "-fast", "-p", "2"]).args(tree));
     succeed(Command::new("diff").arg("-r").arg(grid.at("root/tree")).arg(grid.at("tree")));
+}
+
+#[test]
+fn third_party_copies_go_between_a_node_and_a_globus_server() {
+    let grid = Grid::new("third_party = true\nthird_party_networks = ['127.0.0.0/8']");
+    let proxy = grid.proxy("alice", &[]);
+    let (_server, stock) = grid.globus_server();
+    let ours = |name: &str| format!("{}/{name}", grid.url);
+    let theirs = |name: &str| format!("{stock}{}", grid.at(name).display());
+    for (index, options) in [&["-p", "2"][..], &["-dcpriv"]].into_iter().enumerate() {
+        let names = ["-ss", "/O=Grid/CN=localhost", "-ds", "/O=Grid/CN=localhost"];
+        let guc = || {
+            let mut guc = grid.client("globus-url-copy", &proxy);
+            guc.args(names).args(options);
+            guc
+        };
+        let (there, back) = (format!("there{index}"), format!("back{index}"));
+        succeed(guc().args([&theirs("big"), &ours(&there)]));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at("root").join(&there)));
+        succeed(guc().args([&ours(&there), &theirs(&back)]));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&back)));
+    }
 }
 
 #[test]

@@ -39,6 +39,11 @@ const CLIENTS: &[Row] = &[
             "gsi::who_is_refused_hears_why_and_stands_in_the_log",
         ]),
     ),
+    Row(
+        "",
+        "`gsiftp://` third-party, with a globus-gridftp-server at the other end, in the clear and under PROT P",
+        By(&["gsi::third_party_copies_go_between_a_node_and_a_globus_server"]),
+    ),
     Row("", "`-data-cred`", Not("DCSC is not spoken: data connections show what was delegated")),
     Row(
         "gfal2 2.21 (`gfal-copy`, `-ls`, `-sum`, `-mkdir`, `-rename`, `-rm`)",
