@@ -43,6 +43,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use create::MadeFolders;
 pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
@@ -101,6 +102,8 @@ struct State {
     partial: Option<Arc<Partial>>,
     /// Folders that were made writable for as long as this lasts.
     opened_up: OpenedUp,
+    /// Folders that were made for this.
+    made: MadeFolders,
     ending: Ending,
 }
 
@@ -130,6 +133,7 @@ impl PosixSink {
                 waiting: 0,
                 partial: None,
                 opened_up: OpenedUp::default(),
+                made: MadeFolders::default(),
                 ending: Ending::BrokenOff,
             }),
             folder: LastFolder::default(),
@@ -158,7 +162,7 @@ impl PosixSink {
     /// When another transfer writes to the place (`busy`), or the folder cannot be written.
     pub fn begin(&self, origin: Origin) -> Result<ResumeState, Error> {
         if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
-            self.root.create_directories(&self.place.folder)?;
+            self.make_own_folder(None, &self.place.folder)?;
         }
         let (partial, held) =
             Partial::begin(&self.root, self.place.clone(), &self.layout, Some(origin))?;
@@ -413,6 +417,7 @@ impl PosixSink {
         if ending == Ending::Landed || self.in_place.is_some() {
             return;
         }
+        // Without a place of its own it is no transfer: folders may be all that was wanted.
         let Some(partial) = self.journal() else { return };
         if ending == Ending::BrokenOff {
             self.checkpoint();
@@ -429,5 +434,6 @@ impl PosixSink {
             self.remove_temporary(entry);
         }
         partial.finish();
+        self.remove_made_folders();
     }
 }

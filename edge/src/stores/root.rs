@@ -187,6 +187,18 @@ impl Root {
     /// # Errors
     /// When something that is no directory is in the way.
     pub fn create_directories(&self, path: &[u8]) -> Result<(), Error> {
+        self.create_directories_and_tell(path, |_| {})
+    }
+
+    /// The same, which tells `made` of each folder that was not there.
+    ///
+    /// # Errors
+    /// When something that is no directory is in the way.
+    pub fn create_directories_and_tell(
+        &self,
+        path: &[u8],
+        mut made: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
         let mut end = 0;
         while end < path.len() {
             end = path[end + 1..]
@@ -194,12 +206,12 @@ impl Root {
                 .position(|&byte| byte == b'/')
                 .map_or(path.len(), |slash| end + 1 + slash);
             let part = &path[..end];
-            let made = self.parent(part).and_then(|(folder, name)| {
+            let tried = self.parent(part).and_then(|(folder, name)| {
                 rustix::fs::mkdirat(&folder, OsStr::from_bytes(&name), Mode::from_raw_mode(0o777))
                     .map_err(io::Error::from)
             });
-            match made {
-                Ok(()) => {}
+            match tried {
+                Ok(()) => made(part),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     if let Err(error) = self.open_beneath(part, OFlags::PATH | OFlags::DIRECTORY, 0)
                     {

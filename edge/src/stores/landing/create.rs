@@ -19,6 +19,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+/// Folders that were not there before a transfer.
+#[derive(Debug, Default)]
+pub(super) struct MadeFolders {
+    /// Of these entries.
+    entries: Vec<u32>,
+    /// The folder that all goes into.
+    has_place: bool,
+}
+
 impl PosixSink {
     /// Makes the tree's folders, so that writing finds them.
     ///
@@ -30,7 +39,7 @@ impl PosixSink {
             if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
                 continue;
             }
-            match self.make_folder(entry) {
+            match self.make_folder(index, entry) {
                 Err(error) if !entry.path.is_empty() && self.costs_one_place(&error) => {
                     refused.insert(self.path(entry), error.clone());
                     self.refuse_entry(index, error);
@@ -42,13 +51,48 @@ impl PosixSink {
         Ok(())
     }
 
-    fn make_folder(&self, entry: &Entry) -> Result<(), Error> {
+    fn make_folder(&self, index: usize, entry: &Entry) -> Result<(), Error> {
         let path = self.path(entry);
-        self.root.create_directories(&path)?;
+        self.make_own_folder(Some(index), &path)?;
         if self.metadata {
             lock(&self.state).opened_up.open_up(&self.root, &path)?;
         }
         Ok(())
+    }
+
+    /// Makes the folder `path`, of the entry `index` or the one that all goes into, and notes it if it
+    /// was not there. Those above belong to nobody.
+    pub(super) fn make_own_folder(&self, index: Option<usize>, path: &[u8]) -> Result<(), Error> {
+        let mut is_new = false;
+        self.root.create_directories_and_tell(path, |made| is_new |= made == path)?;
+        if is_new {
+            let made = &mut lock(&self.state).made;
+            match index.map(u32::try_from) {
+                Some(Ok(index)) => made.entries.push(index),
+                Some(Err(_)) => {}
+                None => made.has_place = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the folders that were made, of a transfer of which nothing is kept. What somebody
+    /// else put something into stays.
+    pub(super) fn remove_made_folders(&self) {
+        let made = std::mem::take(&mut lock(&self.state).made);
+        let remove = |path: &[u8]| {
+            if let Ok((folder, name)) = self.root.parent(path) {
+                // Not empty, or gone: either is as good.
+                let _ = unlinkat(&folder, OsStr::from_bytes(&name), AtFlags::REMOVEDIR);
+            }
+        };
+        // A folder stands in a list before what is in it.
+        for &index in made.entries.iter().rev() {
+            remove(&self.path(&self.layout.entries()[index as usize]));
+        }
+        if made.has_place {
+            remove(&self.place.folder);
+        }
     }
 
     /// Opens the folder of `entry`, and its name and temporary name in it.

@@ -162,3 +162,53 @@ fn one_that_turns_out_wrong_at_the_end_goes() {
     assert_eq!(landed.failures[0].0, b"a");
     assert_eq!(there(dir.path()), ["b", "locked"]);
 }
+
+#[test]
+fn a_tree_of_which_nothing_came_leaves_no_folder() {
+    let entry = |path: &str, kind| Entry {
+        path: path.as_bytes().to_vec(),
+        kind,
+        mode: 0o755,
+        modified_ns: 1_000_000_000,
+        changed_ns: 7,
+        attributes: None,
+    };
+    let folder = |path| entry(path, EntryKind::Directory);
+    let file = entry("d/e/f", EntryKind::File { len: LEN });
+    let layout =
+        Layout::new(vec![folder(""), folder("d"), folder("d/e"), folder("old"), file], BLOCK);
+    let layout = Arc::new(layout);
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |path: &str| dir.path().join(path);
+    let new = || {
+        let root = Arc::new(Root::open(dir.path()).expect("opened"));
+        PosixSink::new(root, b"t".to_vec(), Arc::clone(&layout), true)
+    };
+    let begun = || {
+        let sink = new();
+        sink.begin(ORIGIN).expect("begun");
+        sink.make_folders().expect("made");
+        sink
+    };
+    drop(begun());
+    assert!(!at("t").exists(), "all of it was made for this");
+    // What was there before stays, and what somebody else put something into meanwhile.
+    fs::create_dir_all(at("t/old")).expect("a folder");
+    let second = begun();
+    fs::write(at("t/d/other"), "of somebody else's").expect("written");
+    drop(second);
+    assert!(at("t/old").is_dir() && at("t/d/other").is_file() && !at("t/d/e").exists());
+    // What is durable is kept, with its folders.
+    let third = begun();
+    let block = layout.block(0);
+    let piece = layout.pieces(block.offset, block.len).next().expect("a piece");
+    let bytes = &content(piece.entry)[..piece.len];
+    third.record(&PieceDigest::of(&layout, &piece, bytes, DigestAlgorithm::Crc64Nvme));
+    third.write(piece.entry, piece.file_offset, bytes).expect("written");
+    drop(third);
+    assert!(at("t/d/e").is_dir(), "the next run goes on there");
+    // Who makes folders, and copies file by file, wants them to stay.
+    fs::remove_dir_all(at("t")).expect("removed");
+    new().make_folders().expect("made");
+    assert!(at("t/d/e").is_dir());
+}
