@@ -2,10 +2,11 @@
 //! be said so far, and the document.
 
 use super::delay::{ClockDifference, DelaySummary, PathDelay};
-use super::frames::FrameMix;
+use super::frames::{EthernetFraming, FrameMix};
 use super::gilbert::Gilbert;
 use super::ratio::Ratio;
 use super::sequential::{RatioDecision, RatioTest};
+use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -32,12 +33,15 @@ pub enum LineCriterion {
 pub struct LineSettings {
     /// The other end, as it was given.
     pub target: String,
-    /// The line's rate, on the wire.
+    /// The line's rate, on the wire; zero where frames leave as fast as this host can.
     pub rate: Rate,
     /// The part of it that is sent.
     pub load_percent: f64,
     /// What is sent.
     pub frames: FrameMix,
+    /// Where frames are Ethernet's own: how they travel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ethernet: Option<EthernetFraming>,
     /// Frames that leave back to back.
     pub burst: u32,
     /// What the line is held against.
@@ -77,6 +81,19 @@ pub enum Untested {
     Away,
 }
 
+/// Everything that was sent, and what it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SenderTotals {
+    /// Frames.
+    pub frames: u64,
+    /// Packets that this host dropped on their way out.
+    pub own_drops: u64,
+    /// Processor time of the thread that sends, in nanoseconds.
+    pub cpu_ns: u64,
+    /// How long it sent, in nanoseconds.
+    pub took_ns: u64,
+}
+
 /// A second, and what can be said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestedSecond {
@@ -92,23 +109,6 @@ pub struct TestedSecond {
     pub wrong_bits: u64,
     /// Why it does not count, where it does not.
     pub untested: Option<Untested>,
-}
-
-/// A part of the strip of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StripPart {
-    /// Frames sent in seconds that count.
-    pub sent: u64,
-    /// Those that did not come.
-    pub lost: u64,
-    /// Those that came with a wrong bit.
-    pub wrong_frames: u64,
-    /// Seconds that do not count.
-    pub untested: u64,
-    /// The mean round trip, in nanoseconds, of `rtts` packets.
-    pub rtt_ns: f64,
-    /// How many packets.
-    pub rtts: u64,
 }
 
 /// Sums over the seconds that count, and how many do not.
@@ -160,6 +160,9 @@ pub struct LineTest {
     pub sums: LineSums,
     /// What the receiver says in all.
     pub totals: TallyTotals,
+    /// What the sender says in all, once it ended.
+    #[serde(default)]
+    pub sender: SenderTotals,
     /// Delays.
     pub delay: PathDelay,
     strip: Vec<StripPart>,
@@ -213,6 +216,9 @@ pub struct LineDocument {
     pub gilbert: Option<Gilbert>,
     /// The receiver's account of all frames, also of seconds that do not count.
     pub totals: TallyTotals,
+    /// The sender's.
+    #[serde(default)]
+    pub sender: SenderTotals,
     /// Round trips.
     pub rtt: Option<DelaySummary>,
     /// The delay there.
@@ -296,6 +302,7 @@ impl LineTest {
             settings,
             sums: LineSums::default(),
             totals: TallyTotals::default(),
+            sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
             strip: Vec::new(),
             strip_seconds: 1,
@@ -463,6 +470,7 @@ impl LineTest {
             ),
             gilbert: self.totals.runs.counts.fit(),
             totals: self.totals.clone(),
+            sender: self.sender,
             rtt: self.delay.rtt(),
             one_way_delay: one_way.map(|(there, _)| there),
             one_way_delay_back: one_way.map(|(_, back)| back),
@@ -531,7 +539,17 @@ impl LineSettings {
     /// Frames that are sent in a second.
     pub fn frames_a_second(&self) -> f64 {
         let bits = self.rate.as_bps() as f64 * self.load_percent / 100.0;
-        bits / (self.frames.wire_bytes() as f64 * 8.0) * self.frames.turn.len() as f64
+        bits / (self.wire_bytes() as f64 * 8.0) * self.frames.turn.len() as f64
+    }
+
+    /// Bytes of wire time of a turn, tags included.
+    fn wire_bytes(&self) -> u64 {
+        self.frames.wire_bytes() + self.tag_bytes() * self.frames.turn.len() as u64
+    }
+
+    /// Bytes that a tag adds to each frame.
+    pub fn tag_bytes(&self) -> u64 {
+        self.ethernet.as_ref().map_or(0, EthernetFraming::tag_bytes)
     }
 
     /// Trials in a second: frames, or their bits from header to FCS.
@@ -546,22 +564,6 @@ impl LineSettings {
     /// How long the test takes at best; `None` where nothing is to be decided.
     pub fn at_best(&self) -> Option<Span> {
         LineTest::new(self.clone(), true).left()
-    }
-}
-
-impl StripPart {
-    fn joined(parts: &[StripPart]) -> StripPart {
-        let sum = |of: fn(&StripPart) -> u64| parts.iter().map(of).sum::<u64>();
-        let rtts = sum(|part| part.rtts);
-        let rtt_ns = parts.iter().map(|part| part.rtt_ns * part.rtts as f64).sum::<f64>();
-        StripPart {
-            sent: sum(|part| part.sent),
-            lost: sum(|part| part.lost),
-            wrong_frames: sum(|part| part.wrong_frames),
-            untested: sum(|part| part.untested),
-            rtt_ns: if rtts == 0 { 0.0 } else { rtt_ns / rtts as f64 },
-            rtts,
-        }
     }
 }
 

@@ -24,6 +24,47 @@ pub struct FrameKind {
     pub pattern: Pattern,
 }
 
+/// How frames travel that are Ethernet's own, and not those of UDP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EthernetFraming {
+    /// The device of this host.
+    pub device: String,
+    /// Their VLAN, 1 to 4094; without a number they may have a priority all the same.
+    pub vlan: Option<u16>,
+    /// Of their tag, 0 to 7.
+    pub priority: u8,
+}
+
+impl EthernetFraming {
+    /// Type of the frames: one of those that IEEE 802 leaves for experiments.
+    pub const KIND: u16 = 0x88b5;
+    /// Bytes behind the type that say whose frame it is.
+    pub const STREAM_BYTES: usize = 2;
+
+    /// The tag's priority and number (IEEE 802.1Q); `None` for frames without one.
+    pub fn tag(&self) -> Option<u16> {
+        let is_tagged = self.vlan.is_some() || self.priority > 0;
+        is_tagged.then(|| u16::from(self.priority) << 13 | self.vlan.unwrap_or(0))
+    }
+
+    /// Bytes that the tag adds to each frame.
+    pub fn tag_bytes(&self) -> u64 {
+        if self.tag().is_some() { 4 } else { 0 }
+    }
+
+    /// Bytes of a frame that [`LoadWriter`](super::LoadWriter) fills.
+    pub fn payload_bytes(kind: FrameKind) -> usize {
+        let head = HEADER as usize + FCS as usize + Self::STREAM_BYTES;
+        (kind.frame_bytes as usize).saturating_sub(head).max(HEADER_BYTES)
+    }
+
+    /// Bytes from header to FCS of a frame with `payload` bytes, tag included.
+    pub fn framed_bytes(&self, payload: usize) -> u64 {
+        let carried = (payload + Self::STREAM_BYTES) as u64;
+        crate::wan::frames::framed_bytes(carried) + self.tag_bytes()
+    }
+}
+
 /// Frames that follow each other, over and over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameMix {
@@ -150,6 +191,20 @@ mod tests {
         assert_eq!(mix.turn[9].payload_bytes(false), 18);
         assert_eq!(frame_of_payload(1_472, false), 1_518);
         assert_eq!(frame_of_payload(18, false), 64);
+    }
+
+    #[test]
+    fn a_tag_is_four_bytes_more_of_the_wire_and_none_of_the_payload() {
+        let plain = EthernetFraming { device: "eth0".to_owned(), vlan: None, priority: 0 };
+        let tagged = EthernetFraming { vlan: Some(3_001), priority: 5, ..plain.clone() };
+        assert_eq!((plain.tag(), tagged.tag()), (None, Some(0xabb9)));
+        for size in [64, 1_518, 9_252] {
+            let payload =
+                EthernetFraming::payload_bytes(FrameMix::fixed(size, Pattern::Crpat).turn[0]);
+            assert_eq!(payload as u32, size - 20);
+            assert_eq!(plain.framed_bytes(payload), u64::from(size));
+            assert_eq!(tagged.framed_bytes(payload), u64::from(size) + 4);
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod page;
 mod pattern;
 mod preset;
 mod ratio;
+mod raw;
 mod reflector;
 mod runs;
 mod search;
@@ -34,16 +35,17 @@ mod service;
 mod simulate;
 pub mod stamp;
 mod state;
+mod strip;
 mod tally;
 mod window;
 
 pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
 pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
 pub use document::{
-    LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SentSecond,
-    StripPart, TestedSecond, Untested, words,
+    LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SenderTotals,
+    SentSecond, TestedSecond, Untested, words,
 };
-pub use frames::{FrameKind, FrameMix};
+pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};
 pub use load::{LoadReader, LoadWriter, framed_bits};
@@ -51,6 +53,7 @@ pub use message::{LineAnswer, LineRequest, read_message, write_message};
 pub use pattern::Pattern;
 pub use preset::{LinePreset, PresetTest};
 pub use ratio::Ratio;
+pub use raw::{RawDocument, RawRow};
 pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
 pub use runs::LossRuns;
 pub use search::{LoadSearch, LoadTrial};
@@ -58,6 +61,7 @@ pub use sequential::{RatioDecision, RatioTest};
 pub use service::{ServiceLevel, ServiceRow};
 pub use simulate::simulate;
 pub use state::LineState;
+pub use strip::StripPart;
 pub use tally::{Arrived, SecondRow, Tally, TallyTotals};
 
 #[cfg(test)]

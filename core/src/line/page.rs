@@ -1,8 +1,9 @@
 //! A line test as one page: the verdict first, a strip of time, what was lost and how, delays.
 
 use super::delay::DelaySummary;
-use super::document::{LineDocument, LineOutcome, StripPart, words};
+use super::document::{LineDocument, LineOutcome, words};
 use super::ratio::Ratio;
+use super::strip::StripPart;
 use crate::report::{Axis, Card, Histogram, LineChart, Mark, Page, Section, Series, TableSpec};
 use crate::units::Span;
 

@@ -23,6 +23,12 @@ pub struct LinePreset {
     frames: String,
     quick: PresetForm,
     full: PresetForm,
+    /// Frame sizes of a test of raw Ethernet, one after the other as fast as a host can.
+    #[serde(default)]
+    sizes: Vec<u32>,
+    /// Parts of the line's rate that hosts send into one port at the same time.
+    #[serde(default)]
+    senders: Vec<f64>,
     printed: Vec<PrintedFigure>,
     paths: Vec<PresetPath>,
 }
@@ -113,6 +119,7 @@ impl LinePreset {
                 rate,
                 load_percent: 100.0,
                 frames: frames.clone(),
+                ethernet: None,
                 burst: 1,
                 criterion: form.ber.map(LineCriterion::BitErrors),
                 confidence: 0.95,
@@ -123,16 +130,39 @@ impl LinePreset {
         self.paths.iter().map(of).collect()
     }
 
-    /// What the paper prints next to what was measured.
+    /// Whether its frames are raw Ethernet.
+    pub fn is_raw(&self) -> bool {
+        !self.sizes.is_empty()
+    }
+
+    /// The frame sizes of a test of raw Ethernet.
+    pub fn sizes(&self) -> &[u32] {
+        &self.sizes
+    }
+
+    /// The rates that senders of a test of raw Ethernet send into one port whose line carries `rate`.
+    pub fn sender_rates(&self, rate: Rate) -> Vec<Rate> {
+        let part = |part: &f64| Rate::from_bps((rate.as_bps() as f64 * part) as u64);
+        self.senders.iter().map(part).collect()
+    }
+
+    /// What the paper prints next to what was measured: the figure of a path's document, by its name.
     pub fn beside(&self, documents: &[(String, LineDocument)]) -> Section {
+        self.beside_found(|path, figure| {
+            documents
+                .iter()
+                .find(|(name, _)| path.is_none_or(|path| path == name))
+                .and_then(|(_, document)| document.figure(figure))
+        })
+    }
+
+    /// The same, of figures that `found` has by path and name.
+    pub fn beside_found(&self, found: impl Fn(Option<&str>, &str) -> Option<f64>) -> Section {
         let rows: Vec<(String, f64, Option<f64>)> = self
             .printed
             .iter()
             .map(|printed| {
-                let found = documents
-                    .iter()
-                    .find(|(name, _)| printed.path.as_ref().is_none_or(|path| path == name))
-                    .and_then(|(_, document)| document.figure(&printed.figure));
+                let found = found(printed.path.as_deref(), &printed.figure);
                 let path = printed.path.as_ref().map_or(String::new(), |path| format!("{path}: "));
                 (format!("{path}{}", printed.what), printed.value, found)
             })
@@ -206,9 +236,24 @@ mod tests {
     }
 
     #[test]
+    fn the_papers_two_hosts_send_more_than_the_line_carries() {
+        let preset = LinePreset::named("wanphy-raw").expect("it is there");
+        let rate = Rate::from_bps(9_290_000_000);
+        let rates = preset.sender_rates(rate);
+        // Of messages: what is on the wire is preamble, header, FCS and gap more.
+        let message = |rate: &Rate| rate.as_bps() as f64 / 1e9 * 9_000.0 / 9_038.0;
+        let gbps: Vec<f64> = rates.iter().map(message).collect();
+        assert!(rates.iter().map(|rate| rate.as_bps()).sum::<u64>() > rate.as_bps());
+        assert!((gbps[0] - 5.163).abs() < 1e-3 && (gbps[1] - 4.130).abs() < 1e-3, "{gbps:?}");
+        let found = |_: Option<&str>, figure: &str| (figure == "raw_best_gbps").then_some(1.25);
+        let plain = preset.beside_found(found).plain();
+        assert!(preset.is_raw() && plain.contains("5.163") && plain.contains("1.25"), "{plain}");
+    }
+
+    #[test]
     fn an_unknown_preset_names_the_known_ones() {
         let error = LinePreset::named("ixia").expect_err("there is none");
-        assert!(error.hint.is_some_and(|hint| hint.contains("wanphy-line, usn-vlans")));
+        assert!(error.hint.is_some_and(|hint| hint.contains("wanphy-line, wanphy-raw")));
         assert!(LinePreset::named("wanphy-line").expect("it is there").tests(true).is_ok());
     }
 }

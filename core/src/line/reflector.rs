@@ -98,11 +98,11 @@ impl LineReflector {
         self.sessions.len()
     }
 
-    /// This host dropped packets that had come, whosever they were.
-    pub fn note_own_drops(&mut self) {
+    /// This host dropped `packets` that had come, whosever they were; none where it only may have.
+    pub fn note_own_drops(&mut self, packets: u64) {
         for session in self.sessions.values_mut() {
             session.after_own_drops = true;
-            session.reader.tally.note_own_drops();
+            session.reader.tally.note_own_drops(packets);
         }
     }
 
@@ -174,6 +174,9 @@ impl LineReflector {
             LineRequest::Totals { nonce, session, sent } => match self.known(now, from, session) {
                 None => LineAnswer::Unknown { nonce },
                 Some(session) => {
+                    if let (true, Some(sent)) = (session.after_own_drops, sent) {
+                        session.reader.tally.note_own_end(sent);
+                    }
                     let totals = Box::new(session.reader.tally.totals(sent));
                     LineAnswer::Totals { nonce, totals }
                 }

@@ -125,6 +125,7 @@ mod tests {
                 rate: Rate::from_bps(1_000_000),
                 load_percent: 50.0,
                 frames: FrameMix::cjpat(),
+                ethernet: None,
                 burst: 1,
                 criterion: None,
                 confidence: 0.95,

@@ -59,6 +59,9 @@ pub struct TallyTotals {
     pub longest_extent: u64,
     /// Wrong bits.
     pub wrong_bits: u64,
+    /// Packets that came to the receiver and found no room in its socket or ring, whosever they were.
+    #[serde(default)]
+    pub own_drops: u64,
     /// Runs of losses.
     pub runs: LossRuns,
 }
@@ -141,9 +144,15 @@ impl Tally {
         self.last_second = self.last_second.max(second);
     }
 
-    /// The receiver dropped packets itself in the latest second, whosever they were.
-    pub fn note_own_drops(&mut self) {
+    /// The receiver dropped `packets` itself in the latest second, whosever they were.
+    pub fn note_own_drops(&mut self, packets: u64) {
+        self.totals.own_drops += packets;
         self.row(self.last_second).has_own_drops = true;
+    }
+
+    /// The sender sent `sent` frames, and this host may have dropped the last of them itself.
+    pub fn note_own_end(&mut self, sent: u64) {
+        self.window.own(sent);
     }
 
     /// Up to `most` rows from `since` on, in order.
@@ -215,6 +224,17 @@ mod tests {
         let marked: Vec<u64> =
             tally.rows(0, 9).iter().filter(|row| row.has_own_drops).map(|row| row.second).collect();
         assert_eq!(marked, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_end_of_a_test_may_be_lost_here_too() {
+        let mut tally = Tally::new();
+        (0..10).for_each(|n| tally.arrive(&came(n, 0)));
+        tally.note_own_drops(7);
+        assert_eq!(tally.totals(Some(12)).runs.lost, 2);
+        tally.note_own_end(12);
+        let totals = tally.totals(Some(12));
+        assert_eq!((totals.runs.lost, totals.own_drops), (0, 7));
     }
 
     #[test]

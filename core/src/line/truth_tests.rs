@@ -116,6 +116,7 @@ fn a_test_goes_on_from_what_was_written_down() {
         rate: Rate::from_bps(100_000_000),
         load_percent: 50.0,
         frames: FrameMix::cjpat(),
+        ethernet: None,
         burst: 1,
         criterion: Some(LineCriterion::BitErrors(1e-9)),
         confidence: 0.95,

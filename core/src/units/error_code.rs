@@ -225,6 +225,8 @@ error_codes! {
     KernelBtf "kernel-btf" Never: Here;
     /// a kernel that is too old for a congestion control in BPF
     KernelTooOld "kernel-too-old" Never: Here;
+    /// a device that cannot send and receive the frames of a line test
+    LineDevice "line-device" Never: You Here;
     /// a file is no document of a line test
     LineDocument "line-document" Never: You Bug;
     /// frames of a line test that do not exist, or do not fit the path

@@ -1,6 +1,7 @@
 //! What became of the frames: offered, delivered, and dropped by cause.
 
 use serde::{Deserialize, Serialize};
+use std::ops::Add;
 
 /// Why the model dropped a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,6 +40,24 @@ pub struct Counters {
     pub dropped_bit_error: u64,
     /// Frames dropped by a scripted outage or loss.
     pub dropped_outage: u64,
+}
+
+impl Add for Counters {
+    type Output = Counters;
+    fn add(self, other: Counters) -> Counters {
+        Counters {
+            packets: self.packets + other.packets,
+            frames: self.frames + other.frames,
+            bytes: self.bytes + other.bytes,
+            delivered_frames: self.delivered_frames + other.delivered_frames,
+            delivered_bytes: self.delivered_bytes + other.delivered_bytes,
+            flipped_frames: self.flipped_frames + other.flipped_frames,
+            dropped_queue: self.dropped_queue + other.dropped_queue,
+            dropped_loss: self.dropped_loss + other.dropped_loss,
+            dropped_bit_error: self.dropped_bit_error + other.dropped_bit_error,
+            dropped_outage: self.dropped_outage + other.dropped_outage,
+        }
+    }
 }
 
 impl Counters {

@@ -60,6 +60,16 @@ pub(super) fn boot() -> u64 {
     hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
+/// What nobody else knows.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without the system's random numbers TLS would not run either; then time will do.
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        bytes = steady().as_nanos().to_be_bytes();
+    }
+    u64::from_be_bytes(bytes)
+}
+
 /// The first 16 bytes of the HMAC of `bytes`.
 pub(super) fn mac(key: &aws_lc_rs::hmac::Key, bytes: &[u8]) -> [u8; 16] {
     let tag = aws_lc_rs::hmac::sign(key, bytes);
@@ -75,6 +85,10 @@ pub(super) struct DeviceDrops {
 impl DeviceDrops {
     pub(super) fn of(local: IpAddr) -> DeviceDrops {
         DeviceDrops { device: interface_of(local.to_canonical()) }
+    }
+
+    pub(super) fn named(device: &str) -> DeviceDrops {
+        DeviceDrops { device: Some(device.to_owned()) }
     }
 
     /// Packets dropped on their way in and on their way out, since the device came up.

@@ -2,10 +2,12 @@
 //!
 //! [`Reflector`] is the far end, and [`run`] a test: a thread that sends at a pace, while this one
 //! asks what came and sends STAMP packets for delays. What a host loses itself is counted here:
-//! `SO_RXQ_OVFL` of the receiver's socket, `ENOBUFS` and the device's drops at the sender.
+//! `SO_RXQ_OVFL` of the receiver's socket or the drops of its ring of frames, `ENOBUFS` and the device's
+//! drops at the sender.
 //!
 //! Invariant: a test says nothing of a second in which this host is not sure of itself.
 
+mod carrier;
 mod host;
 mod peer_protocol;
 mod reflect;
@@ -14,9 +16,10 @@ mod sender;
 mod stamp_test;
 mod test;
 
-pub(crate) use reflect::random;
+pub use carrier::HardwareAddress;
+pub(crate) use host::random;
 pub use reflect::{LineGrants, PORT, ReflectOptions, Reflector};
-pub use role::run_over;
+pub use role::{LinkFarEnd, run_over};
 pub(crate) use role::{Role, play};
 pub use stamp_test::run_stamp;
 pub use test::{LineGrant, LineProgress, LineRequestOptions, run};

@@ -1,13 +1,12 @@
 //! Questions to the other end of a test and their answers, next to STAMP packets on the same socket.
 
-use super::host::{now, steady};
-use super::reflect::{is_passing, random};
-use crate::sys::datagrams::DatagramBuffers;
+use super::carrier::{LineReceiver, LineSocket};
+use super::host::{now, random, steady};
+use super::reflect::is_passing;
 use farline_core::line::stamp::{ReflectorPacket, SenderPacket, UNAUTHENTICATED};
 use farline_core::line::{DelaySample, LineAnswer, LineRequest, read_message};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::VecDeque;
-use std::net::UdpSocket;
 use std::sync::Arc;
 
 /// After this long without an answer a question is asked again.
@@ -17,16 +16,16 @@ const WAITED_FOR: usize = 4_096;
 
 /// This end's side of it.
 pub(super) struct PeerProtocol {
-    socket: Arc<UdpSocket>,
-    buffers: DatagramBuffers,
+    socket: Arc<LineSocket>,
+    receiver: LineReceiver,
+    /// What the other end is called.
+    target: String,
     /// STAMP packets on their way: number and when each was sent.
     asked: VecDeque<(u32, Time)>,
     next: u32,
     pub(super) clock: (bool, Span),
     /// When the other end last said anything, by the steady clock.
     pub(super) heard: Time,
-    /// Packets that came for this test and were dropped here.
-    pub(super) dropped: u32,
 }
 
 /// What came while this end listened.
@@ -37,15 +36,20 @@ pub(super) enum Received {
 }
 
 impl PeerProtocol {
-    pub(super) fn new(socket: Arc<UdpSocket>, clock: (bool, Span)) -> PeerProtocol {
+    pub(super) fn new(
+        socket: Arc<LineSocket>,
+        receiver: LineReceiver,
+        target: String,
+        clock: (bool, Span),
+    ) -> PeerProtocol {
         PeerProtocol {
             socket,
-            buffers: DatagramBuffers::new(),
+            receiver,
+            target,
             asked: VecDeque::new(),
             next: 0,
             clock,
             heard: steady(),
-            dropped: 0,
         }
     }
 
@@ -73,35 +77,31 @@ impl PeerProtocol {
 
     /// What comes within the socket's time.
     pub(super) fn listen(&mut self) -> Result<Vec<Received>, Error> {
-        match self.buffers.receive(&self.socket) {
-            Ok(_) => {}
+        let (mut heard, waiting) = (Vec::new(), &mut self.asked);
+        let received = self.receiver.receive(&self.socket, |arrival| {
+            if let Some(answer) = read_message(arrival.bytes) {
+                heard.push(Received::Answer(answer));
+            } else if let Some(packet) = ReflectorPacket::read(None, arrival.bytes)
+                // An answer that nobody asked for, or that came already, counts for nothing.
+                && let Some(place) = waiting
+                    .iter()
+                    .position(|asked| *asked == (packet.sender_sequence, packet.sender_sent.time))
+            {
+                let asked = waiting.remove(place);
+                heard.push(Received::Delay(DelaySample {
+                    sent: asked.map_or(packet.sender_sent.time, |(_, sent)| sent),
+                    received: packet.received,
+                    returned: packet.sent.time,
+                    came: arrival.received.unwrap_or(packet.sent.time),
+                }));
+            }
+        });
+        match received {
+            Ok(()) => {}
             Err(error) if is_passing(error.kind()) => return Ok(Vec::new()),
             Err(error) => {
                 let message = format!("receiving: {error}");
                 return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
-            }
-        }
-        let mut heard = Vec::new();
-        for arrival in self.buffers.arrivals() {
-            self.dropped = arrival.dropped;
-            for bytes in arrival.bytes.chunks(arrival.segment) {
-                if let Some(answer) = read_message(bytes) {
-                    heard.push(Received::Answer(answer));
-                } else if let Some(packet) = ReflectorPacket::read(None, bytes)
-                    // An answer that nobody asked for, or that came already, counts for nothing.
-                    && let Some(place) = self
-                        .asked
-                        .iter()
-                        .position(|asked| *asked == (packet.sender_sequence, packet.sender_sent.time))
-                {
-                    let asked = self.asked.remove(place);
-                    heard.push(Received::Delay(DelaySample {
-                        sent: asked.map_or(packet.sender_sent.time, |(_, sent)| sent),
-                        received: packet.received,
-                        returned: packet.sent.time,
-                        came: arrival.received.unwrap_or(packet.sent.time),
-                    }));
-                }
             }
         }
         if !heard.is_empty() {
@@ -131,13 +131,17 @@ impl PeerProtocol {
                 }
             }
         }
-        let whom = self.socket.peer_addr().map_or("the other end".to_owned(), |at| at.to_string());
         Err(Error::new(
             Fault::Between,
             ErrorCode::LineGone,
-            format!("{whom} does not answer within {patience}"),
+            format!("{} does not answer within {patience}", self.target),
         )
-        .hint("run `farline line reflect` there, and let UDP through to its port"))
+        .hint(match *self.socket {
+            LineSocket::Udp { .. } => {
+                "run `farline line reflect` there, and let UDP through to its port"
+            }
+            LineSocket::Ethernet(_) => "run `farline line reflect --ethernet DEV` there",
+        }))
     }
 
     /// Shows the other end where this one is, and begins the test `session` there, or goes on with

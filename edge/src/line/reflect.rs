@@ -1,9 +1,10 @@
 //! The far end: a socket around the core's reflector.
 
-use super::host::{boot, clock_state, now, steady};
+use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
+use super::host::{boot, clock_state, now, random, steady};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use farline_core::line::stamp::Mac;
-use farline_core::line::{LineDatagram, LineReflector, ReflectorSettings};
+use farline_core::line::{EthernetFraming, LineDatagram, LineReflector, ReflectorSettings};
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,6 +25,8 @@ const ASK_CLOCK: u64 = 1_000_000_000;
 pub struct ReflectOptions {
     /// Where it listens; port 0 is any.
     pub listen: SocketAddr,
+    /// A device to listen at in place of that, for Ethernet frames.
+    pub ethernet: Option<String>,
     /// The most that tests may send.
     pub most: Option<Rate>,
     /// Whether anybody's STAMP packets are sent back.
@@ -58,6 +61,7 @@ impl ReflectOptions {
     pub fn at(listen: SocketAddr) -> ReflectOptions {
         ReflectOptions {
             listen,
+            ethernet: None,
             most: None,
             is_open: false,
             is_compared: true,
@@ -69,9 +73,9 @@ impl ReflectOptions {
 }
 
 /// A far end that listens.
-#[derive(Debug)]
 pub struct Reflector {
-    socket: UdpSocket,
+    socket: LineSocket,
+    receiver: LineReceiver,
     machine: LineReflector,
     key: Option<aws_lc_rs::hmac::Key>,
     grants: Option<LineGrants>,
@@ -87,8 +91,21 @@ impl Reflector {
             let message = format!("listening at {}: {error}", options.listen);
             Error::new(Fault::Here, ErrorCode::LineSocket, message).caused_by(error)
         };
-        let socket = UdpSocket::bind(options.listen).map_err(failed)?;
-        prepare(&socket, options.buffer, WAIT).map_err(failed)?;
+        let (socket, receiver) = match &options.ethernet {
+            Some(device) => {
+                let framing = EthernetFraming { device: device.clone(), vlan: None, priority: 0 };
+                let ethernet = EthernetSocket::open(framing, None)?;
+                let receiver = ethernet.receiver(options.buffer, WAIT)?;
+                (LineSocket::Ethernet(Box::new(ethernet)), receiver)
+            }
+            None => {
+                let socket = UdpSocket::bind(options.listen).map_err(failed)?;
+                prepare(&socket, options.buffer, WAIT).map_err(failed)?;
+                let buffers = DatagramBuffers::new();
+                let is_ipv6 = options.listen.is_ipv6();
+                (LineSocket::Udp { socket, is_ipv6 }, LineReceiver::Udp { buffers, dropped: 0 })
+            }
+        };
         let settings = ReflectorSettings {
             secret: std::array::from_fn(|_| random() as u8),
             instance: random(),
@@ -101,7 +118,7 @@ impl Reflector {
         let key = options.key.as_deref();
         let key = key.map(|key| aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key));
         let machine = LineReflector::new(settings);
-        Ok(Reflector { socket, machine, key, grants: options.grants.clone() })
+        Ok(Reflector { socket, receiver, machine, key, grants: options.grants.clone() })
     }
 
     /// Where it listens.
@@ -109,9 +126,21 @@ impl Reflector {
     /// # Errors
     /// When the system does not say.
     pub fn address(&self) -> Result<SocketAddr, Error> {
-        self.socket.local_addr().map_err(|error| {
+        let address = match &self.socket {
+            LineSocket::Udp { socket, .. } => socket.local_addr(),
+            LineSocket::Ethernet(_) => Err(ErrorKind::AddrNotAvailable.into()),
+        };
+        address.map_err(|error| {
             Error::new(Fault::Here, ErrorCode::LineSocket, format!("the address: {error}"))
         })
+    }
+
+    /// The address of the device at which it listens for frames, if it does.
+    pub fn hardware_address(&self) -> Option<HardwareAddress> {
+        match &self.socket {
+            LineSocket::Udp { .. } => None,
+            LineSocket::Ethernet(ethernet) => Some(ethernet.address()),
+        }
     }
 
     /// Counts and answers until `stop`.
@@ -121,43 +150,40 @@ impl Reflector {
     pub fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
         let sign = self.key.take().map(|key| move |bytes: &[u8]| super::host::mac(&key, bytes));
         let sign = sign.as_ref().map(|sign| sign as Mac<'_>);
-        let mut buffers = DatagramBuffers::new();
-        let mut dropped = 0_u32;
+        let Reflector { socket, receiver, machine, grants, .. } = &mut self;
         let (mut state, mut asked) = (clock_state(), steady());
         while !stop.load(Ordering::Relaxed) {
-            match buffers.receive(&self.socket) {
-                Ok(_) => {}
+            let mut time = None;
+            let received = receiver.receive(socket, |arrival| {
+                let time = *time.get_or_insert_with(steady);
+                if time.as_nanos() - asked.as_nanos() > ASK_CLOCK {
+                    (state, asked) = (clock_state(), time);
+                }
+                for session in grants.iter().flat_map(LineGrants::take) {
+                    machine.grant(session);
+                }
+                if arrival.is_after_drops {
+                    machine.note_own_drops(arrival.dropped.into());
+                }
+                let clock = now(state);
+                let datagram = LineDatagram {
+                    from: arrival.from,
+                    bytes: arrival.bytes,
+                    received: arrival.received.unwrap_or(clock.time),
+                    ttl: arrival.ttl,
+                };
+                if let Some(answer) = machine.handle(time, clock, &datagram, sign) {
+                    // An answer that does not leave is asked for again.
+                    let _ = socket.send_to(&answer, arrival.from);
+                }
+            });
+            match received {
+                Ok(()) => {}
                 // What was said to somebody who is gone comes back as an error.
-                Err(error) if is_passing(error.kind()) => continue,
+                Err(error) if is_passing(error.kind()) => {}
                 Err(error) => {
                     let message = format!("receiving: {error}");
                     return Err(Error::new(Fault::Here, ErrorCode::LineSocket, message));
-                }
-            }
-            let time = steady();
-            if time.as_nanos() - asked.as_nanos() > ASK_CLOCK {
-                (state, asked) = (clock_state(), time);
-            }
-            for session in self.grants.iter().flat_map(LineGrants::take) {
-                self.machine.grant(session);
-            }
-            for arrival in buffers.arrivals() {
-                if arrival.dropped != dropped {
-                    dropped = arrival.dropped;
-                    self.machine.note_own_drops();
-                }
-                for bytes in arrival.bytes.chunks(arrival.segment) {
-                    let clock = now(state);
-                    let datagram = LineDatagram {
-                        from: arrival.from,
-                        bytes,
-                        received: arrival.received.unwrap_or(clock.time),
-                        ttl: arrival.ttl,
-                    };
-                    if let Some(answer) = self.machine.handle(time, clock, &datagram, sign) {
-                        // An answer that does not leave is asked for again.
-                        let _ = self.socket.send_to(&answer, arrival.from);
-                    }
                 }
             }
         }
@@ -176,14 +202,4 @@ pub(super) fn is_passing(kind: ErrorKind) -> bool {
             | ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
     )
-}
-
-/// What nobody else knows.
-pub(crate) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // Without the system's random numbers TLS would not run either; then time will do.
-    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
-        bytes = steady().as_nanos().to_be_bytes();
-    }
-    u64::from_be_bytes(bytes)
 }

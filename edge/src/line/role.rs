@@ -4,7 +4,7 @@ use super::reflect::{ReflectOptions, Reflector};
 use super::test::{LineProgress, LineRequestOptions, run};
 use crate::link::{Link, Side};
 use crate::reexec::{self, say};
-use farline_core::line::{LineSettings, LineState, LineTest, TestedSecond};
+use farline_core::line::{EthernetFraming, LineSettings, LineState, LineTest, TestedSecond};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// An end of a test. Both end when their standard input does.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Counts.
-    Reflect,
+    /// Counts what comes by UDP, or by the Ethernet device.
+    Reflect { ethernet: Option<String> },
     /// Tests as the first line of standard input says ([`TestOrder`]), and says what comes of it.
     Test,
 }
@@ -59,10 +59,12 @@ pub(crate) fn play(role: Role) -> Result<(), Error> {
         });
     };
     match role {
-        Role::Reflect => {
-            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-            let reflector = Reflector::bind(&ReflectOptions::at(any))?;
-            say(&reflector.address()?.port())?;
+        Role::Reflect { ethernet } => {
+            let mut options = ReflectOptions::at(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+            options.ethernet = ethernet;
+            let reflector = Reflector::bind(&options)?;
+            // Of a device the other end knows everything.
+            say(&reflector.address().map_or(0, |address| address.port()))?;
             stop_at_end();
             reflector.run(&stop)
         }
@@ -95,6 +97,15 @@ impl Drop for End {
     }
 }
 
+/// The far end of tests over a link, in its side b; it goes when this does.
+pub struct LinkFarEnd<'a> {
+    link: &'a Link,
+    /// Where the near ends find it.
+    target: String,
+    #[expect(dead_code, reason = "held for its process")]
+    end: End,
+}
+
 /// Tests a link from its side a to its side b; `settings.target` is left as the report's name of it.
 ///
 /// # Errors
@@ -102,8 +113,37 @@ impl Drop for End {
 pub fn run_over(
     link: &Link,
     options: &LineRequestOptions,
-    mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
 ) -> Result<LineTest, Error> {
+    LinkFarEnd::start(link, options.settings.ethernet.as_ref())?.test(options, progress)
+}
+
+impl LinkFarEnd<'_> {
+    /// Starts it, for UDP or for the frames of a device.
+    ///
+    /// # Errors
+    /// When the link is not up, or has no such device.
+    pub fn start<'a>(
+        link: &'a Link,
+        ethernet: Option<&EthernetFraming>,
+    ) -> Result<LinkFarEnd<'a>, Error> {
+        started_far(link, ethernet.map(|framing| framing.device.clone()))
+    }
+
+    /// Runs a test with it, at the same time as others.
+    ///
+    /// # Errors
+    /// When the near end cannot be started, and as [`run`].
+    pub fn test(
+        &self,
+        options: &LineRequestOptions,
+        progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<LineTest, Error> {
+        tested(self, options, progress)
+    }
+}
+
+fn started_far(link: &Link, ethernet: Option<String>) -> Result<LinkFarEnd<'_>, Error> {
     let name = &link.info().name;
     if !link.is_alive() {
         let message = format!("the emulator of link `{name}` is dead");
@@ -111,15 +151,34 @@ pub fn run_over(
             .hint(format!("clean up with `farline link down {name}`")));
     }
     let program = link.info().program.as_deref();
-    let mut far = started(&mut link.agent(Side::B, program, &Role::Reflect)?)?;
+    if ethernet.is_some() && !link.info().ethernet {
+        let message = format!("link `{name}` carries packets of IP, no Ethernet frames");
+        return Err(Error::new(Fault::You, ErrorCode::LineDevice, message)
+            .hint("bring one up with `farline link up --ethernet`"));
+    }
+    let role = Role::Reflect { ethernet: ethernet.clone() };
+    let mut far = started(&mut link.agent(Side::B, program, &role)?)?;
     let mut line = String::new();
     if let Some(stdout) = far.0.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
     }
     let port: u16 = parsed(&line)?;
-    let target = format!("{}:{port}", link.info().address(Side::B));
+    let target = match ethernet {
+        Some(_) => link.info().hardware_address(Side::B),
+        None => format!("{}:{port}", link.info().address(Side::B)),
+    };
+    Ok(LinkFarEnd { link, target, end: far })
+}
+
+fn tested(
+    far: &LinkFarEnd<'_>,
+    options: &LineRequestOptions,
+    mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+) -> Result<LineTest, Error> {
+    let LinkFarEnd { link, target, .. } = far;
+    let program = link.info().program.as_deref();
     let called = &options.settings.target;
-    let settings = LineSettings { target, ..options.settings.clone() };
+    let settings = LineSettings { target: target.clone(), ..options.settings.clone() };
     let order = TestOrder { settings, resume: options.resume.clone() };
     let mut near = started(&mut link.agent(Side::A, program, &Role::Test)?)?;
     let (mut orders, said) = (near.0.stdin.take(), near.0.stdout.take());

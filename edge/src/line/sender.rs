@@ -1,12 +1,13 @@
 //! The thread that sends load frames at a pace: bursts of a stated number of frames, each at its
 //! time.
 
+use super::carrier::LineSocket;
 use super::host::{DeviceDrops, TestClock};
-use crate::sys::datagrams::{DatagramTrain, send};
-use farline_core::line::{FrameKind, LineSettings, LoadWriter, SentSecond, framed_bits};
+use crate::sys::datagrams::DatagramTrain;
+use farline_core::line::{FrameKind, LineSettings, LoadWriter, SenderTotals, SentSecond};
 use farline_core::units::{Error, ErrorCode, Fault};
+use rustix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -23,9 +24,8 @@ const ENOUGH: f64 = 0.98;
 
 /// What a thread sends.
 pub(super) struct LoadSender {
-    pub(super) socket: Arc<UdpSocket>,
+    pub(super) socket: Arc<LineSocket>,
     pub(super) settings: LineSettings,
-    pub(super) is_ipv6: bool,
     pub(super) session: u64,
     pub(super) clock: TestClock,
     /// The number of its first frame.
@@ -51,16 +51,22 @@ struct Running {
 
 impl LoadSender {
     /// Sends until it is told to stop or the time is over, and tells of each second; returns how
-    /// many frames were sent in all.
-    pub(super) fn run(self, tell: &Sender<(SentSecond, u64)>) -> Result<u64, Error> {
+    /// many frames were sent from the test's begin on, and what this run of it took.
+    pub(super) fn run(
+        self,
+        tell: &Sender<(SentSecond, u64)>,
+    ) -> Result<(u64, SenderTotals), Error> {
         let mut writer = LoadWriter::new(self.session, self.next);
         let mut bursts = self.bursts();
         let bits = self.settings.rate.as_bps() as f64 * self.settings.load_percent / 100.0;
+        // Where there is no rate, frames follow each other as fast as this host can.
+        let gap = |burst: &Vec<Train>| (self.wire_bits(burst) / bits * 1e9) as u64;
         let gaps: Vec<u64> =
-            bursts.iter().map(|burst| (wire_bits(burst) / bits * 1e9) as u64).collect();
+            bursts.iter().map(|burst| if bits > 0.0 { gap(burst) } else { 0 }).collect();
         let end = self.settings.most_seconds * SECOND;
-        let mut due = self.clock.since();
-        let first = due / SECOND;
+        let begun = self.clock.since();
+        let (mut due, first) = (begun, begun / SECOND);
+        let (mut sums, first_frame) = (SenderTotals::default(), self.next);
         let mut running: Option<Running> = None;
         for at in (0..bursts.len()).cycle() {
             let now = self.wait_until(due);
@@ -71,7 +77,9 @@ impl LoadSender {
             if running.as_ref().is_none_or(|running| running.sent.second != second) {
                 if let Some(over) = running.take() {
                     let is_first = over.sent.second == first;
-                    let _ = tell.send(self.finished(over, is_first, writer.next()));
+                    let over = self.finished(over, is_first, writer.next());
+                    sums.own_drops += over.0.own_drops;
+                    let _ = tell.send(over);
                 }
                 let sent = SentSecond { second, ..SentSecond::default() };
                 running = Some(Running { sent, device_drops: self.drops.read().1 });
@@ -83,16 +91,21 @@ impl LoadSender {
         }
         if let Some(over) = running {
             let is_whole = over.sent.second + 1 >= self.settings.most_seconds;
-            let _ = tell.send(self.finished(over, !is_whole, writer.next()));
+            let over = self.finished(over, !is_whole, writer.next());
+            sums.own_drops += over.0.own_drops;
+            let _ = tell.send(over);
         }
-        Ok(writer.next())
+        sums.frames = writer.next() - first_frame;
+        (sums.cpu_ns, sums.took_ns) = (cpu_ns(), self.clock.since() - begun);
+        Ok((writer.next(), sums))
     }
 
     /// The account of a second that is over, and what the next frame's number is; one that this
     /// sender did not see from begin to end is never short.
     fn finished(&self, mut running: Running, is_part: bool, next: u64) -> (SentSecond, u64) {
         let device = self.drops.read().1.saturating_sub(running.device_drops);
-        running.sent.own_drops += device;
+        // What a device drops it may tell the sender of too: the larger count has both.
+        running.sent.own_drops = running.sent.own_drops.max(device);
         let planned = self.settings.frames_a_second();
         running.sent.is_short = !is_part && (running.sent.frames as f64) < planned * ENOUGH;
         (running.sent, next)
@@ -111,7 +124,7 @@ impl LoadSender {
     fn trains(&self, kinds: &[FrameKind]) -> Vec<Train> {
         let mut trains: Vec<Train> = Vec::new();
         for kind in kinds {
-            let len = kind.payload_bytes(self.is_ipv6);
+            let len = self.socket.payload_bytes(*kind);
             match trains.last_mut() {
                 Some(train)
                     if train.kind == *kind
@@ -146,7 +159,7 @@ impl LoadSender {
             }
             train.is_filled = true;
             sent.frames += train.count as u64;
-            sent.framed_bits += train.count as u64 * framed_bits(train.len, self.is_ipv6);
+            sent.framed_bits += train.count as u64 * self.socket.framed_bits(train.len);
         }
         let mut left: Vec<DatagramTrain<'_>> = burst
             .iter()
@@ -154,8 +167,11 @@ impl LoadSender {
             .collect();
         while let Some(first) = left.first() {
             let frames = first.bytes.len().div_ceil(first.segment) as u64;
-            match send(&self.socket, &left) {
-                Ok(count) => drop(left.drain(..count.max(1))),
+            match self.socket.send_trains(&left) {
+                Ok((count, refused)) => {
+                    sent.own_drops += refused;
+                    left.drain(..count.max(1));
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A queue of this host's had no room: that train is lost here.
                 Err(error)
@@ -177,6 +193,13 @@ impl LoadSender {
         Ok(())
     }
 
+    /// Bits on the wire of a burst.
+    fn wire_bits(&self, burst: &[Train]) -> f64 {
+        let more = 20 + self.settings.tag_bytes();
+        let bytes = |train: &Train| (u64::from(train.kind.frame_bytes) + more) * train.count as u64;
+        burst.iter().map(bytes).sum::<u64>() as f64 * 8.0
+    }
+
     /// Waits until the test's clock says `due`; returns what it says.
     fn wait_until(&self, due: u64) -> u64 {
         loop {
@@ -189,7 +212,7 @@ impl LoadSender {
     }
 
     fn cannot_send(&self, payload: usize, error: &std::io::Error) -> Error {
-        let bytes = framed_bits(payload, self.is_ipv6) / 8;
+        let bytes = self.socket.framed_bits(payload) / 8;
         let message = format!("sending a frame of {bytes} bytes: {error}");
         if error.raw_os_error() == Some(libc::EMSGSIZE) {
             return Error::new(Fault::You, ErrorCode::LineFrames, message)
@@ -199,10 +222,10 @@ impl LoadSender {
     }
 }
 
-/// Bits on the wire of a burst.
-fn wire_bits(burst: &[Train]) -> f64 {
-    let bytes = |train: &Train| (u64::from(train.kind.frame_bytes) + 20) * train.count as u64;
-    burst.iter().map(bytes).sum::<u64>() as f64 * 8.0
+/// Processor time of the calling thread.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
 fn greatest_common(a: usize, b: usize) -> usize {

@@ -1,13 +1,14 @@
 //! A test from its first question to its verdict.
 
-use super::host::{DeviceDrops, TestClock, boot, clock_state, now, steady};
+use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
+use super::host::{DeviceDrops, TestClock, boot, clock_state, now, random, steady};
 use super::peer_protocol::{PeerProtocol, Received, strange};
-use super::reflect::{PORT, random};
+use super::reflect::PORT;
 use super::sender::LoadSender;
-use crate::sys::datagrams::prepare;
+use crate::sys::datagrams::{DatagramBuffers, prepare};
 use farline_core::line::{
-    LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision, SentSecond,
-    TestedSecond,
+    LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision, SenderTotals,
+    SentSecond, TestedSecond,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use rustix::net::sockopt;
@@ -86,8 +87,8 @@ pub fn run(
     let settings = &options.settings;
     let granted = options.granted;
     let target = granted.map_or(settings.target.clone(), |granted| granted.address.to_string());
-    let socket = Arc::new(connected(&target, settings)?);
-    let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
+    let (socket, receiver, drops) = connected(&target, settings)?;
+    let socket = Arc::new(socket);
     let clock_state = clock_state();
     let begins_at = now(clock_state).time;
     let session = granted.map(|granted| granted.session);
@@ -99,7 +100,9 @@ pub fn run(
     let clock = TestClock::start(before);
     let rate =
         Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
-    let mut peer = PeerProtocol::new(Arc::clone(&socket), clock_state);
+    // Without a pace, no limit would hold.
+    let rate = if settings.rate.as_bps() == 0 { Rate::from_bps(u64::MAX) } else { rate };
+    let mut peer = PeerProtocol::new(Arc::clone(&socket), receiver, target, clock_state);
     let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
     let answer = peer.begin(session, rate, at_us, FIRST_PATIENCE)?;
     let LineAnswer::Begun { instance, boot: their_boot, .. } = answer else {
@@ -131,11 +134,10 @@ pub fn run(
     let sender = LoadSender {
         socket,
         settings: settings.clone(),
-        is_ipv6: local.to_canonical().is_ipv6(),
         session,
         clock,
         next: first_frame,
-        drops: DeviceDrops::of(local),
+        drops,
         stop: Arc::clone(&stop),
     };
     let (tell, told) = channel();
@@ -151,7 +153,15 @@ pub fn run(
         Error::new(Fault::Bug, ErrorCode::ThreadLost, "the thread that sends ended early")
     })?;
     result?;
-    running.finish(sent?, &told, &mut progress)?;
+    let (sent, sums) = sent?;
+    let before = running.test.sender;
+    running.test.sender = SenderTotals {
+        frames: before.frames + sums.frames,
+        own_drops: before.own_drops + sums.own_drops,
+        cpu_ns: before.cpu_ns + sums.cpu_ns,
+        took_ns: before.took_ns + sums.took_ns,
+    };
+    running.finish(sent, &told, &mut progress)?;
     Ok(running.test)
 }
 
@@ -214,7 +224,7 @@ impl Running {
         &mut self,
         options: &LineRequestOptions,
         told: &Receiver<(SentSecond, u64)>,
-        sender: &JoinHandle<Result<u64, Error>>,
+        sender: &JoinHandle<Result<(u64, SenderTotals), Error>>,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let begin = self.since();
@@ -368,10 +378,25 @@ impl Running {
     }
 }
 
-fn connected(target: &str, settings: &LineSettings) -> Result<UdpSocket, Error> {
+/// What carries the test to `target`, what takes what comes back, and what the device drops.
+fn connected(
+    target: &str,
+    settings: &LineSettings,
+) -> Result<(LineSocket, LineReceiver, DeviceDrops), Error> {
+    if let Some(framing) = &settings.ethernet {
+        let peer: HardwareAddress = target.parse()?;
+        let ethernet = EthernetSocket::open(framing.clone(), Some(peer))?;
+        settings.frames.fits(ethernet.mtu())?;
+        let receiver = ethernet.receiver(BUFFER, WAIT)?;
+        let drops = DeviceDrops::named(&framing.device);
+        return Ok((LineSocket::Ethernet(Box::new(ethernet)), receiver, drops));
+    }
     let socket = bound(target, PORT, settings)?;
     prepare(&socket, BUFFER, WAIT).map_err(|error| socket_failed(&error))?;
-    Ok(socket)
+    let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
+    let is_ipv6 = local.to_canonical().is_ipv6();
+    let receiver = LineReceiver::Udp { buffers: DatagramBuffers::new(), dropped: 0 };
+    Ok((LineSocket::Udp { socket, is_ipv6 }, receiver, DeviceDrops::of(local)))
 }
 
 /// A socket to the target, at `port` unless it names one, over whose path the frames go whole.

@@ -84,7 +84,7 @@ pub(super) fn head(packet: &[u8], layout: &Layout, frames: &Range<u32>) -> Head 
             put(transport, 4, transport_len as u16);
             put(transport, 6, pseudo);
         }
-        Transport::Icmp | Transport::Other => {}
+        Transport::Icmp | Transport::Other | Transport::NotIp => {}
     }
     head
 }
@@ -95,12 +95,16 @@ pub(super) fn head(packet: &[u8], layout: &Layout, frames: &Range<u32>) -> Head 
 /// Answers whether there was a payload bit to flip: an acknowledgement has none.
 pub(super) fn flip(packet: &mut [u8], layout: &Layout, frame: u32, which: u64) -> bool {
     let payload = payload(layout, &(frame..frame + 1));
-    let Some(checksum) = layout.transport.checksum_offset() else { return false };
-    if payload.is_empty() {
+    let checksum = layout.transport.checksum_offset();
+    if payload.is_empty() || (checksum.is_none() && layout.transport != Transport::NotIp) {
         return false;
     }
     let bit = which % (payload.len() as u64 * 8);
     let at = payload.start + (bit / 8) as usize;
+    let Some(checksum) = checksum else {
+        packet[at] ^= 1 << (bit % 8);
+        return true;
+    };
     let transport = tun::HEADER + layout.transport_start;
     // The checksum is over words from the transport header on; this is the word that holds the
     // byte.

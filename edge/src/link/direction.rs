@@ -17,9 +17,10 @@ use super::packet::Layout;
 use super::ring::Ring;
 use super::stats::DirectionStats;
 use super::valve::Valve;
+use super::wires::Wires;
 use crate::sys::tun;
 use farline_core::units::{Span, Time};
-use farline_core::wan::{self, Link, Output, Packet};
+use farline_core::wan::{self, Output, Packet};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::IoSlice;
@@ -93,7 +94,9 @@ pub(super) struct Step {
 pub(super) struct Direction {
     from: Arc<OwnedFd>,
     to: Arc<OwnedFd>,
-    link: Link,
+    wires: Wires,
+    /// Whether what is read and written are Ethernet frames, not packets of IP.
+    is_ethernet: bool,
     ring: Ring,
     /// Before this no read is due.
     read_at: Time,
@@ -111,7 +114,7 @@ impl Direction {
     pub(super) fn new(
         from: Arc<OwnedFd>,
         to: Arc<OwnedFd>,
-        link: Link,
+        wires: Wires,
         ring: Ring,
         shown: Arc<Mutex<Shown>>,
     ) -> Direction {
@@ -121,7 +124,8 @@ impl Direction {
         Direction {
             from,
             to,
-            link,
+            wires,
+            is_ethernet: false,
             ring,
             read_at,
             stamps,
@@ -131,6 +135,11 @@ impl Direction {
             unpublished: false,
             valve: None,
         }
+    }
+
+    /// The same between TAP devices.
+    pub(super) fn of_ethernet(self) -> Direction {
+        Direction { is_ethernet: true, ..self }
     }
 
     /// The same, to be changed by `valve` while it runs.
@@ -147,7 +156,7 @@ impl Direction {
     /// empty device is then left alone for `put_off`, else until the wire is about to be idle.
     pub(super) fn step(&mut self, clock: &mut Time, put_off: Option<Span>) -> Step {
         if let Some(valve) = &self.valve {
-            valve.take().into_iter().for_each(|change| self.link.change(*clock, change));
+            valve.take().into_iter().for_each(|change| self.wires.change(*clock, change));
         }
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
@@ -157,7 +166,7 @@ impl Direction {
         // A device that still holds packets is read on as soon as the due writes are done: put off,
         // its queue would stand where the model's should, unseen and undropped.
         if self.read_at <= *clock && emptied {
-            let idle_at = self.link.idle_at(*clock);
+            let idle_at = self.wires.idle_at(*clock);
             self.read_at = *clock + put_off.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
         }
         let watch = self.read_at <= *clock;
@@ -178,7 +187,7 @@ impl Direction {
     fn write_due(&mut self, clock: &mut Time) -> (Option<Time>, u32) {
         let mut written = 0;
         while written < WRITES {
-            match self.link.poll(*clock) {
+            match self.wires.poll(*clock) {
                 Output::Wait(at) => return (at, written),
                 output => written += self.execute(output, clock),
             }
@@ -198,11 +207,12 @@ impl Direction {
             match rustix::io::read(&*self.from, &mut *room) {
                 Ok(_) if self.valve.as_ref().is_some_and(|valve| valve.is_shut()) => {}
                 Ok(len) if len > tun::HEADER => {
-                    let frames = Layout::of(&room[..len]).frames();
+                    let layout = layout(self.is_ethernet, &room[..len]);
+                    let frames = layout.frames();
                     let token = self.ring.push(len, frames.count());
                     self.own.stamping.record(self.stamps.read(*clock));
-                    self.link.handle(*clock, Packet { token, frames });
-                    self.stamps.busy_until(self.link.idle_at(*clock));
+                    self.wires.handle(*clock, layout.vlan, Packet { token, frames });
+                    self.stamps.busy_until(self.wires.idle_at(*clock));
                     self.unpublished = true;
                 }
                 Err(Errno::AGAIN) => {
@@ -222,7 +232,7 @@ impl Direction {
             // Nor is a device left before it was seen empty while its packets are in doubt: under a
             // full queue something is always due, and they would stay so.
             if due.is_some_and(|due| due <= *clock)
-                && self.link.idle_at(*clock) > *clock
+                && self.wires.idle_at(*clock) > *clock
                 && !self.stamps.in_doubt()
             {
                 return (count + 1, false);
@@ -253,7 +263,7 @@ impl Direction {
     /// Writes `frames` of a packet, whole when they are all of it.
     fn write(&mut self, token: u64, frames: &Range<u32>, flip: Option<u64>) {
         let packet = self.ring.packet(token);
-        let layout = Layout::of(packet);
+        let layout = layout(self.is_ethernet, packet);
         if let Some(which) = flip {
             cut::flip(packet, &layout, frames.start, which);
         }
@@ -275,7 +285,7 @@ impl Direction {
         if !self.unpublished || (!has_time && clock.since(self.published) < PUBLISH) {
             return;
         }
-        self.own.model = self.link.counters();
+        self.own.model = self.wires.counters();
         // Never waits: a reader that holds the lock may have no CPU time while we run.
         let mut shown = match self.shown.try_lock() {
             Ok(shown) => shown,
@@ -288,4 +298,9 @@ impl Direction {
         shown.stamping.copy_from(&self.own.stamping);
         (self.published, self.unpublished) = (clock, false);
     }
+}
+
+/// Where things are in what a device handed over.
+fn layout(is_ethernet: bool, bytes: &[u8]) -> Layout {
+    if is_ethernet { Layout::of_frame(bytes) } else { Layout::of(bytes) }
 }

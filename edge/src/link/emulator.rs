@@ -7,9 +7,10 @@ use super::mover::{Mover, Spare};
 use super::namespaces::{self, DEVICE};
 use super::ring::Ring;
 use super::stats::Stats;
+use super::wires::Wires;
 use super::{Info, Settings, Side, place, rootless};
 use crate::sys::tun;
-use farline_core::units::{Error, ErrorCode, Rng, Span, Time};
+use farline_core::units::{Error, ErrorCode, Rate, Rng, Span, Time};
 use farline_core::wan::{self, Change};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use std::fs::File;
@@ -115,6 +116,8 @@ impl Emulator {
             path: settings.path.clone(),
             wan: settings.wan.clone(),
             mtu: settings.mtu,
+            ethernet: settings.ethernet,
+            vlans: settings.vlans.clone(),
             pid: rustix::process::getpid().as_raw_nonzero().get(),
             rootless,
             program: settings.program.clone(),
@@ -140,7 +143,7 @@ impl Emulator {
     }
 
     fn start(info: &Info, listener: UnixListener, lock: place::Lock) -> Result<Emulator, Error> {
-        let rings = rings(&info.wan)?;
+        let rings = rings(info)?;
         let devices = [device(info, Side::A)?, device(info, Side::B)?];
         // Before anything moves: a device that is not up yet refuses what the other side's kernel
         // says as soon as its own is.
@@ -169,14 +172,14 @@ impl Emulator {
                 script.map(|event| (event.at, event.change)),
                 &seed,
             );
+            let vlans = info.vlans(direction).into_iter().map(|(id, path)| {
+                (id, wan::Link::new(started, &path, [], &seed.fork(u64::from(id))))
+            });
+            let wires = Wires::new(link, vlans.collect());
             let (from, to) = (&devices[side as usize].tun, &devices[side.other() as usize].tun);
-            moved.push(Direction::new(
-                Arc::clone(from),
-                Arc::clone(to),
-                link,
-                ring,
-                Arc::clone(&shown[side as usize]),
-            ));
+            let shown = Arc::clone(&shown[side as usize]);
+            let moving = Direction::new(Arc::clone(from), Arc::clone(to), wires, ring, shown);
+            moved.push(if info.ethernet { moving.of_ethernet() } else { moving });
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut movers = Vec::new();
@@ -277,14 +280,19 @@ fn device(info: &Info, side: Side) -> Result<Device, Error> {
     namespaces::write_hosts(info, side)?;
     namespaces::inside(&info.namespace(side), || {
         namespaces::widen_buffers(info)?;
-        let (tun, _offloads) = tun::create(DEVICE).map_err(|error| {
+        let made = match info.ethernet {
+            true => tun::create_tap(DEVICE),
+            false => tun::create(DEVICE).map(|(tun, _offloads)| tun),
+        };
+        let tun = made.map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::NotFound => {
                     "load the module: modprobe tun; in a container, add the device /dev/net/tun"
                 }
                 _ => "run as root, or give this user access to /dev/net/tun",
             };
-            here(ErrorCode::LinkDevice, format!("making a TUN device: {error}")).hint(hint)
+            let kind = if info.ethernet { "TAP" } else { "TUN" };
+            here(ErrorCode::LinkDevice, format!("making a {kind} device: {error}")).hint(hint)
         })?;
         let counters = File::open("/proc/thread-self/net/dev")
             .map_err(|error| here(ErrorCode::LinkDevice, format!("/proc/net/dev: {error}")))?;
@@ -293,14 +301,20 @@ fn device(info: &Info, side: Side) -> Result<Device, Error> {
 }
 
 /// Memory for what can be in flight in each direction, all of it touched.
-fn rings(settings: &wan::Settings) -> Result<[Ring; 2], Error> {
+fn rings(info: &Info) -> Result<[Ring; 2], Error> {
+    let settings = &info.wan;
     let bytes = [&settings.a_to_b, &settings.b_to_a].map(|direction| {
         let rates = settings.script.iter().filter_map(|event| match event.change {
             Change::Rate(rate) => Some(rate),
             _ => None,
         });
         let rate = rates.fold(direction.rate, |most, rate| most.max(rate));
-        rate.bytes_in(direction.one_way_delay + direction.jitter + LAG).0 + direction.queue.0
+        let held = |rate: Rate, path: &wan::Direction| {
+            rate.bytes_in(path.one_way_delay + path.jitter + LAG).0 + path.queue.0
+        };
+        let vlans = info.vlans(direction);
+        let vlans: u64 = vlans.iter().map(|(_, path)| held(path.rate, path)).sum();
+        held(rate, direction) + vlans
     });
     let needed = bytes[0].saturating_add(bytes[1]);
     let available = available_memory();

@@ -1,7 +1,8 @@
 //! The wide-area link in user space: namespaces, TUN devices and the packet mover around the core's
 //! `wan`.
 //!
-//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each, and
+//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each (or, for
+//! whole Ethernet frames and VLANs among them, a TAP device), and
 //! an *emulator*: a process of its own that holds the other ends of the devices and moves packets
 //! between them when [`farline_core::wan`] says. What runs in the namespaces uses this machine's
 //! real TCP over a path of the given rate, delay and trouble.
@@ -42,6 +43,8 @@ mod run;
 mod settings;
 mod stats;
 mod valve;
+mod vlan;
+mod wires;
 
 pub use accuracy::{Accuracy, lateness_limit};
 use emulator::emulate;
@@ -50,6 +53,7 @@ pub use rootless::WITHOUT_ROOT;
 pub use run::run;
 pub use settings::{Info, Settings, Side};
 pub use stats::{DirectionStats, Stats};
+pub use vlan::VlanPath;
 
 use crate::reexec;
 use failure::{Report, here, you};

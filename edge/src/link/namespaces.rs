@@ -63,10 +63,17 @@ pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
     // A sender's whole window can be in the device's queue at once, since TUN disowns packets from
     // their sockets on the way in. It grows to what is on the path and in the model's queue.
     let [there, back] = [&info.wan.a_to_b, &info.wan.b_to_a].map(|direction| direction.queue.0);
-    let window = 2 * (info.wan.bandwidth_delay_product().0 + there.max(back)) / u64::from(info.mtu);
-    let queue = window.clamp(1_000, 1_000_000);
+    let own = info.wan.bandwidth_delay_product().0 + there.max(back);
+    let vlans = info.vlans(&info.wan.a_to_b);
+    // Of a VLAN the queue is what a round trip holds, or more.
+    let all = vlans.iter().fold(own, |sum, (_, vlan)| sum + 2 * vlan.queue.0);
+    let queue = (2 * all / u64::from(info.mtu)).clamp(1_000, 1_000_000);
+    let hardware = match info.ethernet {
+        true => format!("link set {DEVICE} address {}\n", info.hardware_address(side)),
+        false => String::new(),
+    };
     let script = format!(
-        "link set lo up\n\
+        "link set lo up\n{hardware}\
          link set {DEVICE} mtu {} txqueuelen {queue} up\n\
          addr add {}/30 dev {DEVICE}\n\
          addr add {}/64 dev {DEVICE} nodad\n",

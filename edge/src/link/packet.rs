@@ -1,5 +1,5 @@
-//! What a packet read from a TUN device is: its super-packet header, its headers and payload, its
-//! frames on the wire.
+//! What a packet read from a TUN or TAP device is: its super-packet header, its headers and payload,
+//! its frames on the wire.
 
 use crate::sys::tun;
 use farline_core::wan::Frames;
@@ -12,8 +12,17 @@ const TYPE_TCP6: u8 = 4;
 const TYPE_UDP: u8 = 5;
 const TYPE_ECN: u8 = 0x80;
 
+/// Bytes of an Ethernet header, and of a VLAN tag in it.
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+// Types of Ethernet: VLAN tags (IEEE 802.1Q, 802.1ad), IP.
+const VLAN: u16 = 0x8100;
+const SERVICE_VLAN: u16 = 0x88a8;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
 /// The header before each packet, in this machine's byte order: TUN's legacy format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offload {
     pub(super) needs_checksum: bool,
     kind: u8,
@@ -57,6 +66,8 @@ pub(super) enum Transport {
     Udp,
     Icmp,
     Other,
+    /// No IP at all: an Ethernet frame whose payload has no checksum that is known here.
+    NotIp,
 }
 
 impl Transport {
@@ -66,12 +77,13 @@ impl Transport {
             Transport::Tcp => Some(16),
             Transport::Udp => Some(6),
             Transport::Icmp => Some(2),
-            Transport::Other => None,
+            Transport::Other | Transport::NotIp => None,
         }
     }
 }
 
-/// Where things are in a packet. Offsets count from the IP header, after [`tun::HEADER`].
+/// Where things are in a packet. Offsets count from the first header, after [`tun::HEADER`]: that of
+/// IP, or of Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) offload: Offload,
@@ -81,16 +93,22 @@ pub(super) struct Layout {
     pub(super) transport_start: usize,
     /// Where the payload is: the length of all headers.
     pub(super) payload_start: usize,
-    /// Bytes of IP.
+    /// Bytes from the first header on.
     pub(super) len: usize,
+    /// Bytes of the Ethernet header, without VLAN tag; none of a packet that is IP.
+    ethernet: usize,
+    /// The VLAN whose tag a frame has.
+    pub(super) vlan: Option<u16>,
 }
 
 impl Layout {
     /// Reads the layout of `bytes`, header included. A packet that is not understood is one frame
     /// without parts.
     pub(super) fn of(bytes: &[u8]) -> Layout {
-        let offload = Offload::read(bytes);
-        let ip = &bytes[tun::HEADER..];
+        Layout::of_ip(Offload::read(bytes), &bytes[tun::HEADER..])
+    }
+
+    fn of_ip(offload: Offload, ip: &[u8]) -> Layout {
         let ipv6 = ip.first().is_some_and(|first| first >> 4 == 6);
         let opaque = Layout {
             offload: Offload { segment: 0, ..offload },
@@ -99,6 +117,8 @@ impl Layout {
             transport_start: ip.len(),
             payload_start: ip.len(),
             len: ip.len(),
+            ethernet: 0,
+            vlan: None,
         };
         let Some((transport, transport_start)) = transport(ip, ipv6) else { return opaque };
         let header = match transport {
@@ -106,7 +126,7 @@ impl Layout {
                 ip.get(transport_start + 12).map(|offset| usize::from(offset >> 4) * 4)
             }
             Transport::Udp | Transport::Icmp => Some(8),
-            Transport::Other => None,
+            Transport::Other | Transport::NotIp => None,
         };
         match header.map(|header| transport_start + header) {
             Some(payload_start) if payload_start <= ip.len() => {
@@ -127,10 +147,37 @@ impl Layout {
         }
     }
 
+    /// Reads the layout of an Ethernet frame behind its super-packet header, with or without a VLAN
+    /// tag (IEEE 802.1Q). It is one frame, and no super-packet.
+    pub(super) fn of_frame(bytes: &[u8]) -> Layout {
+        let frame = &bytes[tun::HEADER..];
+        let word = |at: usize| frame.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+        let is_tagged = matches!(word(12), Some(VLAN | SERVICE_VLAN));
+        let header = if is_tagged { ETHERNET + TAG } else { ETHERNET };
+        let vlan = word(14).filter(|_| is_tagged).map(|tag| tag & 0xfff);
+        let start = header.min(frame.len());
+        let inner = match word(header - 2) {
+            Some(IPV4 | IPV6) => Layout::of_ip(Offload::default(), &frame[start..]),
+            _ => Layout { transport: Transport::NotIp, ..Layout::of_ip(Offload::default(), &[]) },
+        };
+        Layout {
+            transport_start: start + inner.transport_start,
+            payload_start: start + inner.payload_start,
+            len: frame.len(),
+            ethernet: ETHERNET.min(frame.len()),
+            vlan,
+            ..inner
+        }
+    }
+
     /// The frames it is on the wire.
     pub(super) fn frames(&self) -> Frames {
         let payload = self.len - self.payload_start;
-        Frames::train(self.payload_start as u32, payload as u32, u32::from(self.offload.segment))
+        Frames::train(
+            (self.payload_start - self.ethernet) as u32,
+            payload as u32,
+            u32::from(self.offload.segment),
+        )
     }
 }
 
@@ -153,4 +200,47 @@ fn transport(ip: &[u8], ipv6: bool) -> Option<(Transport, usize)> {
         _ => Transport::Other,
     };
     Some((transport, start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame behind its super-packet header.
+    fn frame(tag: Option<u16>, kind: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; tun::HEADER + 12];
+        if let Some(tag) = tag {
+            bytes.extend(VLAN.to_be_bytes());
+            bytes.extend(tag.to_be_bytes());
+        }
+        bytes.extend(kind.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    #[test]
+    fn a_frame_takes_the_wire_with_its_tag_and_knows_its_vlan() {
+        let plain = Layout::of_frame(&frame(None, 0x88b5, &[7; 1_500]));
+        assert_eq!((plain.vlan, plain.frames().framed_bytes(&(0..1))), (None, 1_518));
+        assert_eq!((plain.payload_start, plain.transport), (14, Transport::NotIp));
+        // Priority 5, VLAN 3001.
+        let tagged = Layout::of_frame(&frame(Some(5 << 13 | 3_001), 0x88b5, &[7; 1_500]));
+        assert_eq!((tagged.vlan, tagged.frames().framed_bytes(&(0..1))), (Some(3_001), 1_522));
+        assert_eq!(tagged.payload_start, 18);
+    }
+
+    #[test]
+    fn udp_in_a_frame_is_found_and_what_is_cut_short_is_no_panic() {
+        let mut ip = vec![0x45, 0, 0, 48, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        ip.extend([0; 28]);
+        let whole = frame(Some(9), IPV4, &ip);
+        let layout = Layout::of_frame(&whole);
+        assert_eq!((layout.transport, layout.transport_start), (Transport::Udp, 38));
+        assert_eq!((layout.payload_start, layout.len), (46, 66));
+        for len in tun::HEADER..whole.len() {
+            let layout = Layout::of_frame(&whole[..len]);
+            assert!(layout.payload_start <= layout.len.max(18), "{len}: {layout:?}");
+            let _ = layout.frames();
+        }
+    }
 }

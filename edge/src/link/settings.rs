@@ -2,6 +2,7 @@
 
 use super::failure::you;
 use super::place;
+use super::vlan::VlanPath;
 use farline_core::units::{Error, ErrorCode};
 use farline_core::wan::{self, Path};
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,10 @@ pub struct Settings {
     pub wan: wan::Settings,
     /// Largest IP packet in bytes, 1280 to 65,521.
     pub mtu: u32,
+    /// Whether its devices carry whole Ethernet frames.
+    pub ethernet: bool,
+    /// VLANs that are paths of their own, of a link of Ethernet.
+    pub vlans: Vec<VlanPath>,
     /// Whether the link goes down when the process that brought it up dies.
     pub with_parent: bool,
     /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its start;
@@ -82,6 +87,8 @@ impl Settings {
             path: path.to_owned(),
             wan,
             mtu: DEFAULT_MTU,
+            ethernet: false,
+            vlans: Vec::new(),
             with_parent: false,
             program: None,
         }
@@ -101,7 +108,11 @@ impl Settings {
                 format!("the MTU is {}: 1280 to 65521 bytes", self.mtu),
             ));
         }
-        Ok(())
+        if !self.ethernet && !self.vlans.is_empty() {
+            return Err(you(ErrorCode::LinkSetting, "this link carries packets of IP, no VLANs")
+                .hint("add --ethernet"));
+        }
+        VlanPath::check(&self.vlans)
     }
 }
 
@@ -116,6 +127,12 @@ pub struct Info {
     pub wan: wan::Settings,
     /// Largest IP packet in bytes.
     pub mtu: u32,
+    /// Whether its devices carry whole Ethernet frames.
+    #[serde(default)]
+    pub ethernet: bool,
+    /// VLANs that are paths of their own.
+    #[serde(default)]
+    pub vlans: Vec<VlanPath>,
     /// Its emulator's process.
     pub pid: i32,
     /// Whether it lives in a user namespace of its own, made without root.
@@ -133,6 +150,19 @@ impl Info {
     /// The network namespace of `side`.
     pub fn namespace(&self, side: Side) -> String {
         namespace_of(&self.name, side)
+    }
+
+    /// The hardware address of `side` of a link of Ethernet: one of those that nobody assigns.
+    pub fn hardware_address(&self, side: Side) -> String {
+        match side {
+            Side::A => "02:00:00:77:00:01".to_owned(),
+            Side::B => "02:00:00:77:00:02".to_owned(),
+        }
+    }
+
+    /// The model of each VLAN, in a direction whose own is `own`.
+    pub(super) fn vlans(&self, own: &wan::Direction) -> Vec<(u16, wan::Direction)> {
+        self.vlans.iter().map(|vlan| (vlan.id, vlan.direction(own))).collect()
     }
 
     /// The IPv4 address of `side`. All links use the same two: their namespaces know nothing of

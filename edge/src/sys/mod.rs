@@ -7,6 +7,8 @@ pub(crate) mod clock;
 pub(crate) mod datagrams;
 pub(crate) mod ethtool;
 pub(crate) mod files;
+#[cfg(feature = "line")]
+pub(crate) mod frames;
 pub(crate) mod host;
 pub(crate) mod lock;
 #[cfg(any(feature = "link", feature = "rdma"))]

@@ -1,4 +1,4 @@
-//! TUN devices that hand over whole super-packets. No safe crate sets the offloads of a TUN queue,
+//! TUN devices that hand over whole super-packets, and TAP devices that hand over whole frames. No safe crate sets the offloads of a TUN queue,
 //! hence the ioctls.
 
 use rustix::fs::{Mode, OFlags, open};
@@ -42,6 +42,30 @@ pub(crate) struct Offloads {
 /// `ENOENT` without /dev/net/tun, `EPERM` without `CAP_NET_ADMIN` in the namespace, `EBUSY` when
 /// the name is taken.
 pub(crate) fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
+    let tun = open_as(name, libc::IFF_TUN)?;
+    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    // SAFETY: TUNSETOFFLOAD takes its flags by value.
+    let udp =
+        unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) }
+            == 0;
+    if !udp {
+        // SAFETY: as above.
+        check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp) })?;
+    }
+    Ok((tun, Offloads { udp }))
+}
+
+/// Makes a TAP device likewise: a read and a write carry one Ethernet frame without its FCS, VLAN tag
+/// included, as long as the device's MTU has it at most and with its checksums made.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_tap(name: &str) -> io::Result<OwnedFd> {
+    open_as(name, libc::IFF_TAP)
+}
+
+/// A device of this kind, without offloads.
+fn open_as(name: &str, kind: libc::c_int) -> io::Result<OwnedFd> {
     let tun =
         open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: an all-zero `ifreq` is valid: bytes and integers.
@@ -53,7 +77,7 @@ pub(crate) fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_flags =
-        (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI) as libc::c_short;
+        (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes an `ifreq`, which `request` is.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
     let header = HEADER as c_int;
@@ -61,16 +85,7 @@ pub(crate) fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const header) })?;
     // SAFETY: TUNSETSNDBUF reads an `int`, which `UNRECEIVED` is.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETSNDBUF, &raw const UNRECEIVED) })?;
-    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
-    // SAFETY: TUNSETOFFLOAD takes its flags by value.
-    let udp =
-        unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) }
-            == 0;
-    if !udp {
-        // SAFETY: as above.
-        check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp) })?;
-    }
-    Ok((tun, Offloads { udp }))
+    Ok(tun)
 }
 
 fn check(result: c_int) -> io::Result<()> {

@@ -33,6 +33,7 @@ mod landing;
 mod library;
 mod limit;
 mod line;
+mod line_ethernet;
 mod link;
 mod near;
 mod net;

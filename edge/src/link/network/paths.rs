@@ -6,6 +6,7 @@ use super::super::mover::{Mover, Spare};
 use super::super::namespaces;
 use super::super::ring::Ring;
 use super::super::valve::Valve;
+use super::super::wires::Wires;
 use super::sites;
 use crate::sys::tun;
 use farline_core::units::{Error, ErrorCode, Rate, Rng, Span};
@@ -77,7 +78,13 @@ impl RunningPath {
             })?;
             let link = wan::Link::new(now(), direction, [], &seed.fork(at as u64));
             let [from, to] = [&devices[at], &devices[1 - at]].map(Arc::clone);
-            let direction = Direction::new(from, to, link, ring, Arc::clone(&shown[at]));
+            let direction = Direction::new(
+                from,
+                to,
+                Wires::new(link, Vec::new()),
+                ring,
+                Arc::clone(&shown[at]),
+            );
             moved.push(direction.with_valve(Arc::clone(&valves[at])));
         }
         let (stopped, stop) = io::pipe()

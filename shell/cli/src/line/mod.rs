@@ -3,9 +3,12 @@
 mod compare;
 mod preset;
 mod progress;
+mod raw;
+mod raw_preset;
 mod reflect;
 mod steps;
 mod target;
+mod vlan;
 
 use crate::output::Output;
 use crate::provenance::{command, now};
@@ -21,13 +24,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use target::LineTarget;
+use vlan::VlanTag;
 
 const EXAMPLES: &str = "\
 Example:
   farline line dtn2.example.org --rate 1G --ber 1e-12 -o line.html
-
-It fills the path at that rate: not for networks that others use (RFC 6815).
-Exit: 0 passed or measured, 5 failed by the line, 3 not decided or not fit.";
+It fills the path (RFC 6815). Exit: 0 passed, measured; 5 failed; 3 not decided.";
 
 /// Without a limit to decide on a test lasts so long.
 const USUAL: u64 = 10;
@@ -40,13 +42,23 @@ const MOST_IN_BURST: f64 = 64.0;
 
 /// Test a line: loss, bit errors, delay, and how sure they are
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    override_usage = "farline line [OPTIONS] [TARGET|COMMAND]"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// HOST[:PORT] (`line reflect`), farline://NODE, a link
     #[arg(value_name = "TARGET", required_unless_present_any = ["resume", "preset"])]
     target: Option<String>,
+    /// Ethernet frames; TARGET is a MAC [default: UDP]
+    #[arg(long, value_name = "DEV", conflicts_with = "stamp")]
+    ethernet: Option<String>,
+    /// Their VLAN and priority [default: none]
+    #[arg(long, value_name = "ID[:0-7]", requires = "ethernet")]
+    vlan: Option<VlanTag>,
     /// The line's rate, on the wire
     #[arg(long, value_name = "RATE", default_value = "100M")]
     rate: Rate,
@@ -83,8 +95,8 @@ pub(crate) struct Args {
     /// Y.1564's steps, in TOML [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp", "search", "rate", "load"])]
     service: Option<PathBuf>,
-    /// wanphy-line or usn-vlans [default: none]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state", "resume", "stamp", "search", "service"])]
+    /// wanphy-line, wanphy-raw, usn-vlans [default: none]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state", "resume", "stamp", "search", "service"])]
     preset: Option<String>,
     /// The preset as long and fast as in the paper
     #[arg(long, requires = "preset")]
@@ -99,18 +111,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Go on with that test [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state"])]
     resume: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Raw(raw::Args),
     Reflect(reflect::Args),
     Compare(compare::Args),
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match &args.command {
+        Some(Command::Raw(raw)) => return raw::run(raw, output),
         Some(Command::Reflect(reflect)) => return reflect::run(reflect, output),
         Some(Command::Compare(compare)) => return compare::run(compare, output),
         None => {}
@@ -131,7 +145,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let (runtime, signals) = crate::interrupt::listening()?;
     let stop = crate::interrupt::asked(runtime, signals)?;
-    let target = LineTarget::find(&settings.target)?;
+    let target = match settings.ethernet {
+        Some(_) => LineTarget::of_ethernet(&settings.target)?,
+        None => LineTarget::find(&settings.target)?,
+    };
     if args.stamp && !target.is_host() {
         let message = "--stamp is for a host that answers STAMP, no link and no node";
         return Err(Error::new(Fault::You, ErrorCode::LineSetting, message));
@@ -232,6 +249,7 @@ impl Args {
             rate: self.rate,
             load_percent: self.load,
             frames,
+            ethernet: self.ethernet.clone().map(|device| VlanTag::framing(device, self.vlan)),
             burst: 1,
             criterion,
             confidence: self.confidence / 100.0,

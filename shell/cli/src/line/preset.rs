@@ -28,6 +28,9 @@ pub(super) fn run(
     output: &Output,
 ) -> Result<ExitCode, Error> {
     let preset = LinePreset::named(name)?;
+    if preset.is_raw() {
+        return super::raw_preset::run(&preset, is_full, out, output);
+    }
     let mut documents = Vec::new();
     for PresetTest { wan, settings } in preset.tests(is_full)? {
         let path = settings.target.clone();

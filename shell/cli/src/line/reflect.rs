@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// UDP address to listen at [default: port 8620 of all]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// Take Ethernet frames at a device in place of that [default: none]
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["listen", "stamp"])]
+    ethernet: Option<String>,
     /// The most that all tests together may send [default: any]
     #[arg(long, value_name = "RATE")]
     allow: Option<Rate>,
@@ -45,22 +48,32 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Listening {
     schema: &'static str,
-    address: SocketAddr,
+    /// Of UDP; null where it listens at a device.
+    address: Option<SocketAddr>,
+    /// Of that device.
+    hardware_address: Option<String>,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let listen = args.listen.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)));
     let mut options = ReflectOptions::at(listen);
     options.most = args.allow;
+    options.ethernet = args.ethernet.clone();
     (options.is_open, options.is_compared) = (args.stamp, !args.no_compare);
     options.key = args.stamp_key.as_deref().map(super::key).transpose()?;
     options.buffer = usize::try_from(args.buffer.0).unwrap_or(usize::MAX);
     let reflector = Reflector::bind(&options)?;
     let (runtime, signals) = interrupt::listening()?;
     let stop = interrupt::asked(runtime, signals)?;
-    let address = reflector.address()?;
-    let text = format!("farline: line tests end at {address} (UDP); ctrl-C ends this");
-    output.result(&Listening { schema: "farline/line-reflect/1", address }, text)?;
+    let hardware_address = reflector.hardware_address().map(|address| address.to_string());
+    let address = if hardware_address.is_none() { Some(reflector.address()?) } else { None };
+    let at = match (&address, &hardware_address) {
+        (Some(address), _) => format!("{address} (UDP)"),
+        (None, hardware) => format!("{} (Ethernet)", hardware.as_deref().unwrap_or_default()),
+    };
+    let text = format!("farline: line tests end at {at}; ctrl-C ends this");
+    let schema = "farline/line-reflect/1";
+    output.result(&Listening { schema, address, hardware_address }, text)?;
     reflector.run(&stop)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use crate::node::remote;
 use crate::reach;
 use farline::client::{Remote, grant_line};
-use farline::line::{LineProgress, LineRequestOptions, run, run_over};
+use farline::line::{HardwareAddress, LineProgress, LineRequestOptions, run, run_over};
 use farline::link::Link;
 use farline_core::line::LineTest;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -15,7 +15,7 @@ pub(super) enum LineTarget {
     Link(Box<Link>),
     /// A node that allows it.
     Node(Box<Remote>),
-    /// Where `farline line reflect` runs.
+    /// Where `farline line reflect` runs, or at which device.
     Host,
 }
 
@@ -34,6 +34,19 @@ impl LineTarget {
                 .hint(format!("bring it up with `farline link up {target}`")));
         }
         Ok(LineTarget::Host)
+    }
+
+    /// A device's hardware address, or a link by its name.
+    pub(super) fn of_ethernet(target: &str) -> Result<LineTarget, Error> {
+        match Link::find(target) {
+            Ok(link) => Ok(LineTarget::Link(Box::new(link))),
+            Err(_) => target.parse::<HardwareAddress>().map(|_| LineTarget::Host),
+        }
+    }
+
+    /// Whether a link is called that.
+    pub(super) fn is_link(target: &str) -> bool {
+        Link::find(target).is_ok()
     }
 
     /// Whether only a host with a reflector is meant.

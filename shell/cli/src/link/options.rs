@@ -1,6 +1,6 @@
 //! What a link shall be, as flags; a pair of values `A-TO-B,B-TO-A` sets each direction by itself.
 
-use farline::link::Settings;
+use farline::link::{Settings, VlanPath};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Probability, Rate, Span};
 use farline_core::wan::{self, Event, Path};
 use std::fmt::Display;
@@ -54,6 +54,12 @@ pub(super) struct Options {
     /// Largest IP packet in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 9_000)]
     mtu: u32,
+    /// Carry whole Ethernet frames, VLANs among them
+    #[arg(long)]
+    ethernet: bool,
+    /// A VLAN as a path of its own [default: none]
+    #[arg(long = "vlan", value_name = "ID=R[,T]", requires = "ethernet")]
+    vlans: Vec<VlanPath>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -107,6 +113,7 @@ impl Options {
             settings.name.clone_from(name);
         }
         settings.mtu = self.mtu;
+        (settings.ethernet, settings.vlans) = (self.ethernet, self.vlans.clone());
         settings.check()?;
         Ok(settings)
     }
@@ -218,6 +225,8 @@ mod tests {
             "usn-1400 --mtu 100",
             "usn-1400 --reorder",
             "usn-1400 --name a/b",
+            "usn-1400 --ethernet --vlan 5=1G --vlan 5=2G",
+            "usn-1400 --ethernet --vlan 4095=1G",
         ] {
             assert_eq!(settings(line).expect_err(line).fault, Fault::You, "{line}");
         }

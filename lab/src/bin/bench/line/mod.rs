@@ -1,6 +1,7 @@
 //! The line tester: its figures in virtual time, where the truth is put in on purpose, and what it
 //! holds between two namespaces next to iperf3.
 
+mod raw;
 mod simulated;
 mod speed;
 
@@ -14,6 +15,8 @@ pub(crate) struct Options {
 
 #[derive(clap::Subcommand)]
 enum How {
+    /// Ethernet frames a second over a veth pair, next to trafgen
+    Raw(raw::Options),
     /// Intervals and decisions over the link's machine, in virtual time
     Simulated(simulated::Options),
     /// Frames a second over a veth pair, next to iperf3, and what comparing every bit costs
@@ -26,6 +29,7 @@ enum How {
 /// When a part of it fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.how {
+        How::Raw(options) => raw::run(options),
         How::Simulated(options) => {
             simulated::run(options);
             Ok(())

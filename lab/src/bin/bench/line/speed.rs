@@ -8,8 +8,10 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
 
-/// Each rate is tried so much above the one before.
+/// Each rate is tried so much above the one before, and so often: one run on a machine that is never
+/// quiet says little.
 const STEP: f64 = 1.25;
+const TRIES: u32 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -58,8 +60,7 @@ fn iperf3(spaces: &Namespaces, payload: u32, seconds: u32) -> Result<f64> {
 /// The most frames a second of a test in which every second counts.
 fn held(spaces: &Namespaces, frame: u32, seconds: u32, from: f64, reflect: &[&str]) -> Result<f64> {
     let wire_bits = f64::from(frame + 20) * 8.0;
-    let mut rate = from;
-    let mut held = 0.0;
+    let (mut rate, mut held, mut failed) = (from, 0.0, 0);
     loop {
         let mut far = spaces.run_there(&farline_binary());
         far.args(["--json", "line", "reflect", "--buffer", "64MiB"]).args(reflect);
@@ -73,9 +74,17 @@ fn held(spaces: &Namespaces, frame: u32, seconds: u32, from: f64, reflect: &[&st
         let count = |key: &str| sums[key].as_f64().with_context(|| format!("{key}: {document}"));
         let untested = count("sender_late")? + count("sender_drops")? + count("receiver_drops")?;
         if untested > 0.0 || count("lost")? > 0.0 {
-            return Ok(held);
+            failed += 1;
+            if failed == TRIES && held > 0.0 {
+                return Ok(held);
+            }
+            if failed == TRIES {
+                // Not even where the other began: from below then.
+                (rate, failed) = (rate / STEP.powi(3), 0);
+            }
+            continue;
         }
         held = count("sent")? / count("tested")?;
-        rate *= STEP;
+        (rate, failed) = (rate * STEP, 0);
     }
 }

@@ -1,0 +1,351 @@
+//! What carries a test: UDP between two addresses, or Ethernet frames between two devices.
+
+use super::host::random;
+use crate::sys::datagrams::{self, DatagramBuffers, DatagramTrain};
+use crate::sys::frames::{FrameDevice, FrameRing, FrameSender};
+use farline_core::line::{EthernetFraming, FrameKind, framed_bits};
+use farline_core::units::{Error, ErrorCode, Fault, Time};
+use std::fmt;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Of an Ethernet frame: two addresses, a tag, a type, and whose it is.
+const LONGEST_HEADER: usize = 20;
+
+/// The address of an Ethernet device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HardwareAddress(pub [u8; 6]);
+
+impl fmt::Display for HardwareAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl FromStr for HardwareAddress {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<HardwareAddress, Error> {
+        let wrong = |why: &str| {
+            let message = format!("`{text}` {why}");
+            Error::new(Fault::You, ErrorCode::LineDevice, message)
+                .hint("the other end's `farline line reflect --ethernet DEV` says its own")
+        };
+        let parts: Vec<u8> = text
+            .split(':')
+            .filter(|part| part.len() == 2)
+            .map_while(|part| u8::from_str_radix(part, 16).ok())
+            .collect();
+        let bytes: [u8; 6] = parts.try_into().map_err(|_| wrong("is no hardware address"))?;
+        match text.len() == 17 && bytes[0] & 1 == 0 {
+            true => Ok(HardwareAddress(bytes)),
+            false => Err(wrong("is not the hardware address of one device")),
+        }
+    }
+}
+
+/// A socket that carries a test.
+#[derive(Debug)]
+pub(super) enum LineSocket {
+    /// Datagrams; the tester's is connected.
+    Udp { socket: UdpSocket, is_ipv6: bool },
+    /// Frames.
+    Ethernet(Box<EthernetSocket>),
+}
+
+/// Frames between a device of this host and another, or any.
+#[derive(Debug)]
+pub(super) struct EthernetSocket {
+    sender: FrameSender,
+    device: FrameDevice,
+    framing: EthernetFraming,
+    /// The tester's other end.
+    peer: Option<(HardwareAddress, u16)>,
+}
+
+/// What came.
+pub(super) struct LineArrival<'a> {
+    pub(super) from: SocketAddr,
+    pub(super) bytes: &'a [u8],
+    /// When the kernel had it, since 1970.
+    pub(super) received: Option<Time>,
+    pub(super) ttl: u8,
+    /// Packets that this host dropped since what came before, where that is known now.
+    pub(super) dropped: u32,
+    /// Whether it dropped some just before this one, or may have.
+    pub(super) is_after_drops: bool,
+}
+
+/// What takes what comes.
+pub(super) enum LineReceiver {
+    Udp { buffers: DatagramBuffers, dropped: u32 },
+    Ethernet { ring: FrameRing, own: [u8; 6], wait: Duration, dropped: u32 },
+}
+
+impl EthernetSocket {
+    /// By the device of `framing`, to `peer` if one end is known.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when there is no such device, or it is not Ethernet's; [`Fault::Here`] without
+    /// the right to use it.
+    pub(super) fn open(
+        framing: EthernetFraming,
+        peer: Option<HardwareAddress>,
+    ) -> Result<EthernetSocket, Error> {
+        let device = FrameDevice::named(&framing.device).map_err(|e| failed(&framing, &e))?;
+        let sender = FrameSender::open(&device).map_err(|error| failed(&framing, &error))?;
+        // Another number for each test: what came late of one is not another's.
+        let peer = peer.map(|peer| (peer, random() as u16));
+        Ok(EthernetSocket { sender, device, framing, peer })
+    }
+
+    /// The most that a frame carries.
+    pub(super) fn mtu(&self) -> u32 {
+        self.device.mtu
+    }
+
+    /// The device's own address.
+    pub(super) fn address(&self) -> HardwareAddress {
+        HardwareAddress(self.device.address)
+    }
+
+    /// A ring of `bytes` for what comes to this end.
+    pub(super) fn receiver(&self, bytes: usize, wait: Duration) -> Result<LineReceiver, Error> {
+        let (kind, stream) = (EthernetFraming::KIND, self.peer.map(|(_, stream)| stream));
+        let ring = FrameRing::open(&self.device, kind, stream, bytes);
+        let ring = ring.map_err(|error| failed(&self.framing, &error))?;
+        Ok(LineReceiver::Ethernet { ring, own: self.device.address, wait, dropped: 0 })
+    }
+
+    fn header(&self, to: [u8; 6], tag: Option<u16>, stream: u16) -> ([u8; LONGEST_HEADER], usize) {
+        let (mut header, mut len) = ([0; LONGEST_HEADER], 0);
+        let mut put = |bytes: &[u8]| {
+            header[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
+        };
+        put(&to);
+        put(&self.device.address);
+        if let Some(tag) = tag {
+            put(&0x8100_u16.to_be_bytes());
+            put(&tag.to_be_bytes());
+        }
+        put(&EthernetFraming::KIND.to_be_bytes());
+        put(&stream.to_be_bytes());
+        (header, len)
+    }
+
+    fn send_to(&self, end: EthernetEnd, trains: &[DatagramTrain<'_>]) -> io::Result<u64> {
+        let (header, len) = self.header(end.address, end.tag, end.stream);
+        self.sender.send(&header[..len], trains)
+    }
+}
+
+/// Whose frame it is, which a socket address holds for the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EthernetEnd {
+    address: [u8; 6],
+    tag: Option<u16>,
+    stream: u16,
+}
+
+impl EthernetEnd {
+    fn as_address(self) -> SocketAddr {
+        let [a, b, c, d, e, f] = self.address;
+        let [high, low] = self.tag.unwrap_or(0).to_be_bytes();
+        let is_tagged = u8::from(self.tag.is_some());
+        let ip = [0xfe, 0x80, 0, 0, 0, 0, is_tagged, 0, high, low, a, b, c, d, e, f];
+        SocketAddr::from((Ipv6Addr::from(ip), self.stream))
+    }
+
+    fn of_address(address: SocketAddr) -> Option<EthernetEnd> {
+        let SocketAddr::V6(address) = address else { return None };
+        let [.., is_tagged, _, high, low, a, b, c, d, e, f] = address.ip().octets();
+        Some(EthernetEnd {
+            address: [a, b, c, d, e, f],
+            tag: (is_tagged == 1).then(|| u16::from_be_bytes([high, low])),
+            stream: address.port(),
+        })
+    }
+}
+
+impl LineSocket {
+    /// Bytes of a frame that carry the test.
+    pub(super) fn payload_bytes(&self, kind: FrameKind) -> usize {
+        match self {
+            LineSocket::Udp { is_ipv6, .. } => kind.payload_bytes(*is_ipv6),
+            LineSocket::Ethernet(_) => EthernetFraming::payload_bytes(kind),
+        }
+    }
+
+    /// Bits from header to FCS of a frame with `payload` such bytes.
+    pub(super) fn framed_bits(&self, payload: usize) -> u64 {
+        match self {
+            LineSocket::Udp { is_ipv6, .. } => framed_bits(payload, *is_ipv6),
+            LineSocket::Ethernet(ethernet) => 8 * ethernet.framing.framed_bytes(payload),
+        }
+    }
+
+    /// Sends one message to the tester's other end.
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            LineSocket::Udp { socket, .. } => socket.send(bytes).map(drop),
+            LineSocket::Ethernet(_) => {
+                let train = DatagramTrain { bytes, segment: bytes.len() };
+                self.send_trains(&[train]).map(drop)
+            }
+        }
+    }
+
+    /// Sends one message to where something came from.
+    pub(super) fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
+        match self {
+            LineSocket::Udp { socket, .. } => socket.send_to(bytes, to).map(drop),
+            LineSocket::Ethernet(ethernet) => {
+                let train = DatagramTrain { bytes, segment: bytes.len() };
+                let end = EthernetEnd::of_address(to).ok_or(io::ErrorKind::InvalidInput)?;
+                ethernet.send_to(end, &[train]).map(drop)
+            }
+        }
+    }
+
+    /// Sends trains to the tester's other end; returns how many left, and how many of their frames
+    /// were dropped here.
+    pub(super) fn send_trains(&self, trains: &[DatagramTrain<'_>]) -> io::Result<(usize, u64)> {
+        match self {
+            LineSocket::Udp { socket, .. } => {
+                datagrams::send(socket, trains).map(|count| (count, 0))
+            }
+            LineSocket::Ethernet(ethernet) => {
+                let (peer, stream) = ethernet.peer.ok_or(io::ErrorKind::NotConnected)?;
+                let tag = ethernet.framing.tag();
+                let refused =
+                    ethernet.send_to(EthernetEnd { address: peer.0, tag, stream }, trains)?;
+                Ok((trains.len(), refused))
+            }
+        }
+    }
+}
+
+impl LineReceiver {
+    /// Waits for what comes, and shows it.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing came in the time of this end.
+    pub(super) fn receive(
+        &mut self,
+        socket: &LineSocket,
+        mut show: impl FnMut(&LineArrival<'_>),
+    ) -> io::Result<()> {
+        match (self, socket) {
+            (LineReceiver::Udp { buffers, dropped }, LineSocket::Udp { socket, .. }) => {
+                buffers.receive(socket)?;
+                for arrival in buffers.arrivals() {
+                    let mut new = arrival.dropped.wrapping_sub(*dropped);
+                    *dropped = arrival.dropped;
+                    for bytes in arrival.bytes.chunks(arrival.segment) {
+                        show(&LineArrival {
+                            from: arrival.from,
+                            bytes,
+                            received: arrival.received,
+                            ttl: arrival.ttl,
+                            dropped: new,
+                            is_after_drops: new > 0,
+                        });
+                        new = 0;
+                    }
+                }
+                Ok(())
+            }
+            (LineReceiver::Ethernet { ring, own, wait, dropped }, _) => {
+                ring.receive(*wait, |frame| {
+                    let new = frame.dropped.wrapping_sub(*dropped);
+                    *dropped = frame.dropped;
+                    let [to, from] = [0, 6].map(|at| frame.bytes.get(at..at + 6));
+                    let Some(from) = from.and_then(|from| <[u8; 6]>::try_from(from).ok()) else {
+                        return;
+                    };
+                    let Some(([_, _, high, low], bytes)) =
+                        frame.bytes.get(12..).and_then(<[u8]>::split_first_chunk)
+                    else {
+                        return;
+                    };
+                    if to != Some(own) {
+                        return;
+                    }
+                    let stream = u16::from_be_bytes([*high, *low]);
+                    show(&LineArrival {
+                        from: EthernetEnd { address: from, tag: frame.tag, stream }.as_address(),
+                        bytes,
+                        received: Some(frame.received),
+                        ttl: 255,
+                        dropped: new,
+                        is_after_drops: frame.is_after_drops,
+                    });
+                })
+            }
+            (LineReceiver::Udp { .. }, LineSocket::Ethernet(_)) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+        }
+    }
+}
+
+fn failed(framing: &EthernetFraming, error: &io::Error) -> Error {
+    let device = &framing.device;
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => {
+            let message = format!("there is no device `{device}`");
+            Error::new(Fault::You, ErrorCode::LineDevice, message)
+                .hint("`ip link` lists this host's devices")
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            let message = format!("this user may not send Ethernet frames by {device}");
+            Error::new(Fault::Here, ErrorCode::LineDevice, message)
+                .hint("run as root, or give farline the capability: setcap cap_net_raw+ep FARLINE")
+        }
+        _ if error.kind() == io::ErrorKind::InvalidInput => {
+            let message = format!("the frames of {device} are not Ethernet's");
+            Error::new(Fault::You, ErrorCode::LineDevice, message)
+                .hint("an emulated link carries them with `farline link up --ethernet`")
+        }
+        _ => Error::new(Fault::Here, ErrorCode::LineDevice, format!("{device}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_a_frame_is_crosses_the_core_as_a_socket_address() {
+        let end = EthernetEnd { address: [2, 0, 0, 0x77, 0, 1], tag: Some(0xabb9), stream: 9 };
+        for end in [end, EthernetEnd { tag: None, ..end }, EthernetEnd { tag: Some(0), ..end }] {
+            assert_eq!(EthernetEnd::of_address(end.as_address()), Some(end));
+        }
+        assert_eq!(EthernetEnd::of_address(([127, 0, 0, 1], 9).into()), None);
+    }
+
+    #[test]
+    fn what_is_no_hardware_address_of_one_device_is_refused() {
+        let text = "02:00:00:77:00:0a";
+        assert_eq!(
+            text.parse::<HardwareAddress>().map(|found| found.to_string()).as_deref(),
+            Ok(text)
+        );
+        for wrong in [
+            "",
+            "host",
+            "02:00:00:77:00",
+            "02:00:00:77:00:zz",
+            "2:0:0:77:0:1",
+            "02:00:00:77:00:01:02",
+            "ff:ff:ff:ff:ff:ff",
+            "01:00:5e:00:00:01",
+        ] {
+            let error = wrong.parse::<HardwareAddress>().expect_err(wrong);
+            assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::LineDevice), "{wrong}");
+        }
+    }
+}

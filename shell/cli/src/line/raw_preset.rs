@@ -1,0 +1,146 @@
+//! `farline line --preset wanphy-raw`: a paper's tests of raw Ethernet over an emulated link.
+
+use super::raw::{LINK_DEVICE, document, settings};
+use super::vlan::VlanTag;
+use crate::output::Output;
+use crate::provenance::command;
+use farline::line::{LineRequestOptions, LinkFarEnd, run_over};
+use farline::link::{Link, Settings};
+use farline::plan::document::write;
+use farline::run_dir::name_here;
+use farline_core::line::{
+    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, RawDocument, RawRow,
+};
+use farline_core::report::Section;
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
+use farline_core::wan;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// So that the largest frame of the paper's switches fits.
+const MTU: u32 = 9_234;
+/// What the port holds of what comes too fast.
+const PORT_BUFFER: Span = Span::from_millis(3);
+/// Seconds of each size in the quick form.
+const QUICK: u64 = 1;
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    schema: &'static str,
+    preset: &'a str,
+    /// One sender, by size.
+    sizes: &'a RawDocument,
+    /// Senders into one port at the same time.
+    together: &'a [RawRow],
+    /// Messages of all of them that came, in per cent of the line's rate.
+    together_percent: f64,
+}
+
+pub(super) fn run(
+    preset: &LinePreset,
+    is_full: bool,
+    out: &[PathBuf],
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let tests = preset.tests(is_full)?;
+    let test = tests
+        .first()
+        .ok_or_else(|| Error::new(Fault::Bug, ErrorCode::LineDocument, "the preset has no path"))?;
+    let (path, seconds) = (&test.settings.target, test.settings.most_seconds);
+    let framing = VlanTag::framing(LINK_DEVICE.to_owned(), None);
+    let each = if is_full { seconds } else { QUICK };
+    let rows = over(path, test.wan.clone(), output, |link| {
+        let one = |size: &u32| {
+            output.remark(format_args!("{size} B: {each} s"));
+            let frames = FrameMix::fixed(*size, Pattern::Cjpat);
+            let options = LineRequestOptions::new(settings(path, &frames, &framing, each));
+            run_over(link, &options, |_| Ok(())).map(|test| RawRow::of(&test))
+        };
+        preset.sizes().iter().map(one).collect::<Result<Vec<_>, Error>>()
+    })?;
+    let rate = test.settings.rate;
+    let rates = preset.sender_rates(rate);
+    output.remark(format_args!("{} senders into one port of {rate}: {seconds} s", rates.len()));
+    let mut wan = test.wan.clone();
+    for direction in [&mut wan.a_to_b, &mut wan.b_to_a] {
+        *direction = wan::Direction::new(rate, direction.one_way_delay, direction.one_way_delay);
+        // A port's buffer: what waits in it when the senders end counts for more the longer it is.
+        direction.queue = rate.bytes_in(PORT_BUFFER);
+    }
+    let together = over(path, wan, output, |link| at_once(link, &rates, &test.settings, &framing))?;
+    let sum: f64 = together.iter().map(RawRow::throughput_bps).sum();
+    let together_percent = sum / rate.as_bps() as f64 * 100.0;
+    let sizes = document(path, rows);
+    let beside = preset.beside_found(|_, figure| match figure {
+        "raw_best_gbps" => sizes.best().map(|row| row.throughput_bps() / 1e9),
+        "raw_together_percent" => Some(together_percent),
+        _ => None,
+    });
+    for file in out {
+        written(file, &sizes, &beside)?;
+    }
+    let done = Done {
+        schema: "farline/line-raw-preset/1",
+        preset: &preset.name,
+        sizes: &sizes,
+        together: &together,
+        together_percent,
+    };
+    output.result(&done, [sizes.section().plain(), beside.plain()].join("\n\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does `work` over a link of Ethernet that is there for it alone.
+fn over<T>(
+    path: &str,
+    wan: wan::Settings,
+    output: &Output,
+    work: impl FnOnce(&Link) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut link = Settings::new(path, wan);
+    (link.name, link.with_parent) = (name_here(&format!("raw-{path}")), true);
+    (link.ethernet, link.mtu) = (true, MTU);
+    let link = Link::up(&link)?;
+    let done = work(&link);
+    let valid = link.stats().map(|stats| stats.valid);
+    link.down()?;
+    if valid.is_ok_and(|valid| !valid) {
+        output.remark(format_args!(
+            "{path}: more was sent than this machine's devices and emulator take, so that these \
+             are figures of this machine"
+        ));
+    }
+    done
+}
+
+/// Senders of these rates at the same time, to one far end.
+fn at_once(
+    link: &Link,
+    rates: &[Rate],
+    test: &LineSettings,
+    framing: &EthernetFraming,
+) -> Result<Vec<RawRow>, Error> {
+    let far = LinkFarEnd::start(link, Some(framing))?;
+    let lost = || Error::new(Fault::Bug, ErrorCode::ThreadLost, "a test's thread ended early");
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = rates
+            .iter()
+            .map(|&rate| {
+                let ethernet = Some(framing.clone());
+                let settings = LineSettings { rate, ethernet, burst: 1, ..test.clone() };
+                let (far, options) = (&far, LineRequestOptions::new(settings));
+                scope.spawn(move || far.test(&options, |_| Ok(())))
+            })
+            .collect();
+        begun.into_iter().map(|test| Ok(RawRow::of(&test.join().map_err(|_| lost())??))).collect()
+    })
+}
+
+fn written(file: &Path, sizes: &RawDocument, beside: &Section) -> Result<(), Error> {
+    match file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html")) {
+        true => write(file, sizes.page(&[command()]).section(beside.clone()).html().as_bytes()),
+        false => super::write_json(file, sizes),
+    }
+}
