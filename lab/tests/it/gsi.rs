@@ -175,14 +175,13 @@ fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
     let grid = Grid::new("");
     let proxy = grid.proxy("alice", &[]);
     let here = |name: &str| format!("file://{}", grid.at(name).display());
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 6] = [
         &["-p", "1"],
         &["-p", "4"],
         &["-p", "4", "-nodcau"],
         &["-dcpriv"],
-        &["-p", "4", "-dcpriv"],
         &["-p", "1", "-dcsafe"],
-        &["-p", "2", "-dcpriv", OLD_TLS],
+        &["-p", "4", "-dcpriv", OLD_TLS],
     ];
     for (index, options) in cases.into_iter().enumerate() {
         let (there, back) = (format!("{}/up{index}", grid.url), format!("back{index}"));
