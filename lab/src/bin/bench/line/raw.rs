@@ -66,15 +66,17 @@ fn trafgen(spaces: &Namespaces, size: u32, seconds: u32) -> Result<f64> {
         &frame,
         format!("{{ 2,0,0,0,0,2, 2,0,0,0,0,1, 0x88,0xb5, fill(0x55, {payload}) }}\n"),
     )?;
-    let mut command = spaces.run_here(Path::new("trafgen"));
-    command.arg("-i").arg(&frame).args(["-o", "v"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let before = came(spaces)?;
-    let begun = Instant::now();
-    let mut running = Running(command.spawn().context("trafgen of netsniff-ng")?);
+    // It has a process for each processor, and `timeout` ends them all; it takes a moment to begin.
+    let mut command = spaces.run_here(Path::new("timeout"));
+    command.args(["--signal=INT", "--kill-after=5"]).arg((seconds + 2).to_string());
+    command.arg("trafgen").arg("-i").arg(&frame).args(["-o", "v"]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let (before, begun) = (came(spaces)?, Instant::now());
     std::thread::sleep(Duration::from_secs(seconds.into()));
     let sent = (came(spaces)? - before) / begun.elapsed().as_secs_f64();
-    running.end(rustix::process::Signal::INT);
-    ensure!(sent > 0.0, "trafgen sent nothing");
+    running.wait()?;
+    ensure!(sent > 0.0, "trafgen of netsniff-ng sent nothing: is it there? (lab/setup brings it)");
     Ok(sent)
 }
 
