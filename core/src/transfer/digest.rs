@@ -156,13 +156,17 @@ pub struct Digests {
     algorithm: Option<DigestAlgorithm>,
 }
 
+/// Two words: a tree has millions of files, of which most are one piece.
 #[derive(Debug)]
 enum FileDigest {
-    Crc64(crc64::Sum),
-    Blake3(blake3_tree::Subtrees),
+    /// The file is one piece, which has not come.
+    Awaited,
+    Crc64(Box<crc64::Sum>),
+    Blake3(Box<blake3_tree::Subtrees>),
     /// Nobody computes it.
     Uncomputed,
-    Known(Digest),
+    KnownCrc64(u64),
+    KnownBlake3(Box<Digest>),
     /// Its source could not be read whole.
     Failed,
 }
@@ -170,19 +174,29 @@ enum FileDigest {
 impl FileDigest {
     /// That of a file of `len` bytes, of which nothing is known.
     fn new(layout: &Layout, len: u64, algorithm: Option<DigestAlgorithm>) -> FileDigest {
+        let block = layout.block_len() as u64;
         match algorithm {
             None => FileDigest::Uncomputed,
-            Some(DigestAlgorithm::Crc64Nvme) if len == 0 => {
-                FileDigest::Known(padded(crc64::crc(b"")))
-            }
+            Some(DigestAlgorithm::Crc64Nvme) if len == 0 => FileDigest::KnownCrc64(crc64::crc(b"")),
             Some(DigestAlgorithm::Blake3) if len == 0 => {
-                FileDigest::Known(*blake3::hash(b"").as_bytes())
+                FileDigest::KnownBlake3(Box::new(*blake3::hash(b"").as_bytes()))
             }
-            Some(DigestAlgorithm::Crc64Nvme) => FileDigest::Crc64(crc64::Sum::new(layout, len)),
+            Some(_) if len <= block => FileDigest::Awaited,
+            Some(DigestAlgorithm::Crc64Nvme) => {
+                FileDigest::Crc64(Box::new(crc64::Sum::new(layout, len)))
+            }
             Some(DigestAlgorithm::Blake3) => {
-                let blocks = len.div_ceil(layout.block_len() as u64);
-                FileDigest::Blake3(blake3_tree::Subtrees::new(blocks))
+                let blocks = len.div_ceil(block);
+                FileDigest::Blake3(Box::new(blake3_tree::Subtrees::new(blocks)))
             }
+        }
+    }
+
+    fn known(&self) -> Option<Digest> {
+        match self {
+            FileDigest::KnownCrc64(crc) => Some(padded(*crc)),
+            FileDigest::KnownBlake3(digest) => Some(**digest),
+            _ => None,
         }
     }
 }
@@ -279,15 +293,23 @@ impl Digests {
     pub fn insert(&mut self, piece: &PieceDigest) {
         let Some(file) = self.files.get_mut(piece.entry) else { return };
         let known = match file {
-            FileDigest::Crc64(_) | FileDigest::Blake3(_) if piece.whole => Some(piece.value),
+            FileDigest::Awaited => piece.whole.then_some(piece.value),
             FileDigest::Crc64(sum) => {
                 sum.add(piece.index..piece.index + 1, crc_of(&piece.value)).map(padded)
             }
             FileDigest::Blake3(subtrees) => subtrees.insert(piece.index, 0, piece.value),
-            FileDigest::Uncomputed | FileDigest::Known(_) | FileDigest::Failed => None,
+            _ => None,
         };
-        if let Some(digest) = known {
-            *file = FileDigest::Known(digest);
+        self.know(piece.entry, known);
+    }
+
+    /// Notes the digest of `entry`, once it is known.
+    fn know(&mut self, entry: usize, digest: Option<Digest>) {
+        if let (Some(digest), Some(algorithm)) = (digest, self.algorithm) {
+            self.files[entry] = match algorithm {
+                DigestAlgorithm::Crc64Nvme => FileDigest::KnownCrc64(crc_of(&digest)),
+                DigestAlgorithm::Blake3 => FileDigest::KnownBlake3(Box::new(digest)),
+            };
         }
     }
 
@@ -305,10 +327,7 @@ impl Digests {
 
     /// The digest of `entry`, once every piece of it is known and none failed.
     pub fn digest(&self, entry: usize) -> Option<Digest> {
-        match self.files.get(entry)? {
-            FileDigest::Known(digest) => Some(*digest),
-            _ => None,
-        }
+        self.files.get(entry)?.known()
     }
 
     /// What to tell the receiver of each entry, when all that it lacked was sent.
@@ -316,8 +335,7 @@ impl Digests {
         let verdict = |file: &FileDigest| match file {
             FileDigest::Failed => DigestVerdict::Unreadable,
             _ if self.algorithm.is_none() => DigestVerdict::Uncomputed,
-            FileDigest::Known(digest) => DigestVerdict::Read(*digest),
-            _ => DigestVerdict::Part,
+            known => known.known().map_or(DigestVerdict::Part, DigestVerdict::Read),
         };
         self.files.iter().map(verdict).collect()
     }
@@ -379,6 +397,11 @@ mod tests {
                 assert_eq!(digests.digest(0), Some(expected), "{len} bytes, {algorithm}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_of_a_large_tree_costs_two_words() {
+        assert_eq!(size_of::<FileDigest>(), 16);
     }
 
     #[test]

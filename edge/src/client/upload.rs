@@ -209,7 +209,6 @@ async fn to_farline(
     let (path, options) = (Pathname::new(load.target), copy.wants_of(choice));
     let session = CopySession::new(role, path, options, control.features(), control.rtt());
     let Agreement { integrity, longest_block, .. } = session.agreement();
-    let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::within(load.entries, longest_block));
     let parts = load.at.parts().map(<[Part]>::to_vec).unwrap_or_default();
     let (entries, linked) = (Arc::clone(&layout), load.linked);
@@ -228,7 +227,6 @@ async fn to_farline(
         to,
         looks,
         address: control.passive(passive).await?,
-        manifest,
         layout,
         source,
         audit: Arc::new(audit),
@@ -254,7 +252,6 @@ struct Upload<'a> {
     looks: LooksThere,
     /// Where the node listens.
     address: SocketAddr,
-    manifest: Vec<u8>,
     layout: Arc<Layout>,
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
@@ -307,7 +304,8 @@ impl TreeEnd for Upload<'_> {
         copy.live.count_files(move || lock(&told).landed());
         let pass = Pass {
             integrity: self.integrity,
-            manifest: (part == TreePart::Tree).then(|| BytesSource(self.manifest.clone())),
+            manifest: (part == TreePart::Tree)
+                .then(|| BytesSource(manifest_lines(self.layout.entries()))),
             layout: Arc::clone(&self.layout),
             source: Arc::clone(&self.source),
             audit: Arc::clone(&self.audit),

@@ -80,6 +80,7 @@ pub(super) fn store(
             let entries = parse_manifest(&text).map_err(|error| {
                 Error::new(Fault::There, ErrorCode::BadManifest, error.to_string())
             })?;
+            drop(text);
             let layout = Arc::new(Layout::within(entries, plane.longest_block));
             let start = beneath(&run.request.path).to_vec();
             let backup = backup_place(plane, &start, &layout)?;
@@ -147,7 +148,9 @@ pub(super) fn store(
                 }
                 list => list?,
             };
+            let len = list.len() as u64;
             let verdicts = DigestVerdict::decode_for(&incoming.layout, &list)?;
+            drop(list);
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             let is_named = plane.names_unlanded && !landed.is_cut_short;
@@ -156,12 +159,12 @@ pub(super) fn store(
                 run.left_out(&landed.failures);
             }
             match landed.failures.first() {
-                None => Ok(list.len() as u64),
+                None => Ok(len),
                 // The client knows what did not land; the rest has.
                 Some(_)
                     if is_named && landed.failures.iter().all(|(_, error)| is_storage(error)) =>
                 {
-                    Ok(list.len() as u64)
+                    Ok(len)
                 }
                 Some((path, error)) => {
                     let others = match landed.failures.len() - 1 {

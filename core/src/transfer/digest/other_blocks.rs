@@ -57,7 +57,7 @@ impl Digests {
                 }
                 sum.add(blocks, crc_of(&value)).map(padded)
             }
-            FileDigest::Blake3(_) if is_file => Some(value),
+            FileDigest::Awaited | FileDigest::Blake3(_) if is_file => Some(value),
             FileDigest::Blake3(subtrees) => {
                 let height = count.trailing_zeros();
                 let is_node = count.is_power_of_two() && range.end - range.start == count * block;
@@ -66,11 +66,9 @@ impl Digests {
                 }
                 subtrees.insert(blocks.start, height, value)
             }
-            FileDigest::Uncomputed | FileDigest::Known(_) | FileDigest::Failed => return false,
+            _ => return false,
         };
-        if let Some(digest) = known {
-            *file = FileDigest::Known(digest);
-        }
+        self.know(entry, known);
         true
     }
 }

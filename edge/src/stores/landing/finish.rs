@@ -83,6 +83,9 @@ impl Landed {
     }
 }
 
+/// Of one of millions of entries.
+type Outcome = Result<(), Box<Error>>;
+
 impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
@@ -153,7 +156,7 @@ impl PosixSink {
         let (late, good): (Vec<&Entry>, Vec<&Entry>) =
             good.into_iter().partition(|entry| matches!(entry.kind, EntryKind::There { .. }));
         for (entry, done) in self.land_all(&good, !together) {
-            self.count_landed(entry, done, &mut landed);
+            self.count_landed(entry, done.map_err(|error| *error), &mut landed);
         }
         for entry in late {
             let done = self.land_unless_failed(entry, !together, &landed);
@@ -182,13 +185,11 @@ impl PosixSink {
 
     /// Lands `entries`, many of them by several threads: a name is a system call, and of the disk
     /// nothing is waited for.
-    fn land_all<'e>(
-        &self,
-        entries: &[&'e Entry],
-        sync: bool,
-    ) -> Vec<(&'e Entry, Result<(), Error>)> {
-        let land = |part: &[&'e Entry]| -> Vec<(&'e Entry, Result<(), Error>)> {
-            part.iter().map(|entry| (*entry, self.land_one(entry, sync))).collect()
+    fn land_all<'e>(&self, entries: &[&'e Entry], sync: bool) -> Vec<(&'e Entry, Outcome)> {
+        let land = |part: &[&'e Entry]| -> Vec<(&'e Entry, Outcome)> {
+            part.iter()
+                .map(|entry| (*entry, self.land_one(entry, sync).map_err(Box::new)))
+                .collect()
         };
         let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
         let part = entries.len().div_ceil(threads).max(LEAST_PART);
