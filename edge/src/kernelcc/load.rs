@@ -121,7 +121,15 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     if is_brought(algorithm) && is_there {
         return Err(taken(name));
     }
-    load(wish, algorithm, name, &mut table)
+    match load(wish, algorithm, name, &mut table) {
+        // Somebody took it since the look above.
+        Err(error)
+            if error.code == ErrorCode::CongestionTaken && wish.is_plain() && !wish.offered =>
+        {
+            load(wish, algorithm, private_name(wish.control)?, &mut table)
+        }
+        loaded => loaded,
+    }
 }
 
 fn unknown(algorithm: Result<Algorithm, Error>, name: ControlName) -> Error {

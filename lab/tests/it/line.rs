@@ -1,7 +1,7 @@
 //! `farline line` over emulated links whose trouble is known: what it says must be that, and what a
 //! host loses itself must never be the line's.
 
-use farline_lab::{LinkUp, Running, error_of, farline, node, wait_for};
+use farline_lab::{LinkUp, Running, error_of, farline, fit_of_three, node, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,9 @@ fn tester(link: &LinkUp, arguments: &[&str]) -> Command {
     command.args(arguments);
     command
 }
+
+/// The exit code of a test that a busy host was not fit for.
+const UNFIT: i32 = 3;
 
 /// Its document and its exit code.
 fn tested(link: &LinkUp, arguments: &[&str]) -> (Value, i32) {
@@ -46,7 +49,7 @@ fn a_clean_line_passes_and_a_bad_one_fails() {
     };
     let far = reflector(&link, &[]);
     let asked = ["--rate", "20M", "--ber", "1e-7", "--for", "30s"];
-    let (document, code) = tested(&link, &asked);
+    let (document, code) = fit_of_three(|| tested(&link, &asked), |(_, code)| *code != UNFIT);
     assert_eq!((document["outcome"].as_str(), code), (Some("passed"), 0), "{document}");
     assert_eq!((count(&document, "lost"), count(&document, "wrong_bits")), (0, 0));
     assert!(document["bit_errors"]["below"].as_f64() < Some(1e-7), "{document}");
@@ -59,7 +62,7 @@ fn a_clean_line_passes_and_a_bad_one_fails() {
     let lossy = ["custom", "--rtt", "4ms", "--rate", "100M", "--loss", "0.02"];
     let Some(link) = LinkUp::up("t-line-lossy", &lossy) else { return };
     let _far = reflector(&link, &[]);
-    let (document, code) = tested(&link, &asked);
+    let (document, code) = fit_of_three(|| tested(&link, &asked), |(_, code)| *code != UNFIT);
     assert_eq!((document["outcome"].as_str(), code), (Some("failed"), 5), "{document}");
 }
 
@@ -69,7 +72,8 @@ fn loss_and_flipped_bits_are_measured_as_put_in() {
         ["custom", "--rtt", "2ms", "--rate", "100M", "--loss", "0.01", "--flips", "0.003"];
     let Some(link) = LinkUp::up("t-line-truth", &trouble) else { return };
     let _far = reflector(&link, &[]);
-    let (document, code) = tested(&link, &["--rate", "30M", "--confidence", "99.9", "--for", "5s"]);
+    let asked = ["--rate", "30M", "--confidence", "99.9", "--for", "5s"];
+    let (document, code) = fit_of_three(|| tested(&link, &asked), |(_, code)| *code != UNFIT);
     assert_eq!((document["outcome"].as_str(), code), (Some("measured"), 0), "{document}");
     let holds = |ratio: &Value, truth: f64| {
         let end = |end: &str| ratio[end].as_f64().expect("an end");
@@ -89,18 +93,23 @@ fn what_a_stopped_receiver_drops_is_not_the_lines() {
         return;
     };
     let far = reflector(&link, &["--buffer", "256KiB"]);
-    let test = tester(&link, &["--rate", "40M", "--for", "8s"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("farline runs");
-    std::thread::sleep(Duration::from_secs(2));
-    far.signal(Signal::STOP);
-    std::thread::sleep(Duration::from_secs(2));
-    far.signal(Signal::CONT);
-    let (document, _) = document(test.wait_with_output().expect("it ends"));
+    let stopped = || {
+        let test = tester(&link, &["--rate", "40M", "--for", "8s"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("farline runs");
+        std::thread::sleep(Duration::from_secs(2));
+        far.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(2));
+        far.signal(Signal::CONT);
+        let (document, _) = document(test.wait_with_output().expect("it ends"));
+        assert_eq!(count(&document, "lost"), 0, "{document}");
+        assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
+        document
+    };
+    // Of a busy host's seconds too few count.
+    let document = fit_of_three(stopped, |document| count(document, "tested") >= 2);
     assert!(count(&document, "receiver_drops") >= 2, "{document}");
-    assert_eq!(count(&document, "lost"), 0, "{document}");
-    assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
     assert!(count(&document, "tested") >= 2, "{document}");
 }
 
