@@ -175,10 +175,14 @@ impl DataPlane {
         let Self { local, peer, over_ssh, rtt, .. } = *self;
         let (one_port, certificate) = (self.one_port.clone(), self.certificate.clone());
         let account = Account::log_in(&self.shared, user, password, &self.shown, self.peer.ip())?;
-        // Nothing of another user's stays.
+        // Nothing of another user's stays, but how data is to be protected: a client that was told
+        // PROT P is its own would send what the node takes for clear (RFC 4217 section 9).
         let shown = std::mem::take(&mut self.shown);
+        let (private, data_authentication) = (self.private, self.data_authentication.clone());
         *self = DataPlane {
             account,
+            private,
+            data_authentication,
             ..DataPlane::new(
                 Arc::clone(&self.shared),
                 Arrival { local, peer, over_ssh, rtt, one_port, certificate },

@@ -417,3 +417,32 @@ fn an_identitys_rate_holds_all_its_sessions_together() {
     let said = fit_of_three(both, |said| said.iter().all(|said| *said == limit));
     assert_eq!(said, [limit.clone(), limit]);
 }
+
+/// Protects data before it logs in, as RFC 4217 allows, and fetches to its last argument.
+const PROTECTS_FIRST: &str = "
+import ftplib, ssl, sys
+
+class Resuming(ftplib.FTP_TLS):
+    def ntransfercmd(self, cmd, rest=None):
+        data, size = ftplib.FTP.ntransfercmd(self, cmd, rest)
+        session = self.sock.session
+        return self.context.wrap_socket(data, server_hostname=self.host, session=session), size
+
+ftp = Resuming(timeout=20, context=ssl._create_unverified_context())
+ftp.connect(sys.argv[1], int(sys.argv[2]))
+ftp.auth()
+ftp.prot_p()
+ftp.login('alice', 'secret')
+with open(sys.argv[3], 'wb') as file:
+    ftp.retrbinary('RETR raw/data', file.write)
+ftp.quit()
+";
+
+#[test]
+fn data_protected_before_the_login_stays_protected() {
+    let site = Site::new();
+    let (host, port) = site.address.rsplit_once(':').expect("a port");
+    let mut python = farline_lab::command("/usr/bin/python3");
+    succeed(python.args(["-c", PROTECTS_FIRST, host, port]).arg(site.at("back")));
+    succeed(Command::new("cmp").arg(site.at("back")).arg(site.at("root/raw/data")));
+}
