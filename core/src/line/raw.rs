@@ -14,7 +14,8 @@ pub struct RawRow {
     pub frame_bytes: u32,
     /// Those that a program writes or reads as one message: without header and FCS.
     pub message_bytes: u32,
-    /// How long was sent.
+    /// How long was sent, or came where that took longer: what a queue on the way still holds at the
+    /// end comes no faster than the line carries it.
     pub seconds: f64,
     /// Frames that the sender gave to its kernel.
     pub sent: u64,
@@ -41,7 +42,7 @@ impl RawRow {
         RawRow {
             frame_bytes,
             message_bytes: frame_bytes - ((HEADER + FCS) as u32).min(frame_bytes),
-            seconds: sender.took_ns as f64 / 1e9,
+            seconds: sender.took_ns.max(totals.came_ns) as f64 / 1e9,
             sent: sender.frames,
             sender_drops: sender.own_drops,
             received: totals.received,
@@ -197,6 +198,13 @@ mod tests {
         assert_eq!((row.lost, row.sender_drops, row.receiver_drops), (30, 100, 70));
         assert_eq!((row.message_bytes, row.frames_a_second()), (1_500, 400.0));
         assert_eq!((row.throughput_bps(), row.ns_a_frame()), (4_800_000.0, 1_500_000.0));
+    }
+
+    #[test]
+    fn what_a_queue_still_held_comes_no_faster_than_the_line() {
+        let mut test = test(1_518);
+        test.totals.came_ns = 2_500_000_000;
+        assert_eq!(RawRow::of(&test).frames_a_second(), 320.0);
     }
 
     #[test]

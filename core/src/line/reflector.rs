@@ -7,6 +7,7 @@
 use super::load::LoadReader;
 use super::message::{LineAnswer, LineRequest, read_message};
 use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime};
+use super::tally::TallyTotals;
 use crate::units::{Rate, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -60,6 +61,8 @@ struct ReflectorSession {
     reader: LoadReader,
     rate: Rate,
     heard: Time,
+    /// When its first frame was taken, and its latest.
+    frames: Option<(Time, Time)>,
     /// Packets were dropped here since its last frame.
     after_own_drops: bool,
     reflected: u32,
@@ -121,6 +124,7 @@ impl LineReflector {
         {
             session.after_own_drops = false;
             session.heard = now;
+            session.frames = session.frames.map(|(first, _)| (first, now)).or(Some((now, now)));
             return None;
         }
         if let Some(request) = read_message(datagram.bytes) {
@@ -177,8 +181,13 @@ impl LineReflector {
                     if let (true, Some(sent)) = (session.after_own_drops, sent) {
                         session.reader.tally.note_own_end(sent);
                     }
-                    let totals = Box::new(session.reader.tally.totals(sent));
-                    LineAnswer::Totals { nonce, totals }
+                    let totals = session.reader.tally.totals(sent);
+                    let (first, last) = session.frames.unwrap_or((now, now));
+                    let came_ns = last.as_nanos().saturating_sub(first.as_nanos());
+                    LineAnswer::Totals {
+                        nonce,
+                        totals: Box::new(TallyTotals { came_ns, ..totals }),
+                    }
                 }
             },
             LineRequest::End { nonce, session } => {
@@ -213,6 +222,7 @@ impl LineReflector {
             reader: LoadReader::new(id, at_us, is_compared),
             rate,
             heard: now,
+            frames: None,
             after_own_drops: false,
             reflected: 0,
         });
@@ -306,9 +316,18 @@ mod tests {
     }
 
     fn sends(reflector: &mut LineReflector, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+        sends_at(reflector, Time::ZERO, port, bytes)
+    }
+
+    fn sends_at(
+        reflector: &mut LineReflector,
+        now: Time,
+        port: u16,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
         let received = Time::from_nanos(4_000);
         let datagram = LineDatagram { from: address(port), bytes, received, ttl: 60 };
-        reflector.handle(Time::ZERO, CLOCK, &datagram, None)
+        reflector.handle(now, CLOCK, &datagram, None)
     }
 
     fn asks(reflector: &mut LineReflector, port: u16, request: &LineRequest) -> Option<LineAnswer> {
@@ -344,6 +363,24 @@ mod tests {
         assert_eq!(sends(&mut reflector, 3, &[0; 44]), None, "STAMP of a stranger");
         // A request that is too short for its answer gets none.
         assert_eq!(sends(&mut reflector, 1, &write_message(&begin, 0)), None);
+    }
+
+    #[test]
+    fn it_tells_from_the_first_frame_to_the_last_how_long_they_came() {
+        let mut reflector = reflector(None, false);
+        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
+        let kind = FrameMix::fixed(64, Pattern::Crpat).turn[0];
+        let (mut writer, mut frame) = (LoadWriter::new(9, 0), [0; 18]);
+        for n in 3..8 {
+            writer.write(kind, n, false, &mut frame);
+            assert_eq!(sends_at(&mut reflector, Time::from_nanos(n * 100), 1, &frame), None);
+        }
+        // What is asked later changes nothing.
+        let request = LineRequest::Totals { nonce: 3, session: 9, sent: Some(8) };
+        match asks(&mut reflector, 1, &request) {
+            Some(LineAnswer::Totals { totals, .. }) => assert_eq!(totals.came_ns, 400),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

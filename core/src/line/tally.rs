@@ -62,6 +62,10 @@ pub struct TallyTotals {
     /// Packets that came to the receiver and found no room in its socket or ring, whosever they were.
     #[serde(default)]
     pub own_drops: u64,
+    /// From when the receiver took the first frame to when it took the last, in nanoseconds; 0 where it
+    /// does not say.
+    #[serde(default)]
+    pub came_ns: u64,
     /// Runs of losses.
     pub runs: LossRuns,
 }
