@@ -154,7 +154,7 @@ impl Layout {
         Layout { entries, starts, block_len, payload }
     }
 
-    /// Lays `entries` out in blocks as long as [`block_len`] has it; 1 MiB where no `most` is agreed.
+    /// Lays `entries` out in blocks as long as clause T-12 has it; 1 MiB where no `most` is agreed.
     pub fn within(entries: Vec<Entry>, most: Option<Bytes>) -> Layout {
         let payload = entries.iter().map(Entry::len).fold(0, u64::saturating_add);
         Layout::new(entries, most.map_or(LONGEST_BLOCK, |most| block_len(payload, most)))
