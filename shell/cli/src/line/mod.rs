@@ -50,7 +50,7 @@ const MOST_IN_BURST: f64 = 64.0;
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// HOST[:PORT] (`line reflect`), farline://NODE, a link
+    /// HOST, HOST:PORT (`line reflect`), farline://NODE, a link
     #[arg(value_name = "TARGET", required_unless_present_any = ["resume", "preset"])]
     target: Option<String>,
     /// Ethernet frames; TARGET is a MAC [default: UDP]
