@@ -7,6 +7,7 @@ use farline_lab::{
     Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node,
     succeed,
 };
+use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -168,9 +169,18 @@ fn a_destination_that_fills_is_named_once_and_at_once() {
     assert!(message.contains("/t/large: ") && !message.contains("attempt"), "{message}");
     assert!(message.contains("the file system tmpfs, of 8 MiB, is full"), "{message}");
     assert!(!message.contains(text(&root)), "the node's own paths are its own: {message}");
+    // Nor is a folder left of a tree of which nothing is kept.
     let back = dir.path().join("back");
-    succeed(farline().args(["-q", "cp", "-r", &format!("{url}/t/")]).arg(&back));
-    whole(&back);
+    let mut fetch = farline();
+    fetch.args(["--json", "cp", "-r", &format!("{url}/t/")]).arg(&back);
+    let fetched = fetch.output().expect("farline runs");
+    match fetched.status.success() {
+        true => whole(&back),
+        false => {
+            let said: Value = serde_json::from_slice(&fetched.stdout).expect("one object");
+            assert_eq!(said["error"]["code"], "path-not-found", "{said}");
+        }
+    }
     // The same within this host.
     let script = format!(
         "mount -t tmpfs -o size=8m none {0} && {1} cp -r {2} {0}; echo \"exit $?\"; rm -f {0}/t/.*; \
@@ -186,7 +196,11 @@ fn a_destination_that_fills_is_named_once_and_at_once() {
     let full = format!("the file system tmpfs at {}, of 8 MiB, is full", root.display());
     assert_eq!(said.matches(&full).count(), 1, "{said}");
     assert!(said.contains(&format!("{}/t/large: ", root.display())), "{said}");
-    whole(&dir.path().join("left"));
+    let left = dir.path().join("left");
+    match left.exists() {
+        true => whole(&left),
+        false => assert!(said.contains("No such file or directory"), "{said}"),
+    }
 }
 
 #[test]
