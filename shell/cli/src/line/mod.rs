@@ -17,6 +17,7 @@ use farline::plan::document::{check, write};
 use farline_core::line::{
     FrameMix, LineCriterion, LineDocument, LineOutcome, LineSettings, LineState, Pattern, words,
 };
+use farline_core::report::Page;
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use progress::LineFace;
 use serde::Serialize;
@@ -270,14 +271,24 @@ impl Args {
 }
 
 fn written(file: &Path, document: &LineDocument) -> Result<(), Error> {
+    write_as_named(file, document, || document.page(&[command()]), || document.csv())
+}
+
+/// Writes `document` as what the name of `file` says: a page, a table, or itself.
+fn write_as_named(
+    file: &Path,
+    document: &impl Serialize,
+    page: impl FnOnce() -> Page,
+    csv: impl FnOnce() -> String,
+) -> Result<(), Error> {
     let is = |wanted: &str| {
         file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
     };
     if is("html") {
-        return write(file, document.page(&[command()]).html().as_bytes());
+        return write(file, page().html().as_bytes());
     }
     if is("csv") {
-        return write(file, document.csv().as_bytes());
+        return write(file, csv().as_bytes());
     }
     write_json(file, document)
 }

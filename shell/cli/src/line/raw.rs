@@ -2,13 +2,14 @@
 
 use super::target::LineTarget;
 use super::vlan::VlanTag;
+use super::write_as_named;
 use crate::output::Output;
 use crate::provenance::{command, now};
 use farline::line::LineRequestOptions;
-use farline::plan::document::{check, write};
+use farline::plan::document::check;
 use farline_core::line::{EthernetFraming, FrameMix, LineSettings, RawDocument, RawRow};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The device of an emulated link.
@@ -89,7 +90,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
         }
     }
     let document = document(&args.target, rows);
-    args.out.iter().try_for_each(|file| written(file, &document))?;
+    let page = || document.page(&[command()]);
+    args.out
+        .iter()
+        .try_for_each(|file| write_as_named(file, &document, page, || document.csv()))?;
     output.result(&document, document.section().plain())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -122,17 +126,4 @@ pub(super) fn document(target: &str, rows: Vec<RawRow>) -> RawDocument {
         target: target.to_owned(),
         rows,
     }
-}
-
-fn written(file: &Path, document: &RawDocument) -> Result<(), Error> {
-    let is = |wanted: &str| {
-        file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
-    };
-    if is("html") {
-        return write(file, document.page(&[command()]).html().as_bytes());
-    }
-    if is("csv") {
-        return write(file, document.csv().as_bytes());
-    }
-    super::write_json(file, document)
 }
