@@ -51,7 +51,7 @@ pub fn farline_binary() -> PathBuf {
     let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("farline"));
     let mut there = beside.filter(|binary| binary.exists());
     there.next().unwrap_or_else(|| {
-        panic!("no farline beside {}: run `cargo build -p farline-cli`", this.display())
+        panic!("no farline next to {}: run `cargo build -p farline-cli`", this.display())
     })
 }
 

@@ -324,7 +324,7 @@ fn a_thousand_files_cost_one_round_trip_not_a_thousand() {
     assert_eq!(world.files.len(), 1000);
     let moving = Span::from_millis(10).mul_f64(1000.0);
     let overhead = world.now.since(begin).saturating_sub(moving);
-    assert!(overhead <= Span::from_millis(2 * 160), "{overhead} beside the files' own time");
+    assert!(overhead <= Span::from_millis(2 * 160), "{overhead} next to the files' own time");
 }
 
 #[test]

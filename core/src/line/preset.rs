@@ -147,8 +147,8 @@ impl LinePreset {
     }
 
     /// What the paper prints next to what was measured: the figure of a path's document, by its name.
-    pub fn beside(&self, documents: &[(String, LineDocument)]) -> Section {
-        self.beside_found(|path, figure| {
+    pub fn against_paper(&self, documents: &[(String, LineDocument)]) -> Section {
+        self.against_paper_by(|path, figure| {
             documents
                 .iter()
                 .find(|(name, _)| path.is_none_or(|path| path == name))
@@ -157,7 +157,7 @@ impl LinePreset {
     }
 
     /// The same, of figures that `found` has by path and name.
-    pub fn beside_found(&self, found: impl Fn(Option<&str>, &str) -> Option<f64>) -> Section {
+    pub fn against_paper_by(&self, found: impl Fn(Option<&str>, &str) -> Option<f64>) -> Section {
         let rows: Vec<(String, f64, Option<f64>)> = self
             .printed
             .iter()
@@ -231,7 +231,7 @@ mod tests {
                 let most = if printed.figure.contains("sd") { 0.05 } else { 1e-3 };
                 assert!(off < most, "{}: {found} for {}", printed.what, printed.value);
             }
-            assert!(preset.beside(&documents).plain().contains("Paper"));
+            assert!(preset.against_paper(&documents).plain().contains("Paper"));
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         assert!(rates.iter().map(|rate| rate.as_bps()).sum::<u64>() > rate.as_bps());
         assert!((gbps[0] - 5.163).abs() < 1e-3 && (gbps[1] - 4.130).abs() < 1e-3, "{gbps:?}");
         let found = |_: Option<&str>, figure: &str| (figure == "raw_best_gbps").then_some(1.25);
-        let plain = preset.beside_found(found).plain();
+        let plain = preset.against_paper_by(found).plain();
         assert!(preset.is_raw() && plain.contains("5.163") && plain.contains("1.25"), "{plain}");
     }
 

@@ -141,7 +141,7 @@ impl Grid {
             return wrong(format!("{seconds} s are not four round trips of {}", path.rtt_ns))
                 .map_err(|error: Error| {
                     error.hint(
-                        "a repetition must be long beside the round-trip time: give --seconds",
+                        "a repetition must be long next to the round-trip time: give --seconds",
                     )
                 });
         }

@@ -41,7 +41,7 @@ pub struct Observed {
 impl Observed {
     /// This and what was seen of the `other` direction meanwhile, as one.
     #[must_use]
-    pub fn beside(mut self, other: Observed) -> Observed {
+    pub fn joined(mut self, other: Observed) -> Observed {
         fn add(samples: &mut Vec<f64>, other: &[f64]) {
             samples.truncate(other.len());
             samples.iter_mut().zip(other).for_each(|(sample, more)| *sample += more);

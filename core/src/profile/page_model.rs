@@ -46,7 +46,7 @@ impl Profile {
             .figures("Off by", |row| format!("{:+.0} %", row.3 * 100.0));
         let section = Section::new("Predicted against measured")
             .text(format!(
-                "The model, which knows the path and the controls but no processor, beside what \
+                "The model, which knows the path and the controls but no processor, next to what \
                  was measured: half of the cells are within {:.0} %.",
                 median * 100.0
             ))

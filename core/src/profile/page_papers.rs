@@ -251,7 +251,7 @@ impl Profile {
             return None;
         }
         let mut section = Section::new("Where ours differs, and why").text(format!(
-            "Each row is a run, {}, with one thing changed, beside the run without it, with the \
+            "Each row is a run, {}, with one thing changed, next to the run without it, with the \
              same streams, and SC08's mean of {} to {} streams. What it explains is how much of \
              the difference it takes away; more than 100 % is too much of it, below 0 % makes it \
              larger.",

@@ -212,7 +212,7 @@ impl Profile {
             .figures("Printed", |row| row.1.to_owned())
             .figures("Ours", |row| row.2.clone());
         (!rows.is_empty()).then(|| {
-            Section::new("Beside what the paper prints")
+            Section::new("Next to what the paper prints")
                 .text(format!(
                     "Figures and statements of the paper whose experiment this is, and ours, {}.",
                     self.label()
@@ -276,7 +276,7 @@ mod tests {
                 );
                 assert!(!ours.contains("NaN") && !ours.contains("inf"), "{what}: {ours}");
             }
-            assert!(profile.page(&[]).html().contains("Beside what the paper prints"), "{name}");
+            assert!(profile.page(&[]).html().contains("Next to what the paper prints"), "{name}");
         }
     }
 }

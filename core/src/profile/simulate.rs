@@ -26,7 +26,7 @@ impl Bench<Grid> for Simulator {
 pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
     let mut observed = one_way(grid, job, job.seed);
     if job.cell.direction == TrafficDirection::Both {
-        observed = observed.beside(one_way(grid, job, Rng::new(job.seed).fork(2).next_u64()));
+        observed = observed.joined(one_way(grid, job, Rng::new(job.seed).fork(2).next_u64()));
     }
     observed.repetition(grid, job)
 }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_gets_the_credits_that_may_be_locked_beside_what_is() {
+    fn a_channel_gets_the_credits_that_may_be_locked_now() {
         let credits = |limit, pinned| {
             let lockable = Lockable { limit, pinned };
             CHANNEL

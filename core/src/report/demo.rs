@@ -340,7 +340,7 @@ impl DemoResult {
                     .to_vec(),
             })
             .note(
-                "Both axes are logarithmic: a single late packet is visible beside a million \
+                "Both axes are logarithmic: a single late packet is visible next to a million \
                 punctual ones.",
             )
     }

@@ -154,10 +154,10 @@ mod tests {
         let row = |cells: [&str; 3]| (cells.map(str::to_owned).to_vec(), false);
         let table =
             Table { columns, rows: vec![row(["bic", "9.12", "64.11"]), row(["htcp", "9.21", ""])] };
-        let text = Section::new("Beside").text("one ".repeat(40)).table(table).plain();
+        let text = Section::new("Traffic").text("one ".repeat(40)).table(table).plain();
         let lines: Vec<&str> = text.split('\n').collect();
         assert!(
-            lines[0] == "Beside" && lines[1].len() == 79 && lines[2].starts_with("one one"),
+            lines[0] == "Traffic" && lines[1].len() == 79 && lines[2].starts_with("one one"),
             "{text}"
         );
         assert_eq!(

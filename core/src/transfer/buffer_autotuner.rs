@@ -33,7 +33,7 @@ const WORTH: f64 = 0.01;
 const HELPED: f64 = 0.9;
 
 /// What a process may take besides two bandwidth-delay products, less what it takes without a pool.
-const BESIDE: Bytes = Bytes::mib(32);
+const BESIDES: Bytes = Bytes::mib(32);
 
 /// Totals of one end's pool at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +150,7 @@ impl BufferAutotuner {
             self.is_over = true;
             return;
         }
-        let bound = 2 * sample.rate_since(&first).bytes_in(sample.rtt).0 + BESIDE.0;
+        let bound = 2 * sample.rate_since(&first).bytes_in(sample.rtt).0 + BESIDES.0;
         let staging = Bytes((2 * self.staging.0).min(bound));
         if staging <= self.staging {
             return;
@@ -260,7 +260,7 @@ mod tests {
             // Half a second at 8 Gbit/s are 477 MiB; the path holds 12.
             let store = Store { rate: 2.5e9, pause: 0.5, network: 1e9, rtt: Span::from_millis(13) };
             let (pool, waited) = run(&store, seed);
-            assert!(pool.0 <= 2 * 13_000_000 + BESIDE.0, "seed {seed}: {pool}");
+            assert!(pool.0 <= 2 * 13_000_000 + BESIDES.0, "seed {seed}: {pool}");
             assert!(waited > 0.01, "seed {seed}: a pool of {pool} cannot bridge that");
         }
     }
@@ -305,7 +305,10 @@ mod tests {
             let product = rate * rtt.as_secs_f64();
             let (pool, window, last) = fill(rate, rtt, Bytes::mib(1024), seed);
             assert!(last > 0.94 * rate, "seed {seed}: {last} bytes a second with {window}");
-            assert!(pool.0 as f64 <= 2.0 * 1.05 * product + BESIDE.0 as f64, "seed {seed}: {pool}");
+            assert!(
+                pool.0 as f64 <= 2.0 * 1.05 * product + BESIDES.0 as f64,
+                "seed {seed}: {pool}"
+            );
             // What may not be locked, or was not agreed on, is not used.
             let (pool, window, _) = fill(rate, rtt, Bytes::mib(24), seed);
             assert_eq!((pool, window), (Bytes::mib(32), Bytes::mib(24)), "seed {seed}");

@@ -34,7 +34,7 @@ impl Watermarks {
     /// For the reader of a pool of `slots`, of which `window` may be on their way: the same for
     /// what is left next to them. A slot counts as filled until the network is done with it, so
     /// that below half of the pool a wider window would never be full.
-    pub fn beside(window: usize, slots: usize) -> Watermarks {
+    pub fn above_window(window: usize, slots: usize) -> Watermarks {
         let window = window.min(slots);
         Watermarks { low: (window + (slots - window) / 2).max(1), ..Watermarks::of_pool(slots) }
     }
@@ -127,9 +127,12 @@ mod tests {
 
     #[test]
     fn reading_begins_again_before_a_wide_window_empties() {
-        assert_eq!(Watermarks::beside(0, 16), Watermarks::of_pool(16));
-        assert_eq!(Watermarks::beside(24, 32), Watermarks { low: 28, high: 32, turns: false });
-        assert_eq!(Watermarks::beside(40, 32).low, 32);
+        assert_eq!(Watermarks::above_window(0, 16), Watermarks::of_pool(16));
+        assert_eq!(
+            Watermarks::above_window(24, 32),
+            Watermarks { low: 28, high: 32, turns: false }
+        );
+        assert_eq!(Watermarks::above_window(40, 32).low, 32);
     }
 
     #[test]

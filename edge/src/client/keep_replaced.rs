@@ -19,7 +19,7 @@ pub(super) fn place_here(
 ) -> Result<Option<BackupPlace>, Error> {
     let Some(backup) = backup else { return Ok(None) };
     let suffix = backup.suffix().to_vec();
-    let Some(folder) = backup.folder() else { return Ok(Some(BackupPlace::beside(suffix))) };
+    let Some(folder) = backup.folder() else { return Ok(Some(BackupPlace::same_folder(suffix))) };
     let path = root.path().join(OsStr::from_bytes(folder));
     std::fs::create_dir_all(&path)
         .map_err(|error| storage_error("create directory", path.as_os_str().as_bytes(), &error))?;

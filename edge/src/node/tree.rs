@@ -252,7 +252,7 @@ fn backup_place(
     layout: &Layout,
 ) -> Result<Option<BackupPlace>, Error> {
     let Some((suffix, folder)) = &plane.backup else { return Ok(None) };
-    let Some(folder) = folder else { return Ok(Some(BackupPlace::beside(suffix.clone()))) };
+    let Some(folder) = folder else { return Ok(Some(BackupPlace::same_folder(suffix.clone()))) };
     let is_one_file = matches!(layout.entries(), [only] if only.path.is_empty()
         && only.kind != EntryKind::Directory);
     // Paths below the folder that it all goes into.

@@ -29,7 +29,7 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct DocumentReservation {
     file: PathBuf,
-    beside: PathBuf,
+    temporary: PathBuf,
     part: File,
 }
 
@@ -39,9 +39,9 @@ impl DocumentReservation {
     /// # Errors
     /// [`Fault::Here`] when there is not so much.
     pub fn reserve(file: &Path, len: u64) -> Result<DocumentReservation, Error> {
-        let beside = beside(file, ".part");
-        let part = File::create(&beside).map_err(|error| cannot_write(file, &error))?;
-        let place = DocumentReservation { file: file.to_owned(), beside, part };
+        let temporary = temporary(file, ".part");
+        let part = File::create(&temporary).map_err(|error| cannot_write(file, &error))?;
+        let place = DocumentReservation { file: file.to_owned(), temporary, part };
         match fallocate(&place.part, FallocateFlags::empty(), 0, len + MARGIN) {
             // Where a file system cannot reserve, the write itself will tell.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(place),
@@ -60,7 +60,7 @@ impl DocumentReservation {
             .and_then(|_| self.part.write_all(bytes))
             .and_then(|()| self.part.set_len(bytes.len() as u64))
             .and_then(|()| self.part.sync_all())
-            .and_then(|()| fs::rename(&self.beside, &self.file));
+            .and_then(|()| fs::rename(&self.temporary, &self.file));
         written.map_err(|error| cannot_write(&self.file, &error))
     }
 }
@@ -68,7 +68,7 @@ impl DocumentReservation {
 impl Drop for DocumentReservation {
     fn drop(&mut self) {
         // After a rename there is none; what is half-written helps nobody.
-        let _ = fs::remove_file(&self.beside);
+        let _ = fs::remove_file(&self.temporary);
     }
 }
 
@@ -99,17 +99,17 @@ pub fn check(file: &Path) -> Result<(), Error> {
         _ => {}
     }
     // Not the name of a place: another profile may have its own there.
-    let trial = beside(file, &format!(".{}", std::process::id()));
+    let trial = temporary(file, &format!(".{}", std::process::id()));
     File::create_new(&trial).map_err(|error| cannot_write(file, &error))?;
     let _ = fs::remove_file(&trial);
     Ok(())
 }
 
 /// `file` with `ending` behind its name.
-fn beside(file: &Path, ending: &str) -> PathBuf {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(ending);
-    beside.into()
+fn temporary(file: &Path, ending: &str) -> PathBuf {
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(ending);
+    temporary.into()
 }
 
 fn cannot_write(file: &Path, error: &std::io::Error) -> Error {

@@ -92,7 +92,7 @@ pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(ProbeSent, ProbeReceived
             losses: sent.losses,
         };
         whole = Some(match whole {
-            Some(before) => before.beside(observed),
+            Some(before) => before.joined(observed),
             None => observed,
         });
     }

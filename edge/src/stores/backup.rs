@@ -35,7 +35,7 @@ type Name<'a> = (&'a OwnedFd, &'a OsStr);
 
 impl BackupPlace {
     /// Next to each file, under its name and `suffix`.
-    pub(crate) fn beside(suffix: Vec<u8>) -> BackupPlace {
+    pub(crate) fn same_folder(suffix: Vec<u8>) -> BackupPlace {
         BackupPlace { suffix, folder: None, base: Vec::new() }
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let at = |name: &str| dir.path().join(name);
         let (_root, folder) = opened(dir.path());
-        let place = BackupPlace::beside(b"~".to_vec());
+        let place = BackupPlace::same_folder(b"~".to_vec());
         for (round, kept) in [("1", None), ("2", Some("1")), ("3", Some("2"))] {
             fs::write(at("new"), round).expect("written");
             place.replace((&folder, b"f", b"new"), b"f").expect("replaced");
@@ -223,7 +223,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let at = |name: &str| dir.path().join(name);
         let (_root, folder) = opened(dir.path());
-        let place = BackupPlace::beside(b"~".to_vec());
+        let place = BackupPlace::same_folder(b"~".to_vec());
         for (target, is_kept) in [("a", false), ("a", false), ("b", true)] {
             std::os::unix::fs::symlink(target, at("new")).expect("linked");
             place.replace((&folder, b"l", b"new"), b"l").expect("replaced");

@@ -84,7 +84,7 @@ pub(crate) fn listening() -> Result<(Runtime, Signals), Error> {
 pub(crate) fn asked(runtime: Runtime, mut signals: Signals) -> Result<Arc<AtomicBool>, Error> {
     let asked = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&asked);
-    beside(move || {
+    on_a_thread(move || {
         runtime.block_on(signals.next());
         tell.store(true, Ordering::Relaxed);
     })?;
@@ -95,14 +95,14 @@ pub(crate) fn asked(runtime: Runtime, mut signals: Signals) -> Result<Arc<Atomic
 /// a signal comes, and ends it.
 pub(crate) fn give_back_when_asked() -> Result<(), Error> {
     let (runtime, mut signals) = listening()?;
-    beside(move || {
+    on_a_thread(move || {
         let code = runtime.block_on(signals.next());
         kernelcc::give_back();
         std::process::exit(i32::from(code));
     })
 }
 
-fn beside(work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+fn on_a_thread(work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(work);
     thread.map(drop).map_err(|error| {
         Error::new(Fault::Here, ErrorCode::NoThread, format!("starting a thread: {error}"))

@@ -21,7 +21,7 @@ Examples:
   farline partials rm /data/run7
   farline partials rm ftp://old.site:2811/data/
 
-A copy that is broken off keeps what is durable in hidden files beside its
+A copy that is broken off keeps what is durable in hidden files next to its
 target, for the same command to go on from. `rm` gives that up for good.
 `farline cp -r` leaves them out. What is left at a server that is not Farline is
 known to the host that copied there, by the server's word.";

@@ -158,7 +158,7 @@ fn usns_throughputs_lie_between_shallow_and_deep_queues() {
         let (least, most) = (at(path, gbit, shallow), at(path, gbit, None));
         let off = |gbps: f64| (gbps / printed - 1.0) * 100.0;
         println!(
-            "{path} beside {gbit} Gbit/s: USN {printed}; {least:.2} ({:+.0} %) to {most:.2} \
+            "{path} next to {gbit} Gbit/s: USN {printed}; {least:.2} ({:+.0} %) to {most:.2} \
                  ({:+.0} %) Gbit/s",
             off(least),
             off(most)
@@ -182,7 +182,7 @@ fn usns_throughputs_lie_between_shallow_and_deep_queues() {
             (0.001..0.02).contains(&(least / clean)),
             "{path}, {gbit} Gbit/s: {least:.3} of {clean:.2}"
         );
-        assert!(at(path, 1, shallow) / at(path, 0, shallow) > 0.99, "1 Gbit/s fits beside it");
+        assert!(at(path, 1, shallow) / at(path, 0, shallow) > 0.99, "1 Gbit/s fits next to it");
     }
 }
 

@@ -8,9 +8,9 @@
 //! which to use when.
 
 mod axes;
-mod beside;
-mod beside_page;
 mod between;
+mod comparison;
+mod comparison_page;
 mod document;
 mod grid;
 mod kinds;
@@ -18,7 +18,7 @@ mod measured;
 mod measured_page;
 mod model;
 mod page;
-mod page_beside;
+mod page_cross;
 mod page_distance;
 mod presets;
 pub mod published;
@@ -26,10 +26,11 @@ mod reliable;
 mod rows;
 mod signal;
 
-pub use beside::{
-    ComparisonVerdict, PRESET as BESIDE, Recommendation, TcpRdmaComparison, grids as beside,
-};
 pub use between::{Bottleneck, Device, MeasurementHosts};
+pub use comparison::{
+    ComparisonVerdict, PRESET as COMPARISON, Recommendation, TcpRdmaComparison,
+    grids as comparison_grids,
+};
 pub use document::{SCHEMA, VerbsCellResult, VerbsProfile, VerbsRun, modelled};
 pub use grid::{Measured, Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
 pub use measured::{End, VerbsJob};

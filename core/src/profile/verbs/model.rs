@@ -74,13 +74,13 @@ impl Messages {
 
     /// The throughput of reliable connections that write one way.
     pub fn reliable(&self, line: &VerbsPath) -> Rate {
-        self.reliable_beside(line, 0)
+        self.reliable_with(line, 0)
     }
 
     /// The sum of both directions when each end writes: every port also carries the other
     /// direction's acknowledgements.
     pub fn reliable_both_ways(&self, line: &VerbsPath) -> Rate {
-        let one = self.reliable_beside(line, ACKNOWLEDGEMENT);
+        let one = self.reliable_with(line, ACKNOWLEDGEMENT);
         Rate::from_bps(one.as_bps() * 2)
     }
 
@@ -114,7 +114,7 @@ impl Messages {
         on_port.max(of_host).max(line.messages_per_s.map_or(0.0, |rate| 1.0 / rate.max(1) as f64))
     }
 
-    fn reliable_beside(&self, line: &VerbsPath, besides: u64) -> Rate {
+    fn reliable_with(&self, line: &VerbsPath, besides: u64) -> Rate {
         let wire = self.wire_bytes(line) + besides;
         let rtt = line.rtt.as_secs_f64();
         let packet = (self.size.min(line.mtu).0 + u64::from(RELIABLE_HEADERS)) as f64 * 8.0

@@ -47,8 +47,8 @@ pub fn measured(grid: VerbsGrid) -> VerbsGrid {
     let few: Vec<QuickSizes> = FILE.section("measured").unwrap_or_default();
     let few = few.into_iter().find(|few| quick && few.preset == grid.name);
     let sizes = few.map_or_else(|| grid.sizes_bytes.clone(), |few| few.sizes_bytes);
-    let beside = grid.cross_bps.len() > 1;
-    let runs = if beside && quick {
+    let crossed = grid.cross_bps.len() > 1;
+    let runs = if crossed && quick {
         1
     } else if quick {
         3
@@ -66,7 +66,7 @@ pub fn measured(grid: VerbsGrid) -> VerbsGrid {
         } else {
             runs
         },
-        divided_by: beside.then_some(DIVIDED_BY),
+        divided_by: crossed.then_some(DIVIDED_BY),
     };
     VerbsGrid { measured: Some(measured), ..grid }
 }

@@ -104,7 +104,7 @@ fn too_much_cross_traffic_stalls_it_unless_the_queue_is_deep() {
     for seed in 1..3 {
         for path in ["usn-1400", "usn-8600"] {
             let clean = at(path, 0, shallow, seed);
-            assert_eq!(at(path, 1, shallow, seed).lost, 0, "1 Gbit/s fits beside it");
+            assert_eq!(at(path, 1, shallow, seed).lost, 0, "1 Gbit/s fits next to it");
             for gbit in [2, 3, 4] {
                 let stalled = at(path, gbit, shallow, seed);
                 assert!(

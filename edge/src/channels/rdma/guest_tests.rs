@@ -180,13 +180,13 @@ pub(super) fn drive(
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_key_opens_its_slot_alone_and_for_its_transfer_alone() {
-    for beside in [false, true] {
+    for crossed in [false, true] {
         let (_door, mut liar, mut honest) = ends(false);
         offer_two(&mut *honest);
         let (tell, told) = mpsc::channel();
         let driving = std::thread::spawn(move || drive(honest, tell));
         let credits = advertised(&mut liar);
-        if beside {
+        if crossed {
             let past = Credit {
                 address: credits[0].address + u64::from(credits[0].len) - 10,
                 ..credits[0]
@@ -203,7 +203,7 @@ fn a_key_opens_its_slot_alone_and_for_its_transfer_alone() {
             assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
             write_only(&mut liar, credits[0], 1);
         }
-        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "beside: {beside}");
+        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "crossed: {crossed}");
         drop(liar);
         driving.join().expect("the honest end lives");
     }

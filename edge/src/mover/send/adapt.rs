@@ -136,7 +136,7 @@ impl Shared<'_> {
         state.checks.resize(all, Check::default());
         state.free.grow(slots);
         state.machine.widen(wider);
-        let marks = Watermarks::beside(state.machine.window().0, all);
+        let marks = Watermarks::above_window(state.machine.window().0, all);
         state.machine.grow(more, marks);
         self.drain(state);
     }

@@ -98,7 +98,7 @@ const CARRIED: &str = "
 
 Over the whole path from a cold start, slow start included, and a queue of one bandwidth-delay \
 product: one stream, and ten, for GOODPUT s.
-PACKETS. *Share* is what one flow takes of the sum with one of CUBIC beside it, over SHARE s \
+PACKETS. *Share* is what one flow takes of the sum with one of CUBIC next to it, over SHARE s \
 after SKIPPED s that do not count. *Machine* is the same of
 the pure controls over the simulated path, where nothing is late; shares as far apart as those of \
 three runs, in which the flow begins 100 ms after CUBIC,
@@ -113,7 +113,7 @@ four bandwidth-delay products, of which half is window: on usn-8600 the receiver
 to 46 % of its time, and its own stayed at what the
 start-up has, 2.9 products.)
 *SC08* is what the paper printed over 9.2 Gbit/s and eight hosts' own
-queues: a single stream, and the mean of 5 to 15; beside ours it shows the order, not the amount.
+queues: a single stream, and the mean of 5 to 15; next to ours it shows the order, not the amount.
 
 | control | set | path | rate | 1 stream | machine | 10 streams | share against CUBIC | machine | \
 SC08, 1 stream | SC08, 5 to 15 |
@@ -121,7 +121,7 @@ SC08, 1 stream | SC08, 5 to 15 |
 ";
 
 const MODULES: &str = "
-## Beside Linux's modules
+## Next to Linux's modules
 
 In a guest with Debian's own kernel (Linux KERNEL, `make lab`), which has these controls as \
 modules: each, and Farline's in BPF with the
@@ -224,7 +224,7 @@ pub(crate) fn render(lines: &[Value]) -> Result<String> {
             cells.row(&path, &control, alone, beside)
         ));
     }
-    Ok(text + &beside_modules(&sorted)?)
+    Ok(text + &next_to_modules(&sorted)?)
 }
 
 /// The one value that all have; `None` without any.
@@ -339,7 +339,7 @@ fn burst(line: &Value) -> String {
 }
 
 /// The pairs that were measured in the guest; nothing when none was.
-fn beside_modules(lines: &[&Value]) -> Result<String> {
+fn next_to_modules(lines: &[&Value]) -> Result<String> {
     let modules: Vec<&Value> =
         lines.iter().copied().filter(|line| line["part"] == "module").collect();
     let Some(kernel) = only("kernels", modules.iter().map(|line| word(line, "kernel")))? else {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_beside_a_module_has_means_flows_and_bounds() {
+    fn a_row_next_to_a_module_has_means_flows_and_bounds() {
         let line = json!({ "part": "module", "control": "vegas", "kernel": "6.1", "measure": "goodput", "window": 40, "module": 2.0,
             "bpf": 2.1, "apart": 0.05, "apart_within": [-0.01, 0.11], "modules": [1.5, 2.5], "bpfs": [2.0, 2.2] });
         let text = render(&[line]).expect("one kernel");

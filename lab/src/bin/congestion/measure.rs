@@ -41,7 +41,7 @@ const BURST: Span = Span::from_secs(2);
 /// For how long flows run alone, and next to CUBIC: which of two began first is to be forgotten by
 /// then.
 const ALONE: Window = Window { skipped: 0, counted: 12 };
-const BESIDE: Window = Window { skipped: 20, counted: 60 };
+const COMPARISON: Window = Window { skipped: 20, counted: 60 };
 const QUICK: Window = Window { skipped: 0, counted: 5 };
 /// How far BBR's goodput and share may be from the machine's: its window is no trace that could be
 /// compared.
@@ -297,7 +297,7 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
             };
             let spell = match (part, plan.quick) {
                 (_, true) => QUICK,
-                ("share", _) => BESIDE,
+                ("share", _) => COMPARISON,
                 _ => ALONE,
             };
             let mut measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, spell)?;

@@ -48,17 +48,17 @@ pub(super) fn run(
         }
         documents.push((path, test?.document(env!("CARGO_PKG_VERSION"), &now())));
     }
-    let beside = preset.beside(&documents);
+    let against_paper = preset.against_paper(&documents);
     let comparison =
         if documents.len() > 1 { Some(LineComparison::of(&documents, true)?) } else { None };
     for file in out {
-        self::write(file, &documents, comparison.as_ref(), &beside)?;
+        self::write(file, &documents, comparison.as_ref(), &against_paper)?;
     }
     let mut text: Vec<String> = match &comparison {
         Some(comparison) => vec![comparison.section().plain()],
         None => documents.iter().map(|(_, document)| document.plain()).collect(),
     };
-    text.push(beside.plain());
+    text.push(against_paper.plain());
     let done = Done {
         schema: "farline/line-preset/1",
         preset: name,
@@ -73,7 +73,7 @@ fn write(
     file: &Path,
     documents: &[(String, LineDocument)],
     comparison: Option<&LineComparison>,
-    beside: &Section,
+    against_paper: &Section,
 ) -> Result<(), Error> {
     let is_page = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
     let page = match (comparison, documents) {
@@ -85,5 +85,5 @@ fn write(
             return super::write_json(file, &all);
         }
     };
-    farline::plan::document::write(file, page.section(beside.clone()).html().as_bytes())
+    farline::plan::document::write(file, page.section(against_paper.clone()).html().as_bytes())
 }

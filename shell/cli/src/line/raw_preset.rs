@@ -73,13 +73,13 @@ pub(super) fn run(
     let sum: f64 = together.iter().map(RawRow::throughput_bps).sum();
     let together_percent = sum / rate.as_bps() as f64 * 100.0;
     let sizes = document(path, rows);
-    let beside = preset.beside_found(|_, figure| match figure {
+    let against_paper = preset.against_paper_by(|_, figure| match figure {
         "raw_best_gbps" => sizes.best().map(|row| row.throughput_bps() / 1e9),
         "raw_together_percent" => Some(together_percent),
         _ => None,
     });
     for file in out {
-        written(file, &sizes, &beside)?;
+        written(file, &sizes, &against_paper)?;
     }
     let done = Done {
         schema: "farline/line-raw-preset/1",
@@ -88,7 +88,7 @@ pub(super) fn run(
         together: &together,
         together_percent,
     };
-    output.result(&done, [sizes.section().plain(), beside.plain()].join("\n\n"))?;
+    output.result(&done, [sizes.section().plain(), against_paper.plain()].join("\n\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -138,9 +138,11 @@ fn at_once(
     })
 }
 
-fn written(file: &Path, sizes: &RawDocument, beside: &Section) -> Result<(), Error> {
+fn written(file: &Path, sizes: &RawDocument, against_paper: &Section) -> Result<(), Error> {
     match file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html")) {
-        true => write(file, sizes.page(&[command()]).section(beside.clone()).html().as_bytes()),
+        true => {
+            write(file, sizes.page(&[command()]).section(against_paper.clone()).html().as_bytes())
+        }
         false => super::write_json(file, sizes),
     }
 }

@@ -14,7 +14,7 @@ Example:
   farline profile diff before.json after.json
 
 A cell differs when Welch's p is below the level after Holm's correction for
-all cells; p of the permutation test stands beside it. `-` is no test: Welch's
+all cells; p of the permutation test stands next to it. `-` is no test: Welch's
 needs two valid repetitions of a cell in each profile, the other one four.
 Scaled profiles are compared at the full rate.";
 

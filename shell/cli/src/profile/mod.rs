@@ -19,7 +19,7 @@ use export::{is_document, write_made};
 use farline::plan::document::{self, text, write};
 use farline::plan::{ProbeBench, environment};
 use farline_core::congestion::Algorithm;
-use farline_core::profile::verbs::{self as of_verbs, BESIDE};
+use farline_core::profile::verbs::{self as of_verbs, COMPARISON};
 use farline_core::profile::{
     Document, Environment, Experiment, Form, Grid, Profile, ProfileKind, preset, presets,
     repetition,
@@ -319,7 +319,7 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
         /// Of each: name, what the quick form has, what the full one has.
         forms: Vec<(&'static str, String, String)>,
     }
-    let all: Vec<_> = presets().chain(of_verbs::presets()).chain([BESIDE]).collect();
+    let all: Vec<_> = presets().chain(of_verbs::presets()).chain([COMPARISON]).collect();
     let form = |name, form| preset(name, form).map(|grid| grid.outline());
     let forms =
         presets().map(|(name, _)| Ok((name, form(name, Form::Quick)?, form(name, Form::Full)?)));
@@ -330,10 +330,11 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     let of_rdma = of_verbs::presets()
         .map(|(name, _)| Ok((name, rdma(name, Form::Quick)?, rdma(name, Form::Full)?)));
     let both = |form| {
-        of_verbs::beside(form)
+        of_verbs::comparison_grids(form)
             .map(|(tcp, rdma)| format!("TCP {}; RDMA {}", tcp.outline(), rdma.outline()))
     };
-    let of_both = std::iter::once_with(|| Ok((BESIDE.0, both(Form::Quick)?, both(Form::Full)?)));
+    let of_both =
+        std::iter::once_with(|| Ok((COMPARISON.0, both(Form::Quick)?, both(Form::Full)?)));
     let forms = forms.chain(of_rdma).chain(of_both).collect::<Result<Vec<_>, Error>>()?;
     let text = all.iter().map(|(name, about)| {
         let mut lines = format!("{name:<21} {about}");

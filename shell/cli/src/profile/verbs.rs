@@ -8,8 +8,8 @@ use farline::plan::document::write;
 use farline::plan::environment;
 use farline::prober::VerbsBench;
 use farline_core::profile::verbs::{
-    BESIDE, SCHEMA, TcpRdmaComparison, VerbsCellResult, VerbsGrid, VerbsMetric, VerbsProfile,
-    beside, measured, modelled, preset,
+    COMPARISON, SCHEMA, TcpRdmaComparison, VerbsCellResult, VerbsGrid, VerbsMetric, VerbsProfile,
+    comparison_grids, measured, modelled, preset,
 };
 use farline_core::profile::{
     Environment, Form, Grid as TcpGrid, Profile as TcpProfile, ProfileKind,
@@ -31,7 +31,7 @@ pub(super) enum Asked {
     /// RDMA alone: what is missing by the model.
     Verbs(Box<VerbsProfile>),
     /// TCP, and RDMA.
-    Beside(Box<(TcpGrid, VerbsGrid)>),
+    Comparison(Box<(TcpGrid, VerbsGrid)>),
     /// RDMA: what is missing between the devices of these addresses, or the only two, and by the
     /// model.
     Measured(Box<VerbsProfile>, Option<(IpAddr, IpAddr)>),
@@ -65,14 +65,14 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
     let Some(name) = &args.preset else { return Ok(None) };
     let form = if args.full { Form::Full } else { Form::Quick };
     let wrong = |message: String| Error::new(Fault::You, ErrorCode::ProfilePreset, message);
-    let (tcp, rdma) = match (name == BESIDE.0, preset(name, form)?) {
-        (true, _) => beside(form).map(|(tcp, rdma)| (Some(tcp), rdma))?,
+    let (tcp, rdma) = match (name == COMPARISON.0, preset(name, form)?) {
+        (true, _) => comparison_grids(form).map(|(tcp, rdma)| (Some(tcp), rdma))?,
         (false, Some(rdma)) => (None, rdma),
         (false, None) => return Ok(None),
     };
     if !args.simulate {
         let both = "give --channel rdma, which measures it between two devices of this host \
-            beside the model, or --simulate, the model alone";
+            next to the model, or --simulate, the model alone";
         let alone = "it is modelled only: give --simulate";
         return Err(wrong(format!("`{name}` is of RDMA")).hint(if tcp.is_some() {
             alone
@@ -94,7 +94,7 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
         ..rdma
     };
     Ok(Some(match tcp {
-        Some(tcp) => Asked::Beside(Box::new((args.axes.over(tcp)?, rdma))),
+        Some(tcp) => Asked::Comparison(Box::new((args.axes.over(tcp)?, rdma))),
         None => Asked::Verbs(Box::new(VerbsProfile::new(rdma, now()))),
     }))
 }
@@ -113,7 +113,7 @@ fn measurement(args: &Args) -> Result<Asked, Error> {
     if args.simulate {
         return wrong(
             "--simulate is the model alone, and --channel rdma measures",
-            "leave --simulate out: the model stands beside what is measured",
+            "leave --simulate out: the model stands next to what is measured",
         );
     }
     if args.scale.is_some() {
@@ -209,7 +209,7 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
             model(&mut profile);
             finish(&profile)?;
         }
-        Asked::Beside(grids) => {
+        Asked::Comparison(grids) => {
             let (tcp, grid) = *grids;
             let mut tcp =
                 TcpProfile::new(tcp, ProfileKind::Modelled, Environment::default(), now())?;
@@ -245,7 +245,7 @@ fn table(profile: &VerbsProfile) -> String {
         None => vec![format!("{name}: {} cells, modelled, not measured", profile.cells.len())],
         Some(between) => {
             vec![format!(
-                "{name}: {} cells, measured between {} and {}, beside the model",
+                "{name}: {} cells, measured between {} and {}, next to the model",
                 shown.len(),
                 between.near.name,
                 between.far.name
@@ -281,10 +281,10 @@ fn table(profile: &VerbsProfile) -> String {
 
 /// What to use when, on a terminal.
 fn verdicts(both: &TcpRdmaComparison) -> String {
-    let mut lines = vec![format!("{}: modelled, not measured; payload in Gbit/s", BESIDE.0)];
+    let mut lines = vec![format!("{}: modelled, not measured; payload in Gbit/s", COMPARISON.0)];
     for verdict in both.verdicts() {
         lines.push(format!(
-            "{} beside {}: {}: {}",
+            "{} next to {}: {}: {}",
             verdict.path.name,
             verdict.cross,
             verdict.choice.name(),

@@ -1,7 +1,7 @@
 //! TCP next to RDMA as one page: what to use when and why, over distance, next to other traffic,
 //! and what each needs.
 
-use super::beside::{ComparisonVerdict, PRESET, Recommendation, TcpRdmaComparison, of_2008};
+use super::comparison::{ComparisonVerdict, PRESET, Recommendation, TcpRdmaComparison, of_2008};
 use super::published as rdma_published;
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
@@ -16,7 +16,7 @@ impl ReportDocument for TcpRdmaComparison {
     fn spec(&self) -> PageSpec {
         let verdicts = self.verdicts();
         PageSpec {
-            title: format!("TCP beside RDMA: {}", PRESET.0),
+            title: format!("TCP next to RDMA: {}", PRESET.0),
             lead: format!(
                 "Every curve is modelled, in virtual time, but those named SC08 or USN, which \
                  were measured in 2008. Farline {}, {}.",
@@ -78,7 +78,7 @@ fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
         )
         .text("By what SC08 measured, hosts of 2008 and all:")
         .table(measured.of(of_2008))
-        .text("By the models, which know the path and no host, beside other traffic:")
+        .text("By the models, which know the path and no host, next to other traffic:")
         .table(spec.of(verdicts))
         .note(
             "Gbit/s of payload; messages of 8 MiB; 4x SDR ports; RDMA from a shallow queue to one \
@@ -159,7 +159,7 @@ fn distance(verdicts: &[ComparisonVerdict<'_>]) -> Section {
 }
 
 fn other_traffic(verdicts: &[ComparisonVerdict<'_>]) -> Section {
-    let mut section = Section::new("Beside other traffic").text(
+    let mut section = Section::new("Next to other traffic").text(
         "TCP shares what is left. RDMA's ports do not slow down: up to the residual capacity they \
          lose nothing, above it all hangs on the \
          queue before the long haul. USN's measurements lie between the two.",
@@ -182,7 +182,7 @@ fn other_traffic(verdicts: &[ComparisonVerdict<'_>]) -> Section {
             }),
         ];
         section = section.chart(LineChart::new(
-            format!("TCP and RDMA over {} beside other traffic", quiet.path.name),
+            format!("TCP and RDMA over {} next to other traffic", quiet.path.name),
             Axis::new("Other traffic", "Gbit/s"),
             Axis::new(format!("{} ({}): payload", quiet.path.name, quiet.path.rtt_ns), "Gbit/s"),
             series.into_iter().filter(|series| series.points.len() > 1).collect(),
@@ -202,7 +202,7 @@ fn needs() -> Section {
         (
             "Of the path",
             "a share of it",
-            "a wavelength of its own, or at most 1 Gbit/s of other traffic beside SDR ports",
+            "a wavelength of its own, or at most 1 Gbit/s of other traffic next to SDR ports",
         ),
         (
             "Tuning",
@@ -223,7 +223,7 @@ fn needs() -> Section {
 
 #[cfg(test)]
 mod tests {
-    use super::super::beside::{Recommendation, grids};
+    use super::super::comparison::{Recommendation, grids};
     use super::super::document::VerbsProfile;
     use super::*;
     use crate::experiment::{Form, Repetitions};
@@ -241,8 +241,8 @@ mod tests {
         let tcp = crate::profile::Profile::modelled(tcp);
         let mut rdma = VerbsProfile::new(rdma, "today");
         rdma.model();
-        let beside = TcpRdmaComparison::new(tcp, rdma);
-        let verdicts = beside.verdicts();
+        let comparison = TcpRdmaComparison::new(tcp, rdma);
+        let verdicts = comparison.verdicts();
         assert_eq!(verdicts.len(), 4);
         for verdict in &verdicts {
             let busy = verdict.cross > Rate::default();
@@ -253,7 +253,7 @@ mod tests {
             );
             assert_eq!(verdict.why.contains("do not slow down"), busy, "{verdict:?}");
         }
-        let html = beside.page(&["farline profile".to_owned()]).html();
+        let html = comparison.page(&["farline profile".to_owned()]).html();
         for words in [
             "Which to use when",
             "htcp, 5 to 15 streams, SC08",

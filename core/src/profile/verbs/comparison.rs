@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// The preset's name and what it is.
 pub const PRESET: (&str, &str) = (
     "sc08-tcp-rdma",
-    "SC08, section V: TCP beside RDMA over the four USN paths and other traffic, and which to use \
+    "SC08, section V: TCP next to RDMA over the four USN paths and other traffic, and which to use \
      when",
 );
 

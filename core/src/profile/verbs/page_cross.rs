@@ -18,7 +18,7 @@ impl VerbsProfile {
             return None;
         }
         let largest = *grid.sizes_bytes.iter().max()?;
-        let mut section = Section::new("Beside other traffic").text(format!(
+        let mut section = Section::new("Next to other traffic").text(format!(
             "Messages of {largest}. Up to the residual capacity nothing is lost: 8 Gbit/s of ports \
              are 7.7 on the wire at the hosts' rate, and 9.29 - 7.7 are left. Above it the queue \
              before the long haul fills. Where it holds all that the extenders promise each other, \
@@ -46,7 +46,7 @@ impl VerbsProfile {
                 series.push(Series::new("USN, measured in 2008", points));
             }
             section = section.chart(LineChart::new(
-                format!("RDMA over {} beside other traffic", path.name),
+                format!("RDMA over {} next to other traffic", path.name),
                 Axis::new("Other traffic", "Gbit/s"),
                 Axis::new(format!("{}: payload", path.name), "Gbit/s"),
                 series,
@@ -135,6 +135,6 @@ impl VerbsProfile {
             .figures("Printed", |row| format!("{:.3}", row.3))
             .figures("Off by", |row| format!("{:+.1} %", (row.2 / row.3 - 1.0) * 100.0));
         (!rows.is_empty())
-            .then(|| Section::new("Beside what the paper prints").table(spec.of(rows)))
+            .then(|| Section::new("Next to what the paper prints").table(spec.of(rows)))
     }
 }
