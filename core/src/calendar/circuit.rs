@@ -169,6 +169,26 @@ pub fn steps(
     first.into_iter().chain(then).chain(last).collect()
 }
 
+/// What an agent says of a reservation's circuit against what is booked at `now`: how they differ, if they
+/// do. One that is made ready before its time, or is down after it, does not.
+pub fn contradiction(
+    reservation: &Reservation,
+    now: Time,
+    is_up: bool,
+    rate: Rate,
+) -> Option<String> {
+    let provisioned = reservation.state == ReservationState::Provisioned;
+    let active = || reservation.legs.iter().filter(|leg| provisioned && leg.window.contains(now));
+    let Some(first) = active().next() else {
+        return is_up.then(|| "it is up outside of its time".to_owned());
+    };
+    if !is_up {
+        return Some("it is not up in its time".to_owned());
+    }
+    let booked = active().any(|leg| leg.rate == rate);
+    (!booked).then(|| format!("its device has {rate}, and {} is booked", first.rate))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,6 +318,29 @@ mod tests {
             assert!(actual.iter().all(|(number, c)| c.open == open(number)), "seed {seed}");
             assert_eq!(actual.len(), wanted.len(), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_word_that_is_not_as_booked_is_found() {
+        let mut known = reservation(3, vec![leg(10, 20, 5, 0), leg(15, 30, 7, 1)]);
+        let differs = |known: &Reservation, at, is_up, rate| {
+            contradiction(known, second(at), is_up, Rate::from_bps(rate)).is_some()
+        };
+        for (at, is_up, rate, expected) in [
+            (9, false, 5, false),
+            (9, true, 5, true),
+            (10, true, 5, false),
+            (10, false, 5, true),
+            (10, true, 7, true),
+            (15, true, 7, false),
+            (29, true, 5, true),
+            (30, true, 7, true),
+            (30, false, 7, false),
+        ] {
+            assert_eq!(differs(&known, at, is_up, rate), expected, "{at} {is_up} {rate}");
+        }
+        known.state = ReservationState::Released;
+        assert!(differs(&known, 12, true, 5) && !differs(&known, 12, false, 5));
     }
 
     #[test]

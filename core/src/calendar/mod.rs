@@ -19,6 +19,7 @@ mod request;
 mod reservation;
 pub mod routes;
 pub mod search;
+mod steady;
 mod timeline;
 mod topology;
 pub mod volume;
@@ -36,6 +37,7 @@ pub use request::{BookingProblem, BookingRequest};
 pub use reservation::{EndCause, Reservation, ReservationId, ReservationState, ReservationVerb};
 pub use routes::CircuitRoute;
 pub use search::SitePair;
+pub use steady::SteadyClock;
 pub use timeline::{FreeInterval, Timeline};
 pub use topology::{
     LinkId, LinkSpec, NetworkLink, SiteId, TOPOLOGIES, Topology, TopologyError, TopologySpec,

@@ -9,6 +9,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use farline_core::calendar::ReservationId;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,6 +77,39 @@ pub(super) struct DoneRequest {
 pub struct Ledger {
     connection: Connection,
     path: PathBuf,
+    files: LedgerFiles,
+}
+
+/// The files that are open. SQLite goes on writing to one that was removed, and says that all is well.
+#[derive(Debug)]
+struct LedgerFiles(Vec<(PathBuf, (u64, u64))>);
+
+impl LedgerFiles {
+    /// Those of the database at `path`: itself, and its write-ahead log.
+    fn of(path: &Path) -> LedgerFiles {
+        let mut wal = path.as_os_str().to_owned();
+        wal.push("-wal");
+        let paths = [path.to_owned(), PathBuf::from(wal)];
+        let known = |path: PathBuf| device(&path).map(|known| (path, known));
+        LedgerFiles(paths.into_iter().filter_map(known).collect())
+    }
+
+    /// Refuses to go on where one of them is not the file that was opened.
+    fn check(&self) -> Result<(), Error> {
+        let Some((path, _)) = self.0.iter().find(|(path, known)| device(path) != Some(*known))
+        else {
+            return Ok(());
+        };
+        let what = if path.exists() { "is another file than was opened" } else { "is gone" };
+        let message = format!("the calendar's database: {} {what}", path.display());
+        Err(Error::new(Fault::Here, ErrorCode::CalendarStore, message)
+            .hint("put the database's files back, or restore a backup and start anew"))
+    }
+}
+
+/// The device and the number of the file at `path`.
+fn device(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 impl Ledger {
@@ -85,8 +119,10 @@ impl Ledger {
     /// When it cannot be opened, is damaged, or of a later version.
     pub fn open(path: &Path) -> Result<Ledger, Error> {
         let connection = Connection::open(path).map_err(|error| failed(path, &error))?;
-        let ledger = Ledger { connection, path: path.to_owned() };
+        let files = LedgerFiles(Vec::new());
+        let mut ledger = Ledger { connection, path: path.to_owned(), files };
         ledger.set_up().map_err(|error| failed(path, &error))?;
+        ledger.files = LedgerFiles::of(path);
         let version = ledger.meta("version")?.and_then(|text| text.parse::<i64>().ok());
         match version {
             None => ledger.set_meta("version", &VERSION.to_string())?,
@@ -161,6 +197,7 @@ impl Ledger {
     /// Makes `entries` durable in one transaction, with the requests that they were done for; returns
     /// the number of the last entry.
     pub(super) fn write(&mut self, entries: &[Entry], done: &[DoneRequest]) -> Result<u64, Error> {
+        self.files.check()?;
         let path = self.path.clone();
         let mut write = || -> rusqlite::Result<u64> {
             let change = self.connection.transaction()?;
@@ -466,6 +503,45 @@ mod tests {
             ledger.connection.execute(sql, []).expect("changed");
             let error = ledger.verify().expect_err(sql);
             assert!(error.message.contains(word), "{sql}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_full_database_takes_nothing_and_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(&folder.path().join("db")).expect("opens");
+        assert_eq!(ledger.write(&[entry(1, "a")], &[]), Ok(1));
+        let pages: i64 = ledger
+            .connection
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .expect("a number");
+        ledger.connection.pragma_update(None, "max_page_count", pages).expect("set");
+        let large = entry(3, &"x".repeat(100_000));
+        let error = ledger.write(&[entry(2, "b"), large.clone()], &[]).expect_err("full");
+        assert_eq!((error.fault, error.code), (Fault::Here, ErrorCode::CalendarStore));
+        assert!(error.hint.is_some_and(|hint| hint.contains("make room")));
+        assert_eq!(ledger.last_seq(), Ok(1), "all of it, or nothing");
+        ledger.connection.pragma_update(None, "max_page_count", 1_000_000).expect("set");
+        assert_eq!(ledger.write(&[entry(2, "b"), large], &[]), Ok(3));
+        assert_eq!(ledger.verify().expect("whole").0, 3);
+    }
+
+    #[test]
+    fn what_was_taken_away_is_not_written_to() {
+        for (name, replace) in [("db", false), ("db-wal", false), ("db", true)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (file, away) = (folder.path().join(name), folder.path().join("away"));
+            let mut ledger = Ledger::open(&folder.path().join("db")).expect("opens");
+            assert_eq!(ledger.write(&[entry(1, "a")], &[]), Ok(1));
+            std::fs::rename(&file, &away).expect("away");
+            if replace {
+                std::fs::copy(&away, &file).expect("copied");
+            }
+            let error = ledger.write(&[entry(2, "b")], &[]).expect_err(name);
+            let word = if replace { "another file" } else { "is gone" };
+            assert!(error.message.contains(word), "{error}");
+            std::fs::rename(&away, &file).expect("back");
+            assert_eq!(ledger.write(&[entry(2, "b")], &[]), Ok(2), "{name}");
         }
     }
 

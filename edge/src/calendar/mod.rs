@@ -23,3 +23,4 @@ pub use config::{CalendarConfig, CalendarConfigFile, ProjectFile, topology, topo
 pub use identity::{CalendarRole, NewToken, StoredToken};
 pub use ledger::Ledger;
 pub use service::{Service, make_token, open_ledger, openapi};
+pub use writer::CalendarTrouble;

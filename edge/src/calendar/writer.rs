@@ -7,11 +7,12 @@
 use super::clock::{now, timestamp};
 use super::ledger::{DoneRequest, Entry, Ledger};
 use super::wire::{ClosureDocument, RefusalDocument, ReservationDocument};
+use crate::sys::clock::since_boot;
 use farline_core::calendar::{
     Book, BookOrder, BookRecord, BookingRefusal, EndCause, ReservationState, ReservationVerb,
-    Topology,
+    SteadyClock, Topology,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,6 +25,16 @@ const WAITING: usize = 1024;
 const BATCH: usize = 128;
 /// How often what is remembered of requests is gone through.
 const FORGET: Duration = Duration::from_secs(600);
+
+/// What whoever runs a calendar has to know of it, while it is so.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CalendarTrouble {
+    /// The database cannot be written: what would change anything is refused.
+    Database(Error),
+    /// The host's clock was set forward, by so much: for a minute nothing ends by it.
+    ClockAhead(Span),
+}
 
 /// What was done.
 #[derive(Clone, Debug)]
@@ -72,10 +83,12 @@ impl WriterHandle {
 struct Writer {
     /// Ahead of what is durable, within a batch.
     book: Book,
+    clock: SteadyClock,
     shared: Arc<RwLock<Book>>,
     ledger: Ledger,
     topology: Arc<Topology>,
     seq: watch::Sender<u64>,
+    trouble: watch::Sender<Option<CalendarTrouble>>,
     jobs: Receiver<WriterJob>,
 }
 
@@ -88,10 +101,12 @@ pub(super) fn start(
     shared: Arc<RwLock<Book>>,
     ledger: Ledger,
     seq: watch::Sender<u64>,
+    trouble: watch::Sender<Option<CalendarTrouble>>,
 ) -> std::io::Result<(WriterHandle, std::thread::JoinHandle<()>)> {
     let (jobs, receiver) = sync_channel(WAITING);
     let topology = Arc::clone(&book.network().topology);
-    let writer = Writer { book, shared, ledger, topology, seq, jobs: receiver };
+    let clock = SteadyClock::new(now(), since_boot());
+    let writer = Writer { book, clock, shared, ledger, topology, seq, trouble, jobs: receiver };
     let thread =
         std::thread::Builder::new().name("calendar".to_owned()).spawn(move || writer.run())?;
     Ok((WriterHandle { jobs }, thread))
@@ -113,8 +128,10 @@ impl Writer {
     fn run(mut self) {
         let mut forgotten = Instant::now();
         loop {
-            let wait = self.book.next_due().map_or(Duration::from_secs(1), |due| {
-                Duration::from(due.since(now())).min(Duration::from_secs(1))
+            let due = self.book.next_due();
+            let now = self.now();
+            let wait = due.map_or(Duration::from_secs(1), |due| {
+                Duration::from(due.since(now)).min(Duration::from_secs(1))
             });
             let first = match self.jobs.recv_timeout(wait) {
                 Ok(job) => Some(job),
@@ -132,13 +149,29 @@ impl Writer {
             if forgotten.elapsed() > FORGET {
                 forgotten = Instant::now();
                 // What is remembered a little longer does no harm.
-                let _ = self.ledger.forget(seconds());
+                let _ = self.ledger.forget(seconds(now));
             }
         }
     }
 
+    fn now(&mut self) -> Time {
+        let (wall, passed) = (now(), since_boot());
+        let time = self.clock.read(wall, passed);
+        let ahead = self.clock.doubted(wall, passed);
+        self.trouble.send_if_modified(|trouble| {
+            let was_ahead = matches!(trouble, Some(CalendarTrouble::ClockAhead(_)));
+            match ahead {
+                Some(by) if trouble.is_none() => *trouble = Some(CalendarTrouble::ClockAhead(by)),
+                None if was_ahead => *trouble = None,
+                _ => return false,
+            }
+            true
+        });
+        time
+    }
+
     fn timers(&mut self, batch: &mut Batch) {
-        let now = now();
+        let now = self.now();
         self.book.tell(now);
         for record in self.book.poll(now).records {
             // What cannot be written stays due.
@@ -170,7 +203,8 @@ impl Writer {
         let before = self.book.apply(&record);
         let verb = verb(&record, before.as_ref());
         let (actor, verb) = (actor.to_owned(), verb.to_owned());
-        let at = timestamp(self.book.now(now()));
+        let time = self.now();
+        let at = timestamp(self.book.now(time));
         batch.entries.push(Entry { at, actor, verb, kind, id, over, body });
         batch.applied.push((record, before));
         Ok(())
@@ -189,7 +223,7 @@ impl Writer {
                 Ok(body) => {
                     if let Some((key, request)) = job.key {
                         let (actor, status, body) = (job.actor, job.status, body.clone());
-                        let at = seconds();
+                        let at = seconds(self.now());
                         batch.done.push(DoneRequest { actor, key, request, status, body, at });
                     }
                     Ok(Done { status: job.status, body, again: false })
@@ -223,10 +257,11 @@ impl Writer {
 
     /// Has the book decide; returns the reply's body.
     fn decide(&mut self, job: &WriterJob, batch: &mut Batch) -> Result<String, NotDone> {
+        let time = self.now();
         let refused = |refusal: BookingRefusal| {
             NotDone::Refused(Box::new(RefusalDocument::of(&self.topology, &refusal)))
         };
-        let decision = self.book.handle(now(), &job.order).map_err(refused)?;
+        let decision = self.book.handle(time, &job.order).map_err(refused)?;
         let body = match (&job.order, decision.records.first()) {
             (_, Some(BookRecord::Reservation(reservation))) => {
                 written(&ReservationDocument::of(&self.topology, reservation))
@@ -277,8 +312,12 @@ impl Writer {
         if !batch.entries.is_empty() || !batch.done.is_empty() {
             match self.ledger.write(&batch.entries, &batch.done) {
                 Ok(seq) => {
+                    self.trouble.send_if_modified(|trouble| {
+                        trouble.take_if(|t| matches!(t, CalendarTrouble::Database(_))).is_some()
+                    });
+                    let time = self.now();
                     let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-                    shared.tell(now());
+                    shared.tell(time);
                     for (record, _) in &batch.applied {
                         shared.apply(record);
                     }
@@ -286,6 +325,12 @@ impl Writer {
                     self.seq.send_replace(seq);
                 }
                 Err(error) => {
+                    let database = Some(CalendarTrouble::Database(error.clone()));
+                    self.trouble.send_if_modified(|trouble| {
+                        let is_new = *trouble != database;
+                        *trouble = database;
+                        is_new
+                    });
                     for (record, before) in batch.applied.drain(..).rev() {
                         self.book.take_back(&record, before);
                     }
@@ -317,8 +362,8 @@ fn written(document: &impl Serialize) -> Result<String, Error> {
     })
 }
 
-fn seconds() -> i64 {
-    (now().as_nanos() / 1_000_000_000) as i64
+fn seconds(time: Time) -> i64 {
+    (time.as_nanos() / 1_000_000_000) as i64
 }
 
 /// What the log calls it.

@@ -9,7 +9,14 @@ pub(crate) fn since_1970() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// The same in whole nanoseconds, as files have it.
+/// The time since this host's start, also while it slept; nobody sets it.
+pub(crate) fn since_boot() -> Span {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+/// The time of day in whole nanoseconds, as files have it.
 pub(crate) fn ns_since_1970() -> i64 {
     i64::try_from(since_1970().as_nanos()).unwrap_or(i64::MAX)
 }

@@ -8,19 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A calendar and how to ask it.
-struct Calendar {
-    running: Running,
-    state: PathBuf,
+pub(crate) struct Calendar {
+    pub(crate) running: Running,
+    pub(crate) state: PathBuf,
     url: String,
     pin: String,
 }
 
 impl Calendar {
     /// Starts one whose state is in `state`, with more flags.
-    fn serve(state: &Path, more: &[&str]) -> Calendar {
+    pub(crate) fn serve(state: &Path, more: &[&str]) -> Calendar {
         let mut command = farline();
         command.args(["--json", "calendar", "serve", "--listen", "127.0.0.1:0", "--state"]);
-        let (running, line) = Running::begun(command.arg(state).args(more));
+        Calendar::begun(state, command.arg(state).args(more))
+    }
+
+    /// Starts it by `command`; its state is in `state`.
+    pub(crate) fn begun(state: &Path, command: &mut Command) -> Calendar {
+        let (running, line) = Running::begun(command);
         let said: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         let text = |key: &str| said[key].as_str().expect("text").to_owned();
@@ -28,7 +33,7 @@ impl Calendar {
     }
 
     /// A command that asks it with the token in `token`.
-    fn farline_as(&self, token: &Path) -> Command {
+    pub(crate) fn farline_as(&self, token: &Path) -> Command {
         let mut command = farline();
         command
             .env("FARLINE_CALENDAR", &self.url)
@@ -40,12 +45,12 @@ impl Calendar {
     }
 
     /// The same with the token for everything.
-    fn farline(&self) -> Command {
+    pub(crate) fn farline(&self) -> Command {
         self.farline_as(&self.state.join("admin.token"))
     }
 
     /// A token of these flags in a file of its own.
-    fn token(&self, name: &str, flags: &[&str]) -> PathBuf {
+    pub(crate) fn token(&self, name: &str, flags: &[&str]) -> PathBuf {
         let mut command = farline();
         command.args(["calendar", "token", "add", name, "--project", name, "--state"]);
         let secret = succeed(command.arg(&self.state).args(flags));
@@ -66,18 +71,18 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-fn done(command: &mut Command) -> Value {
+pub(crate) fn done(command: &mut Command) -> Value {
     serde_json::from_str(&succeed(command)).expect("one object")
 }
 
 /// Runs what is refused; returns its exit code and what it says.
-fn refused(command: &mut Command) -> (i32, Value) {
+pub(crate) fn refused(command: &mut Command) -> (i32, Value) {
     let output = command.output().expect("farline starts");
     (output.status.code().expect("an exit code"), json(&output))
 }
 
 /// The day in 30 days and `more`, of which the calendar knows nothing yet: `2027-01-02`.
-fn day(more: i64) -> String {
+pub(crate) fn day(more: i64) -> String {
     let ahead = jiff::SignedDuration::from_hours(24 * (30 + more));
     jiff::Zoned::now()
         .with_time_zone(jiff::tz::TimeZone::UTC)
@@ -87,7 +92,7 @@ fn day(more: i64) -> String {
 }
 
 /// Two hours of that day, from one end of the network to the other.
-fn slot() -> [String; 6] {
+pub(crate) fn slot() -> [String; 6] {
     let start = format!("{}T18:00", day(0));
     ["oak-ridge", "sunnyvale", "--start", &start, "--for", "2h"].map(str::to_owned)
 }
@@ -265,7 +270,7 @@ fn every_change_is_told_once_and_in_order() {
 }
 
 /// Asks by curl, which is somebody else's client; returns the status and the body.
-fn curl(calendar: &Calendar, token: &Path, path: &str, more: &[&str]) -> (u16, String) {
+pub(crate) fn curl(calendar: &Calendar, token: &Path, path: &str, more: &[&str]) -> (u16, String) {
     let secret = std::fs::read_to_string(token).expect("a token");
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20", "-w", "\n%{http_code}", "--cacert"])

@@ -9,6 +9,7 @@ mod bad_peers;
 mod booked;
 mod by_content;
 mod calendar;
+mod calendar_faults;
 mod causes;
 mod cc;
 mod cc_processes;

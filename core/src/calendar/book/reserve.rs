@@ -13,6 +13,11 @@ fn bad(detail: impl Into<String>) -> BookingRefusal {
     BookingRefusal::new(RefusalCause::BadRequest, detail)
 }
 
+/// Says by whose clock: it may differ from that of who asks.
+fn past(now: Time, start: Time) -> BookingRefusal {
+    bad(format!("the slot begins in the past, by the calendar's clock {} ago", now.since(start)))
+}
+
 impl Book {
     pub(super) fn reserve(
         &self,
@@ -111,13 +116,13 @@ impl Book {
                     }
                 }
                 if problem.window().start < now {
-                    return Err(bad("the slot begins in the past"));
+                    return Err(past(now, problem.window().start));
                 }
                 return Ok(problem);
             }
         };
         if *start + self.limits.tolerance < now {
-            return Err(bad("the slot begins in the past"));
+            return Err(past(now, *start));
         }
         *start = now.max(*start);
         Ok(problem)

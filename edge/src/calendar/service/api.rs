@@ -3,15 +3,18 @@
 use super::super::clock::{now, timestamp};
 use super::super::identity::{CalendarRole, Caller};
 use super::super::wire::{
-    AvailabilityDocument, ChangeDocument, CircuitDocument, CircuitReport, CircuitsDocument,
-    CloseDocument, ClosureDocument, ClosuresDocument, FoundDocument, FreeDocument,
-    IntervalDocument, LegDocument, LinkDocument, RefusalDocument, ReservationDocument,
-    ReservationsDocument, ReserveDocument, SearchDocument, SiteDocument, StateDocument,
-    TopologyDocument, WindowDocument,
+    AvailabilityDocument, ChangeDocument, CloseDocument, ClosureDocument, ClosuresDocument,
+    FoundDocument, FreeDocument, IntervalDocument, LegDocument, LinkDocument, RefusalDocument,
+    ReservationDocument, ReservationsDocument, ReserveDocument, SearchDocument, SiteDocument,
+    StateDocument, TopologyDocument, WindowDocument,
 };
 use super::super::writer::{Done, WriterJob, verb_named};
 use super::Shared;
-use super::ask::{AllSlots, Body, ends, idempotency, if_match, problem, time, time_or_now};
+use super::ask::{
+    AllSlots, Asked, Body, ends, id_of, idempotency, if_match, label, problem, refused, time,
+    time_or_now, visible,
+};
+use super::circuits;
 use super::events;
 use super::page;
 use super::problem::Problem;
@@ -21,15 +24,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use farline_core::calendar::{
-    BookOrder, BookingRefusal, BookingRequest, RefusalCause, Reservation, ReservationChange,
-    ReservationId, TimeWindow, search,
+    BookOrder, BookingRequest, Reservation, ReservationChange, ReservationId, TimeWindow, search,
 };
 use farline_core::units::{Rate, Span};
 use serde::Deserialize;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::sync::oneshot;
-
-type Asked = State<Arc<Shared>>;
 
 /// The largest body that is read.
 const LARGEST: usize = 64 << 10;
@@ -37,9 +37,6 @@ const LARGEST: usize = 64 << 10;
 const PAGE: usize = 1000;
 /// Windows of starts, and intervals of a link, that are told at most.
 const MANY: usize = 10_000;
-/// The longest label or reason.
-const LABEL: usize = 200;
-
 /// The service's paths.
 pub(super) fn routes(shared: Arc<Shared>) -> Router {
     Router::new()
@@ -51,8 +48,8 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .route("/v1/reservations/{id}/{verb}", post(act))
         .route("/v1/closures", get(closures).post(close))
         .route("/v1/closures/{id}/reopen", post(reopen))
-        .route("/v1/circuits", get(circuits))
-        .route("/v1/circuits/{id}", put(report))
+        .route("/v1/circuits", get(circuits::list))
+        .route("/v1/circuits/{id}", put(circuits::report))
         .route("/v1/events", get(events::stream))
         .route("/v1/log", get(events::log))
         .route("/v1/log/last", get(events::last))
@@ -212,18 +209,6 @@ pub(super) async fn availability(
     }
 }
 
-fn refused(shared: &Shared, refusal: &BookingRefusal) -> Problem {
-    Problem(Box::new(RefusalDocument::of(&shared.topology, refusal)))
-}
-
-fn label(text: Option<String>) -> Result<String, Problem> {
-    let text = text.unwrap_or_default();
-    match text.len() > LABEL || text.chars().any(char::is_control) {
-        true => Err(Problem::bad("a label is up to 200 bytes of printable text")),
-        false => Ok(text),
-    }
-}
-
 /// Hands an order to the writer, and waits until it is durable.
 async fn order(
     shared: &Shared,
@@ -299,33 +284,10 @@ pub(super) async fn reserve(
     order(&shared, &caller, BookOrder::Reserve(request), key, 201).await
 }
 
-fn id_of(text: &str) -> Result<ReservationId, Problem> {
-    let missing = |()| Problem::not_found(format!("there is no reservation {text}"));
-    text.parse::<ReservationId>().map_err(missing)
-}
-
-/// The reservation called `text`, if the caller may see it: what he may not see is not there.
-fn visible(shared: &Shared, caller: &Caller, text: &str) -> Result<ReservationDocument, Problem> {
-    let id = id_of(text)?;
-    let document = |known: &Arc<Reservation>| ReservationDocument::of(&shared.topology, known);
-    let here = shared.read(|book| book.reservation(id).map(document));
-    let found = match here {
-        Some(document) => Some(document),
-        None => {
-            let ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            let body = ledger.record("reservation", id.0).map_err(|_| Problem::store())?;
-            body.and_then(|body| serde_json::from_str(&body).ok())
-        }
-    };
-    found
-        .filter(|found: &ReservationDocument| caller.sees(&found.project))
-        .ok_or_else(|| Problem::not_found(format!("there is no reservation {id}")))
-}
-
 /// A reservation.
 #[utoipa::path(get, path = "/v1/reservations/{id}", params(("id" = String, Path)), responses(
     (status = 200, body = ReservationDocument), (status = 401, body = RefusalDocument),
-    (status = 404, body = RefusalDocument)))]
+    (status = 404, body = RefusalDocument), (status = 503, body = RefusalDocument)))]
 pub(super) async fn show(
     State(shared): Asked,
     caller: Caller,
@@ -498,55 +460,4 @@ pub(super) async fn reopen(
     let missing = |_| Problem::not_found(format!("there is no closure {id}"));
     let closure = id.parse().map_err(missing)?;
     order(&shared, &caller, BookOrder::Reopen { closure }, None, 200).await
-}
-
-/// What agents said last of each circuit.
-#[utoipa::path(get, path = "/v1/circuits", responses(
-    (status = 200, body = CircuitsDocument), (status = 401, body = RefusalDocument)))]
-pub(super) async fn circuits(State(shared): Asked, caller: Caller) -> Json<CircuitsDocument> {
-    let known = shared.circuits.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let seen = known.into_iter().filter(|(id, _)| visible(&shared, &caller, id).is_ok());
-    let circuits = seen.map(|(_, circuit)| circuit).collect();
-    Json(CircuitsDocument { schema: "farline/circuits/1".to_owned(), circuits })
-}
-
-/// An agent's word on a circuit.
-#[utoipa::path(put, path = "/v1/circuits/{id}", request_body = CircuitReport,
-    params(("id" = String, Path)), responses(
-    (status = 204), (status = 401, body = RefusalDocument), (status = 403, body = RefusalDocument),
-    (status = 404, body = RefusalDocument), (status = 413, body = RefusalDocument),
-    (status = 415, body = RefusalDocument), (status = 422, body = RefusalDocument)))]
-pub(super) async fn report(
-    State(shared): Asked,
-    caller: Caller,
-    Path(id): Path<String>,
-    Body(report, _): Body<CircuitReport>,
-) -> Result<StatusCode, Problem> {
-    caller.must_be(&[CalendarRole::Agent, CalendarRole::Admin])?;
-    if report.id != id {
-        return Err(Problem::bad("the report is of another circuit"));
-    }
-    let trouble = label(report.trouble.clone())?;
-    let standing = shared.read(|book| {
-        let id = report.id.parse::<ReservationId>().ok()?;
-        Some(book.reservation(id).is_some_and(|known| known.takes_bandwidth()))
-    });
-    // An agent can speak of what is booked, and of nothing else; of what is over, that it is down.
-    if standing != Some(true) && report.up {
-        let cause = RefusalCause::NotFound;
-        let detail = format!("{id} is no circuit of this calendar's: take it down");
-        let refusal =
-            BookingRefusal { cause, detail, obstacles: Vec::new(), alternatives: Vec::new() };
-        return Err(refused(&shared, &refusal));
-    }
-    let mut known = shared.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-    if standing == Some(true) {
-        let trouble = Some(trouble).filter(|trouble| !trouble.is_empty());
-        let report = CircuitReport { trouble, ..report };
-        let at = timestamp(now());
-        known.insert(id, CircuitDocument { report, agent: caller.name, at });
-    } else {
-        known.remove(&id);
-    }
-    Ok(StatusCode::NO_CONTENT)
 }

@@ -2,19 +2,27 @@
 
 use super::super::clock::{now, time_of};
 use super::super::identity::{CalendarRole, Caller};
-use super::super::wire::ProblemDocument;
+use super::super::wire::{ProblemDocument, RefusalDocument, ReservationDocument};
 use super::Shared;
 use super::problem::Problem;
 use crate::channels::trust::Fingerprint;
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use farline_core::calendar::{BookingProblem, Leg, SiteId, TimeWindow, Topology, VolumeShape};
+use farline_core::calendar::{
+    BookingProblem, BookingRefusal, Leg, Reservation, ReservationId, SiteId, TimeWindow, Topology,
+    VolumeShape,
+};
 use farline_core::units::{self, Rate, Span, Time};
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+
+pub(super) type Asked = State<Arc<Shared>>;
+
+/// The longest label or reason.
+const LABEL: usize = 200;
 
 /// The certificate that the client showed.
 #[derive(Clone, Copy, Debug)]
@@ -119,8 +127,10 @@ pub(super) fn time_or_now(text: Option<&str>) -> Result<Time, Problem> {
 }
 
 pub(super) fn time(text: &str) -> Result<Time, Problem> {
-    let wrong = || Problem::bad(format!("`{text}` is no time of RFC 3339"));
-    time_of(text).ok_or_else(wrong)
+    time_of(text).ok_or_else(|| match text.parse::<jiff::Timestamp>() {
+        Ok(_) => Problem::bad(format!("`{text}` is not within the years 1970 to 2553")),
+        Err(_) => Problem::bad(format!("`{text}` is no time of RFC 3339")),
+    })
 }
 
 /// The two sites called so.
@@ -196,4 +206,43 @@ pub(super) fn problem(
             }
         }
     }))
+}
+
+pub(super) fn refused(shared: &Shared, refusal: &BookingRefusal) -> Problem {
+    Problem(Box::new(RefusalDocument::of(&shared.topology, refusal)))
+}
+
+pub(super) fn label(text: Option<String>) -> Result<String, Problem> {
+    let text = text.unwrap_or_default();
+    match text.len() > LABEL || text.chars().any(char::is_control) {
+        true => Err(Problem::bad("a label is up to 200 bytes of printable text")),
+        false => Ok(text),
+    }
+}
+
+pub(super) fn id_of(text: &str) -> Result<ReservationId, Problem> {
+    let missing = |()| Problem::not_found(format!("there is no reservation {text}"));
+    text.parse::<ReservationId>().map_err(missing)
+}
+
+/// The reservation called `text`, if the caller may see it: what he may not see is not there.
+pub(super) fn visible(
+    shared: &Shared,
+    caller: &Caller,
+    text: &str,
+) -> Result<ReservationDocument, Problem> {
+    let id = id_of(text)?;
+    let document = |known: &Arc<Reservation>| ReservationDocument::of(&shared.topology, known);
+    let here = shared.read(|book| book.reservation(id).map(document));
+    let found = match here {
+        Some(document) => Some(document),
+        None => {
+            let ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            let body = ledger.record("reservation", id.0).map_err(|_| Problem::store())?;
+            body.and_then(|body| serde_json::from_str(&body).ok())
+        }
+    };
+    found
+        .filter(|found: &ReservationDocument| caller.sees(&found.project))
+        .ok_or_else(|| Problem::not_found(format!("there is no reservation {id}")))
 }

@@ -2,6 +2,7 @@
 
 mod api;
 mod ask;
+mod circuits;
 mod events;
 mod listen;
 mod openapi;
@@ -16,8 +17,8 @@ use super::config::CalendarConfig;
 use super::identity::{Identities, NewToken, fresh_secret};
 use super::ledger::Ledger;
 use super::tls;
-use super::wire::{CircuitDocument, ClosureDocument, ReservationDocument};
-use super::writer::{self, WriterHandle};
+use super::wire::{ClosureDocument, ReservationDocument};
+use super::writer::{self, CalendarTrouble, WriterHandle};
 use crate::channels::trust::Fingerprint;
 use farline_core::calendar::{Book, BookRecord, Topology};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -49,7 +50,7 @@ pub(super) struct Shared {
     /// The number of the log's last entry.
     pub(super) seq: watch::Receiver<u64>,
     /// What agents said last of each circuit. It is not kept: they say it again.
-    pub(super) circuits: Mutex<BTreeMap<String, CircuitDocument>>,
+    pub(super) circuits: Mutex<BTreeMap<String, circuits::HeardCircuit>>,
 }
 
 impl Shared {
@@ -81,6 +82,7 @@ pub struct Service {
     shared: Arc<Shared>,
     first_token: Option<PathBuf>,
     writer: std::thread::JoinHandle<()>,
+    trouble: watch::Receiver<Option<CalendarTrouble>>,
 }
 
 impl std::fmt::Debug for Service {
@@ -148,7 +150,9 @@ impl Service {
         let identities = Identities::new(ledger.tokens()?, &config.topology);
         let (sender, seq) = watch::channel(ledger.last_seq()?);
         let shared_book = Arc::new(RwLock::new(book.clone()));
-        let (writer, thread) = writer::start(book, Arc::clone(&shared_book), ledger, sender)
+        let (troubled, trouble) = watch::channel(None);
+        let started = writer::start(book, Arc::clone(&shared_book), ledger, sender, troubled);
+        let (writer, thread) = started
             .map_err(|error| Error::new(Fault::Here, ErrorCode::NoThread, error.to_string()))?;
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
             let message = format!("cannot listen on {}: {error}", config.listen);
@@ -166,7 +170,8 @@ impl Service {
             seq,
             circuits: Mutex::default(),
         });
-        Ok(Service { listener, address, fingerprint, tls, shared, first_token, writer: thread })
+        let writer = thread;
+        Ok(Service { listener, address, fingerprint, tls, shared, first_token, writer, trouble })
     }
 
     /// Where it listens.
@@ -187,6 +192,11 @@ impl Service {
     /// How many reservations are not over.
     pub fn standing(&self) -> usize {
         self.shared.read(|book| book.standing().count())
+    }
+
+    /// What is wrong with it, while something is.
+    pub fn trouble(&self) -> watch::Receiver<Option<CalendarTrouble>> {
+        self.trouble.clone()
     }
 
     /// Serves until `stop` ends, and then until all that was taken is durable.

@@ -1,6 +1,6 @@
 //! The API's description in OpenAPI 3.1, from which clients are generated.
 
-use super::{api, events};
+use super::{api, circuits, events};
 use utoipa::OpenApi;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -14,7 +14,8 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
     ),
     paths(
         api::topology, api::links, api::availability, api::list, api::reserve, api::show,
-        api::change, api::act, api::closures, api::close, api::reopen, api::circuits, api::report,
+        api::change, api::act, api::closures, api::close, api::reopen, circuits::list,
+        circuits::report,
         events::stream, events::log, events::last
     ),
     modifiers(&Bearer, &Problems),

@@ -2,9 +2,10 @@
 
 use crate::interrupt::Signals;
 use crate::output::Output;
-use farline::calendar::{CalendarConfigFile, Service};
+use farline::calendar::{CalendarConfigFile, CalendarTrouble, Service};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,12 +86,46 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             text += &format!("\na token for everything is in {}", path.display());
         }
         output.result(&listening, text)?;
+        let mut trouble = service.trouble();
+        let telling = async {
+            while trouble.changed().await.is_ok() {
+                let now = trouble.borrow_and_update().clone();
+                // Who reads that no more is no reason to end.
+                let _ = tell(now.as_ref(), output);
+            }
+            std::future::pending().await
+        };
         let mut signals = Signals::listen()?;
-        service
-            .run(async move {
-                let _ = signals.next().await;
-            })
-            .await;
+        let serving = service.run(async move {
+            let _ = signals.next().await;
+        });
+        tokio::select! {
+            () = serving => {}
+            () = telling => {}
+        }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Says what is wrong with the calendar, or that nothing is any more.
+fn tell(trouble: Option<&CalendarTrouble>, output: &Output) -> Result<(), Error> {
+    let schema = "farline/calendar-trouble/1";
+    let (document, text) = match trouble {
+        Some(CalendarTrouble::Database(error)) => {
+            let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let text = format!("nothing is booked or changed while this is so: {error}{hint}");
+            (json!({ "schema": schema, "trouble": "database", "error": error }), text)
+        }
+        Some(CalendarTrouble::ClockAhead(by)) => {
+            let text = format!(
+                "this host's clock was set forward by {by}: nothing ends by it for a minute, in \
+                 case that is a mistake"
+            );
+            (json!({ "schema": schema, "trouble": "clock", "ahead_s": by.as_secs_f64() }), text)
+        }
+        None => (json!({ "schema": schema, "trouble": null }), "all is well again".to_owned()),
+        // What a later library may tell besides.
+        Some(_) => return Ok(()),
+    };
+    output.result(&document, format!("farline: {text}"))
 }
