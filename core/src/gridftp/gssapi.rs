@@ -4,7 +4,7 @@
 use super::line::{Line, Lines};
 
 /// The longest line accepted, in bytes: a chain of a dozen certificates in base 64.
-const MAX_TOKEN_LINE: usize = 128 * 1024;
+pub(super) const MAX_TOKEN_LINE: usize = 128 * 1024;
 
 /// One line of a client that speaks of security.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,16 @@ impl ReplyLines {
 /// A protected line of a reply: `632`, as what the token holds is encrypted.
 pub fn protected_reply(token: &[u8], is_last: bool) -> Vec<u8> {
     format!("632{}{}\r\n", if is_last { ' ' } else { '-' }, encode_base64(token)).into_bytes()
+}
+
+/// A step of the exchange, as the client says it.
+pub fn adat_command(token: &[u8]) -> Vec<u8> {
+    format!("ADAT {}\r\n", encode_base64(token)).into_bytes()
+}
+
+/// A command within: `ENC`, as what the token holds is encrypted.
+pub fn protected_command(token: &[u8]) -> Vec<u8> {
+    format!("ENC {}\r\n", encode_base64(token)).into_bytes()
 }
 
 /// What a step of the exchange is answered with: 335 when it goes on, 235 when it is over.

@@ -96,6 +96,7 @@ mod end_of_data;
 mod facts;
 mod fault;
 pub mod gssapi;
+pub mod gssapi_replies;
 mod line;
 mod listing;
 mod long_listing;

@@ -303,6 +303,8 @@ error_codes! {
     NoName "no-name" Never: You;
     /// there is no partial file to remove
     NoPartial "no-partial" Never: You;
+    /// no proxy of a grid to show, or one that is not good any more
+    NoProxy "no-proxy" Never: You;
     /// the system gives no random numbers
     NoRandomness "no-randomness" Never: Here;
     /// this host or the node has no RDMA device, or not its libraries

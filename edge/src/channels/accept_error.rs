@@ -1,7 +1,9 @@
 //! What an error of accept(2) means for who listens: almost never that the listener is gone.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
 
 /// What to do after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,27 @@ impl BackOff {
     /// A try succeeded.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
+    }
+}
+
+/// The next connection, whatever keeps this host from taking one for a while; nothing once the listener is
+/// none any more.
+pub(crate) async fn accept_next(
+    listener: &TcpListener,
+    back_off: &mut BackOff,
+) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        match listener.accept().await {
+            Ok(came) => {
+                back_off.reset();
+                return Some(came);
+            }
+            Err(error) => match AfterError::of(&error) {
+                AfterError::GoOn => {}
+                AfterError::BackOff => tokio::time::sleep(back_off.next()).await,
+                AfterError::End => return None,
+            },
+        }
     }
 }
 

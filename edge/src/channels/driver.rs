@@ -7,6 +7,7 @@
 
 use super::Channel;
 use super::arrivals::Arrivals;
+use super::gsi::DataSecurity;
 use super::key::Key;
 use super::layer::Layer;
 use super::one_port::SharedConnection;
@@ -250,6 +251,8 @@ pub struct Session {
     pub tunnel: Option<Arc<dyn Tunnel>>,
     /// The control channel's own connection, where data may go over it.
     pub shared: Option<SharedConnection>,
+    /// How data connections show whose they are, in a session by GSI.
+    pub(crate) grid: Option<DataSecurity>,
 }
 
 /// What the channels of a session may take of the staging pool, where they hold registered slots.

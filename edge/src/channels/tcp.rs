@@ -1,11 +1,12 @@
 //! The TCP driver: dials and takes connections for data, each a channel of MODE E over one socket.
 
-use super::accept_error::{AfterError, BackOff};
+use super::accept_error::{BackOff, accept_next};
 use super::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use super::driver::{
     Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
     Session, Transport,
 };
+use super::gsi::DataSecurity;
 use super::key::{PREAMBLE_LEN, Token};
 use super::socket::{
     TcpOptions, bind, connect_stream, hold, no_port, prepare, unreachable, wrong_buffers,
@@ -52,7 +53,7 @@ struct Tcp;
 
 impl Transport for Tcp {
     fn dialer(&self, session: &Session, _values: &Values) -> Result<Arc<dyn Dialer>, Error> {
-        Ok(Arc::new(TcpDialer(session.sockets.clone())))
+        Ok(Arc::new(TcpDialer(session.sockets.clone(), session.grid.clone())))
     }
 
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
@@ -64,8 +65,8 @@ impl Transport for Tcp {
     }
 }
 
-/// Opens connections with these options.
-struct TcpDialer(TcpOptions);
+/// Opens connections with these options, in a session by GSI to whoever shows whose they are.
+struct TcpDialer(TcpOptions, Option<DataSecurity>);
 
 impl Dialer for TcpDialer {
     fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
@@ -76,6 +77,11 @@ impl Dialer for TcpDialer {
             }
             Ok(stream)
         });
+        if let (Ok(_), Some(grid)) = (&opened, &self.1) {
+            return opened
+                .map(|stream| Opened::Entered(grid.connect_later(stream, timeout)))
+                .map_err(|error| unreachable(address, &error));
+        }
         match (opened, &self.0.congestion) {
             (Ok(stream), _) => Ok(Opened::Bytes(Box::new(stream))),
             (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
@@ -126,19 +132,7 @@ impl Drop for TcpPort {
 /// Accepts connections and reads their preambles, until the session is gone.
 async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
     let (mut pending, mut back_off) = (VecDeque::<Pending>::new(), BackOff::default());
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => match AfterError::of(&error) {
-                AfterError::GoOn => continue,
-                AfterError::BackOff => {
-                    tokio::time::sleep(back_off.next()).await;
-                    continue;
-                }
-                AfterError::End => return,
-            },
-        };
-        back_off.reset();
+    while let Some((stream, _)) = accept_next(&listener, &mut back_off).await {
         let Some(arrivals) = arrivals.upgrade() else { return };
         pending.retain(|pending| !pending.0.is_finished());
         if pending.len() >= MOST_PENDING {

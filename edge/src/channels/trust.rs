@@ -99,6 +99,17 @@ impl GridSecurity {
     }
 }
 
+/// What a user of a grid shows and trusts, for `gsiftp://`; what is absent is where every client of grids looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GridProxy {
+    /// The proxy, its key and its chain in one PEM file; `$X509_USER_PROXY`, or `/tmp/x509up_uUID`.
+    pub file: Option<PathBuf>,
+    /// The folder of authorities; `$X509_CERT_DIR`, `~/.globus/certificates`, or
+    /// `/etc/grid-security/certificates`.
+    pub authorities: Option<PathBuf>,
+}
+
 /// Whom a client takes for the server it means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -19,6 +19,8 @@ pub struct ConnectOptions {
     pub credentials: Credentials,
     /// Let data go in the clear although the control channel is protected.
     pub no_encrypt: bool,
+    /// Have data of `gsiftp://` encrypted with any server; without it, with Farline nodes alone.
+    pub encrypt: bool,
     /// The ssh to run, with options of it, in words; `ssh` when absent.
     pub ssh: Vec<String>,
     /// Where farline is on the other host; searched in its PATH and the usual places when absent.

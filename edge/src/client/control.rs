@@ -6,6 +6,7 @@ mod opening;
 use super::control_stream::ControlStream;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
+use crate::channels::gsi::DataSecurity;
 use crate::channels::key::Key;
 use crate::channels::one_port::SharedConnection;
 use crate::channels::trust::{ClientConfig, ControlTls};
@@ -49,6 +50,8 @@ pub(super) struct Control {
     encrypt: bool,
     protected: Option<u64>,
     data_tls: Option<Arc<ClientConfig>>,
+    /// How data connections show whose they are, in a session by GSI.
+    grid: Option<DataSecurity>,
     /// The booked rate that was asked for, and the request while its answer is not known.
     rate: Option<(HeldRate, u64)>,
     /// The question what the node knows of the path, while its answer is not known (M-6).
@@ -215,6 +218,12 @@ impl Control {
                 self.answered_in = Some(self.answered_in.map_or(took, |least| least.min(took)));
             }
             match read {
+                // What protects it was broken: whatever follows may be anybody's.
+                Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    self.session.handle(now, Input::Closed);
+                    let message = format!("the control connection to {}: {error}", self.server);
+                    return Err(Error::new(Fault::There, ErrorCode::TlsFailed, message));
+                }
                 Some(Ok(0) | Err(_)) => {
                     let heard_of_it =
                         [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];

@@ -1,9 +1,11 @@
-//! The connection that carries a control channel: TCP, TLS over it, ssh, or one UDP port.
+//! The connection that carries a control channel: TCP, TLS or GSSAPI over it, ssh, or one UDP port.
 
 use super::connect_options::ConnectOptions;
+use super::gss_stream::initiate;
 use super::location::{ControlTransport, Remote};
 use super::ssh::Ssh;
 use crate::channels::Handle;
+use crate::channels::gsi::UserProxy;
 use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
 use crate::channels::trust::{ControlTls, Duplex, client, connect_control, untrusted};
 use crate::plan::paths::address_towards;
@@ -139,5 +141,16 @@ impl ControlStream {
         let own = reach.credentials.certificate.as_ref();
         let (stream, tls) = connect_control(self.stream, &remote.host, &reach.trust, own).await?;
         Ok(ControlStream { stream, tls: Some(tls), ..self })
+    }
+
+    /// Does the initiator's side of the exchange of GSSAPI.
+    pub(super) async fn start_gssapi(
+        self,
+        remote: &Remote,
+        reach: &ConnectOptions,
+        proxy: &UserProxy,
+    ) -> Result<ControlStream, Error> {
+        let stream = initiate(self.stream, remote, &reach.trust, proxy).await?;
+        Ok(ControlStream { stream, ..self })
     }
 }

@@ -1,7 +1,7 @@
 //! Who a client is: by what it logs in at a node that knows its users.
 
 use super::location::{ControlTransport, Remote};
-use crate::channels::trust::ClientKey;
+use crate::channels::trust::{ClientKey, GridProxy};
 use crate::identity::BEARER;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Credentials {
     /// Where the bearer token is, for `bearer@host`; found as WLCG's discovery finds it when
     /// absent.
     pub token: Option<PathBuf>,
+    /// For `gsiftp://`.
+    pub grid: GridProxy,
 }
 
 impl fmt::Debug for Credentials {
@@ -29,6 +31,7 @@ impl fmt::Debug for Credentials {
         f.debug_struct("Credentials")
             .field("certificate", &self.certificate)
             .field("token", &self.token)
+            .field("grid", &self.grid)
             .finish_non_exhaustive()
     }
 }
@@ -39,6 +42,11 @@ impl Credentials {
     /// # Errors
     /// When a token is wanted and there is none, or it would go in the clear.
     pub(super) fn login(&self, remote: &Remote) -> Result<(String, String), Error> {
+        if remote.via == ControlTransport::Gsi {
+            // Who it is was shown; GFD.20's word for whoever the server takes that for, and no secret.
+            let user = remote.user.clone().unwrap_or_else(|| ":globus-mapping:".to_owned());
+            return Ok((user, "dummy".to_owned()));
+        }
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         if user == BEARER && remote.password.is_none() {
             if remote.via == ControlTransport::Tcp {

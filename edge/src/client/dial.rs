@@ -45,6 +45,7 @@ pub(super) async fn dial(
 ) -> Result<Dialed, Error> {
     let encrypt = control.data_tls().await?.is_some();
     let keyed = control.agreed_key().await?.is_some();
+    let grid = control.data_security().await?;
     let asked = copy.channel(encrypt).filter(|_| !copy.stats.gave_up_channel);
     copy.stats.tried_channel |= asked.is_some();
     let offers = copy.options.drivers.offers(&Need {
@@ -70,7 +71,8 @@ pub(super) async fn dial(
                 fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
                 copy.stats.data_path = Some(DataPath::of(&offer));
                 // Whether a stranger on the way can read nothing.
-                copy.stats.encrypted = Some(offer.stack.is_encrypted());
+                let is_private = grid.is_some_and(|grid| grid.is_private());
+                copy.stats.encrypted = Some(is_private || offer.stack.is_encrypted());
                 return Ok(dialled);
             }
             Err(error) => fallback.failed(error)?,
@@ -126,6 +128,7 @@ async fn by(
         trust: control.data_tls().await?,
         tunnel,
         shared: control.shared(),
+        grid: control.data_security().await?,
     };
     let dialer = control.dialer(stack, &session)?;
     let address = match offer.route {

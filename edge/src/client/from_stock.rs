@@ -190,7 +190,8 @@ impl FromServer<'_> {
         let (id, data) = stream_mode::begin(copy, self.control, ask).await?;
         let came = copy.supervise(Some(self.control), move |live| {
             let stream = data.open(live)?;
-            whole(stream_mode::receive(live, stream, &*sink, from)?, one.payload())
+            let len = one.payload();
+            whole(stream_mode::receive(live, stream, &*sink, (from, len))?, len)
         });
         came.await?;
         copy.until_done(self.control, &[id]).await

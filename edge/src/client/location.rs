@@ -32,6 +32,8 @@ pub enum ControlTransport {
     Tcp,
     /// TCP with `AUTH TLS` (RFC 4217): `ftps://`, `farlines://`.
     Tls,
+    /// TCP with `AUTH GSSAPI` (GFD.20), by a proxy of a grid: `gsiftp://`.
+    Gsi,
     /// The user's ssh: `host:path`, as scp has it.
     Ssh,
     /// Control and data over one UDP port, encrypted: `farlineq://`.
@@ -39,7 +41,8 @@ pub enum ControlTransport {
 }
 
 /// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`,
-/// or with TLS `ftps://` or `farlines://`, or over one UDP port `farlineq://`; or `[user@]host:path`, over ssh.
+/// or with TLS `ftps://` or `farlines://`, or with a proxy of a grid `gsiftp://`, or over one UDP port `farlineq://`;
+/// or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The user; anonymous when absent.
@@ -65,7 +68,29 @@ pub struct Remote {
 /// The port of FTP's control channel.
 const FTP_PORT: u16 = 21;
 /// GridFTP's registered port, where a Farline node listens.
-const FARLINE_PORT: u16 = 2811;
+const GRIDFTP_PORT: u16 = 2811;
+
+/// What a URL of a server begins with.
+struct Scheme {
+    name: &'static str,
+    via: ControlTransport,
+    farline: bool,
+    /// Where it listens, when the URL does not say it.
+    port: u16,
+}
+
+const SCHEMES: [Scheme; 6] = [
+    scheme("ftp", ControlTransport::Tcp, false, FTP_PORT),
+    scheme("ftps", ControlTransport::Tls, false, FTP_PORT),
+    scheme("gsiftp", ControlTransport::Gsi, false, GRIDFTP_PORT),
+    scheme("farline", ControlTransport::Tcp, true, GRIDFTP_PORT),
+    scheme("farlines", ControlTransport::Tls, true, GRIDFTP_PORT),
+    scheme("farlineq", ControlTransport::OnePort, true, GRIDFTP_PORT),
+];
+
+const fn scheme(name: &'static str, via: ControlTransport, farline: bool, port: u16) -> Scheme {
+    Scheme { name, via, farline, port }
+}
 
 impl Location {
     /// The same folder, of which the content is meant and not the folder by its name.
@@ -148,16 +173,10 @@ impl Location {
         };
         let shown = String::from_utf8_lossy(bytes);
         let (scheme, rest) = (&bytes[..colon], &bytes[colon + 3..]);
+        if let Some(scheme) = SCHEMES.iter().find(|known| known.name.as_bytes() == scheme) {
+            return Remote::parse(rest, scheme, stores, &shown).map(Location::Remote);
+        }
         match scheme {
-            b"ftp" => Remote::parse(rest, (false, stores), &shown).map(Location::Remote),
-            b"ftps" => Remote::parse(rest, (false, stores), &shown)
-                .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
-            b"farline" => Remote::parse(rest, (true, stores), &shown).map(Location::Remote),
-            b"farlines" => Remote::parse(rest, (true, stores), &shown)
-                .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
-            b"farlineq" => Remote::parse(rest, (true, stores), &shown).map(|remote| {
-                Location::Remote(Remote { via: ControlTransport::OnePort, ..remote })
-            }),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(
                 rest, &shown,
             )?)))),
@@ -167,8 +186,8 @@ impl Location {
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
             .hint(
-                "known are farline://, ftp://, with TLS farlines:// and ftps://, over UDP \
-                farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
+                "known are farline://, ftp://, with TLS farlines:// and ftps://, by a proxy gsiftp://, \
+                over UDP farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
             )),
         }
     }
@@ -177,13 +196,14 @@ impl Location {
 impl Remote {
     fn parse(
         rest: &[u8],
-        (farline, stores): (bool, &StoreRegistry),
+        scheme: &Scheme,
+        stores: &StoreRegistry,
         shown: &str,
     ) -> Result<Remote, Error> {
-        let scheme = if farline { "farline" } else { "ftp" };
+        let &Scheme { name, via, farline, port: usual } = scheme;
         let wrong = |what: &str| {
             Error::new(Fault::You, ErrorCode::BadUrl, format!("{shown}: {what}"))
-                .hint(format!("write {scheme}://host:port/path"))
+                .hint(format!("write {name}://host:port/path"))
         };
         // An FTP URL has no query (RFC 1738, section 3.2): there, `?` belongs to the path.
         let (rest, query) = match rest.iter().position(|&byte| byte == b'?').filter(|_| farline) {
@@ -209,8 +229,7 @@ impl Remote {
             return Err(wrong("the host is missing"));
         }
         let port = match port {
-            None if farline => FARLINE_PORT,
-            None => FTP_PORT,
+            None => usual,
             Some(port) => port
                 .parse()
                 .ok()
@@ -246,16 +265,7 @@ impl Remote {
                 })??)
             }
         };
-        Ok(Remote {
-            user,
-            password,
-            host: host.to_owned(),
-            via: ControlTransport::Tcp,
-            port,
-            path,
-            farline,
-            store,
-        })
+        Ok(Remote { user, password, host: host.to_owned(), via, port, path, farline, store })
     }
 
     /// The server, for people.
@@ -289,6 +299,7 @@ impl Remote {
     pub fn place(&self) -> String {
         let scheme = match self.via {
             ControlTransport::Tls => "ftps",
+            ControlTransport::Gsi => "gsiftp",
             ControlTransport::OnePort => "farlineq",
             ControlTransport::Tcp | ControlTransport::Ssh => "ftp",
         };
@@ -410,13 +421,8 @@ impl fmt::Display for Remote {
         if self.via == ControlTransport::Ssh {
             return write!(f, "{host}:{}", String::from_utf8_lossy(&self.path));
         }
-        let scheme = match (self.farline, self.via) {
-            (true, ControlTransport::Tls) => "farlines",
-            (true, ControlTransport::OnePort) => "farlineq",
-            (true, _) => "farline",
-            (false, ControlTransport::Tls) => "ftps",
-            (false, _) => "ftp",
-        };
+        let is_own = |scheme: &&Scheme| (scheme.via, scheme.farline) == (self.via, self.farline);
+        let scheme = SCHEMES.iter().find(is_own).map_or("farline", |scheme| scheme.name);
         write!(f, "{scheme}://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))?;
         match &self.store {
             None => Ok(()),

@@ -22,6 +22,7 @@ mod extraneous;
 mod from_stock;
 mod glob;
 mod greet;
+mod gss_stream;
 mod interrupted;
 mod itself;
 mod keep_replaced;

@@ -7,7 +7,7 @@ use super::data_path::DataPath;
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use crate::mover::{
-    Acceptor, BLOCK_LEN, Incoming, Integrity, ReceiveJob, ReceiveOutcome, Tally, receive,
+    Acceptor, BLOCK_LEN, GsiPort, Incoming, Integrity, ReceiveJob, ReceiveOutcome, Tally, receive,
 };
 use crate::stores::{BytesSink, Sink, SlowSink};
 use farline_core::gridftp::Command;
@@ -41,17 +41,25 @@ pub(super) async fn listen(
         ));
     }
     copy.stats.data_path = Some(DataPath::Direct);
-    copy.stats.encrypted = Some(false);
-    let local = control.local()?;
-    let acceptor = Acceptor::bind(
-        SocketAddr::new(local.ip(), 0),
-        None,
-        None,
-        &copy.tcp_options(None, control.rtt()),
-    )?;
-    let address = acceptor.address();
+    let here = SocketAddr::new(control.local()?.ip(), 0);
+    let options = copy.tcp_options(None, control.rtt());
+    let (acceptor, address): (Arc<dyn Incoming + Send>, _) = match control.data_security().await? {
+        None => {
+            copy.stats.encrypted = Some(false);
+            let acceptor = Acceptor::bind(here, None, None, &options)?;
+            let address = acceptor.address();
+            (Arc::new(acceptor), address)
+        }
+        Some(security) => {
+            copy.stats.encrypted = Some(security.is_private());
+            // Who is somebody else is closed, and the server says what it lacks.
+            let port = GsiPort::open(here, None, None, &options, security, |_, _| {})?;
+            let address = port.address();
+            (Arc::new(port), address)
+        }
+    };
     let resources = TransferResources {
-        acceptor: Some(Arc::new(acceptor)),
+        acceptor: Some(acceptor),
         slots: staging(choice)?,
         ..TransferResources::default()
     };

@@ -7,6 +7,7 @@ use super::control::Control;
 use super::copy::Copy;
 use super::data_path::DataPath;
 use super::transfer_state::TransferState;
+use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::ByteStream;
 use crate::channels::secured::secured_for_server;
 use crate::channels::socket::{connect_stream, prepare};
@@ -33,8 +34,17 @@ const LONGEST_LIST: u64 = 256 << 20;
 /// Where the server waits for the next file's connection.
 struct DataAddress {
     address: SocketAddr,
-    tls: Option<ControlTls>,
+    protection: DataProtection,
     options: TcpOptions,
+}
+
+/// What stands over a data connection.
+enum DataProtection {
+    None,
+    /// What the control connection has.
+    Tls(ControlTls),
+    /// A handshake that shows whose it is, in a session by GSI.
+    Grid(DataSecurity),
 }
 
 /// Has data connections encrypted where the control connection is, unless told not to.
@@ -54,8 +64,9 @@ pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control) -> Resul
             })?;
         }
     }
+    let grid = control.data_security().await?;
     copy.stats.data_path = Some(DataPath::Direct);
-    copy.stats.encrypted = Some(is_private);
+    copy.stats.encrypted = Some(is_private || grid.is_some_and(|grid| grid.is_private()));
     (copy.stats.streams, copy.stats.congestion) = (1, None);
     Ok(())
 }
@@ -68,7 +79,12 @@ async fn passive(copy: &Copy<'_>, control: &mut Control) -> Result<DataAddress, 
     // control port is.
     let address = SocketAddr::new(control.peer()?.ip(), told.port());
     let tls = control.tls().filter(|_| copy.stats.encrypted == Some(true));
-    Ok(DataAddress { address, tls, options: copy.tcp_options(None, control.rtt()) })
+    let protection = match (control.data_security().await?, tls) {
+        (Some(grid), _) => DataProtection::Grid(grid),
+        (None, Some(tls)) => DataProtection::Tls(tls),
+        (None, None) => DataProtection::None,
+    };
+    Ok(DataAddress { address, protection, options: copy.tcp_options(None, control.rtt()) })
 }
 
 impl DataAddress {
@@ -85,31 +101,40 @@ impl DataAddress {
             let stream = stream.map_err(failed)?;
             prepare(&stream).map_err(failed)?;
             live.cancel.watch_stream(&stream)?;
-            Ok(Dialed { stream, tls: self.tls })
+            Ok(match self.protection {
+                DataProtection::None => Dialed::Open(Box::new(stream)),
+                DataProtection::Tls(tls) => Dialed::Tls(stream, tls),
+                DataProtection::Grid(grid) => Dialed::Grid(stream, grid),
+            })
         });
         connected.await
     }
 }
 
 /// A connection over which nothing went yet.
-pub(super) struct Dialed {
-    stream: TcpStream,
-    tls: Option<ControlTls>,
+pub(super) enum Dialed {
+    /// Whose it is was shown, or is not to be.
+    Open(Box<dyn ByteStream>),
+    /// TLS begins when the server begins.
+    Tls(TcpStream, ControlTls),
+    /// Servers see whose it is before they begin.
+    Grid(TcpStream, DataSecurity),
 }
 
 impl Dialed {
-    /// Whether data is encrypted.
-    pub(super) fn is_private(&self) -> bool {
-        self.tls.is_some()
+    /// Whether the server has tickets for the connections that follow.
+    pub(super) fn has_tickets(&self) -> bool {
+        matches!(self, Dialed::Tls(..))
     }
 
     /// The connection as data goes over it.
     pub(super) fn open(self, live: &TransferState) -> Result<Box<dyn ByteStream>, Error> {
-        Ok(match self.tls {
-            None => Box::new(self.stream),
-            Some(tls) => secured_for_server(self.stream, tls, CONNECT_TIMEOUT)
-                .map_err(|error| lost(live, &error))?,
-        })
+        match self {
+            Dialed::Open(stream) => return Ok(stream),
+            Dialed::Tls(stream, tls) => secured_for_server(stream, tls, CONNECT_TIMEOUT),
+            Dialed::Grid(stream, grid) => grid.connect(stream, CONNECT_TIMEOUT),
+        }
+        .map_err(|error| lost(live, &error))
     }
 }
 
@@ -124,12 +149,28 @@ pub(super) async fn begin(
     let dialed = data.connect(copy, control).await?;
     let id = request(control);
     let within = copy.options.reach.at_most(BEGIN_TIMEOUT);
+    let showing = match dialed {
+        Dialed::Grid(stream, grid) => {
+            Err(tokio::task::spawn_blocking(move || grid.connect(stream, CONNECT_TIMEOUT)))
+        }
+        open => Ok(open),
+    };
     let begun = tokio::time::timeout(within, control.started(id)).await;
     begun.map_err(|_| {
         let message = format!("{} does not begin the transfer", control.server());
         Error::new(Fault::Between, ErrorCode::PeerSilent, message)
     })??;
-    Ok((id, dialed))
+    match showing {
+        Ok(dialed) => Ok((id, dialed)),
+        Err(showing) => {
+            let shown = showing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+            let stream = shown.map_err(|error| {
+                let message = format!("a data connection was not authenticated: {error}");
+                Error::new(Fault::Between, ErrorCode::DataConnection, message)
+            })?;
+            Ok((id, Dialed::Open(stream)))
+        }
+    }
 }
 
 fn lost(live: &TransferState, error: &io::Error) -> Error {
@@ -139,15 +180,16 @@ fn lost(live: &TransferState, error: &io::Error) -> Error {
     })
 }
 
-/// Receives what comes from byte `at` of the one file of `sink` on; returns where it ended.
+/// Receives what comes from byte `at` of the one file of `sink` on, of which the server said that it has `len`
+/// bytes; returns where it ended.
 pub(super) fn receive(
     live: &TransferState,
     mut stream: Box<dyn ByteStream>,
     sink: &dyn Sink,
-    at: u64,
+    (at, len): (u64, u64),
 ) -> Result<u64, Error> {
     let counted = (live.pace.as_deref(), &live.tally);
-    let end = receive_in_order(&mut *stream, sink, at, counted)
+    let end = receive_in_order(&mut *stream, sink, (at, len), counted)
         .map_err(|error| error.unwrap_or_else(|error| lost(live, &error)))?;
     part(live, stream);
     Ok(end)
@@ -165,7 +207,7 @@ pub(super) fn send(
     live: &TransferState,
     mut stream: Box<dyn ByteStream>,
     source: &dyn Source,
-    (len, is_private): (u64, bool),
+    (len, has_tickets): (u64, bool),
 ) -> Result<(), Error> {
     let mut buffer = vec![0; BLOCK_LEN];
     let mut at = 0;
@@ -177,7 +219,7 @@ pub(super) fn send(
         at += part as u64;
     }
     stream.finish().map_err(|error| lost(live, &error))?;
-    if is_private {
+    if has_tickets {
         take_tickets(&mut *stream);
     }
     live.cancel.release();

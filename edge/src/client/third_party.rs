@@ -8,18 +8,19 @@ mod tree;
 use super::attributes;
 use super::by_content::ContentAt;
 use super::checksum;
+use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::copy::{Copy, known};
 use super::existing::{kept_there, without};
 use super::itself;
 use super::keep_replaced;
 use super::listing::{entry, list_tree};
-use super::location::{Remote, trim};
+use super::location::{ControlTransport, Remote, trim};
 use super::outcome::DataDirection;
 use super::selection::DRY_RUN;
 use crate::stores::join;
 use ends::{Ends, at};
-use farline_core::copy::{farline_option, leave};
+use farline_core::copy::{DataEnd, farline_option, leave};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::{Entry, TransferParams};
@@ -49,6 +50,7 @@ pub(super) async fn run(
         }
     }
     permitted(&ends)?;
+    protect(&mut ends, &copy.options.reach).await?;
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
         let message =
             format!("{from} cannot be told to hold a rate, and the data does not pass this host");
@@ -102,6 +104,35 @@ pub(super) async fn run(
         files::copy(copy, &mut ends, there, &entries, choice.streams).await?;
     }
     copy.settle();
+    Ok(())
+}
+
+/// Has data connections between two servers of a grid show whose they are, and encrypted as they are between
+/// this host and either; with a server that knows no proxies they are anybody's.
+async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<(), Error> {
+    let by_gsi = [ends.from, ends.to].map(|remote| remote.via == ControlTransport::Gsi);
+    match by_gsi {
+        [true, true] => {
+            let is_private = ends.sender.encrypts_grid(reach) || ends.receiver.encrypts_grid(reach);
+            for end in [DataEnd::Sender, DataEnd::Receiver] {
+                let (control, remote) = ends.of(end);
+                control.protect_grid(is_private);
+                control.data_security().await.map_err(|error| at(remote, error))?;
+            }
+        }
+        [false, false] => {}
+        _ if !reach.no_encrypt => {
+            let message = "one of these servers knows no proxies: whose the data between them is cannot                            be shown";
+            return Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(
+                "let it go to whoever connects with --no-encrypt, or copy to this host first",
+            ));
+        }
+        [is_sender, _] => {
+            let (control, remote) =
+                ends.of(if is_sender { DataEnd::Sender } else { DataEnd::Receiver });
+            control.unprotect_grid().await.map_err(|error| at(remote, error))?;
+        }
+    }
     Ok(())
 }
 

@@ -158,7 +158,7 @@ impl<'a> ToServer<'a> {
         let (id, data) =
             stream_mode::begin(copy, control, |control| partial.store(control)).await?;
         let sent = copy.supervise(Some(control), move |live| {
-            let len = (one.len, data.is_private());
+            let len = (one.len, data.has_tickets());
             stream_mode::send(live, data.open(live)?, &one, len)
         });
         sent.await?;

@@ -29,7 +29,8 @@ pub(crate) fn send_in_order(
     Ok(())
 }
 
-/// Writes what comes on `stream` to the one file of `sink`, from byte `at` on; returns where it ended. A
+/// Writes what comes on `stream` to the one file of `sink`, from byte `at` on; returns where it ended, which
+/// without TLS's goodbye is an end only at `len`, where the sender said that the file ends. A
 /// thread makes durable what is written, so that a copy that breaks off goes on from there.
 ///
 /// # Errors
@@ -37,7 +38,7 @@ pub(crate) fn send_in_order(
 pub(crate) fn receive_in_order(
     stream: &mut dyn ByteStream,
     sink: &dyn Sink,
-    mut at: u64,
+    (mut at, len): (u64, u64),
     (pace, tally): (Option<&Pace>, &Tally),
 ) -> Result<u64, Result<Error, io::Error>> {
     let journal = sink.journals().then(Journal::new);
@@ -47,6 +48,10 @@ pub(crate) fn receive_in_order(
             Ok(0) => return Ok(at),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // Globus' servers leave TLS so.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && at == len => {
+                return Ok(at);
+            }
             Err(error) => return Err(Err(error)),
         };
         if let Some(pace) = pace {

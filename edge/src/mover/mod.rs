@@ -11,6 +11,7 @@
 mod acceptor;
 mod audit;
 mod broken;
+mod gsi_port;
 mod in_order;
 mod inline;
 mod journal;
@@ -27,6 +28,7 @@ mod tune;
 pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use audit::Audit;
 pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
+pub(crate) use gsi_port::GsiPort;
 pub(crate) use in_order::{receive_in_order, send_in_order};
 pub(crate) use inline::receive_inline;
 pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};

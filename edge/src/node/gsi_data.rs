@@ -1,10 +1,10 @@
 //! How the data connections of a session by GSI are authenticated: DCAU and PROT (GFD.20 section 3).
 
 use super::data::{CONNECT_TIMEOUT, DataPlane};
-use super::gsi_port::GsiPort;
 use crate::channels::Channel;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::{ByteStream, OrderedChannel};
+use crate::mover::GsiPort;
 use farline_core::gridftp::DataAuthentication;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
@@ -60,7 +60,10 @@ impl DataPlane {
     ) -> Result<SocketAddr, Error> {
         let notices = Arc::clone(&self.shared.notices);
         let (at, ports) = (SocketAddr::new(ip, 0), self.shared.config.data_ports);
-        let port = GsiPort::open(at, ports, peer, &self.options, security, notices)?;
+        let stranger = move |from: IpAddr, error: &std::io::Error| {
+            notices.say("stranger", format_args!("a data connection from {from}: {error}"));
+        };
+        let port = GsiPort::open(at, ports, peer, &self.options, security, stranger)?;
         let address = port.address();
         self.gsi_port = Some(port);
         Ok(address)

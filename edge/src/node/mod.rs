@@ -17,7 +17,6 @@ mod data;
 mod data_listener;
 mod files;
 mod gsi_data;
-mod gsi_port;
 mod gss_wire;
 mod held;
 mod hold_rate;

@@ -5,26 +5,27 @@ use farline_lab::files::random;
 use farline_lab::{announced, farline_binary, succeed};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// Stands among options for a client that knows TLS up to 1.2.
 const OLD_TLS: &str = "TLS 1.2";
 
 /// A site of a grid: an authority, a node that knows alice, and users with proxies.
-struct Grid {
+pub(crate) struct Grid {
     folder: tempfile::TempDir,
     /// Ends with the test.
     _node: farline_lab::Running,
-    url: String,
-    log: Arc<Mutex<String>>,
+    pub(crate) url: String,
+    pub(crate) log: Arc<Mutex<String>>,
 }
 
 impl Grid {
     /// With `more` in the node's file.
-    fn new(more: &str) -> Grid {
+    pub(crate) fn new(more: &str) -> Grid {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("security/certificates")).expect("a folder");
@@ -65,12 +66,12 @@ impl Grid {
         Grid { folder, _node: node, url: url.replace("ftp://", "gsiftp://"), log }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// A proxy of `user`'s by Globus' own command, with these arguments.
-    fn proxy(&self, user: &str, more: &[&str]) -> PathBuf {
+    pub(crate) fn proxy(&self, user: &str, more: &[&str]) -> PathBuf {
         let out = self.at(&format!("{user}{}.proxy", more.concat()));
         let mut command = Command::new("grid-proxy-init");
         command.args(["-q", "-cert"]).arg(self.at(&format!("{user}.pem"))).arg("-key");
@@ -80,7 +81,7 @@ impl Grid {
     }
 
     /// A client of the grid with `proxy`.
-    fn client(&self, command: &str, proxy: &Path) -> Command {
+    pub(crate) fn client(&self, command: &str, proxy: &Path) -> Command {
         let mut client = farline_lab::command("timeout");
         client.args(["30", command]).env("X509_USER_PROXY", proxy);
         client.env("X509_CERT_DIR", self.at("security/certificates"));
@@ -95,7 +96,7 @@ impl Grid {
     }
 
     /// A real `globus-gridftp-server` of the same grid, and its URL.
-    fn globus_server(&self) -> (farline_lab::Running, String) {
+    pub(crate) fn globus_server(&self, more: &[&str]) -> (farline_lab::Running, String) {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = port.expect("a free port").port();
         // The user of this machine that alice is to be.
@@ -103,7 +104,7 @@ impl Grid {
         let map = format!("\"/O=Grid/CN=alice\" {user}");
         fs::write(self.at("server-mapfile"), map).expect("written");
         let mut command = farline_lab::command("globus-gridftp-server");
-        command.args(["-p", &port.to_string(), "-log-level", "NONE", "-allow-root"]);
+        command.args(["-p", &port.to_string(), "-log-level", "NONE", "-allow-root"]).args(more);
         command.args(["-data-interface", "127.0.0.1", "-control-interface", "127.0.0.1"]);
         command.env_remove("X509_USER_PROXY").env("GRIDMAP", self.at("server-mapfile"));
         command.env("X509_CERT_DIR", self.at("security/certificates"));
@@ -128,7 +129,7 @@ impl Grid {
 }
 
 /// An authority `file` with this subject.
-fn authority(at: &Path, file: &str, subject: &str) {
+pub(crate) fn authority(at: &Path, file: &str, subject: &str) {
     let (key, certificate) = (format!("{file}.key"), format!("{file}.pem"));
     // grid-proxy-init signs as its issuer was signed, and only with RSA.
     let new = ["req", "-x509", "-newkey", "rsa:2048"];
@@ -137,7 +138,7 @@ fn authority(at: &Path, file: &str, subject: &str) {
 }
 
 /// Puts an authority where the node and its clients find it, with what it may sign.
-fn trust(at: &Path, file: &str, subject: &str, names: &str) {
+pub(crate) fn trust(at: &Path, file: &str, subject: &str, names: &str) {
     let folder = at.join("security/certificates");
     let certificate = at.join(format!("{file}.pem"));
     let hash = hash(&certificate);
@@ -157,7 +158,7 @@ fn hash(certificate: &Path) -> String {
 }
 
 /// A certificate of `subject` by the authority `by`, for two days.
-fn sign(at: &Path, by: &str, file: &str, subject: &str) {
+pub(crate) fn sign(at: &Path, by: &str, file: &str, subject: &str) {
     let key = format!("{file}.key");
     let new = [
         "req", "-newkey", "rsa:2048", "-nodes", "-subj", subject, "-keyout", &key, "-out", "asked",
@@ -209,7 +210,7 @@ fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
 fn third_party_copies_go_between_a_node_and_a_globus_server() {
     let grid = Grid::new("third_party = true\nthird_party_networks = ['127.0.0.0/8']");
     let proxy = grid.proxy("alice", &[]);
-    let (_server, stock) = grid.globus_server();
+    let (_server, stock) = grid.globus_server(&[]);
     let ours = |name: &str| format!("{}/{name}", grid.url);
     let theirs = |name: &str| format!("{stock}{}", grid.at(name).display());
     for (index, options) in [&["-p", "2"][..], &["-dcpriv"]].into_iter().enumerate() {
@@ -285,36 +286,47 @@ fn a_line_without_protection_ends_the_session() {
     let node = grid.url.strip_prefix("gsiftp://").expect("a URL").to_owned();
     // Somebody between the ends says a word of its own to the node, once the client is known.
     for (word, is_taken) in [("", true), ("NOOP\r\n", false)] {
-        let between = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let address = between.local_addr().expect("bound");
-        let node = node.clone();
-        let relay = std::thread::spawn(move || {
-            let (client, _) = between.accept().expect("a client");
-            let there = TcpStream::connect(node).expect("a node");
-            let ends = [client.try_clone(), there.try_clone()].map(|end| end.expect("a socket"));
-            let up = std::thread::spawn(move || {
-                let [mut from, mut to] = ends;
-                let _ = std::io::copy(&mut from, &mut to);
-                let _ = to.shutdown(Shutdown::Both);
-            });
-            let (mut to, mut node) = (client, there.try_clone().expect("a socket"));
-            for line in BufReader::new(there).lines().map_while(Result::ok) {
-                if line.starts_with("235 ") {
-                    node.write_all(word.as_bytes()).expect("said");
-                }
-                if to.write_all(format!("{line}\r\n").as_bytes()).is_err() {
-                    break;
-                }
-            }
-            let _ = to.shutdown(Shutdown::Both);
-            up.join().expect("no panic");
-        });
+        let (address, relay) = relay(node.clone(), word, "");
         let back = format!("file://{}", grid.at("back").display());
         let get = [&format!("gsiftp://{address}/tree/b"), &back];
         let output = grid.guc(&proxy).args(get).output().expect("runs");
         assert_eq!(output.status.success(), is_taken, "{output:?}");
         relay.join().expect("no panic");
     }
+}
+
+/// Stands between a client and `node`, and says words of its own to either once the client is known.
+pub(crate) fn relay(
+    node: String,
+    to_node: &'static str,
+    to_client: &'static str,
+) -> (SocketAddr, JoinHandle<()>) {
+    let between = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = between.local_addr().expect("bound");
+    let relay = std::thread::spawn(move || {
+        let (client, _) = between.accept().expect("a client");
+        let there = TcpStream::connect(node).expect("a node");
+        let ends = [client.try_clone(), there.try_clone()].map(|end| end.expect("a socket"));
+        let up = std::thread::spawn(move || {
+            let [mut from, mut to] = ends;
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+        let (mut to, mut node) = (client, there.try_clone().expect("a socket"));
+        for line in BufReader::new(there).lines().map_while(Result::ok) {
+            let is_known = line.starts_with("235 ");
+            if is_known {
+                node.write_all(to_node.as_bytes()).expect("said");
+            }
+            let words = if is_known { to_client } else { "" };
+            if to.write_all(format!("{line}\r\n{words}").as_bytes()).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+        up.join().expect("no panic");
+    });
+    (address, relay)
 }
 
 /// A list of `by`'s on which the certificate `file` stands.

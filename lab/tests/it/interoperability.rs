@@ -104,6 +104,20 @@ const SERVERS: &[Row] = &[
         ]),
     ),
     Row(
+        "",
+        "`gsiftp://` with a proxy: trees both ways, one and several channels, DCAU A, in the clear and under PROT P (`--encrypt`), compared by CKSM; files in MODE S",
+        By(&[
+            "gsi_client::trees_go_both_ways_with_a_proxy_and_are_compared",
+            "gsi_client::files_go_in_mode_s_to_a_server_without_feat",
+            "gsi_client::what_keeps_a_proxy_out_is_said_and_by_whom",
+        ]),
+    ),
+    Row(
+        "",
+        "`gsiftp://` third-party, with a node or another of its kind at the other end",
+        By(&["gsi_client::servers_of_a_grid_copy_from_each_other"]),
+    ),
+    Row(
         "vsftpd 3.0.3",
         "files and trees both ways (MODE S, LIST); downloads go on",
         By(&[

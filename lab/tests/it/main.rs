@@ -22,6 +22,7 @@ mod existing;
 mod globs;
 mod grid_clients;
 mod gsi;
+mod gsi_client;
 mod guest;
 mod held;
 mod hostile_server;

@@ -39,13 +39,13 @@ Examples:
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
 `src` goes by name, `src/` is its content. Files land whole, compared by CRC-64;
-over ssh and ftps:// encrypted. More flags: `farline sync --help` (-a, -c, -b).";
+over ssh, ftps:// encrypted (gsiftp://: --encrypt). More: `farline sync --help`.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Paths, USER@HOST:PATH, -, memory:SIZE, farline:, ftp:, ftps: URLs
+    /// Paths, USER@HOST:PATH, -, memory:SIZE, URLs: farline, (gsi)ftp(s)
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: the same, or null:; what ends in / is a directory
@@ -139,6 +139,10 @@ pub(crate) struct How {
     /// Data in the clear over ssh and ftps:// [default: no]
     #[arg(long)]
     no_encrypt: bool,
+    /// Data of gsiftp:// encrypted with any server, not only authenticated [default: with Farline
+    /// nodes]
+    #[arg(long, hide = true, conflicts_with = "no_encrypt")]
+    encrypt: bool,
     /// Authorities for ftps://, in PEM [default: system's]
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
@@ -262,7 +266,7 @@ pub(crate) fn carry_out(
         precedent: None,
     };
     let mut reach = reach::with(args.ssh, args.tls_ca, args.tls_pin);
-    reach.no_encrypt = args.no_encrypt;
+    (reach.no_encrypt, reach.encrypt) = (args.no_encrypt, args.encrypt);
     reach.remote_farline = args.remote_farline;
     reach.timeout = args.timeout.map(Span::from_secs);
     reach::ask_for_password(&mut reach, sources.iter().chain([destination]))?;

@@ -162,6 +162,7 @@ impl Bench {
             trust: Some(pinned(self.identity.fingerprint).expect("a fingerprint")),
             tunnel: self.site.tunnel.clone(),
             shared: None,
+            grid: None,
         };
         self.stack.dialer(&session).expect("a dialer")
     }

@@ -13,6 +13,7 @@ use openssl::ssl::{ErrorCode, Ssl, SslStream};
 use openssl::x509::{X509Name, X509Req};
 use std::fmt;
 use std::mem;
+use std::sync::Arc;
 
 /// Bits of the key that a client delegates to. Elliptic curves would be faster, but are not what every
 /// client of grids signs.
@@ -142,8 +143,8 @@ impl Acceptor {
 
     fn done(self, delegated: Option<Credential>) -> Result<(Option<Acceptor>, Step), String> {
         let Some(peer) = self.peer else { return Err("the client did not show itself".to_owned()) };
-        let data =
-            delegated.map(|own| DataSecurity::new(own, self.authorities, peer.subject.clone()));
+        let data = delegated
+            .map(|own| DataSecurity::new(Arc::new(own), self.authorities, peer.subject.clone()));
         Ok((None, Step::Done(Box::new(GssContext(self.tls)), peer, data)))
     }
 }
@@ -176,6 +177,11 @@ impl fmt::Debug for GssContext {
 }
 
 impl GssContext {
+    /// What a handshake that is over left.
+    pub(super) fn over(tls: SslStream<Pipe>) -> GssContext {
+        GssContext(tls)
+    }
+
     /// The token that holds `line`.
     ///
     /// # Errors

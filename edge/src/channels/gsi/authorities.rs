@@ -46,6 +46,8 @@ pub(crate) struct Peer {
 pub(super) enum Purpose {
     /// That it may be a TLS client.
     Client,
+    /// That it may be a TLS server.
+    Server,
     /// Nothing more than who it is: on a data connection either end may be the TLS server.
     Anything,
 }
@@ -74,6 +76,11 @@ impl Authorities {
         }
     }
 
+    /// Where they are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// TLS that shows `own` and takes peers whom an authority of the folder vouches for. It is made
     /// anew for each connection, so that what changes in the folder counts at once; why a peer is
     /// refused is told by the second.
@@ -96,6 +103,7 @@ impl Authorities {
         builder.verify_param_mut().set_flags(flags)?;
         builder.verify_param_mut().set_purpose(match purpose {
             Purpose::Client => X509PurposeId::SSL_CLIENT,
+            Purpose::Server => X509PurposeId::SSL_SERVER,
             Purpose::Anything => X509PurposeId::ANY,
         })?;
         let refusal = Refusal::default();

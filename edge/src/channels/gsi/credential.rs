@@ -1,16 +1,19 @@
 //! A certificate, the key to it, and those between it and an authority.
 
+use super::proxy::Kind;
+use crate::channels::trust::subject_of_certificate;
 use farline_core::units::{Error, ErrorCode, Fault};
+use openssl::asn1::Asn1TimeRef;
 use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::SslContextBuilder;
-use openssl::x509::X509;
+use openssl::x509::{X509, X509Ref};
 use std::fmt::Display;
 use std::path::Path;
 
 /// What one end shows of itself.
 pub(crate) struct Credential {
-    /// The first is its own.
+    /// The first is its own: it is never empty.
     chain: Vec<X509>,
     key: PKey<Private>,
 }
@@ -43,6 +46,34 @@ impl Credential {
     pub(super) fn delegated(chain: Vec<X509>, key: PKey<Private>) -> Option<Credential> {
         let public = chain.first()?.public_key().ok()?;
         public.public_eq(&key).then_some(Credential { chain, key })
+    }
+
+    /// Its own certificate.
+    pub(super) fn first(&self) -> &X509Ref {
+        &self.chain[0]
+    }
+
+    #[cfg(test)]
+    pub(super) fn chain(&self) -> &[X509] {
+        &self.chain
+    }
+
+    pub(super) fn key(&self) -> &PKey<Private> {
+        &self.key
+    }
+
+    /// When the first of its chain expires.
+    pub(super) fn ends(&self) -> &Asn1TimeRef {
+        let ends = self.chain.iter().map(|certificate| certificate.not_after());
+        ends.reduce(|first, other| if other < first { other } else { first })
+            .unwrap_or_else(|| self.first().not_after())
+    }
+
+    /// The subject of the first of its chain that is no proxy.
+    pub(super) fn subject(&self) -> Option<String> {
+        let mut chain = self.chain.iter().filter_map(|certificate| certificate.to_der().ok());
+        let own = chain.find(|der| Kind::of(der) == Some(Kind::Own))?;
+        subject_of_certificate(&own)
     }
 
     /// Has TLS show it.

@@ -3,6 +3,7 @@
 
 use super::authorities::{Authorities, Purpose, Refusal};
 use super::credential::Credential;
+use super::later::LaterStream;
 use super::pipe::{Pipe, read_all, write_all};
 use crate::channels::Handle;
 use crate::channels::ordered::ByteStream;
@@ -43,9 +44,30 @@ impl fmt::Debug for DataSecurity {
 }
 
 impl DataSecurity {
-    /// With what a client delegated, among ends that are the client itself.
-    pub(super) fn new(own: Credential, authorities: Authorities, subject: String) -> DataSecurity {
-        DataSecurity { own: Arc::new(own), authorities, subject, is_private: false }
+    /// With a user's own proxy, or what was delegated by it, among ends that are that user.
+    pub(super) fn new(
+        own: Arc<Credential>,
+        authorities: Authorities,
+        subject: String,
+    ) -> DataSecurity {
+        DataSecurity { own, authorities, subject, is_private: false }
+    }
+
+    /// What this end shows.
+    #[cfg(test)]
+    pub(super) fn chain(&self) -> &[openssl::x509::X509] {
+        self.own.chain()
+    }
+
+    /// Whether data goes within TLS.
+    pub(crate) fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// A connection that was opened to the other end, whose handshake is done when something is to go
+    /// over it: servers do theirs when they have a transfer to do, and not before.
+    pub(crate) fn connect_later(&self, stream: TcpStream, within: Duration) -> Box<dyn ByteStream> {
+        Box::new(LaterStream::Waiting(stream, self.clone(), within))
     }
 
     /// The same where the other end has to be `subject`, if it is given, and data goes within TLS

@@ -10,7 +10,7 @@
 //! | if it has nothing to send at the handshake's end (TLS 1.3) | | a byte 0 |
 //! | flag | `D` to delegate, `0` not to | |
 //! | after `D` | | a certificate request, DER |
-//! | | the certificate that it signed, and its own chain, DER | |
+//! | | the certificate that it signed, DER; from some, its own chain after it | |
 //!
 //! On a control channel each arrow is a token of `ADAT`. On a data connection the bytes go as they are, and who
 //! connects is the initiator: where data then goes in the clear the flag is `0`; where it goes within TLS
@@ -20,15 +20,22 @@ mod acceptor;
 mod authorities;
 mod credential;
 mod data;
+mod delegate;
+mod host_name;
+mod initiator;
+mod later;
 mod pipe;
 mod policy;
 mod proxy;
 #[cfg(test)]
 mod tests;
+mod user_proxy;
 
 pub(crate) use acceptor::{Acceptor, GssContext, Step};
 pub(crate) use authorities::Peer;
 pub(crate) use data::DataSecurity;
+pub(crate) use initiator::{Distrust, Initiator, WantedServer};
+pub(crate) use user_proxy::UserProxy;
 
 use super::trust::GridSecurity;
 use crate::sys::lock::lock;

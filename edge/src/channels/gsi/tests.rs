@@ -3,6 +3,7 @@
 use super::authorities::Purpose;
 use super::pipe::{Pipe, read_all, write_all};
 use super::*;
+use crate::channels::trust::{Fingerprint, GridProxy};
 use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString, Asn1Time};
 use openssl::bn::BigNum;
 use openssl::ec::{EcGroup, EcKey};
@@ -367,4 +368,144 @@ fn a_renewed_certificate_counts_and_a_damaged_one_does_not() {
     assert!(Arc::ptr_eq(&first, &grid.gsi.credential()), "the last good one stays");
     write("hostcert.pem", &old, 2_000);
     assert!(!Arc::ptr_eq(&first, &grid.gsi.credential()), "read again");
+}
+
+/// A user's proxy in a file, with what its grid trusts.
+fn user_proxy(grid: &Grid, own: &Own, mode: u32) -> Result<UserProxy, Error> {
+    use std::os::unix::fs::PermissionsExt;
+    let file = grid.folder.path().join("proxy");
+    let mut pem = own.chain[0].to_pem().expect("PEM");
+    pem.extend(own.key.private_key_to_pem_pkcs8().expect("PEM"));
+    own.chain[1..].iter().for_each(|signer| pem.extend(signer.to_pem().expect("PEM")));
+    fs::write(&file, pem).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("set");
+    let authorities = Some(grid.folder.path().join("certificates"));
+    UserProxy::find(&GridProxy { file: Some(file), authorities })
+}
+
+/// Both ends' words of an exchange between `proxy` and the node of `node`.
+fn met(
+    proxy: &UserProxy,
+    node: &Grid,
+    wanted: WantedServer,
+) -> Result<(GssContext, GssContext, Peer, DataSecurity), Result<String, Distrust>> {
+    let mut initiator = Initiator::new(proxy, wanted).map_err(Err)?;
+    let mut acceptor = node.gsi.accept().expect("TLS");
+    let mut token = initiator.take(&[]).map_err(Err)?;
+    loop {
+        match acceptor.take(&token).map_err(Ok)? {
+            (Some(next), Step::More(reply)) => {
+                acceptor = next;
+                token = initiator.take(&reply).map_err(Err)?;
+            }
+            (_, Step::Done(context, peer, data)) => {
+                let own = initiator.finish().map_err(Err)?;
+                return Ok((own, *context, peer, data.expect("delegated")));
+            }
+            (None, Step::More(_)) => panic!("more of nobody"),
+        }
+    }
+}
+
+fn wanted(host: &str) -> WantedServer {
+    WantedServer { host: host.to_owned(), fingerprint: None }
+}
+
+#[test]
+fn a_client_shows_its_proxy_and_delegates_a_limited_one() {
+    let grid = Grid::new(true);
+    let alice = proxy(&grid.user("alice"), FULL, None, 1);
+    let own = user_proxy(&grid, &alice, 0o600).expect("a proxy");
+    assert_eq!(own.subject(), "/O=Grid/CN=alice");
+    let came = met(&own, &grid, wanted("node")).map_err(|why| format!("{why:?}"));
+    let (mut near, mut far, peer, delegated) = came.expect("taken");
+    assert_eq!((&peer.subject[..], peer.is_limited), ("/O=Grid/CN=alice", false));
+    let token = near.seal(b"NOOP\r\n").expect("TLS");
+    assert_eq!(far.open(&token).expect("TLS"), b"NOOP\r\n");
+    let token = far.seal(b"200 fine\r\n").expect("TLS");
+    assert_eq!(near.open(&token).expect("TLS"), b"200 fine\r\n");
+    near.open(&token).expect_err("it came before");
+    // What was delegated is alice's, limited, and good no longer than hers.
+    let chain = delegated.chain();
+    let kinds: Vec<_> =
+        chain.iter().map(|one| proxy::Kind::of(&one.to_der().expect("DER"))).collect();
+    let expected = [proxy::Kind::Limited, proxy::Kind::Full, proxy::Kind::Own];
+    assert_eq!(kinds, expected.map(Some));
+    assert!(chain[0].not_after() <= chain[1].not_after(), "{:?}", chain[0]);
+    // Both ends of a data connection that waits for something to go over it.
+    for is_private in [false, true] {
+        let (near, far) = (own.data().with(None, is_private), delegated.with(None, is_private));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let stream = std::net::TcpStream::connect(listener.local_addr().expect("bound"));
+        let within = std::time::Duration::from_secs(10);
+        let mut near = near.connect_later(stream.expect("it listens"), within);
+        let (stream, _) = listener.accept().expect("a connection");
+        let sent = std::thread::spawn(move || {
+            std::io::Write::write_all(&mut near, b"what follows").and_then(|()| near.finish())
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let mut far = runtime.expect("a runtime").block_on(async {
+            stream.set_nonblocking(true).expect("a socket");
+            let mut stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
+            let mut handshake = far.accept().expect("TLS");
+            handshake.run(&mut stream).await.expect("alice's own");
+            handshake.over(stream.into_std().expect("a socket")).expect("a socket")
+        });
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut far, &mut text).expect("all of it");
+        assert_eq!(text, "what follows");
+        sent.join().expect("no panic").expect("sent");
+    }
+}
+
+#[test]
+fn a_client_talks_to_the_server_that_it_means_and_to_no_other() {
+    let grid = Grid::new(true);
+    let alice = proxy(&grid.user("alice"), FULL, None, 1);
+    let own = user_proxy(&grid, &alice, 0o600).expect("a proxy");
+    let refused = |node: &Grid, wanted| match met(&own, node, wanted) {
+        Err(Err(distrust)) => distrust,
+        other => panic!("{:?}", other.map(|(.., peer, _)| peer)),
+    };
+    let other = refused(&grid, wanted("127.0.0.1"));
+    let why = "its certificate is of /O=Grid/CN=node, not of 127.0.0.1";
+    assert_eq!(other, Distrust::Other(why.to_owned()));
+    let der = fs::read(grid.folder.path().join("hostcert.pem")).expect("read");
+    let der = X509::from_pem(&der).and_then(|one| one.to_der()).expect("DER");
+    let own_print = Fingerprint::of(&der.into());
+    let pinned = |fingerprint| WantedServer { host: "127.0.0.1".into(), fingerprint };
+    met(&own, &grid, pinned(Some(own_print))).map_err(|why| format!("{why:?}")).expect("pinned");
+    let other = refused(&grid, pinned(Some("00".repeat(32).parse().expect("a fingerprint"))));
+    assert!(matches!(other, Distrust::Other(_)), "{other:?}");
+    // A grid that is not this user's has a node of that name too.
+    let stranger = refused(&Grid::new(true), wanted("node"));
+    assert!(matches!(stranger, Distrust::Unknown(_)), "{stranger:?}");
+    // The authority that vouched for it took it back, or may not sign that name any more.
+    let hash = format!("{:08x}", grid.authority.chain[0].subject_name_hash());
+    let policy = grid.folder.path().join(format!("certificates/{hash}.signing_policy"));
+    fs::write(policy, "access_id_CA X509 '/O=Grid/CN=Grid CA'\n").expect("written");
+    let Distrust::Unknown(why) = refused(&grid, wanted("node")) else { panic!("it is the node") };
+    assert!(why.contains("may not sign that name"), "{why}");
+}
+
+#[test]
+fn a_proxy_that_is_no_good_is_named_before_anybody_is_asked() {
+    let grid = Grid::new(true);
+    let alice = grid.user("alice");
+    let told = |own: &Own, mode| match user_proxy(&grid, own, mode) {
+        Err(error) => {
+            assert_eq!(error.code, farline_core::units::ErrorCode::NoProxy, "{error}");
+            error.message
+        }
+        Ok(_) => panic!("it is taken"),
+    };
+    let good = proxy(&alice, FULL, None, 1);
+    assert!(told(&good, 0o640).ends_with("others may read it"));
+    assert!(told(&proxy(&alice, FULL, None, -1), 0o600).contains("it expired at "));
+    let lost = Own { chain: vec![good.chain[0].clone()], key: good.key.clone() };
+    assert!(told(&lost, 0o600).contains("lacks the certificate of the user"));
+    assert!(told(&Own { key: key(), ..good }, 0o600).contains("not the key"));
+    let absent = GridProxy { file: Some("/nowhere".into()), authorities: None };
+    let absent = UserProxy::find(&absent).map(|_| ()).expect_err("there is none");
+    assert_eq!(absent.message, "there is no proxy of a grid at /nowhere");
 }

@@ -4,15 +4,19 @@
 use super::{Control, closed};
 use crate::channels::Stack;
 use crate::channels::driver::{Dialer, Driver, Offered, Session};
+use crate::channels::gsi::DataSecurity;
 use crate::channels::key::Key;
 use crate::channels::trust::{ClientConfig, pinned};
 use crate::client::ssh::Ssh;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Mode, Options as Opts, Protection, Site};
+use farline_core::gridftp::{Command, DataAuthentication, Mode, Options as Opts, Protection, Site};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// What `PBSZ` says of the longest record: TLS has its own, and servers want a number.
+const PROTECTION_BUFFER: u64 = 1 << 20;
 
 impl Control {
     /// Asks for data connections to be encrypted, or not (P-1).
@@ -20,6 +24,50 @@ impl Control {
         let ask = |command| Request::ToFarline(Box::new(Request::Exec(command)));
         self.try_request(ask(Command::ProtectionBuffer(0)));
         self.protected = Some(self.try_request(ask(Command::Protection(level))));
+    }
+
+    /// Has data connections of a session by GSI encrypted, or only shown whose they are (GFD.20, section
+    /// 3): [`Self::data_security`] learns whether the server can.
+    pub(in crate::client) fn protect_grid(&mut self, is_private: bool) {
+        let Some(grid) = self.grid.take() else { return };
+        self.grid = Some(grid.with(None, is_private));
+        if is_private {
+            self.request_protection(Protection::Private);
+        }
+    }
+
+    fn request_protection(&mut self, level: Protection) {
+        self.try_request(Request::Exec(Command::ProtectionBuffer(PROTECTION_BUFFER)));
+        self.protected = Some(self.try_request(Request::Exec(Command::Protection(level))));
+    }
+
+    /// Has data connections of a session by GSI belong to whoever connects: what another server, which
+    /// knows nothing of proxies, is to connect to.
+    ///
+    /// # Errors
+    /// When the server does not allow it.
+    pub(in crate::client) async fn unprotect_grid(&mut self) -> Result<(), Error> {
+        self.grid = None;
+        let none = Command::DataAuthentication(DataAuthentication::None);
+        let asked = self.request(Request::Exec(none));
+        self.done(asked).await.map(drop)
+    }
+
+    /// How data connections show whose they are, in a session by GSI.
+    ///
+    /// # Errors
+    /// When they were to be encrypted, and the server cannot.
+    pub(in crate::client) async fn data_security(&mut self) -> Result<Option<DataSecurity>, Error> {
+        if self.grid.is_some()
+            && let Some(asked) = self.protected.take()
+        {
+            self.done(asked).await.map_err(|error| {
+                let doing = format!("{} cannot encrypt data", self.server);
+                Error { code: ErrorCode::CannotEncrypt, ..error.while_doing(doing) }
+                    .hint("let it go in the clear with --no-encrypt")
+            })?;
+        }
+        Ok(self.grid.clone())
     }
 
     /// Gives a fresh key (K-1, K-2): a server that does not know keys says so, and data connections
@@ -36,6 +84,9 @@ impl Control {
     /// How data connections are encrypted: with a peer that shows the certificate it told of, or
     /// not at all (P-1, P-4).
     pub(in crate::client) async fn data_tls(&mut self) -> Result<Option<Arc<ClientConfig>>, Error> {
+        if self.grid.is_some() {
+            return Ok(None);
+        }
         let asked = match self.protected.take() {
             Some(id) => self.done(id).await,
             None => return Ok(self.data_tls.clone()),

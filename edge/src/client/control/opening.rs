@@ -3,6 +3,7 @@
 
 use super::{Control, closed};
 use crate::channels::driver::{Carries, Offered};
+use crate::channels::gsi::UserProxy;
 use crate::channels::one_port;
 use crate::channels::trust::Trust;
 use crate::client::connect_options::ConnectOptions;
@@ -26,6 +27,9 @@ const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 fn named(error: Error, remote: &Remote) -> Error {
     let scheme = if remote.farline { "farlines" } else { "ftps" };
     match (&remote.user, remote.via) {
+        (_, ControlTransport::Gsi) => error.hint(
+            "its operator maps the names in certificates to users; grid-proxy-info -identity says yours",
+        ),
         (None, _) | (_, ControlTransport::Tcp) => error.hint(format!(
             "if its operator has named you, log in over TLS: {scheme}://USER@{}/",
             remote.host
@@ -101,7 +105,9 @@ impl Control {
             )
             .hint("write farline:// for both servers: data then goes in the clear between them"));
         }
-        if remote.via != ControlTransport::Tcp && !reach.no_encrypt {
+        // Servers of a grid show each other whose they are by what they were delegated.
+        let is_told_apart = matches!(remote.via, ControlTransport::Tcp | ControlTransport::Gsi);
+        if !is_told_apart && !reach.no_encrypt {
             return Err(Error::new(
                 Fault::Refused,
                 ErrorCode::CannotEncrypt,
@@ -131,7 +137,17 @@ impl Control {
         if remote.via == ControlTransport::Tls && !cfg!(feature = "tls") {
             return Err(Error::not_built("TLS", "tls"));
         }
+        if remote.via == ControlTransport::Gsi && reach.trust.authorities.is_some() {
+            let message = "authorities of a grid are a folder, not the file of --tls-ca";
+            return Err(Error::new(Fault::You, ErrorCode::BadCertificate, message)
+                .hint("name their folder in X509_CERT_DIR, and leave --tls-ca out"));
+        }
         let (user, password) = reach.credentials.login(remote)?;
+        // What lacks here should not cost a round trip to learn.
+        let proxy = match remote.via {
+            ControlTransport::Gsi => Some(UserProxy::find(&reach.credentials.grid)?),
+            _ => None,
+        };
         let line = ControlStream::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
@@ -168,12 +184,13 @@ impl Control {
             offered: None,
             // Nothing goes there in the clear.
             encrypt: match remote.via {
-                ControlTransport::Tcp => false,
+                ControlTransport::Tcp | ControlTransport::Gsi => false,
                 ControlTransport::OnePort => true,
                 ControlTransport::Tls | ControlTransport::Ssh => !reach.no_encrypt,
             },
             protected: None,
             data_tls: None,
+            grid: None,
             rate: None,
             paths: None,
             store: None,
@@ -187,12 +204,18 @@ impl Control {
         if remote.via == ControlTransport::Tls {
             control.start_tls(remote, reach).await?;
         }
+        if let Some(proxy) = &proxy {
+            control.start_gssapi(remote, reach, proxy).await?;
+        }
         let login = control.request(Request::Login { user, password });
         if control.encrypt {
             control.protect(Protection::Private);
         }
         if let Some(held) = keyed {
-            control.offer_key()?;
+            match proxy {
+                Some(_) => control.protect_grid(control.encrypts_grid(reach)),
+                None => control.offer_key()?,
+            }
             control.ask_rate(held);
         }
         control.choose_store(remote);
@@ -254,6 +277,35 @@ impl Control {
         let line = self.line.take().ok_or_else(closed)?;
         self.line = Some(line.start_tls(remote, reach).await?);
         Ok(())
+    }
+
+    /// `AUTH GSSAPI` and the exchange, before anything else is said.
+    async fn start_gssapi(
+        &mut self,
+        remote: &Remote,
+        reach: &ConnectOptions,
+        proxy: &UserProxy,
+    ) -> Result<(), Error> {
+        let auth = self.request(Request::Exec(Command::Auth("GSSAPI".to_owned())));
+        self.done(auth).await.map_err(|error| match error.fault {
+            Fault::Between => error,
+            _ => Error::new(
+                Fault::There,
+                ErrorCode::NoTls,
+                format!("{} takes no proxies: {}", self.server, error.message),
+            )
+            .hint("its operator can have it take them: farline serve --gsi; ftp:// goes without"),
+        })?;
+        let line = self.line.take().ok_or_else(closed)?;
+        self.line = Some(line.start_gssapi(remote, reach, proxy).await?);
+        self.grid = Some(proxy.data());
+        Ok(())
+    }
+
+    /// Whether data of a session by GSI goes encrypted: as everywhere between Farline's own, and as it is
+    /// asked for with others, whose clients have it in the clear unless they are told.
+    pub(in crate::client) fn encrypts_grid(&self, reach: &ConnectOptions) -> bool {
+        reach.encrypt || (self.session.features().is_farline && !reach.no_encrypt)
     }
 
     /// Checks that the server is what `remote` says, and that it gave its store; ends before any

@@ -1,12 +1,11 @@
 //! Where the data connections of a session by GSI come in: each shows whose it is before it is one.
 
-use super::notices::Notices;
+use super::Incoming;
 use crate::channels::Channel;
-use crate::channels::accept_error::{AfterError, BackOff};
+use crate::channels::accept_error::{BackOff, accept_next};
 use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::{ByteStream, OrderedChannel};
 use crate::channels::socket::{TcpOptions, bind, no_port};
-use crate::mover::Incoming;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io;
@@ -24,11 +23,14 @@ const MOST_HANDSHAKES: usize = 64;
 /// Connections that wait for a transfer to take them.
 const MOST_WAITING: usize = 128;
 
+/// Hears of a connection that is nobody's who is meant, and why.
+type Stranger = Arc<dyn Fn(IpAddr, &io::Error) + Send + Sync>;
+
 /// A connection, or that somebody wants to be woken.
 type Arrival = Option<Box<dyn ByteStream>>;
 
 /// A listening data port whose connections have to prove whose they are.
-pub(super) struct GsiPort {
+pub(crate) struct GsiPort {
     address: SocketAddr,
     incoming: mpsc::SyncSender<Arrival>,
     arrived: Mutex<mpsc::Receiver<Arrival>>,
@@ -36,17 +38,18 @@ pub(super) struct GsiPort {
 }
 
 impl GsiPort {
-    /// Listens on `address` for `peer`, or anybody when absent. Needs a tokio runtime around it.
+    /// Listens on `address` for `peer`, or anybody when absent; `stranger` hears who did not show whose
+    /// it is. Needs a tokio runtime around it.
     ///
     /// # Errors
     /// When no port can be had.
-    pub(super) fn open(
+    pub(crate) fn open(
         address: SocketAddr,
         ports: Option<(u16, u16)>,
         peer: Option<IpAddr>,
         options: &TcpOptions,
         security: DataSecurity,
-        notices: Arc<Notices>,
+        stranger: impl Fn(IpAddr, &io::Error) + Send + Sync + 'static,
     ) -> Result<GsiPort, Error> {
         let listener = bind(address, ports, options)?;
         let opened = (|| {
@@ -56,13 +59,13 @@ impl GsiPort {
         let (address, listener) = opened.map_err(|error: io::Error| no_port(address, &error))?;
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let to = incoming.clone();
-        let accepting = tokio::spawn(accept_all(listener, peer, security, to, notices));
+        let accepting = tokio::spawn(accept_all(listener, peer, security, to, Arc::new(stranger)));
         let arrived = Mutex::new(arrived);
         Ok(GsiPort { address, incoming, arrived, accepting: accepting.abort_handle() })
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -70,7 +73,7 @@ impl GsiPort {
     ///
     /// # Errors
     /// When the port is gone.
-    pub(super) fn accept_stream(&self, timeout: Duration) -> Result<Arrival, Error> {
+    pub(crate) fn accept_stream(&self, timeout: Duration) -> Result<Arrival, Error> {
         match lock(&self.arrived).recv_timeout(timeout) {
             Ok(arrival) => Ok(arrival),
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
@@ -105,31 +108,19 @@ async fn accept_all(
     peer: Option<IpAddr>,
     security: DataSecurity,
     incoming: mpsc::SyncSender<Arrival>,
-    notices: Arc<Notices>,
+    stranger: Stranger,
 ) {
     let handshakes = Arc::new(Semaphore::new(MOST_HANDSHAKES));
     let mut back_off = BackOff::default();
-    loop {
-        let (stream, from) = match listener.accept().await {
-            Ok(came) => came,
-            Err(error) => match AfterError::of(&error) {
-                AfterError::GoOn => continue,
-                AfterError::BackOff => {
-                    tokio::time::sleep(back_off.next()).await;
-                    continue;
-                }
-                AfterError::End => return,
-            },
-        };
-        back_off.reset();
+    while let Some((stream, from)) = accept_next(&listener, &mut back_off).await {
         // RFC 2577, section 3: others are closed without a word.
         if peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
             continue;
         }
         // More than the session may have channels: none of a client that keeps the rules.
         let Ok(place) = Arc::clone(&handshakes).try_acquire_owned() else { continue };
-        let (security, incoming, notices) =
-            (security.clone(), incoming.clone(), Arc::clone(&notices));
+        let (security, incoming, stranger) =
+            (security.clone(), incoming.clone(), Arc::clone(&stranger));
         tokio::spawn(async move {
             let _place = place;
             let made = tokio::time::timeout(HANDSHAKE_TIMEOUT, secured(stream, &security)).await;
@@ -137,10 +128,7 @@ async fn accept_all(
             match made {
                 // Full, or nobody waits any more: the client sees that it is closed.
                 Ok(stream) => drop(incoming.try_send(Some(stream))),
-                Err(error) => {
-                    let from = from.ip();
-                    notices.say("stranger", format_args!("a data connection from {from}: {error}"));
-                }
+                Err(error) => stranger(from.ip(), &error),
             }
         });
     }
