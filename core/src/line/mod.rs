@@ -15,6 +15,7 @@
 //! Not here: sockets, clocks, pacing.
 
 mod compare;
+mod curve;
 mod delay;
 mod document;
 mod frames;
@@ -22,6 +23,7 @@ mod gilbert;
 mod header;
 mod load;
 mod message;
+mod pacer;
 mod page;
 mod pattern;
 mod preset;
@@ -40,6 +42,7 @@ mod tally;
 mod window;
 
 pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
+pub use curve::{LoadCurve, LoadRow};
 pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
 pub use document::{
     LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SenderTotals,
@@ -50,6 +53,7 @@ pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};
 pub use load::{LoadReader, LoadWriter, framed_bits};
 pub use message::{LineAnswer, LineRequest, read_message, write_message};
+pub use pacer::FramePacer;
 pub use pattern::Pattern;
 pub use preset::{LinePreset, PresetTest};
 pub use ratio::Ratio;

@@ -4,7 +4,9 @@
 use super::carrier::LineSocket;
 use super::host::{DeviceDrops, TestClock};
 use crate::sys::datagrams::DatagramTrain;
-use farline_core::line::{FrameKind, LineSettings, LoadWriter, SenderTotals, SentSecond};
+use farline_core::line::{
+    FrameKind, FramePacer, LineSettings, LoadWriter, SenderTotals, SentSecond,
+};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
@@ -17,8 +19,6 @@ const SECOND: u64 = 1_000_000_000;
 /// The longest train: what an IP packet holds, and what the kernel cuts.
 const TRAIN_BYTES: usize = 64_000;
 const TRAIN_FRAMES: usize = 64;
-/// What is behind the pace by more is not made up for: it would be a burst of another size.
-const MOST_BEHIND: u64 = 10_000_000;
 /// A second in which less than this part was sent is short.
 const ENOUGH: f64 = 0.98;
 
@@ -65,11 +65,11 @@ impl LoadSender {
             bursts.iter().map(|burst| if bits > 0.0 { gap(burst) } else { 0 }).collect();
         let end = self.settings.most_seconds * SECOND;
         let begun = self.clock.since();
-        let (mut due, first) = (begun, begun / SECOND);
+        let (mut pacer, first) = (FramePacer::new(begun), begun / SECOND);
         let (mut sums, first_frame) = (SenderTotals::default(), self.next);
         let mut running: Option<Running> = None;
         for at in (0..bursts.len()).cycle() {
-            let now = self.wait_until(due);
+            let now = self.wait_until(pacer.due());
             if now >= end || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -87,7 +87,7 @@ impl LoadSender {
             if let Some(running) = &mut running {
                 self.send_burst(&mut writer, &mut bursts[at], now / 1_000, &mut running.sent)?;
             }
-            due = (due + gaps[at]).max(now.saturating_sub(MOST_BEHIND));
+            pacer.sent(now, gaps[at]);
         }
         if let Some(over) = running {
             let is_whole = over.sent.second + 1 >= self.settings.most_seconds;

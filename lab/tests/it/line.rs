@@ -87,6 +87,49 @@ fn loss_and_flipped_bits_are_measured_as_put_in() {
 }
 
 #[test]
+fn a_curve_says_from_where_on_a_line_queues_and_loses() {
+    // 60 Mbit/s are offered to a link of 45, whose queue of 30 kB is 5 ms of it: the highest load alone
+    // stands in the queue and overflows it.
+    let path = ["custom", "--rtt", "4ms", "--rate", "45M", "--queue", "30kB"];
+    let Some(link) = LinkUp::up("t-line-curve", &path) else { return };
+    let _far = reflector(&link, &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("curve.html");
+    let asked = ["--rate", "60M", "--load", "20..100/40", "--burst", "1", "--for", "2s", "-o"];
+    let curve = || -> (Value, i32) {
+        let output = tester(&link, &asked).arg(&page).output().expect("farline runs");
+        let curve: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        assert_eq!(curve["schema"], "farline/line-loads/1", "{curve}");
+        (curve, output.status.code().expect("an exit code"))
+    };
+    let (curve, code) = fit_of_three(curve, |(_, code)| *code != UNFIT);
+    assert_eq!(code, 0, "{curve}");
+    let rows: Vec<(f64, f64, f64)> = (0..3)
+        .map(|row| {
+            let row = &curve["rows"][row];
+            let loss = row["loss"]["events"].as_f64().expect("losses")
+                / row["sent"].as_f64().expect("frames");
+            let median = row["rtt"]["median_ns"].as_f64().expect("a round trip");
+            (row["load_percent"].as_f64().expect("a load"), loss, median)
+        })
+        .collect();
+    assert_eq!(rows.iter().map(|row| row.0).collect::<Vec<_>>(), [20.0, 60.0, 100.0]);
+    assert!(rows[0].1 == 0.0 && rows[1].1 == 0.0, "{rows:?}");
+    // A quarter of what is offered, less what the queue took at the begin.
+    assert!((0.2..0.27).contains(&rows[2].1), "{rows:?}");
+    let queued = (rows[2].2 - rows[0].2) / 1e6;
+    // A busy machine's link is late itself.
+    assert!((3.0..15.0).contains(&queued), "{queued} ms of a queue of 5.3");
+    let html = std::fs::read_to_string(page).expect("a page");
+    // A busy machine delays a percent of the packets at the least load by more than the whole queue.
+    let usual = curve["rows"][0]["rtt"]["p99_ns"].as_f64().expect("a percentile");
+    let from = if rows[2].2 > usual { "from 100 % on" } else { "at no load that was tried" };
+    let said = format!("a queue stands {from}; frames are lost from 100 % on");
+    assert!(html.contains(&said), "{said}: {curve}");
+}
+
+#[test]
 fn what_a_stopped_receiver_drops_is_not_the_lines() {
     let Some(link) = LinkUp::up("t-line-stop", &["custom", "--rtt", "2ms", "--rate", "100M"])
     else {

@@ -1,6 +1,7 @@
 //! `farline line`: loss, bit errors and delay of a path, and what of them is sure.
 
 mod compare;
+mod loads;
 mod preset;
 mod progress;
 mod raw;
@@ -19,6 +20,7 @@ use farline_core::line::{
 };
 use farline_core::report::Page;
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
+use loads::Loads;
 use progress::LineFace;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -63,9 +65,9 @@ pub(crate) struct Args {
     /// The line's rate, on the wire
     #[arg(long, value_name = "RATE", default_value = "100M")]
     rate: Rate,
-    /// Percent of it that is sent
-    #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
-    load: f64,
+    /// Percent of it; 10..100 is a curve
+    #[arg(long, value_name = "PERCENT", default_value = "100")]
+    load: Loads,
     /// imix, rfc2544, or bytes
     #[arg(long, value_name = "FRAMES", default_value = "cjpat-mix")]
     frames: FrameMix,
@@ -162,6 +164,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if let Some(file) = &args.service {
         return steps::service(&target, &options, file, output);
     }
+    if args.load.is_range() {
+        return steps::curve(&target, &options, args.load.all(), &args.out, output);
+    }
     let mut face = LineFace::new(output);
     let show = |progress: &LineProgress<'_>| {
         face.show(progress);
@@ -230,8 +235,11 @@ impl Args {
         if !(50.0..100.0).contains(&self.confidence) {
             return Err(wrong("--confidence is in percent, from 50 to below 100"));
         }
-        if !(self.load > 0.0 && self.load <= 100.0) {
-            return Err(wrong("--load is in percent of --rate, above 0 and up to 100"));
+        let has_more = self.ber.or(self.loss).is_some() || self.state.is_some() || self.stamp;
+        if self.load.is_range() && (has_more || self.search.is_some()) {
+            return Err(wrong(
+                "several loads are a curve: leave --ber, --loss, --search, --state and --stamp out",
+            ));
         }
         if self.rate.as_bps() == 0 || self.burst == Some(0) {
             return Err(wrong("nothing would be sent: --rate and --burst are above 0"));
@@ -248,7 +256,7 @@ impl Args {
         let mut settings = LineSettings {
             target: self.target.clone().unwrap_or_default(),
             rate: self.rate,
-            load_percent: self.load,
+            load_percent: self.load.largest(),
             frames,
             ethernet: self.ethernet.clone().map(|device| VlanTag::framing(device, self.vlan)),
             burst: 1,

@@ -1,18 +1,20 @@
-//! `farline line --search` and `--service`: tests at several loads.
+//! `farline line --load 10..100`, `--search` and `--service`: tests at several loads.
 
-use super::exit_code;
 use super::target::LineTarget;
+use super::{exit_code, write_as_named};
 use crate::output::Output;
-use crate::provenance::now;
+use crate::provenance::{command, now};
 use farline::line::LineRequestOptions;
 use farline_core::line::{
-    LineDocument, LineOutcome, LineSettings, LoadSearch, ServiceLevel, ServiceRow,
+    LineDocument, LineOutcome, LineSettings, LoadCurve, LoadRow, LoadSearch, ServiceLevel,
+    ServiceRow,
 };
 use farline_core::report::{Section, TableSpec};
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 /// How exact a load is found, in per cent of the rate.
 const PRECISION: f64 = 1.0;
@@ -43,6 +45,45 @@ fn tested(
     let mut options = options.clone();
     options.settings = settings;
     Ok(target.run(&options, |_| Ok(()))?.document(env!("CARGO_PKG_VERSION"), &now()))
+}
+
+/// Loss and delay at each of `loads`, as one curve.
+pub(super) fn curve(
+    target: &LineTarget,
+    options: &LineRequestOptions,
+    loads: &[f64],
+    out: &[PathBuf],
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let (mut rows, mut is_whole) = (Vec::new(), true);
+    for &load_percent in loads {
+        let settings = LineSettings { load_percent, ..options.settings.clone() };
+        let document = tested(target, options, settings)?;
+        if options.stop.load(Ordering::Relaxed) {
+            output.remark("ended by you: this load, and those above, are left out");
+            is_whole = false;
+            break;
+        }
+        output.remark(format_args!("{load_percent} %: {}", document.verdict));
+        rows.push(LoadRow::of(&document));
+    }
+    let curve = LoadCurve {
+        schema: LoadCurve::SCHEMA.to_owned(),
+        farline: env!("CARGO_PKG_VERSION").to_owned(),
+        date: now(),
+        target: options.settings.target.clone(),
+        rate: options.settings.rate,
+        rows,
+    };
+    for file in out {
+        write_as_named(file, &curve, || curve.page(&[command()]), || curve.csv())?;
+    }
+    output.result(&curve, curve.plain())?;
+    Ok(if is_whole && curve.is_fit() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(Fault::Here.exit_code())
+    })
 }
 
 /// The highest load with at most `goal` of the frames lost.
