@@ -27,14 +27,19 @@ const PERIOD: u64 = 1_000_000;
 /// Among first-in first-out threads, where other programs leave room above and below.
 const PRIORITY: u32 = 10;
 
+/// What an ordinary user may ask for, from Linux 6.12 on: turns this short, the shortest there are.
+/// A thread that wakes up takes the processor from one whose turns are longer.
+const SLICE: u64 = 100_000;
+
 /// Asks for real-time scheduling of the calling thread: a deadline of 1 ms, else first-in
-/// first-out.
+/// first-out, and where neither may be had for short turns among the others.
 ///
 /// A deadline is better where it is to be had: Linux lets ordinary tasks that starve run before
 /// first-in first-out ones, for up to 50 ms at a time.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`).
+/// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`), also where the turns
+/// are short now.
 pub(crate) fn be_realtime() -> io::Result<()> {
     let policy = |policy: libc::c_int| Attributes {
         size: size_of::<Attributes>() as u32,
@@ -52,7 +57,12 @@ pub(crate) fn be_realtime() -> io::Result<()> {
         period: PERIOD,
         ..policy(libc::SCHED_DEADLINE)
     };
-    set(&deadline).or_else(|_| set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
+    set(&deadline)
+        .or_else(|_| set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
+        .inspect_err(|_| {
+            // An older kernel ignores or refuses it, and nothing is worse.
+            drop(set(&Attributes { runtime: SLICE, ..policy(libc::SCHED_OTHER) }));
+        })
 }
 
 fn set(attributes: &Attributes) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Clients that mean harm to a node: each takes its own share of it and nobody else's, is told why,
 //! and stands in the log.
 
-use farline_lab::crowd::{Crowd, CrowdSize};
+use farline_lab::crowd::{Crowd, CrowdSize, may_open_many};
 use farline_lab::files::{folder, hidden, names, random, text};
 use farline_lab::raw::{Blocks, RawClient};
 use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
@@ -17,6 +17,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// A connection that has read the greeting and says nothing.
 fn silent(url: &str) -> TcpStream {
+    may_open_many();
     let address = url.trim_start_matches("ftp://");
     let stream = TcpStream::connect(address).expect("the node listens");
     stream.set_read_timeout(Some(SOON)).expect("a timeout");
