@@ -329,6 +329,8 @@ error_codes! {
     NoToken "no-token" Never: You;
     /// a node that would let nobody in
     NobodyMayEnter "nobody-may-enter" Never: You;
+    /// the kernel does not confine a node to what it exports
+    NotConfined "not-confined" Never: Here;
     /// a file where a directory is meant
     NotADirectory "not-a-directory" Never: You;
     /// a device, FIFO or socket

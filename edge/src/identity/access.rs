@@ -93,6 +93,11 @@ impl Grant {
         self.path == Pathname::root()
     }
 
+    /// Whether anything may be stored or changed by it.
+    pub(crate) fn may_write(&self) -> bool {
+        self.permissions.create || self.permissions.modify
+    }
+
     fn covers(&self, path: &Pathname) -> bool {
         is_within(&self.path, path)
     }

@@ -99,6 +99,8 @@ pub struct Config {
     /// Whether what is sent begins as over any path, whatever earlier transfers to the same address
     /// saw of it.
     pub fresh_start: bool,
+    /// Whether the program confines itself to what is exported and needed, by [`super::confine`].
+    pub sandbox: bool,
     /// What one client, one address and all together may take.
     pub limits: NodeLimits,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
@@ -237,6 +239,8 @@ pub struct ConfigFile {
     pub allow_congestion: Option<bool>,
     /// See [`Config::fresh_start`].
     pub fresh_start: Option<bool>,
+    /// See [`Config::sandbox`]; yes when absent.
+    pub sandbox: Option<bool>,
     /// See [`NodeLimits::sessions`].
     pub sessions: Option<usize>,
     /// See [`NodeLimits::sessions_per_address`].
@@ -367,6 +371,7 @@ impl ConfigFile {
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),
             fresh_start: self.fresh_start.unwrap_or(false),
+            sandbox: self.sandbox.unwrap_or(true),
             limits: NodeLimits {
                 sessions: self.sessions.unwrap_or(usual.sessions),
                 sessions_per_address: self

@@ -35,6 +35,7 @@ mod passive;
 mod profile;
 mod reporter;
 mod running;
+mod sandbox;
 mod served_certificate;
 mod session;
 mod stores;
@@ -52,6 +53,7 @@ pub use bounce::Network;
 pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
 pub use limits::NodeLimits;
+pub use sandbox::{Confinement, confine};
 
 use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};

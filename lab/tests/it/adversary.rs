@@ -6,7 +6,8 @@ use farline_lab::files::{folder, hidden, names, random, text};
 use farline_lab::raw::{Blocks, RawClient};
 use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
 use rustix::process::Signal;
-use std::io::{ErrorKind, Read, Write};
+use serde_json::Value;
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -364,4 +365,31 @@ fn what_lies_in_the_place_of_a_journal_is_named() {
     let (error, _) = error_of(&["cp", text(&file), &url]);
     let hint = error["hint"].as_str().unwrap_or_default();
     assert!(hint.contains("user 65534 put") && hint.contains("may remove it"), "{error}");
+}
+
+#[test]
+fn a_node_is_confined_unless_that_is_not_wanted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (options, is_confined) in
+        [(&[][..], true), (&["--no-sandbox"], false), (&["--allow-congestion"], false)]
+    {
+        let mut command = farline();
+        command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--anonymous", "write"]);
+        command.arg("--root").arg(dir.path()).args(options).stdout(Stdio::piped());
+        let mut node = Running(command.spawn().expect("it starts"));
+        let mut line = String::new();
+        let stdout = node.0.stdout.take().expect("piped");
+        std::io::BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(said["confined"].as_bool(), Some(is_confined), "{options:?}: {said}");
+        // Of each of its threads: Landlock holds for those that ask, and for what they begin.
+        let threads = std::fs::read_dir(format!("/proc/{}/task", node.0.id())).expect("it runs");
+        for thread in threads.map_while(Result::ok) {
+            // Some end meanwhile.
+            let Ok(status) = std::fs::read_to_string(thread.path().join("status")) else {
+                continue;
+            };
+            assert_eq!(status.contains("NoNewPrivs:\t1"), is_confined, "{options:?}: {status}");
+        }
+    }
 }

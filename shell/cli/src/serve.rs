@@ -4,7 +4,7 @@ use crate::cp;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::kernelcc;
-use farline::node::{Anonymous, Config, ConfigFile, Node, serve_stdio};
+use farline::node::{Anonymous, Config, ConfigFile, Confinement, Node, confine, serve_stdio};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use rustix::process::{Resource, Rlimit};
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Its private key, in PEM [default: none]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Take proxies of grids, by DIR/hostcert.pem [default: no]
+    /// Proxies, by DIR/hostcert.pem [default: none]
     #[arg(long, value_name = "DIR")]
     gsi: Option<PathBuf>,
     /// Serve one session on standard input and output with the rights of this user; what ssh starts
@@ -107,6 +107,9 @@ pub(crate) struct Args {
     /// Longest end after SIGTERM [default: 30]
     #[arg(long, value_name = "SECONDS")]
     drain: Option<u64>,
+    /// Reach what its user does [default: DIR alone]
+    #[arg(long)]
+    no_sandbox: bool,
     /// For measuring: files are read no faster than this, such as 100M [default: all it can]
     #[arg(long, hide = true, value_name = "RATE")]
     trial_read: Option<Rate>,
@@ -136,6 +139,8 @@ struct Listening {
     issuers: usize,
     /// Whether clients may come with a proxy of a grid (gsiftp://).
     gsi: bool,
+    /// Whether this process reaches what it exports and needs, and nothing else.
+    confined: bool,
     /// Whether clients can have the control channel, and then data, encrypted.
     encrypted: bool,
     /// Of the certificate, as sha256=HEX; null without TLS.
@@ -184,6 +189,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     file.fresh_start =
         if args.fresh_start || cp::is_fresh_start() { Some(true) } else { file.fresh_start };
     file.drain = args.drain.or(file.drain);
+    file.sandbox = if args.no_sandbox { Some(false) } else { file.sandbox };
     let mut config = file.build()?;
     (config.trial_read, config.trial_write) = (args.trial_read, args.trial_write);
     if config.anonymous == Anonymous::None && config.identities.is_empty() {
@@ -198,8 +204,13 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ));
     }
     take_descriptors();
+    // Before there are other threads, which would be as free as before.
+    let confinement = match config.sandbox {
+        true => confine(&config)?,
+        false => Confinement::Not("that is not wanted"),
+    };
     let runtime = interrupt::runtime("start")?;
-    let code = runtime.block_on(serve(config, output));
+    let code = runtime.block_on(serve(config, confinement, output));
     // What a broken-off transfer has is made durable, unless somebody cannot wait for that.
     match &code {
         Ok(None) => runtime.shutdown_timeout(SETTLE),
@@ -211,7 +222,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 
 /// Runs a node until it is asked to end, and then until its transfers are through; returns the code
 /// of a second signal that came before.
-async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
+async fn serve(
+    config: Config,
+    confinement: Confinement,
+    output: &Output,
+) -> Result<Option<u8>, Error> {
     let (root, rights, drain) = (config.root.clone(), config.anonymous, config.limits.drain);
     let gsi = config.gsi.is_some();
     let (people, issuers) = (config.identities.people.len(), config.identities.issuers.len());
@@ -230,6 +245,7 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
         identities: people,
         issuers,
         gsi,
+        confined: confinement == Confinement::Confined,
         encrypted: node.fingerprint().is_some(),
         fingerprint: node.fingerprint().map(|fingerprint| fingerprint.to_string()),
     };
@@ -262,6 +278,9 @@ async fn serve(config: Config, output: &Output) -> Result<Option<u8>, Error> {
         Some(fingerprint) => text.push_str(&format!(
             "; clients that ask are encrypted, the certificate is {fingerprint}"
         )),
+    }
+    if let Confinement::Not(why) = confinement {
+        text.push_str(&format!("; not confined to that folder: {why}"));
     }
     output.result(&listening, text)?;
     if !output.quiet() {
