@@ -69,6 +69,8 @@ pub enum MonitorEvent {
     },
     /// The slot is this now.
     Slot(TimeWindow),
+    /// Payload can be moved at this rate from now on.
+    Rate(Rate),
     /// The slot cannot be extended.
     NotExtended,
 }
@@ -142,6 +144,12 @@ impl BookingMonitor {
             MonitorEvent::Slot(slot) => {
                 self.slot = slot;
                 self.is_asking = false;
+            }
+            MonitorEvent::Rate(rate) => {
+                self.rate = rate.max(Rate::from_bps(1));
+                // What was seen before says nothing of it.
+                let last = self.samples.pop_back();
+                self.samples = last.into_iter().collect();
             }
             MonitorEvent::NotExtended => {
                 self.fixed = Some(self.slot.end);
@@ -342,6 +350,22 @@ mod tests {
         let seen = run(&mut monitor, 5_000_000_000, actual, false);
         let (asked, MonitorAction::Extend(end)) = seen[0] else { panic!("{seen:?}") };
         assert!((8.0..30.0).contains(&asked) && end < second(200.0), "{seen:?}");
+    }
+
+    #[test]
+    fn another_rate_is_predicted_from_at_once() {
+        let mut monitor = BookingMonitor::new(slot(0.0, 60.0), None, Rate::from_bps(8_000_000));
+        for step in 0..40_u64 {
+            let (done, total) = (Bytes(step * 250_000), Some(Bytes(30_000_000)));
+            monitor.handle(second(step as f64 * 0.25), MonitorEvent::Progress { done, total });
+        }
+        let ends = |monitor: &BookingMonitor| {
+            let ends = monitor.prediction(second(9.75)).expect("known").ends;
+            ends.since(second(9.75)).as_secs_f64().round()
+        };
+        assert_eq!(ends(&monitor), 20.0);
+        monitor.handle(second(9.75), MonitorEvent::Rate(Rate::from_bps(80_000_000)));
+        assert_eq!(ends(&monitor), 2.0);
     }
 
     #[test]

@@ -33,6 +33,11 @@ impl Pacer {
         self.rate
     }
 
+    /// Goes on at another rate; turns that were given stay as they are.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = Rate::from_bps(rate.as_bps().max(1));
+    }
+
     /// How many bytes to ask for at once.
     pub fn turn_len(&self) -> usize {
         self.rate.bytes_in(TURN).0.clamp(LEAST_TURN, MOST_TURN) as usize
@@ -59,6 +64,16 @@ impl Pacer {
 mod tests {
     use super::*;
     use crate::units::Rng;
+
+    #[test]
+    fn another_rate_counts_from_the_next_turn_on() {
+        let mut pacer = Pacer::new(Time::ZERO, Rate::from_bps(8_000));
+        assert_eq!(pacer.turn(Time::ZERO, Bytes(1000)).end, Time::ZERO + Span::from_secs(1));
+        pacer.set_rate(Rate::from_bps(80_000));
+        let turn = pacer.turn(Time::ZERO, Bytes(1000));
+        assert_eq!(turn.start, Time::ZERO + Span::from_secs(1));
+        assert_eq!(turn.end, Time::ZERO + Span::from_millis(1100));
+    }
 
     /// Lets `channels` take turns until `total` bytes went, each waking up to `late` after its
     /// time; returns the time it took.

@@ -20,7 +20,7 @@ use crate::calendar::wire::{
     ReserveDocument, SearchDocument, StateDocument, TopologyDocument,
 };
 use crate::calendar::{CalendarAddress, CalendarClient, now, timestamp};
-use crate::client::{CancelToken, Location, Options, StoredProfiles};
+use crate::client::{CancelToken, LiveRate, Location, Options, StoredProfiles};
 use farline_core::calendar::{
     BookingPrediction, TimeWindow, Topology, booked_volume, payload_rate, set_up_time,
 };
@@ -63,8 +63,11 @@ pub enum BookingNotice {
     Extended(Time),
     /// The copy will not be over when its slot is.
     Late(BookingPrediction),
-    /// Somebody changed the reservation.
+    /// Somebody changed when it begins and ends.
     Changed(TimeWindow),
+    /// Somebody changed its rate, and whether the copy follows: one that comes from a node is paced there, and
+    /// can only become slower.
+    Rate(Rate, bool),
     /// The calendar cannot be reached, or is back.
     Calendar(Option<Error>),
 }
@@ -84,6 +87,12 @@ pub struct CopyBooking {
     far: String,
     /// Whether a copy went, or goes, through it, and did not end well.
     is_broken: bool,
+    /// What its copy heeds, the limit that was asked for besides, and what it began with.
+    live: Option<(LiveRate, Option<Rate>, Rate)>,
+    /// Whether its copy comes from the other end.
+    is_download: bool,
+    /// Whether its copy's sender holds the booked rate by itself.
+    is_held: bool,
     /// The circuit's address at the other end, and the largest packet there.
     peer: Option<(IpAddr, Option<Bytes>)>,
 }
@@ -131,14 +140,21 @@ fn volume_problem(volume: Bytes, terms: &BookingTerms) -> ProblemDocument {
     }
 }
 
-/// The one leg of what is booked for a copy.
-fn only_leg(legs: &[LegDocument]) -> Result<(LegDocument, TimeWindow), Error> {
-    let [leg] = legs else {
-        return Err(you("a copy goes over one route at one rate, and this reservation has more")
-            .hint("book one without --variable and --several"));
+/// The leg of a copy's booking that counts at `now`, and when all of it begins and ends. A rate that was
+/// changed while the slot ran makes legs of it, one after the other over the same route.
+fn leg_at(legs: &[LegDocument], now: Time) -> Result<(LegDocument, TimeWindow), Error> {
+    let windows: Option<Vec<TimeWindow>> = legs.iter().map(LegDocument::window).collect();
+    let windows = windows.ok_or_else(|| odd("the calendar's times cannot be read"))?;
+    let is_one = legs.iter().all(|leg| leg.route == legs[0].route)
+        && windows.windows(2).all(|pair| pair[0].end == pair[1].start);
+    let ([first, ..], [.., last], true) = (&windows[..], &windows[..], is_one) else {
+        return Err(you(
+            "a copy goes over one route without a break, and this reservation does not",
+        )
+        .hint("book one without --variable and --several"));
     };
-    let slot = leg.window().ok_or_else(|| odd("the calendar's times cannot be read"))?;
-    Ok((leg.clone(), slot))
+    let at = windows.iter().position(|window| now < window.end).unwrap_or(windows.len() - 1);
+    Ok((legs[at].clone(), TimeWindow { start: first.start, end: last.end }))
 }
 
 /// Asks what a copy of `payload` would be booked, and books nothing.
@@ -172,7 +188,7 @@ fn look(
         let (from, to) = (from.clone(), to.clone());
         let body = SearchDocument { from, to, wanted, both_ways: Some(true) };
         let found: FoundDocument = client.post("/v1/availability", &body, None)?;
-        only_leg(&found.legs)
+        leg_at(&found.legs, now())
     };
     let (leg, _) = search(volume)?;
     let rtt = rtt_of(topology, &leg);
@@ -224,6 +240,9 @@ impl CopyBooking {
             by: terms.by,
             is_own,
             is_broken: false,
+            live: None,
+            is_download: ends.is_download(),
+            is_held: false,
             far: if ends.is_download() { from } else { to },
             peer: None,
         })
@@ -246,7 +265,7 @@ impl CopyBooking {
             let (a, b) = (&reservation.from, &reservation.to);
             return Err(you(format!("{id} is from {a} to {b}, the copy from {from} to {to}")));
         }
-        let (leg, slot) = only_leg(&reservation.legs)?;
+        let (leg, slot) = leg_at(&reservation.legs, now())?;
         let rtt = rtt_of(topology, &leg);
         Ok((leg, slot, rtt))
     }
@@ -321,8 +340,8 @@ impl CopyBooking {
         self.renew().map(drop)
     }
 
-    /// Looks at the reservation anew; returns whether its slot is another.
-    fn renew(&mut self) -> Result<bool, Error> {
+    /// Looks at the reservation anew; returns whether its slot is another, and whether its rate is.
+    fn renew(&mut self) -> Result<[bool; 2], Error> {
         let id = &self.reservation.id;
         let reservation: ReservationDocument =
             self.client.get(&format!("/v1/reservations/{id}"))?;
@@ -332,24 +351,46 @@ impl CopyBooking {
             return Err(Error::new(Fault::Refused, ErrorCode::SlotOver, message)
                 .hint("what came is kept: the same command books anew and goes on"));
         }
-        let (leg, slot) = only_leg(&reservation.legs)?;
-        let changed = slot != self.slot;
+        let (leg, slot) = leg_at(&reservation.legs, now())?;
+        let changed = [slot != self.slot, leg.rate_bps != self.leg.rate_bps];
         (self.reservation, self.leg, self.slot) = (reservation, leg, slot);
         Ok(changed)
     }
 
     /// Has a copy go through the circuit, at its rate and no faster. What is known of the ordinary path to
     /// the node is not known of this one.
-    pub fn fit(&self, options: &mut Options) {
+    pub fn fit(&mut self, options: &mut Options) {
+        let limit = options.limit;
         options.reach.address = self.peer.map(|(peer, _)| peer);
         options.stored_profiles = StoredProfiles::Ignore;
         if let Some(held) = &mut options.held {
             held.rate = self.rate();
+            self.is_held = true;
+            let live = LiveRate::new(held.rate);
+            options.live_rate = Some(live.clone());
+            self.live = Some((live, limit, self.rate()));
             return;
         }
         let rate = self.payload_rate();
         options.is_booked = options.limit.is_none_or(|limit| limit >= rate);
-        options.limit = Some(options.limit.map_or(rate, |limit| limit.min(rate)));
+        let first = limit.map_or(rate, |limit| limit.min(rate));
+        options.limit = Some(first);
+        let live = LiveRate::new(first);
+        options.live_rate = Some(live.clone());
+        self.live = Some((live, limit, self.rate()));
+    }
+
+    /// Has the copy heed a rate that was changed; returns whether it can.
+    fn follow(&self) -> bool {
+        let Some((live, limit, first)) = &self.live else { return false };
+        let is_held = self.is_held;
+        let rate = if is_held { self.rate() } else { self.payload_rate() };
+        live.set(limit.map_or(rate, |limit| limit.min(rate)));
+        match self.is_download {
+            // The node holds the rate that it was told at the beginning, by --limit alone or in its control.
+            true => !is_held && self.rate() <= *first,
+            false => true,
+        }
     }
 
     /// Asks for another end.
@@ -362,7 +403,7 @@ impl CopyBooking {
         let path = format!("/v1/reservations/{}", self.reservation.id);
         let version = Some(self.reservation.version);
         let reservation: ReservationDocument = self.client.patch(&path, &change, version)?;
-        let (leg, slot) = only_leg(&reservation.legs)?;
+        let (leg, slot) = leg_at(&reservation.legs, now())?;
         (self.reservation, self.leg, self.slot) = (reservation, leg, slot);
         Ok(())
     }
@@ -478,4 +519,33 @@ fn mtu(peer: IpAddr) -> Option<Bytes> {
         IpAddr::V6(_) => rustix::net::sockopt::ipv6_mtu(&socket),
     };
     mtu.ok().map(|mtu| Bytes(u64::from(mtu)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leg(start: u64, end: u64, rate_bps: u64, link: &str) -> LegDocument {
+        let time = |second: u64| timestamp(Time::from_nanos(second * 1_000_000_000));
+        LegDocument { start: time(start), end: time(end), rate_bps, route: vec![link.to_owned()] }
+    }
+
+    #[test]
+    fn the_leg_of_a_copy_is_that_of_the_moment() {
+        let at = |second: u64| Time::from_nanos(second * 1_000_000_000);
+        let legs = [leg(10, 20, 5, "a>b"), leg(20, 30, 7, "a>b")];
+        let slot = TimeWindow { start: at(10), end: at(30) };
+        for (now, rate) in [(0, 5), (19, 5), (20, 7), (40, 7)] {
+            let (leg, whole) = leg_at(&legs, at(now)).expect("one route");
+            assert_eq!((leg.rate_bps, whole), (rate, slot), "{now}");
+        }
+        for wrong in [
+            vec![],
+            vec![leg(10, 20, 5, "a>b"), leg(20, 30, 5, "b>c")],
+            vec![leg(10, 20, 5, "a>b"), leg(21, 30, 5, "a>b")],
+        ] {
+            let error = leg_at(&wrong, at(0)).expect_err("more than a copy can take");
+            assert_eq!(error.code, ErrorCode::CalendarRequest);
+        }
+    }
 }

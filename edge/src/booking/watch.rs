@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(250);
 /// How often the calendar is asked whether the reservation is as it was.
-const RENEW: Duration = Duration::from_secs(5);
+const RENEW: Duration = Duration::from_secs(1);
+/// How long the calendar may take to reply.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How far a copy is: told by who runs it, read by who watches its booking.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +64,7 @@ impl CopyBooking {
             is_away: false,
             tell,
         };
-        watch.booking.client.be_patient(RENEW);
+        watch.booking.client.be_patient(PATIENCE);
         watch.booking.is_broken = true;
         let note = Arc::clone(&ended);
         let is_well = Arc::new(AtomicBool::new(false));
@@ -132,8 +134,14 @@ impl<F: FnMut(BookingNotice)> Watch<F> {
         if self.renewed.elapsed() >= RENEW {
             self.renewed = Instant::now();
             match self.booking.renew() {
-                Ok(has_changed) => {
-                    if has_changed {
+                Ok([slot, rate]) => {
+                    if rate {
+                        let follows = self.booking.follow();
+                        let payload = self.booking.payload_rate();
+                        self.monitor.handle(now(), MonitorEvent::Rate(payload));
+                        (self.tell)(BookingNotice::Rate(self.booking.rate(), follows));
+                    }
+                    if slot {
                         self.monitor.handle(now(), MonitorEvent::Slot(self.booking.slot));
                         (self.tell)(BookingNotice::Changed(self.booking.slot));
                     }

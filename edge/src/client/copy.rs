@@ -76,7 +76,10 @@ impl<'a> Copy<'a> {
         began: Instant,
         watch: &'a mut (dyn FnMut(&Progress) + Send),
     ) -> Copy<'a> {
-        let pace = options.limit.map(|rate| Arc::new(Pace::new(rate)));
+        let pace = options.limit.map(|rate| match &options.live_rate {
+            Some(live) => Arc::new(Pace::following(live.clone())),
+            None => Arc::new(Pace::new(rate)),
+        });
         Copy {
             options,
             overrides,

@@ -59,6 +59,7 @@ mod transfer_state;
 mod tree;
 mod upload;
 
+pub use crate::mover::LiveRate;
 pub use backup::Backup;
 pub use connect_options::{ConnectOptions, DEFAULT_IDLE_TIMEOUT};
 pub use copy::unmeasured;

@@ -4,6 +4,7 @@ use super::backup::Backup;
 use super::connect_options::ConnectOptions;
 use super::selection::Selection;
 use crate::channels::{Registry, Stack};
+use crate::mover::LiveRate;
 use crate::stores::DirectIo;
 use farline_core::copy::{Existing, HeldRate};
 use farline_core::plan::Stall;
@@ -27,6 +28,8 @@ pub struct Options {
     /// A booked rate that is held from the first round trip on, whatever is lost: only between this host
     /// and a Farline node that admits it, over a path that is reserved.
     pub held: Option<HeldRate>,
+    /// What it may change to while the copy runs: `limit`'s rate, or `held`'s, which it begins as.
+    pub live_rate: Option<LiveRate>,
     /// Whether that is what was booked for it, rather than what somebody asked for.
     pub is_booked: bool,
     /// What the user fixed rather than leave to Farline.

@@ -16,7 +16,6 @@ use farline_core::plan::Reason;
 use farline_core::transfer::{Digests, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Asks the server for the socket buffers that were asked for here; one that does not know how
@@ -124,7 +123,7 @@ pub(super) fn receive_layout(
         tally,
         held,
         integrity,
-        pace: live.pace.clone().filter(|_| !live.paced_there.load(Ordering::Relaxed)),
+        pace: live.receiving_pace(),
         cancel: live.cancel.clone(),
     })?;
     Ok((TransferResources { acceptor: resources.acceptor, channels, slots, tcp }, lost))

@@ -116,6 +116,7 @@ pub(super) fn send_layout<'a>(
             .filter(|_| std::ptr::eq(tally, &live.tally))
             .map(|start| (start, &tell as Notify<'_>)),
         growth: live.growth(tally, &tell),
+        held: live.rate.zip(live.live_rate.clone()),
         yields: live
             .rate
             .filter(|_| std::ptr::eq(tally, &live.tally))

@@ -3,7 +3,7 @@
 use super::options::{Options, Trial};
 use crate::channels::Handle;
 use crate::channels::stack::Opener;
-use crate::mover::{Cancel, Notify, Pace, PathStart, Tally};
+use crate::mover::{Cancel, LiveRate, Notify, Pace, PathStart, Tally};
 use crate::sys::lock::lock;
 use farline_core::copy::HeldRate;
 use farline_core::plan::Reason;
@@ -20,6 +20,8 @@ pub(super) struct TransferState {
     pub(super) pace: Option<Arc<Pace>>,
     /// The booked rate that its sender holds.
     pub(super) rate: Option<HeldRate>,
+    /// What may become of that, or of the pace's, while it runs.
+    pub(super) live_rate: Option<LiveRate>,
     pub(super) trial: Trial,
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
@@ -59,7 +61,14 @@ impl TransferState {
     pub(super) fn new(options: &Options, pace: Option<Arc<Pace>>) -> TransferState {
         let is_elastic = options.overrides.staging.is_none() && !options.trial.in_turns;
         let rate = options.held;
-        TransferState { pace, rate, trial: options.trial, is_elastic, ..TransferState::default() }
+        TransferState {
+            pace,
+            rate,
+            live_rate: options.live_rate.clone(),
+            trial: options.trial,
+            is_elastic,
+            ..TransferState::default()
+        }
     }
 
     /// Notes what was measured or changed.
@@ -75,6 +84,12 @@ impl TransferState {
     /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
     pub(super) fn growth<'a>(&self, tally: &Tally, tell: Notify<'a>) -> Option<Notify<'a>> {
         (self.is_elastic() && std::ptr::eq(tally, &self.tally)).then_some(tell)
+    }
+
+    /// What holds what comes: nothing, where the other end does and its rate never changes.
+    pub(super) fn receiving_pace(&self) -> Option<Arc<Pace>> {
+        let there = self.paced_there.load(Ordering::Relaxed) && self.live_rate.is_none();
+        self.pace.clone().filter(|_| !there)
     }
 
     /// Does `work` that the other end has no part in.

@@ -367,6 +367,7 @@ mod tests {
                         tuning: None,
                         start: None,
                         growth: None,
+                        held: None,
                         yields: None,
                         cancel: Cancel::new(),
                     };

@@ -32,6 +32,7 @@ pub(crate) use gsi_port::GsiPort;
 pub(crate) use in_order::{receive_in_order, send_in_order};
 pub(crate) use inline::receive_inline;
 pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
+pub use pace::LiveRate;
 pub(crate) use pace::Pace;
 pub(crate) use path_start::PathStart;
 pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};

@@ -6,6 +6,7 @@ use crate::sys::lock::lock;
 use farline_core::transfer::Pacer;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Time};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,33 @@ use std::time::{Duration, Instant};
 /// pause; the pacer holds the sum.
 const ROOM: f64 = 1.05;
 
+/// A rate that may change while a transfer runs that heeds it.
+#[derive(Clone, Debug)]
+pub struct LiveRate(Arc<AtomicU64>);
+
+impl LiveRate {
+    /// One that begins at `rate`.
+    pub fn new(rate: Rate) -> LiveRate {
+        LiveRate(Arc::new(AtomicU64::new(rate.as_bps())))
+    }
+
+    /// It is `rate` from now on.
+    pub fn set(&self, rate: Rate) {
+        self.0.store(rate.as_bps(), Ordering::Relaxed);
+    }
+
+    /// What it is now.
+    pub fn rate(&self) -> Rate {
+        Rate::from_bps(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// Holds a transfer to a rate.
 #[derive(Debug)]
 pub(crate) struct Pace {
     pacer: Mutex<Pacer>,
     began: Instant,
-    rate: Rate,
+    rate: LiveRate,
     /// What holds this and others together to another rate.
     above: Option<Arc<Pace>>,
 }
@@ -26,7 +48,12 @@ pub(crate) struct Pace {
 impl Pace {
     /// Not faster than `rate`, from now on.
     pub(crate) fn new(rate: Rate) -> Pace {
-        let pacer = Mutex::new(Pacer::new(Time::ZERO, rate));
+        Pace::following(LiveRate::new(rate))
+    }
+
+    /// Not faster than `rate` is at each time.
+    pub(crate) fn following(rate: LiveRate) -> Pace {
+        let pacer = Mutex::new(Pacer::new(Time::ZERO, rate.rate()));
         Pace { pacer, began: Instant::now(), rate, above: None }
     }
 
@@ -51,6 +78,12 @@ impl Pace {
         Ok((bits > 0).then(|| Pace::new(Rate::from_bps(bits))))
     }
 
+    /// The rate that binds now.
+    pub(crate) fn rate(&self) -> Rate {
+        let own = self.rate.rate();
+        self.above.as_ref().map_or(own, |above| own.min(above.rate()))
+    }
+
     /// How many bytes to move at once where nothing below spreads them.
     pub(crate) fn turn_len(&self) -> usize {
         lock(&self.pacer).turn_len()
@@ -58,8 +91,7 @@ impl Pace {
 
     /// Has the kernel spread what one of `channels` channels sends; returns whether it does.
     pub(crate) fn spread(&self, handle: &Handle, channels: usize) -> bool {
-        let above = self.above.as_ref().map_or(self.rate, |above| above.rate);
-        let share = self.rate.min(above).as_bps() as f64 / channels.max(1) as f64 * ROOM;
+        let share = self.rate().as_bps() as f64 / channels.max(1) as f64 * ROOM;
         handle.pace(Rate::from_bps(share as u64))
     }
 
@@ -83,7 +115,11 @@ impl Pace {
     /// When the next `len` bytes may be handed to something that spreads them, and when they would
     /// be through.
     pub(crate) fn turn(&self, len: usize) -> Range<Instant> {
-        let turn = lock(&self.pacer).turn(self.now(), Bytes(len as u64));
+        let turn = {
+            let mut pacer = lock(&self.pacer);
+            pacer.set_rate(self.rate.rate());
+            pacer.turn(self.now(), Bytes(len as u64))
+        };
         let at = |time: Time| self.began + Duration::from(time.since(Time::ZERO));
         let own = at(turn.start)..at(turn.end);
         match &self.above {

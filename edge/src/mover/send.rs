@@ -6,7 +6,7 @@ mod inline;
 use super::Integrity;
 use super::audit::Audit;
 use super::broken::{broken, no_thread};
-use super::pace::Pace;
+use super::pace::{LiveRate, Pace};
 use super::path_start::PathStart;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
@@ -18,6 +18,7 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 pub(crate) use adapt::least_left;
 use adapt::{Watching, Yields};
+use farline_core::copy::HeldRate;
 use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
@@ -99,6 +100,8 @@ pub(crate) struct SendJob<'a> {
     pub start: Option<(&'a PathStart, Notify<'a>)>,
     /// Is told of it when the staging pool grows, where it may.
     pub growth: Option<Notify<'a>>,
+    /// A rate that its channels hold, and what becomes of it.
+    pub held: Option<(HeldRate, LiveRate)>,
     /// The rate that each channel holds, where one is held, and who is told when one gives way.
     pub yields: Option<(Rate, Notify<'a>)>,
     /// How to break it off.
@@ -233,7 +236,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         }
         let is_watched = job.tuning.is_some();
         let (tuning, yields) =
-            (job.tuning, job.yields.map(|(booked, tell)| Yields::new(booked, tell)));
+            (job.tuning, job.yields.map(|(booked, tell)| Yields::new(booked, job.held, tell)));
         let supervisor = {
             let shared = &shared;
             scope.spawn(move || {
@@ -386,11 +389,8 @@ impl Shared<'_> {
         queue: &mpsc::Receiver<Option<Order>>,
     ) -> Option<Box<dyn Channel>> {
         let busy = self.job.tally.thread(Stage::Channel);
-        let spread = self.job.pace.as_ref().is_some_and(|pace| {
-            channel
-                .handle()
-                .is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len()))
-        });
+        let mut spread = self.spread(channel.as_ref());
+        let mut rate = self.rate();
         self.on_event(
             SenderInput::ChannelOpened {
                 channel: id,
@@ -434,6 +434,10 @@ impl Shared<'_> {
                         && is_zeros(&slot[..block.len])
                     {
                         (header, carried) = (header.with(ZEROS), 0);
+                    }
+                    if self.rate() != rate {
+                        rate = self.rate();
+                        spread = self.spread(channel.as_ref());
                     }
                     // The kernel spreads what it is given: then it is there that the turn is waited
                     // for.
@@ -505,6 +509,20 @@ impl Shared<'_> {
                 None
             }
         }
+    }
+
+    /// The rate that the transfer is held to, where it is.
+    fn rate(&self) -> Option<Rate> {
+        self.job.pace.as_ref().map(|pace| pace.rate())
+    }
+
+    /// Has the kernel spread what `channel` sends; returns whether it does.
+    fn spread(&self, channel: &dyn Channel) -> bool {
+        self.job.pace.as_ref().is_some_and(|pace| {
+            channel
+                .handle()
+                .is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len()))
+        })
     }
 
     /// Waits until the pace lets the next block go. What is under way ends meanwhile, and a channel

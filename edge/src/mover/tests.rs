@@ -156,6 +156,7 @@ fn transfer_through(
             tuning: None,
             start: None,
             growth: None,
+            held: None,
             yields: None,
             cancel: Cancel::new(),
         });

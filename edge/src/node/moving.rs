@@ -113,6 +113,7 @@ impl DataPlane {
                 tuning,
                 start: begins.map(|start| (start, &tell as Notify<'_>)),
                 growth,
+                held: None,
                 yields,
                 cancel: run.cancel.clone(),
             })

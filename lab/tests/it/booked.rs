@@ -45,7 +45,8 @@ impl Pair {
         let arrived = folder.join("arrived");
         std::fs::create_dir(&arrived).expect("made");
         let mut serve = net.farline("far");
-        serve.args(["serve", "--listen", "0.0.0.0:2811", "--anonymous", "write", "--root"]);
+        serve.args(["serve", "--listen", "0.0.0.0:2811", "--anonymous", "write"]);
+        serve.args(["--allow-held", "1G", "--root"]);
         let (node, line) = Running::begun(serve.arg(&arrived));
         assert!(line.contains("2811"), "{line}");
         let file = folder.join("file");
@@ -205,4 +206,44 @@ fn a_slow_copy_is_extended_or_told_and_ended() {
     let resumed = copied["resumed_bytes"].as_u64().unwrap_or_else(|| panic!("{copied} {said}"));
     assert!(resumed >= MEGABYTE, "{resumed} bytes were there");
     pair.has_arrived();
+}
+
+#[test]
+fn a_changed_rate_reaches_a_running_copy() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(pair) = Pair::up(dir.path(), "rate") else { return };
+    let held = ["--congestion", "held"];
+    for (id, more, is_held) in [("r-1", &[][..], false), ("r-2", &held[..], true)] {
+        // 10 MB at 8 Mbit/s take 10 s, and at 100 one.
+        let mut copy = pair.for_people("by=+10min,rate=8M", more);
+        let child = copy.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut copying = Running(child);
+        let carried = || {
+            let circuits = pair.net.shown()["state"]["circuits"].clone();
+            let mut all = circuits.as_array().cloned().unwrap_or_default().into_iter();
+            let open = all.find(|circuit| circuit["open"] == true).unwrap_or_default();
+            open["carried"][0].as_u64().unwrap_or(0)
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while carried() < MEGABYTE {
+            if let Some(status) = copying.0.try_wait().expect("ours") {
+                let (_, _, said) = copying.finish();
+                if is_held && !rustix::process::geteuid().is_root() {
+                    return;
+                }
+                panic!("{status}: {said}");
+            }
+            assert!(Instant::now() < until, "nothing goes: {}", pair.net.shown());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let changed = Instant::now();
+        pair.net.told(&["reserve", "change", id, "--rate", "100M"]);
+        let (status, _, said) = copying.finish();
+        let took = changed.elapsed();
+        assert!(status.success(), "{said}");
+        let told = format!("{id} is booked at 100 Mbit/s now, and so goes the copy");
+        assert!(said.contains(&told), "{said}");
+        assert!(took < Duration::from_secs(6), "{took:?} after the change: {said}");
+        pair.has_arrived();
+    }
 }

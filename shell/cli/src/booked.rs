@@ -271,7 +271,7 @@ pub(crate) fn begin(
     ));
     let stop = options.stop.clone();
     let up = attended(runtime, &options.stop, move || booking.ready(&stop).map(|()| booking))?;
-    let booking = match up {
+    let mut booking = match up {
         Ok(booking) => booking,
         Err(code) => return Ok(Begun::Ended(code)),
     };
@@ -329,6 +329,12 @@ fn in_words(id: &str, notice: &BookingNotice) -> String {
             shown(late.ends),
             shown(late.slot_ends),
             when::whole_seconds(&timestamp(late.ends + late.ends.since(now()).mul_f64(0.1))),
+        ),
+        BookingNotice::Rate(rate, true) => {
+            format!("{id} is booked at {rate} now, and so goes the copy")
+        }
+        BookingNotice::Rate(rate, false) => format!(
+            "{id} is booked at {rate} now; the copy goes on as it began, for its sender was told once"
         ),
         BookingNotice::Changed(slot) => format!("{id} ends at {} now", shown(slot.end)),
         BookingNotice::Calendar(Some(error)) => format!("the calendar is away: {error}"),

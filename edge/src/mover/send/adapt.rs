@@ -1,5 +1,6 @@
 //! What changes of a transfer while it sends: more channels, another control, a larger pool.
 
+use super::super::pace::LiveRate;
 use super::super::path_start::PathStart;
 use super::super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use super::Shared;
@@ -7,6 +8,7 @@ use crate::channels::handle::YieldedPart;
 use crate::channels::{Channel, Handle};
 use crate::sys::lock::lock;
 use farline_core::congestion::ControlName;
+use farline_core::copy::HeldRate;
 use farline_core::gridftp::checked::Check;
 use farline_core::plan::Reason;
 use farline_core::transfer::{
@@ -202,17 +204,31 @@ pub(super) struct Watching<'a> {
 /// Tells when a channel gives way that holds a rate: when it begins to, and where that ends.
 pub(super) struct Yields<'a> {
     booked: Rate,
+    /// What may become of that.
+    live: Option<(HeldRate, LiveRate)>,
     tell: Notify<'a>,
     told: Option<f64>,
 }
 
 impl<'a> Yields<'a> {
-    /// Of channels that hold `booked` each.
-    pub(super) fn new(booked: Rate, tell: Notify<'a>) -> Yields<'a> {
-        Yields { booked, tell, told: None }
+    /// Of channels that hold `booked` each, or what becomes of that.
+    pub(super) fn new(
+        booked: Rate,
+        live: Option<(HeldRate, LiveRate)>,
+        tell: Notify<'a>,
+    ) -> Yields<'a> {
+        Yields { booked, live, tell, told: None }
     }
 
     fn look(&mut self, channels: &[Handle]) {
+        // What is in the socket's buffer already goes at the new rate too.
+        let share = self
+            .live
+            .as_ref()
+            .map_or(self.booked, |(held, live)| HeldRate { rate: live.rate(), ..*held }.share());
+        if share != self.booked && channels.iter().all(|handle| handle.pace(share)) {
+            self.booked = share;
+        }
         if self.told.is_none() {
             self.say(channels);
         }
