@@ -73,7 +73,8 @@ pub(super) fn run(runs: usize) -> Result<()> {
     let mut net = usn(folder.path())?;
     drop(net.start_agent());
     let mut serve = net.farline("sunnyvale");
-    serve.args(["serve", "--listen", "0.0.0.0:2811", "--anonymous", "write", "--root"]);
+    serve.args(["serve", "--listen", "0.0.0.0:2811", "--anonymous", "write", "--allow-null"]);
+    serve.arg("--root");
     let _node = Running::begun(serve.arg(folder.path())).0;
     let size = "memory:1GiB";
     let to = "farline://10.88.0.4/?null";
