@@ -4,7 +4,9 @@
 use super::delay::DelaySummary;
 use super::document::{LineDocument, LineOutcome};
 use super::ratio::Ratio;
-use crate::report::{Axis, LineChart, Page, Section, Series, TableSpec};
+use crate::report::{
+    Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
+};
 use crate::units::{Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -195,44 +197,47 @@ impl LoadCurve {
         )
     }
 
-    /// The page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
-        let json = serde_json::to_string(self).unwrap_or_default();
-        Page::new(format!("Load and delay of {}", self.target))
-            .lead(format!("{}. Farline {}, {}.", self.verdict(), self.farline, self.date))
-            .section(self.section())
-            .made_from(json, LoadCurve::SCHEMA, "", commands)
-    }
-
     /// What a terminal shows.
     pub fn plain(&self) -> String {
         format!("{}\n\n{}", self.verdict(), self.section().plain())
     }
+}
 
-    /// A row for each load as CSV; delays in nanoseconds, absent ones empty.
-    pub fn csv(&self) -> String {
-        let mut csv = String::from(
-            "load_percent,offered_bps,is_fit,sent,lost,rtt_median_ns,rtt_p99_ns,rtt_p999_ns,\
-             one_way_median_ns,one_way_p99_ns\n",
-        );
-        let show =
-            |figure: Option<f64>| figure.map_or(String::new(), |figure| format!("{figure:.0}"));
-        for row in &self.rows {
-            let LoadRow { load_percent, offered_bps, is_fit, sent, loss, one_way_delay, rtt } = row;
-            let figures = [
-                loss.map(|loss| loss.events as f64),
-                rtt.map(|rtt| rtt.median_ns),
-                rtt.map(|rtt| rtt.p99_ns),
-                rtt.map(|rtt| rtt.p999_ns),
-                one_way_delay.map(|delay| delay.median_ns),
-                one_way_delay.map(|delay| delay.p99_ns),
-            ];
-            csv += &format!(
-                "{load_percent},{offered_bps:.0},{is_fit},{sent},{}\n",
-                figures.map(show).join(",")
-            );
+impl ReportDocument for LoadCurve {
+    fn spec(&self) -> PageSpec {
+        PageSpec {
+            title: format!("Loss and delay by load: {}", self.target),
+            lead: format!("{}. Farline {}, {}.", self.verdict(), self.farline, self.date),
+            sections: vec![Some(self.section())],
+            source: (LoadCurve::SCHEMA.to_owned(), String::new()),
         }
-        csv
+    }
+
+    /// A row for each load.
+    fn columns(&self) -> Columns {
+        let about = vec![
+            ("schema", self.schema.clone()),
+            ("farline", self.farline.clone()),
+            ("date", self.date.clone()),
+            ("target", self.target.clone()),
+            ("rate_bps", self.rate.as_bps().to_string()),
+        ];
+        Columns::of(
+            about,
+            &self.rows,
+            &[
+                ("load_percent", ColumnSource::Real(|row| Some(row.load_percent))),
+                ("offered_bps", ColumnSource::Real(|row| Some(row.offered_bps))),
+                ("is_fit", ColumnSource::Flag(|row| Some(row.is_fit))),
+                ("sent", ColumnSource::Whole(|row| Some(row.sent))),
+                ("lost", ColumnSource::Whole(|row| Some(row.loss?.events))),
+                ("rtt_median_ns", ColumnSource::Real(|row| Some(row.rtt?.median_ns))),
+                ("rtt_p99_ns", ColumnSource::Real(|row| Some(row.rtt?.p99_ns))),
+                ("rtt_p999_ns", ColumnSource::Real(|row| Some(row.rtt?.p999_ns))),
+                ("one_way_median_ns", ColumnSource::Real(|row| Some(row.one_way_delay?.median_ns))),
+                ("one_way_p99_ns", ColumnSource::Real(|row| Some(row.one_way_delay?.p99_ns))),
+            ],
+        )
     }
 }
 
@@ -307,7 +312,7 @@ mod tests {
         let json = serde_json::to_string(&curve).expect("JSON");
         assert_eq!(LoadCurve::read(&json).as_ref(), Ok(&curve));
         assert!(LoadCurve::read("{}").is_err());
-        assert_eq!(curve.csv().lines().count(), 3);
+        assert_eq!(curve.columns().csv().lines().count(), 3);
         let html = curve.page(&[]).html();
         assert!(html.contains("Delay by load") && html.contains("Frames lost by load"));
     }

@@ -278,21 +278,6 @@ impl LineDocument {
             _ => None,
         }
     }
-
-    /// The strip of time as CSV, a part in each row.
-    pub fn csv(&self) -> String {
-        let mut csv =
-            String::from("second,seconds,sent,lost,wrong_frames,untested_seconds,rtt_ns\n");
-        for (index, part) in self.strip.iter().enumerate() {
-            let second = index as u64 * self.strip_seconds;
-            let StripPart { sent, lost, wrong_frames, untested, rtt_ns, .. } = part;
-            csv += &format!(
-                "{second},{},{sent},{lost},{wrong_frames},{untested},{rtt_ns:.0}\n",
-                self.strip_seconds
-            );
-        }
-        csv
-    }
 }
 
 impl LineTest {

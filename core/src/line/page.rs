@@ -4,15 +4,17 @@ use super::delay::DelaySummary;
 use super::document::{LineDocument, LineOutcome, words};
 use super::ratio::Ratio;
 use super::strip::StripPart;
-use crate::report::{Axis, Card, Histogram, LineChart, Mark, Page, Section, Series, TableSpec};
+use crate::report::{
+    Axis, Card, ColumnSource, Columns, Histogram, LineChart, Mark, PageSpec, ReportDocument,
+    Section, Series, TableSpec, Values,
+};
 use crate::units::Span;
 
 /// Bars of the histogram.
 const BARS: usize = 60;
 
-impl LineDocument {
-    /// The page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
+impl ReportDocument for LineDocument {
+    fn spec(&self) -> PageSpec {
         let word = match self.outcome {
             LineOutcome::Passed => "passed",
             LineOutcome::Failed => "failed",
@@ -20,16 +22,45 @@ impl LineDocument {
             LineOutcome::Measured => "measured",
             LineOutcome::Unfit => "not fit to say",
         };
-        let json = serde_json::to_string(self).unwrap_or_default();
-        Page::new(format!("Line test of {}: {word}", self.settings.target))
-            .lead(format!("{}. Farline {}, {}.", self.verdict, self.farline, self.date))
-            .section(self.overview())
-            .section(self.strip_section())
-            .section(self.losses())
-            .section(self.delays())
-            .made_from(json, LineDocument::SCHEMA, "", commands)
+        PageSpec {
+            title: format!("Line test of {}: {word}", self.settings.target),
+            lead: format!("{}. Farline {}, {}.", self.verdict, self.farline, self.date),
+            sections: [self.overview(), self.strip_section(), self.losses(), self.delays()]
+                .map(Some)
+                .to_vec(),
+            source: (LineDocument::SCHEMA.to_owned(), String::new()),
+        }
     }
 
+    /// A row for each part of the strip.
+    fn columns(&self) -> Columns {
+        let rows: Vec<(u64, &StripPart)> =
+            (0..).step_by(self.strip_seconds as usize).zip(&self.strip).collect();
+        let about = vec![
+            ("schema", self.schema.clone()),
+            ("farline", self.farline.clone()),
+            ("date", self.date.clone()),
+            ("target", self.settings.target.clone()),
+        ];
+        let mut table = Columns::of(
+            about,
+            &rows,
+            &[
+                ("second", ColumnSource::Whole(|row| Some(row.0))),
+                ("sent", ColumnSource::Whole(|row| Some(row.1.sent))),
+                ("lost", ColumnSource::Whole(|row| Some(row.1.lost))),
+                ("wrong_frames", ColumnSource::Whole(|row| Some(row.1.wrong_frames))),
+                ("untested_seconds", ColumnSource::Whole(|row| Some(row.1.untested))),
+                ("rtt_ns", ColumnSource::Real(|row| (row.1.rtts > 0).then_some(row.1.rtt_ns))),
+            ],
+        );
+        let seconds = Values::Whole(vec![Some(self.strip_seconds); rows.len()]);
+        table.columns.insert(1, ("seconds", seconds));
+        table
+    }
+}
+
+impl LineDocument {
     /// What a terminal shows.
     pub fn plain(&self) -> String {
         let mut lines = vec![self.verdict.clone()];

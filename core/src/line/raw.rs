@@ -2,7 +2,9 @@
 //! not come were lost (the Trans-European 10GbE paper, figures 4 and 5).
 
 use super::document::LineTest;
-use crate::report::{Axis, LineChart, Page, Section, Series, TableSpec};
+use crate::report::{
+    Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
+};
 use crate::units::{Error, ErrorCode, Fault};
 use crate::wan::frames::{FCS, HEADER};
 use serde::{Deserialize, Serialize};
@@ -133,32 +135,43 @@ impl RawDocument {
              is told apart from what the line lost; it is no property of the line.",
         )
     }
+}
 
-    /// The page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
-        let json = serde_json::to_string(self).unwrap_or_default();
-        Page::new(format!("Raw Ethernet to {}", self.target))
-            .lead(format!("Farline {}, {}.", self.farline, self.date))
-            .section(self.section())
-            .made_from(json, RawDocument::SCHEMA, "", commands)
+impl ReportDocument for RawDocument {
+    fn spec(&self) -> PageSpec {
+        PageSpec {
+            title: format!("Raw Ethernet to {}", self.target),
+            lead: format!("Farline {}, {}.", self.farline, self.date),
+            sections: vec![Some(self.section())],
+            source: (RawDocument::SCHEMA.to_owned(), String::new()),
+        }
     }
 
-    /// A row for each size as CSV.
-    pub fn csv(&self) -> String {
-        let mut csv = String::from(
-            "frame_bytes,message_bytes,seconds,sent,sender_drops,received,receiver_drops,lost,\
-             wrong_bits,sender_cpu_seconds,throughput_bps\n",
-        );
-        for row in &self.rows {
-            let RawRow { frame_bytes, message_bytes, seconds, sent, sender_drops, .. } = row;
-            let RawRow { received, receiver_drops, lost, wrong_bits, sender_cpu_seconds, .. } = row;
-            csv += &format!(
-                "{frame_bytes},{message_bytes},{seconds:.3},{sent},{sender_drops},{received},\
-                 {receiver_drops},{lost},{wrong_bits},{sender_cpu_seconds:.3},{:.0}\n",
-                row.throughput_bps()
-            );
-        }
-        csv
+    /// A row for each size.
+    fn columns(&self) -> Columns {
+        let about = vec![
+            ("schema", self.schema.clone()),
+            ("farline", self.farline.clone()),
+            ("date", self.date.clone()),
+            ("target", self.target.clone()),
+        ];
+        Columns::of(
+            about,
+            &self.rows,
+            &[
+                ("frame_bytes", ColumnSource::Whole(|row| Some(row.frame_bytes.into()))),
+                ("message_bytes", ColumnSource::Whole(|row| Some(row.message_bytes.into()))),
+                ("seconds", ColumnSource::Real(|row| Some(row.seconds))),
+                ("sent", ColumnSource::Whole(|row| Some(row.sent))),
+                ("sender_drops", ColumnSource::Whole(|row| Some(row.sender_drops))),
+                ("received", ColumnSource::Whole(|row| Some(row.received))),
+                ("receiver_drops", ColumnSource::Whole(|row| Some(row.receiver_drops))),
+                ("lost", ColumnSource::Whole(|row| Some(row.lost))),
+                ("wrong_bits", ColumnSource::Whole(|row| Some(row.wrong_bits))),
+                ("sender_cpu_seconds", ColumnSource::Real(|row| Some(row.sender_cpu_seconds))),
+                ("throughput_bps", ColumnSource::Real(|row| Some(row.throughput_bps()))),
+            ],
+        )
     }
 }
 
@@ -221,7 +234,7 @@ mod tests {
         assert_eq!(RawDocument::read(&json).as_ref(), Ok(&document));
         assert_eq!(document.best().map(|row| row.frame_bytes), Some(9_018));
         assert!(RawDocument::read("{}").is_err());
-        assert_eq!(document.csv().lines().count(), 3);
+        assert_eq!(document.columns().csv().lines().count(), 3);
         let html = document.page(&[]).html();
         assert!(html.contains("Throughput by message size") && html.contains("9018"), "{html}");
     }

@@ -15,6 +15,8 @@ mod channel;
 mod check;
 mod cp;
 mod duration;
+#[cfg(any(feature = "line", feature = "profile"))]
+mod export;
 mod generate;
 mod interrupt;
 mod lacking;

@@ -11,18 +11,17 @@ mod steps;
 mod target;
 mod vlan;
 
+use crate::export::write_as_named;
 use crate::output::Output;
-use crate::provenance::{command, now};
+use crate::provenance::now;
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, write};
 use farline_core::line::{
-    FrameMix, LineCriterion, LineDocument, LineOutcome, LineSettings, LineState, Pattern, words,
+    FrameMix, LineCriterion, LineOutcome, LineSettings, LineState, Pattern, words,
 };
-use farline_core::report::Page;
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
 use progress::LineFace;
-use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -89,7 +88,7 @@ pub(crate) struct Args {
     /// How long at most [default: 10s, or 10 x at best]
     #[arg(long = "for", value_name = "SPAN")]
     duration: Option<Span>,
-    /// .html, .csv or document [default: none]
+    /// .html, .csv, .parquet, or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Highest load with this loss [default: none]
@@ -180,7 +179,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     face.clear();
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
     for file in &args.out {
-        written(file, &document)?;
+        write_as_named(file, &document)?;
     }
     output.result(&document, document.plain())?;
     Ok(ExitCode::from(exit_code(document.outcome)))
@@ -276,33 +275,4 @@ impl Args {
         }
         Ok(settings)
     }
-}
-
-fn written(file: &Path, document: &LineDocument) -> Result<(), Error> {
-    write_as_named(file, document, || document.page(&[command()]), || document.csv())
-}
-
-/// Writes `document` as what the name of `file` says: a page, a table, or itself.
-fn write_as_named(
-    file: &Path,
-    document: &impl Serialize,
-    page: impl FnOnce() -> Page,
-    csv: impl FnOnce() -> String,
-) -> Result<(), Error> {
-    let is = |wanted: &str| {
-        file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
-    };
-    if is("html") {
-        return write(file, page().html().as_bytes());
-    }
-    if is("csv") {
-        return write(file, csv().as_bytes());
-    }
-    write_json(file, document)
-}
-
-fn write_json(file: &Path, document: &impl Serialize) -> Result<(), Error> {
-    let json = serde_json::to_vec(document)
-        .map_err(|error| Error::new(Fault::Bug, ErrorCode::LineDocument, error.to_string()))?;
-    write(file, &json)
 }

@@ -1,6 +1,6 @@
 //! `farline line --preset`: a paper's line test over emulated links, and what the paper prints.
 
-use super::written;
+use crate::export::{is_page, write_json, write_with};
 use crate::output::Output;
 use crate::provenance::{command, now};
 use farline::line::{LineRequestOptions, run_over};
@@ -75,15 +75,15 @@ fn write(
     comparison: Option<&LineComparison>,
     against_paper: &Section,
 ) -> Result<(), Error> {
-    let is_page = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
-    let page = match (comparison, documents) {
-        (Some(comparison), _) if is_page => comparison.page(&[command()]),
-        (None, [(_, document)]) if is_page => document.page(&[command()]),
-        (_, [(_, document)]) => return written(file, document),
+    match (comparison, documents) {
+        (Some(comparison), _) if is_page(file) => {
+            let page = comparison.page(&[command()]).section(against_paper.clone());
+            farline::plan::document::write(file, page.html().as_bytes())
+        }
+        (_, [(_, document)]) => write_with(file, document, Some(against_paper)),
         _ => {
             let all: Vec<&LineDocument> = documents.iter().map(|(_, document)| document).collect();
-            return super::write_json(file, &all);
+            write_json(file, &all)
         }
-    };
-    farline::plan::document::write(file, page.section(against_paper.clone()).html().as_bytes())
+    }
 }

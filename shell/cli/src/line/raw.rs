@@ -2,9 +2,9 @@
 
 use super::target::LineTarget;
 use super::vlan::VlanTag;
-use super::write_as_named;
+use crate::export::write_as_named;
 use crate::output::Output;
-use crate::provenance::{command, now};
+use crate::provenance::now;
 use farline::line::LineRequestOptions;
 use farline::plan::document::check;
 use farline_core::line::{EthernetFraming, FrameMix, LineSettings, RawDocument, RawRow};
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// How long each
     #[arg(long = "for", value_name = "SPAN", default_value = "2s")]
     duration: Span,
-    /// .html, .csv or document [default: none]
+    /// .html, .csv, .parquet, or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
 }
@@ -90,10 +90,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
         }
     }
     let document = document(&args.target, rows);
-    let page = || document.page(&[command()]);
-    args.out
-        .iter()
-        .try_for_each(|file| write_as_named(file, &document, page, || document.csv()))?;
+    args.out.iter().try_for_each(|file| write_as_named(file, &document))?;
     output.result(&document, document.section().plain())?;
     Ok(ExitCode::SUCCESS)
 }

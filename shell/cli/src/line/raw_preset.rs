@@ -2,20 +2,18 @@
 
 use super::raw::{LINK_DEVICE, document, settings};
 use super::vlan::VlanTag;
+use crate::export::write_with;
 use crate::output::Output;
-use crate::provenance::command;
 use farline::line::{LineRequestOptions, LinkFarEnd, run_over};
 use farline::link::{Link, Settings};
-use farline::plan::document::write;
 use farline::run_dir::name_here;
 use farline_core::line::{
     EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, RawDocument, RawRow,
 };
-use farline_core::report::Section;
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use farline_core::wan;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// So that the largest frame of the paper's switches fits.
@@ -79,7 +77,7 @@ pub(super) fn run(
         _ => None,
     });
     for file in out {
-        written(file, &sizes, &against_paper)?;
+        write_with(file, &sizes, Some(&against_paper))?;
     }
     let done = Done {
         schema: "farline/line-raw-preset/1",
@@ -136,13 +134,4 @@ fn at_once(
             .collect();
         begun.into_iter().map(|test| Ok(RawRow::of(&test.join().map_err(|_| lost())??))).collect()
     })
-}
-
-fn written(file: &Path, sizes: &RawDocument, against_paper: &Section) -> Result<(), Error> {
-    match file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html")) {
-        true => {
-            write(file, sizes.page(&[command()]).section(against_paper.clone()).html().as_bytes())
-        }
-        false => super::write_json(file, sizes),
-    }
 }

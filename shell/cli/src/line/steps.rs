@@ -1,9 +1,10 @@
 //! `farline line --load 10..100`, `--search` and `--service`: tests at several loads.
 
+use super::exit_code;
 use super::target::LineTarget;
-use super::{exit_code, write_as_named};
+use crate::export::write_as_named;
 use crate::output::Output;
-use crate::provenance::{command, now};
+use crate::provenance::now;
 use farline::line::LineRequestOptions;
 use farline_core::line::{
     LineDocument, LineOutcome, LineSettings, LoadCurve, LoadRow, LoadSearch, ServiceLevel,
@@ -76,7 +77,7 @@ pub(super) fn curve(
         rows,
     };
     for file in out {
-        write_as_named(file, &curve, || curve.page(&[command()]), || curve.csv())?;
+        write_as_named(file, &curve)?;
     }
     output.result(&curve, curve.plain())?;
     Ok(if is_whole && curve.is_fit() {

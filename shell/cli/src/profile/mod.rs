@@ -3,19 +3,17 @@
 
 mod axes;
 mod diff;
-mod export;
 mod measure;
 mod messages;
 mod node;
-mod parquet;
 mod print;
 mod ticker;
 mod verbs;
 
+use crate::export::{is_document, write_made};
 use crate::output::Output;
 use crate::provenance::now;
 use axes::Axes;
-use export::{is_document, write_made};
 use farline::plan::document::{self, text, write};
 use farline::plan::{ProbeBench, environment};
 use farline_core::congestion::Algorithm;

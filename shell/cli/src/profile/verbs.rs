@@ -1,8 +1,8 @@
 //! Profiles of RDMA, and TCP next to it: the papers' experiments over verbs, by the model, and
 //! measured between two devices.
 
-use super::export::{is_document, write_made};
 use super::{Args, measure, now, say_elsewhere, side_by_side, simulate};
+use crate::export::{is_document, write_made};
 use crate::output::Output;
 use farline::plan::document::write;
 use farline::plan::environment;

@@ -1,4 +1,4 @@
-//! A profile's columns as a Parquet file, for the data frames and databases that read it: typed,
+//! A document's columns as a Parquet file, for the data frames and databases that read it: typed,
 //! nulls as nulls, lists as lists.
 
 use farline_core::report::{Columns, Values};
@@ -23,7 +23,7 @@ pub(super) fn encoded(table: &Columns) -> std::result::Result<Vec<u8>, Error> {
 fn encode(table: &Columns) -> Result<Vec<u8>> {
     let fields =
         table.columns.iter().map(|(name, values)| field(name, values)).collect::<Result<_>>()?;
-    let schema = Type::group_type_builder("profile").with_fields(fields).build()?;
+    let schema = Type::group_type_builder("farline").with_fields(fields).build()?;
     let about = table
         .about
         .iter()
