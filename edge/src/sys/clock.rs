@@ -10,6 +10,7 @@ pub(crate) fn since_1970() -> Duration {
 }
 
 /// The time since this host's start, also while it slept; nobody sets it.
+#[cfg(feature = "calendar")]
 pub(crate) fn since_boot() -> Span {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);

@@ -7,14 +7,14 @@ use farline::plan::document::write;
 use farline_core::report::{Page, ReportDocument, Section};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(feature = "profile")]
+use std::path::PathBuf;
 
-/// The formats that are made of a document and do not hold all of it.
-const MADE: [&str; 3] = ["html", "csv", "parquet"];
-
-/// Whether `file` is to hold the document itself.
+/// Whether `file` is to hold the document itself, and not what is made of it and does not hold all.
+#[cfg(feature = "profile")]
 pub(crate) fn is_document(file: &Path) -> bool {
-    !MADE.iter().any(|extension| is(file, extension))
+    !["html", "csv", "parquet"].iter().any(|extension| is(file, extension))
 }
 
 /// Whether `file` is to be a page.
@@ -23,6 +23,7 @@ pub(crate) fn is_page(file: &Path) -> bool {
 }
 
 /// Writes those of `files` that are pages or tables of `document`.
+#[cfg(feature = "profile")]
 pub(crate) fn write_made(files: &[PathBuf], document: &impl ReportDocument) -> Result<(), Error> {
     files
         .iter()
