@@ -329,14 +329,14 @@ error_codes! {
     NoToken "no-token" Never: You;
     /// a node that would let nobody in
     NobodyMayEnter "nobody-may-enter" Never: You;
-    /// the kernel does not confine a node to what it exports
-    NotConfined "not-confined" Never: Here;
     /// a file where a directory is meant
     NotADirectory "not-a-directory" Never: You;
     /// a device, FIFO or socket
     NotAFile "not-a-file" Never: You;
     /// this build lacks a part, which a feature brings
     NotBuilt "not-built" Never: Here;
+    /// the kernel does not confine a node to what it exports
+    NotConfined "not-confined" Never: Here;
     /// `farline://` leads to another server
     NotFarline "not-farline" Never: There;
     /// a remote location where a local one is meant
