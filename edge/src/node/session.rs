@@ -91,6 +91,11 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     tokio::task::spawn_blocking(move || lock(&data).close_data());
                 }
                 Output::Close => {
+                    if session.is_login_late() {
+                        let ip = arrival.peer.ip();
+                        let late = format_args!("{ip} did not log in in time");
+                        shared.notices.say("login_timeout", late);
+                    }
                     cancel.cancel(Error::new(
                         Fault::You,
                         ErrorCode::Aborted,
@@ -187,13 +192,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
             }
             Some((id, answer)) = answered.recv() => session.handle(now(), Input::Answer { id, answer }),
             why = visitor.expelled() => session.handle(now(), Input::Expelled(why)),
-            () = idle => {
-                if !visitor.is_in() {
-                    let ip = arrival.peer.ip();
-                    shared.notices.say("login_timeout", format_args!("{ip} did not log in in time"));
-                }
-                continue;
-            }
+            () = idle => continue,
         }
         visitor.active(session.is_busy());
     }

@@ -50,6 +50,7 @@ pub struct ServerSession {
     /// Whether the control channel is protected by `AUTH GSSAPI`.
     pub(super) by_gssapi: bool,
     closed: bool,
+    is_login_late: bool,
 }
 
 #[derive(Debug)]
@@ -87,6 +88,7 @@ impl ServerSession {
             upgrading: false,
             by_gssapi: false,
             closed: false,
+            is_login_late: false,
             config,
         };
         session.say(220, session.config.banner.clone());
@@ -134,6 +136,7 @@ impl ServerSession {
         if now < deadline {
             return Output::Wait(Some(deadline));
         }
+        self.is_login_late = is_late;
         self.say(
             421,
             match is_late {
@@ -157,6 +160,11 @@ impl ServerSession {
     /// Whether something asked for is under way.
     pub fn is_busy(&self) -> bool {
         self.waiting.is_some()
+    }
+
+    /// Whether it ended since its client did not log in in time.
+    pub fn is_login_late(&self) -> bool {
+        self.is_login_late
     }
 
     /// Whether a transfer runs.

@@ -184,6 +184,7 @@ fn a_client_that_does_not_log_in_is_sent_away_in_time() {
     d.poll();
     assert!(d.said().starts_with("421 Not logged in within 10.0 s"));
     assert_eq!(d.others, [Output::Close]);
+    assert!(d.session.is_login_late());
     // Who is let in, and begins another login later, has that time anew.
     let mut d = Dialogue::writable();
     d.now += Span::from_secs(60);
