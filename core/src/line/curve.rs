@@ -4,10 +4,11 @@
 use super::delay::DelaySummary;
 use super::document::{LineDocument, LineOutcome};
 use super::ratio::Ratio;
+use super::read::read;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
 };
-use crate::units::{Error, ErrorCode, Fault, Rate};
+use crate::units::{Error, Rate};
 use serde::{Deserialize, Serialize};
 
 /// What came of one load.
@@ -73,15 +74,9 @@ impl LoadCurve {
     /// Reads a document.
     ///
     /// # Errors
-    /// [`Fault::You`] when it is none.
+    /// [`Fault::You`](crate::units::Fault::You) when it is none.
     pub fn read(json: &str) -> Result<LoadCurve, Error> {
-        let wrong = |why: String| Error::new(Fault::You, ErrorCode::LineDocument, why);
-        let curve: LoadCurve =
-            serde_json::from_str(json).map_err(|error| wrong(format!("no load curve: {error}")))?;
-        match curve.schema == LoadCurve::SCHEMA {
-            true => Ok(curve),
-            false => Err(wrong(format!("its schema is {}, not {}", curve.schema, Self::SCHEMA))),
-        }
+        read(json, "load curve", LoadCurve::SCHEMA, |document: &LoadCurve| &document.schema)
     }
 
     fn fit(&self) -> impl Iterator<Item = &LoadRow> {

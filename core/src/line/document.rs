@@ -5,10 +5,11 @@ use super::delay::{ClockDifference, DelaySummary, PathDelay};
 use super::frames::{EthernetFraming, FrameMix};
 use super::gilbert::Gilbert;
 use super::ratio::Ratio;
+use super::read::read;
 use super::sequential::{RatioDecision, RatioTest};
 use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
-use crate::units::{Error, ErrorCode, Fault, Rate, Span};
+use crate::units::{Error, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -250,15 +251,9 @@ impl LineDocument {
     /// Reads a document.
     ///
     /// # Errors
-    /// [`Fault::You`] when it is none.
+    /// [`Fault::You`](crate::units::Fault::You) when it is none.
     pub fn read(json: &str) -> Result<LineDocument, Error> {
-        let wrong = |why: String| Error::new(Fault::You, ErrorCode::LineDocument, why);
-        let document: LineDocument =
-            serde_json::from_str(json).map_err(|error| wrong(format!("no line test: {error}")))?;
-        match document.schema == LineDocument::SCHEMA {
-            true => Ok(document),
-            false => Err(wrong(format!("its schema is {}, not {}", document.schema, Self::SCHEMA))),
-        }
+        read(json, "line test", LineDocument::SCHEMA, |document: &LineDocument| &document.schema)
     }
 }
 

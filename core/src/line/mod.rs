@@ -29,6 +29,7 @@ mod pattern;
 mod preset;
 mod ratio;
 mod raw;
+mod read;
 mod reflector;
 mod runs;
 mod search;

@@ -2,10 +2,11 @@
 //! not come were lost (the Trans-European 10GbE paper, figures 4 and 5).
 
 use super::document::LineTest;
+use super::read::read;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
 };
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::Error;
 use crate::wan::frames::{FCS, HEADER};
 use serde::{Deserialize, Serialize};
 
@@ -93,15 +94,9 @@ impl RawDocument {
     /// Reads a document.
     ///
     /// # Errors
-    /// [`Fault::You`] when it is none.
+    /// [`Fault::You`](crate::units::Fault::You) when it is none.
     pub fn read(json: &str) -> Result<RawDocument, Error> {
-        let wrong = |why: String| Error::new(Fault::You, ErrorCode::LineDocument, why);
-        let document: RawDocument =
-            serde_json::from_str(json).map_err(|error| wrong(format!("no raw test: {error}")))?;
-        match document.schema == RawDocument::SCHEMA {
-            true => Ok(document),
-            false => Err(wrong(format!("its schema is {}, not {}", document.schema, Self::SCHEMA))),
-        }
+        read(json, "raw test", RawDocument::SCHEMA, |document: &RawDocument| &document.schema)
     }
 
     /// The row of the largest throughput.

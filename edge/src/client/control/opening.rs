@@ -262,19 +262,30 @@ impl Control {
         known.ok().flatten().unwrap_or(error)
     }
 
-    /// `AUTH TLS` and the handshake, before anything else is said.
-    async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
-        let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
+    /// `AUTH` of a mechanism, which a server that `lacks` it refuses; the line, for what follows.
+    async fn auth(
+        &mut self,
+        mechanism: &str,
+        lacks: &str,
+        hint: &'static str,
+    ) -> Result<ControlStream, Error> {
+        let auth = self.request(Request::Exec(Command::Auth(mechanism.to_owned())));
         self.done(auth).await.map_err(|error| match error.fault {
             Fault::Between => error,
             _ => Error::new(
                 Fault::There,
                 ErrorCode::NoTls,
-                format!("{} offers no TLS: {}", self.server, error.message),
+                format!("{} {lacks}: {}", self.server, error.message),
             )
-            .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
+            .hint(hint),
         })?;
-        let line = self.line.take().ok_or_else(closed)?;
+        self.line.take().ok_or_else(closed)
+    }
+
+    /// `AUTH TLS` and the handshake, before anything else is said.
+    async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
+        let hint = "its operator can offer it: farline serve --tls; ftp:// goes without";
+        let line = self.auth("TLS", "offers no TLS", hint).await?;
         self.line = Some(line.start_tls(remote, reach).await?);
         Ok(())
     }
@@ -286,17 +297,8 @@ impl Control {
         reach: &ConnectOptions,
         proxy: &UserProxy,
     ) -> Result<(), Error> {
-        let auth = self.request(Request::Exec(Command::Auth("GSSAPI".to_owned())));
-        self.done(auth).await.map_err(|error| match error.fault {
-            Fault::Between => error,
-            _ => Error::new(
-                Fault::There,
-                ErrorCode::NoTls,
-                format!("{} takes no proxies: {}", self.server, error.message),
-            )
-            .hint("its operator can have it take them: farline serve --gsi; ftp:// goes without"),
-        })?;
-        let line = self.line.take().ok_or_else(closed)?;
+        let hint = "its operator can have it take them: farline serve --gsi; ftp:// goes without";
+        let line = self.auth("GSSAPI", "takes no proxies", hint).await?;
         self.line = Some(line.start_gssapi(remote, reach, proxy).await?);
         self.grid = Some(proxy.data());
         Ok(())
