@@ -58,6 +58,11 @@ impl Namespaces {
         inside(&self.here, program)
     }
 
+    /// The network namespace of this end.
+    pub fn here_name(&self) -> &str {
+        &self.here
+    }
+
     /// The network namespace of the other end.
     pub fn there_name(&self) -> &str {
         &self.there

@@ -65,8 +65,8 @@ pub enum BookingNotice {
     Late(BookingPrediction),
     /// Somebody changed when it begins and ends.
     Changed(TimeWindow),
-    /// Somebody changed its rate, and whether the copy follows: one that comes from a node is paced there, and
-    /// can only become slower.
+    /// Somebody changed its rate, and whether the copy follows: one that comes from a node that holds it does
+    /// not, nor does one that becomes faster from a node that was told its rate once.
     Rate(Rate, bool),
     /// The calendar cannot be reached, or is back.
     Calendar(Option<Error>),
@@ -387,8 +387,9 @@ impl CopyBooking {
         let rate = if is_held { self.rate() } else { self.payload_rate() };
         live.set(limit.map_or(rate, |limit| limit.min(rate)));
         match self.is_download {
-            // The node holds the rate that it was told at the beginning, by --limit alone or in its control.
-            true => !is_held && self.rate() <= *first,
+            // A node holds the rate that it was told at the beginning in its control; a limit it heeds at any
+            // time, but for nodes of before that.
+            true => !is_held && (live.is_heeded_there() || self.rate() <= *first),
             false => true,
         }
     }

@@ -201,7 +201,7 @@ impl CircuitDriver for CommandDriver {
             let rate = Rate::from_bps(there.rate_bps);
             let circuit = ActualCircuit { rate, open: there.open, as_ordered };
             let (carried, addresses) = (there.carried_bytes, there.addresses);
-            (number, DeviceCircuit { circuit, carried, addresses })
+            (number, DeviceCircuit { circuit, carried, addresses, trouble: None })
         });
         Ok(known.collect())
     }

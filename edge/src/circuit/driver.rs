@@ -15,10 +15,25 @@ pub struct DeviceCircuit {
     pub carried: u64,
     /// Its addresses where it begins and where it ends, where it has some.
     pub addresses: Option<[IpAddr; 2]>,
+    /// What is not as it should be, and not this agent's to mend.
+    pub trouble: Option<String>,
 }
 
 /// A device.
 pub trait CircuitDriver: Send {
+    /// Fits itself into a calendar's network, before all else.
+    ///
+    /// # Errors
+    /// When it has no place there.
+    fn fit(&mut self, _topology: &Topology) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether a circuit is, in part at least, this device's to make.
+    fn concerns(&self, _circuit: &DesiredCircuit) -> bool {
+        true
+    }
+
     /// The circuits that are there, of those that are this agent's to make. Each says whether it is as
     /// `wanted` has it, but for its rate and whether it is open.
     ///

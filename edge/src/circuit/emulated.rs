@@ -51,7 +51,7 @@ impl CircuitDriver for EmulatedDriver {
                 _ => None,
             };
             let carried = there.carried[0] + there.carried[1];
-            (number, DeviceCircuit { circuit, carried, addresses })
+            (number, DeviceCircuit { circuit, carried, addresses, trouble: None })
         });
         Ok(known.collect())
     }

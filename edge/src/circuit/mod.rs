@@ -8,11 +8,13 @@ mod command;
 mod driver;
 #[cfg(feature = "link")]
 mod emulated;
+mod linux;
 
 pub use command::{CIRCUIT_PATIENCE, CommandDriver};
 pub use driver::{CircuitDriver, DeviceCircuit};
 #[cfg(feature = "link")]
 pub use emulated::EmulatedDriver;
+pub use linux::{CircuitAddresses, CircuitVlans, ClassHandle, InterfaceSettings, LinuxDriver};
 
 use crate::calendar::wire::{CircuitReport, TopologyDocument};
 use crate::calendar::{CalendarAddress, CalendarClient, now};
@@ -111,9 +113,13 @@ impl CircuitAgent {
     ///
     /// # Errors
     /// When the calendar cannot be reached, or refuses.
-    pub fn new(address: CalendarAddress, driver: Box<dyn CircuitDriver>) -> Result<Self, Error> {
+    pub fn new(
+        address: CalendarAddress,
+        mut driver: Box<dyn CircuitDriver>,
+    ) -> Result<Self, Error> {
         let mut client = CalendarClient::new(address.clone())?;
         let topology = client.get::<TopologyDocument>("/v1/topology")?.to_topology()?;
+        driver.fit(&topology)?;
         Ok(CircuitAgent {
             address,
             client,
@@ -210,7 +216,8 @@ impl CircuitAgent {
     /// Brings the device to what is booked now.
     fn reconcile(&mut self, tell: &mut impl FnMut(CircuitNotice)) {
         let time = now();
-        let wanted = desired(&self.reservations, time, AHEAD, LINGER);
+        let mut wanted = desired(&self.reservations, time, AHEAD, LINGER);
+        wanted.retain(|_, circuit| self.driver.concerns(circuit));
         let Some(there) = self.look(&wanted, tell) else { return };
         let actual: BTreeMap<CircuitNumber, ActualCircuit> =
             there.iter().map(|(number, device)| (*number, device.circuit.clone())).collect();
@@ -311,7 +318,7 @@ impl CircuitAgent {
         for (number, device) in there {
             let odd = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
             let failing = self.failing.get(number).map(|failing| failing.why.clone());
-            self.report(*number, Some(device), failing.or(odd));
+            self.report(*number, Some(device), failing.or(odd).or(device.trouble.clone()));
         }
         let missing = wanted.keys().filter(|number| !there.contains_key(number));
         let failing: Vec<(CircuitNumber, String)> = missing

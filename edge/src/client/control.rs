@@ -10,6 +10,7 @@ use crate::channels::gsi::DataSecurity;
 use crate::channels::key::Key;
 use crate::channels::one_port::SharedConnection;
 use crate::channels::trust::{ClientConfig, ControlTls};
+use crate::mover::LiveRate;
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::copy::{HeldRate, farline_option};
@@ -22,6 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// How often it is looked whether a limit changed, where one may.
+const LOOK_AT_LIMIT: Duration = Duration::from_millis(250);
 
 /// A control connection that is logged in.
 pub(super) struct Control {
@@ -69,6 +73,8 @@ pub(super) struct Control {
     net_stack: Option<&'static str>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
     answered_in: Option<Span>,
+    /// A limit that may change while the server sends, and what it was told last.
+    live_limit: Option<(LiveRate, Rate)>,
     asked: Option<Instant>,
 }
 
@@ -110,6 +116,22 @@ impl Control {
         };
         self.request(farline_option("limit", &rate.as_bps().to_string()));
         true
+    }
+
+    /// Has the server heed what becomes of `live` while it sends, where it knows how to (O-2). It was told
+    /// `told`.
+    pub(super) fn follow(&mut self, live: LiveRate, told: Rate) {
+        live.note_heeded_there(self.features.live_limit);
+        self.live_limit = self.features.live_limit.then_some((live, told));
+    }
+
+    /// Tells the server of a limit that changed.
+    fn tell_limit(&mut self) {
+        let Some((live, told)) = &mut self.live_limit else { return };
+        let rate = live.rate();
+        if std::mem::replace(told, rate) != rate {
+            self.try_request(farline_option("limit", &rate.as_bps().to_string()));
+        }
     }
 
     /// The server, for people.
@@ -187,6 +209,7 @@ impl Control {
     /// The next event of any request. Cancel-safe: no event is lost by dropping the future.
     async fn next(&mut self) -> Result<(u64, Event), Error> {
         loop {
+            self.tell_limit();
             let wake = self.flush().await?;
             match self.events.pop_front() {
                 Some((id, Event::Ranges(held))) => {
@@ -201,9 +224,14 @@ impl Control {
                 None => {}
             }
             let now = self.now();
+            let wait = wake.map(|at| Duration::from(at.since(now)));
+            let wait = match &self.live_limit {
+                Some(_) => Some(wait.map_or(LOOK_AT_LIMIT, |wait| wait.min(LOOK_AT_LIMIT))),
+                None => wait,
+            };
             let idle = async {
-                match wake {
-                    Some(at) => tokio::time::sleep(at.since(now).into()).await,
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
                     None => std::future::pending().await,
                 }
             };

@@ -186,6 +186,10 @@ impl TreeEnd for Download<'_> {
     ) -> Result<OpenedChannels, Error> {
         // Where the rate is held there, it is held once.
         copy.live.paced_there.store(self.agreement.is_limited, Ordering::Relaxed);
+        let limits = copy.live.live_rate.clone().zip(copy.options.limit);
+        if let Some((live, told)) = limits.filter(|_| self.agreement.is_limited) {
+            control.follow(live, told);
+        }
         if control.agreed_key().await?.is_none() {
             let (resources, address) = listen(copy, control, self.choice).await?;
             self.resources = resources;

@@ -6,7 +6,7 @@ use crate::sys::lock::lock;
 use farline_core::transfer::Pacer;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Time};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,22 +16,52 @@ const ROOM: f64 = 1.05;
 
 /// A rate that may change while a transfer runs that heeds it.
 #[derive(Clone, Debug)]
-pub struct LiveRate(Arc<AtomicU64>);
+pub struct LiveRate(Arc<Live>);
+
+#[derive(Debug)]
+struct Live {
+    bps: AtomicU64,
+    /// Whether a sender at the other end heeds it too.
+    is_heeded_there: AtomicBool,
+}
+
+/// What stands for no limit at all.
+const UNLIMITED: Rate = Rate::from_bps(1_000_000_000_000_000);
 
 impl LiveRate {
     /// One that begins at `rate`.
     pub fn new(rate: Rate) -> LiveRate {
-        LiveRate(Arc::new(AtomicU64::new(rate.as_bps())))
+        let bps = AtomicU64::new(rate.as_bps());
+        LiveRate(Arc::new(Live { bps, is_heeded_there: AtomicBool::new(false) }))
     }
 
     /// It is `rate` from now on.
     pub fn set(&self, rate: Rate) {
-        self.0.store(rate.as_bps(), Ordering::Relaxed);
+        self.0.bps.store(rate.as_bps(), Ordering::Relaxed);
     }
 
     /// What it is now.
     pub fn rate(&self) -> Rate {
-        Rate::from_bps(self.0.load(Ordering::Relaxed))
+        Rate::from_bps(self.0.bps.load(Ordering::Relaxed))
+    }
+
+    /// It is what `OPTS FARLINE limit=` says (O-2).
+    ///
+    /// # Errors
+    /// When that is no number.
+    pub(crate) fn heed(&self, value: &str) -> Result<(), Error> {
+        self.set(Pace::parse(value)?.unwrap_or(UNLIMITED));
+        Ok(())
+    }
+
+    /// Notes whether a sender at the other end heeds it too.
+    pub(crate) fn note_heeded_there(&self, is_heeded: bool) {
+        self.0.is_heeded_there.store(is_heeded, Ordering::Relaxed);
+    }
+
+    /// Whether one does.
+    pub(crate) fn is_heeded_there(&self) -> bool {
+        self.0.is_heeded_there.load(Ordering::Relaxed)
     }
 }
 
@@ -66,7 +96,7 @@ impl Pace {
     ///
     /// # Errors
     /// When it is no number.
-    pub(crate) fn parse(value: &str) -> Result<Option<Pace>, Error> {
+    pub(crate) fn parse(value: &str) -> Result<Option<Rate>, Error> {
         let wrong = |_| {
             Error::new(
                 Fault::You,
@@ -75,7 +105,7 @@ impl Pace {
             )
         };
         let bits: u64 = value.parse().map_err(wrong)?;
-        Ok((bits > 0).then(|| Pace::new(Rate::from_bps(bits))))
+        Ok((bits > 0).then_some(Rate::from_bps(bits)))
     }
 
     /// The rate that binds now.

@@ -21,7 +21,7 @@ use crate::channels::socket::{TcpChannel, check, connect};
 use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
 use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
-use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, Pace, PathStart};
+use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace, PathStart};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
@@ -79,6 +79,8 @@ pub(super) struct DataPlane {
     pub(super) source: [u8; 32],
     /// What trees come from and go to instead of the node's files.
     store: Option<Arc<dyn Store>>,
+    /// The rate that the client said, which it may change while this session sends.
+    limit: LiveRate,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
     /// What data connections are made by, where a client chose another than the usual one.
@@ -109,7 +111,13 @@ pub(super) struct DataPlane {
 }
 
 impl DataPlane {
-    pub(super) fn new(shared: Arc<Shared>, arrival: Arrival, shown: Shown) -> DataPlane {
+    /// One of a session whose client may change `limit` while it sends.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        arrival: Arrival,
+        shown: Shown,
+        limit: LiveRate,
+    ) -> DataPlane {
         let Arrival { local, peer, over_ssh, rtt, one_port, certificate } = arrival;
         let account = Account::anonymous(&shared, over_ssh);
         let tree = TreeState::default();
@@ -139,6 +147,7 @@ impl DataPlane {
             integrity: Integrity { digests: Some(DigestAlgorithm::Blake3), ..Integrity::default() },
             source: [0; 32],
             store: None,
+            limit,
             pace: None,
             driver: None,
             path: None,
@@ -186,6 +195,7 @@ impl DataPlane {
                 Arc::clone(&self.shared),
                 Arrival { local, peer, over_ssh, rtt, one_port, certificate },
                 shown,
+                self.limit.clone(),
             )
         };
         Ok(())
@@ -447,7 +457,9 @@ impl DataPlane {
             "landing" => set(&mut self.lands_whole, value, "whole"),
             "limit" => {
                 let above = self.account.pace.clone();
-                self.pace = Pace::parse(value)?.map(|pace| Arc::new(pace.below(above)));
+                let pace = || Arc::new(Pace::following(self.limit.clone()).below(above));
+                self.pace = Pace::parse(value)?.map(|_| pace());
+                self.limit.heed(value)?;
                 Ok(())
             }
             "store" => {

@@ -10,14 +10,14 @@ use super::reporter::Reporter;
 use super::wire::{Received, Wire};
 use super::{Shared, adapt, line, profile, stores, told_path, tree};
 use crate::channels::Registry;
-use crate::mover::{Cancel, TREE_MODULE};
+use crate::mover::{Cancel, LiveRate, TREE_MODULE};
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission;
 use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Time};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -35,7 +35,9 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
     let mut shown = Shown::default();
     // Over one UDP port the handshake is done.
     shown.certificates(wire.certificates());
-    let plane = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
+    // A transfer has its data to itself; this it heeds while it runs.
+    let limit = LiveRate::new(Rate::default());
+    let plane = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
     let data = Arc::new(Mutex::new(plane));
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
@@ -81,6 +83,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                         "the client ended the transfer",
                     ));
                 }
+                // What is no number is told in its turn.
+                Output::OptionAtOnce { value, .. } => drop(limit.heed(&value)),
                 Output::CloseChannels => {
                     let data = Arc::clone(&data);
                     // Behind the running job, if there is one.
@@ -132,7 +136,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     }
                     shown.certificates(wire.certificates());
                     // What was arranged in the clear anybody may have arranged.
-                    *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
+                    *lock(&data) =
+                        DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
                 }
                 Output::StartGssapi => {
                     let Some(gsi) = &shared.gsi else { return };
@@ -164,7 +169,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                         }
                     };
                     // What was arranged in the clear anybody may have arranged.
-                    *lock(&data) = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown);
+                    *lock(&data) =
+                        DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
                 }
                 Output::Wait(wake) => break wake,
             }
@@ -226,6 +232,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 "FARLINE HELD",
                 "FARLINE KEY",
                 "FARLINE LIMIT",
+                "FARLINE LIVELIMIT",
                 omission::FEATURE,
                 "FARLINE ORDER",
                 told_path::FEATURE,
@@ -264,6 +271,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         .concat(),
         checksums: checksum::offered(),
         passive_retrieve: true,
+        options_at_once: vec!["limit".to_owned()],
         tls: arrival.certificate.is_some() && !is_secure,
         gssapi: shared.gsi.is_some() && !is_secure,
         secure: is_secure,

@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 
 // From linux/ethtool.h and linux/sockios.h.
 const SIOCETHTOOL: u32 = 0x8946;
+#[cfg(feature = "calendar")]
+const ETHTOOL_GSET: u32 = 1;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
 
 /// An offload that can be asked about with a command of its own.
@@ -62,6 +64,21 @@ struct RingParameters {
     send: u32,
 }
 
+/// `struct ethtool_cmd`.
+#[cfg(feature = "calendar")]
+#[derive(Default)]
+#[repr(C)]
+struct LinkSettings {
+    command: u32,
+    features: [u32; 2],
+    speed: u16,
+    ports: [u8; 6],
+    packets: [u32; 2],
+    speed_high: u16,
+    pairs: [u8; 2],
+    more: [u32; 3],
+}
+
 /// Whether `offload` of the interface `name` is on.
 ///
 /// # Errors
@@ -82,6 +99,16 @@ pub(crate) fn rings(name: &str) -> io::Result<[u32; 4]> {
     // SAFETY: this command reads and writes a `struct ethtool_ringparam`, which `rings` is.
     unsafe { ask(name, (&raw mut rings).cast())? };
     Ok([rings.receive, rings.receive_most, rings.send, rings.send_most])
+}
+
+/// How fast the interface `name` is, in Mbit/s; nothing where it does not say.
+#[cfg(feature = "calendar")]
+pub(crate) fn speed(name: &str) -> Option<u32> {
+    let mut settings = LinkSettings { command: ETHTOOL_GSET, ..LinkSettings::default() };
+    // SAFETY: this command reads and writes a `struct ethtool_cmd`, which `settings` is.
+    unsafe { ask(name, (&raw mut settings).cast()) }.ok()?;
+    let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);
+    (speed != 0 && speed != u32::MAX && speed != u32::from(u16::MAX)).then_some(speed)
 }
 
 /// # Safety

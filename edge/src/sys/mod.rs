@@ -10,6 +10,8 @@ pub(crate) mod files;
 #[cfg(feature = "line")]
 pub(crate) mod frames;
 pub(crate) mod host;
+#[cfg(feature = "calendar")]
+pub(crate) mod interface;
 pub(crate) mod lock;
 #[cfg(any(feature = "link", feature = "rdma"))]
 pub(crate) mod memory;
@@ -17,9 +19,13 @@ pub(crate) mod netlink;
 pub(crate) mod pool;
 #[cfg(feature = "link")]
 pub(crate) mod process;
+#[cfg(feature = "calendar")]
+pub(crate) mod queueing;
 #[cfg(feature = "link")]
 pub(crate) mod realtime;
 pub(crate) mod route;
+#[cfg(feature = "calendar")]
+pub(crate) mod rtnetlink;
 pub(crate) mod tcp;
 #[cfg(feature = "link")]
 pub(crate) mod tun;

@@ -8,11 +8,12 @@ use rustix::net::{
 };
 
 // include/uapi/linux/netlink.h
-const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
-const HEADER: usize = 16;
+const NLA_TYPE_MASK: u16 = 0x3fff;
+pub(crate) const HEADER: usize = 16;
 
 /// What is asked for: the one thing that the request names, or all that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,14 @@ pub(crate) fn request(
         while rest.len() >= HEADER {
             let len = u32_of(&rest[..4]) as usize;
             let kind = u16_of(&rest[4..6]);
-            if kind == NLMSG_DONE || kind == NLMSG_ERROR || len < HEADER || len > rest.len() {
-                return if kind == NLMSG_DONE { Ok(bodies) } else { Err(io::Errno::INVAL) };
+            if kind == NLMSG_DONE {
+                return Ok(bodies);
+            }
+            if len < HEADER || len > rest.len() {
+                return Err(io::Errno::INVAL);
+            }
+            if kind == NLMSG_ERROR {
+                return Err(errno_of(&rest[HEADER..len]).unwrap_or(io::Errno::INVAL));
             }
             bodies.push(rest[HEADER..len].to_vec());
             rest = &rest[len.next_multiple_of(4).min(rest.len())..];
@@ -59,14 +66,26 @@ pub(crate) fn request(
     }
 }
 
-/// The attributes in `bytes`: type and value.
+/// Why a request failed, by the body of an `NLMSG_ERROR`; nothing where it did not.
+pub(crate) fn errno_of(body: &[u8]) -> Option<io::Errno> {
+    let code = body.get(..4).map_or(0, |code| u32_of(code).cast_signed());
+    (code != 0).then(|| io::Errno::from_raw_os_error(code.wrapping_neg()))
+}
+
+/// The attributes in `bytes`: type and value. What the kernel notes in a type, that it nests and its byte
+/// order, is left out.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_of(rest.get(..2)?));
-        let (kind, value) = (u16_of(rest.get(2..4)?), rest.get(4..len)?);
+        let (kind, value) = (u16_of(rest.get(2..4)?) & NLA_TYPE_MASK, rest.get(4..len)?);
         rest = &rest[len.next_multiple_of(4).min(rest.len())..];
         Some((kind, value))
     })
+}
+
+/// The value of the first attribute of this type.
+pub(crate) fn find(of: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(of).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
 pub(crate) fn u16_of(bytes: &[u8]) -> u16 {

@@ -119,6 +119,23 @@ fn a_copy_books_is_paced_and_gives_back() {
     let (copied, said) = run(back.arg(dir.path().join("back")));
     let seconds = copied["seconds"].as_f64().unwrap_or_else(|| panic!("{copied} {said}"));
     assert!((0.8..10.0).contains(&seconds), "{seconds} s: {copied}");
+    // Two at once, each with its share.
+    let mut both: Vec<Command> = (0..2)
+        .map(|at| {
+            let mut copy = pair.net.farline("near");
+            copy.args(["cp", "--reserve", "id=r-2", "--limit", "40M"]).arg(format!("{NODE}back"));
+            copy.arg(dir.path().join(format!("share{at}"))).stdout(Stdio::piped());
+            copy
+        })
+        .collect();
+    let begun = Instant::now();
+    let both: Vec<Running> =
+        both.iter_mut().map(|copy| Running(copy.spawn().expect("starts"))).collect();
+    for copying in both {
+        let (status, out, said) = copying.finish();
+        assert!(status.success(), "{out} {said}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(pair.reservation("r-2")["state"], "provisioned", "it is not one copy's to end");
     // What cannot be had is refused, with what can.
     let (refused, _) = run(&mut pair.cp("by=+2s,volume=10GB", &[]));
@@ -213,15 +230,29 @@ fn a_changed_rate_reaches_a_running_copy() {
     let dir = tempfile::tempdir().expect("a folder");
     let Some(pair) = Pair::up(dir.path(), "rate") else { return };
     let held = ["--congestion", "held"];
-    for (id, more, is_held) in [("r-1", &[][..], false), ("r-2", &held[..], true)] {
+    std::fs::copy(&pair.file, pair.arrived.join("back")).expect("copied");
+    for (id, more, is_held, is_back) in [
+        ("r-1", &[][..], false, false),
+        ("r-2", &[][..], false, true),
+        ("r-3", &held[..], true, false),
+    ] {
         // 10 MB at 8 Mbit/s take 10 s, and at 100 one.
-        let mut copy = pair.for_people("by=+10min,rate=8M", more);
+        let mut copy = match is_back {
+            false => pair.for_people("by=+10min,rate=8M", more),
+            true => {
+                let mut copy = pair.net.inside("near");
+                copy.args(["cp", "--streams", "1", "--reserve", "by=+10min,rate=8M"]);
+                copy.arg(format!("{NODE}back")).arg(pair.arrived.join("file"));
+                copy
+            }
+        };
         let child = copy.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
         let mut copying = Running(child);
         let carried = || {
             let circuits = pair.net.shown()["state"]["circuits"].clone();
             let mut all = circuits.as_array().cloned().unwrap_or_default().into_iter();
             let open = all.find(|circuit| circuit["open"] == true).unwrap_or_default();
+            // From where the copy begins, as its reservation does.
             open["carried"][0].as_u64().unwrap_or(0)
         };
         let until = Instant::now() + Duration::from_secs(20);

@@ -34,7 +34,11 @@ impl Calendar {
 
     /// A command that asks it with the token in `token`.
     pub(crate) fn farline_as(&self, token: &Path) -> Command {
-        let mut command = farline();
+        self.asked_by(farline(), token)
+    }
+
+    /// A `farline` that asks it so, wherever it runs.
+    pub(crate) fn asked_by(&self, mut command: Command, token: &Path) -> Command {
         command
             .env("FARLINE_CALENDAR", &self.url)
             .env("FARLINE_CALENDAR_PIN", &self.pin)

@@ -27,6 +27,7 @@ mod guest;
 mod held;
 mod hostile_server;
 mod identities;
+mod interface;
 mod interop;
 mod interoperability;
 mod interrupt;

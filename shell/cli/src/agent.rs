@@ -1,15 +1,17 @@
 //! `farline agent`: makes circuits of what a calendar has booked.
 
+use crate::booked::site_here;
 use crate::interrupt;
 use crate::output::Output;
 use crate::reserve::at::At;
 use farline::circuit::{
-    CIRCUIT_PATIENCE, CircuitAgent, CircuitDriver, CircuitNotice, CommandDriver, EmulatedDriver,
+    CIRCUIT_PATIENCE, CircuitAddresses, CircuitAgent, CircuitDriver, CircuitNotice, CircuitVlans,
+    ClassHandle, CommandDriver, EmulatedDriver, InterfaceSettings, LinuxDriver,
 };
 use farline_core::calendar::circuit::CircuitStep;
-use farline_core::units::{Error, Span};
+use farline_core::units::{Error, Rate, Span};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,16 +20,35 @@ use std::time::Duration;
 #[command(after_help = "\
 Examples:
   farline agent --network usn --token-file agent.token
+  farline agent --interface eth1 --rate 10G --site sunnyvale --token-file t
   farline agent --command /etc/farline/switch --token-file agent.token
 
 It takes orders from its calendar alone, whose certificate it knows, and brings
 the device to what is booked, again and again: what differs is mended and told.")]
 pub(crate) struct Args {
     /// Circuits in this emulated network (farline net) [default: none]
-    #[arg(long, value_name = "NAME", required_unless_present = "command")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["command", "interface"])]
     network: Option<String>,
+    /// Circuits on this interface, by HTB, one end each [default: none]
+    #[arg(long, value_name = "NAME", conflicts_with = "network")]
+    interface: Option<String>,
+    /// What the interface carries [default: what it says, less 2 %]
+    #[arg(long, value_name = "RATE", requires = "interface")]
+    rate: Option<Rate>,
+    /// The site of this host [default: that of its name]
+    #[arg(long, value_name = "NAME", requires = "interface")]
+    site: Option<String>,
+    /// Circuits below this class of HTB, such as 1:10 [default: a root of their own]
+    #[arg(long, value_name = "CLASS", requires = "interface")]
+    below: Option<ClassHandle>,
+    /// Addresses of circuits, the same at all ends [default: 10.64.0.0/16]
+    #[arg(long, value_name = "RANGE", requires = "interface")]
+    addresses: Option<CircuitAddresses>,
+    /// VLANs of circuits, such as 3000-3499 [default: none]
+    #[arg(long, value_name = "RANGE", requires = "interface")]
+    vlans: Option<CircuitVlans>,
     /// Circuits by this program; docs/calendar.md has what it is told [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with = "network")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["network", "interface"])]
     command: Option<PathBuf>,
     /// How long the program may take for a step [default: 30s]
     #[arg(long, value_name = "TIME", requires = "command")]
@@ -37,12 +58,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let driver: Box<dyn CircuitDriver> = match (&args.network, &args.command) {
-        (_, Some(program)) => {
+    let driver: Box<dyn CircuitDriver> = match (&args.network, &args.interface, &args.command) {
+        (Some(network), ..) => Box::new(EmulatedDriver::new(network)?),
+        (None, Some(interface), _) => Box::new(LinuxDriver::new(InterfaceSettings {
+            interface: interface.clone(),
+            site: args.site.clone().or_else(site_here),
+            rate: args.rate,
+            below: args.below,
+            addresses: args.addresses.unwrap_or_default(),
+            vlans: args.vlans,
+        })?),
+        (None, None, program) => {
             let patience = args.patience.map_or(CIRCUIT_PATIENCE, Duration::from);
-            Box::new(CommandDriver::new(program, patience))
+            Box::new(CommandDriver::new(program.as_deref().unwrap_or(Path::new("")), patience))
         }
-        (network, None) => Box::new(EmulatedDriver::new(network.as_deref().unwrap_or_default())?),
     };
     let agent = CircuitAgent::new(args.at.address()?, driver)?;
     let (runtime, signals) = interrupt::listening()?;

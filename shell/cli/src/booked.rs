@@ -85,7 +85,7 @@ const OTHERWISE: &str = "--reserve with a later by=, a lower rate= or another st
      and --reserve id=r-N";
 
 /// The site of this host, where the environment names one.
-fn site_here() -> Option<String> {
+pub(crate) fn site_here() -> Option<String> {
     std::env::var("FARLINE_SITE").ok().filter(|site| !site.is_empty())
 }
 
@@ -334,7 +334,7 @@ fn in_words(id: &str, notice: &BookingNotice) -> String {
             format!("{id} is booked at {rate} now, and so goes the copy")
         }
         BookingNotice::Rate(rate, false) => format!(
-            "{id} is booked at {rate} now; the copy goes on as it began, for its sender was told once"
+            "{id} is booked at {rate} now; the copy goes on as it began: its sender heeds no other"
         ),
         BookingNotice::Changed(slot) => format!("{id} ends at {} now", shown(slot.end)),
         BookingNotice::Calendar(Some(error)) => format!("the calendar is away: {error}"),

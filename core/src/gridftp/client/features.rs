@@ -38,6 +38,8 @@ pub struct PeerFeatures {
     pub leave: bool,
     /// Holds what it sends to a rate (O-2).
     pub limit: bool,
+    /// Heeds another such rate while it sends (O-2).
+    pub live_limit: bool,
     /// The rate that its line may be tested at, at most (M-7).
     pub line_ceiling: Option<Rate>,
     /// Offers a store in memory.
@@ -111,6 +113,7 @@ impl PeerFeatures {
             key: ours("KEY"),
             leave: ours("LEAVE"),
             limit: ours("LIMIT"),
+            live_limit: ours("LIVELIMIT"),
             line_ceiling: told("LINE ").and_then(|rate| rate.parse().ok()).map(Rate::from_bps),
             memory: ours("MEMORY"),
             null: ours("NULL"),

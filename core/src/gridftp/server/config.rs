@@ -65,6 +65,9 @@ pub struct ServerConfig {
     /// Whether a client may retrieve in MODE E over channels that it opened itself, if the edge
     /// agrees (`docs/protocol.md`, K-4).
     pub passive_retrieve: bool,
+    /// Farline's options that are in force at once while a transfer runs
+    /// ([`Output::OptionAtOnce`](super::Output::OptionAtOnce)). Default: none.
+    pub options_at_once: Vec<String>,
     /// The directory that relative pathnames start from at first. Default: the root.
     pub home: Pathname,
 }
@@ -85,6 +88,7 @@ impl Default for ServerConfig {
             gssapi: false,
             secure: false,
             passive_retrieve: false,
+            options_at_once: Vec::new(),
             home: Pathname::root(),
         }
     }

@@ -61,6 +61,14 @@ pub enum Output {
     /// The same, and end what [`Ask::Passive`] or [`Ask::Act`] arranged: the transfer that it was
     /// for was refused.
     CloseData,
+    /// An option of Farline's own came while a transfer runs that is to heed it. It is asked for again,
+    /// and replied to, in its turn.
+    OptionAtOnce {
+        /// The option.
+        name: String,
+        /// Its value.
+        value: String,
+    },
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
     /// What was sent so far is in the clear; now do the TLS handshake, and give the session only

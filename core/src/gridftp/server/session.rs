@@ -4,7 +4,7 @@ use super::ask::{Answer, Ask};
 use super::config::ServerConfig;
 use super::state::{Data, Login, Next, PassiveForm, Purpose, Settings, Waiting};
 use super::{Input, Output};
-use crate::gridftp::command::{Command, CommandError, Extent};
+use crate::gridftp::command::{Command, CommandError, Extent, Options};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::line::{Line, Lines, MAX_LINE};
 use crate::gridftp::{Pathname, Reply};
@@ -195,6 +195,12 @@ impl ServerSession {
                 Ok(Command::Status(None)) if self.is_transferring() && self.queue.is_empty() => {
                     self.status();
                     continue;
+                }
+                Ok(Command::Options(Options::Farline { ref name, ref value }))
+                    if self.is_transferring() && self.config.options_at_once.contains(name) =>
+                {
+                    let (name, value) = (name.clone(), value.clone());
+                    self.outputs.push_back(Output::OptionAtOnce { name, value });
                 }
                 _ => {}
             }
@@ -403,7 +409,7 @@ impl Refused {
 /// What can be said before USER: what clients ask to decide how to log in (RFC 2228, RFC 2389, RFC
 /// 4217 and lftp's habit).
 fn allowed_before_login(command: &Command) -> bool {
-    use crate::gridftp::command::{Options, Site};
+    use crate::gridftp::command::Site;
     matches!(
         command,
         Command::Abort

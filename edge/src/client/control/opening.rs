@@ -199,6 +199,7 @@ impl Control {
             early_stack: None,
             net_stack: (remote.via == ControlTransport::OnePort).then_some(one_port::DRIVER),
             answered_in: None,
+            live_limit: None,
             asked: None,
         };
         if remote.via == ControlTransport::Tls {

@@ -4,6 +4,7 @@
 mod admitted;
 mod crash;
 mod exact;
+mod interface;
 mod outside;
 mod punctual;
 mod speed;
@@ -50,6 +51,7 @@ enum Row {
     Admitted,
     Crash,
     Punctual,
+    Interface,
     Transfer,
     Outside,
 }
@@ -73,6 +75,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if wanted(Row::Punctual) {
         punctual::run(options.bookings)?;
+    }
+    if wanted(Row::Interface) {
+        interface::run()?;
     }
     if wanted(Row::Transfer) {
         transfer::run(options.runs)?;

@@ -306,6 +306,15 @@ fn watch(
         for step in steps.try_iter() {
             note(&mut channels, &step);
         }
+        // A copy that is slower than booked has its end moved.
+        if let Some(channel) = channels.last_mut()
+            && copy.is_none()
+            && at + 1.0 > channel.slot[1]
+        {
+            let known = net.told(&["reserve", "show", &channel.id]);
+            let end = known["legs"].as_array().and_then(|legs| legs.last().map(|leg| &leg["end"]));
+            channel.slot[1] = end.map_or(0.0, &seconds).max(channel.slot[1]);
+        }
         if copy.is_none() && copying.0.try_wait()?.is_some() {
             let (_, out, _) = std::mem::replace(&mut copying, idle()?).finish();
             let said: Value = serde_json::from_str(out.lines().last().unwrap_or_default())

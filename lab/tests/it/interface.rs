@@ -1,0 +1,276 @@
+//! Circuits on real interfaces, a veth pair between two namespaces: read back by tc(8), kept as they are
+//! booked, and next to what is not Farline's.
+
+use crate::calendar::{Calendar, done};
+use farline_lab::{Namespaces, Running, farline_binary, succeed};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something may take that takes three seconds at the most on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two hosts, and a calendar at the first.
+struct Hosts {
+    spaces: Namespaces,
+    calendar: Calendar,
+    folder: tempfile::TempDir,
+}
+
+impl Hosts {
+    fn up(name: &str) -> Option<Hosts> {
+        let spaces = Namespaces::pair(name)?;
+        let works = |program: &str| Command::new(program).arg("-V").output().is_ok();
+        if !["tc", "setpriv", "iperf3"].into_iter().all(works) {
+            farline_lab::skip("circuits on an interface need tc, setpriv and iperf3");
+            return None;
+        }
+        let probe = "tc qdisc add dev v root handle 9: htb 2>/dev/null && tc qdisc del dev v root";
+        let probe = spaces.run_here(Path::new("sh")).args(["-c", probe]).status();
+        if !probe.is_ok_and(|status| status.success()) {
+            farline_lab::skip("this kernel has no HTB");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let network = folder.path().join("network.toml");
+        let text = "name = \"pair\"\nsites = [\"near\", \"far\"]\n[hosts]\nnear = [\"10.77.0.1\"]\n\
+                    far = [\"10.77.0.2\"]\n[[link]]\nbetween = [\"near\", \"far\"]\nrate = \"1G\"\n\
+                    one_way_delay = \"1ms\"\n";
+        std::fs::write(&network, text).expect("written");
+        let state = folder.path().join("state");
+        let mut serve = spaces.run_here(&farline_binary());
+        serve.args(["--json", "calendar", "serve", "--listen", "10.77.0.1:0", "--network"]);
+        let calendar = Calendar::begun(&state, serve.arg(network).arg("--state").arg(&state));
+        Some(Hosts { spaces, calendar, folder })
+    }
+
+    fn farline(&self) -> Command {
+        let token = self.calendar.state.join("admin.token");
+        let mut command = self.calendar.asked_by(self.spaces.run_here(&farline_binary()), &token);
+        command.env("FARLINE_SITE", "near");
+        command
+    }
+
+    fn told(&self, words: &[&str]) -> Value {
+        done(self.farline().args(words))
+    }
+
+    /// An agent that may change networks, and nothing else.
+    fn agent(&self, is_near: bool, more: &[&str]) -> Command {
+        let only = ["--bounding-set", "-all,+net_admin", "--inh-caps", "-all,+net_admin"];
+        let setpriv = Path::new("setpriv");
+        let mut command =
+            if is_near { self.spaces.run_here(setpriv) } else { self.spaces.run_there(setpriv) };
+        command.args(only).arg(farline_binary());
+        let token = self.calendar.state.join("admin.token");
+        let mut command = self.calendar.asked_by(command, &token);
+        let site = if is_near { "near" } else { "far" };
+        command.args(["agent", "--interface", "v", "--site", site]).args(more);
+        if !more.contains(&"--rate") {
+            command.args(["--rate", "1G"]);
+        }
+        command
+    }
+
+    fn started(&self, is_near: bool, more: &[&str]) -> Running {
+        let (running, line) = Running::begun(&mut self.agent(is_near, more));
+        assert!(line.contains("farline/agent/1"), "{line}");
+        running
+    }
+
+    /// What a shell says at the near end, or the far one.
+    fn shell(&self, is_near: bool, script: &str) -> String {
+        let sh = Path::new("sh");
+        let mut command =
+            if is_near { self.spaces.run_here(sh) } else { self.spaces.run_there(sh) };
+        succeed(command.args(["-ec", script]))
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            if begun.elapsed() > PATIENCE {
+                let circuits = self.told(&["reserve", "circuits"]);
+                let there = self.shell(true, "tc class show dev v; tc filter show dev v");
+                panic!("{what}: {circuits}\n{there}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn report(&self) -> Value {
+        self.told(&["reserve", "circuits"])["circuits"][0]["report"].clone()
+    }
+
+    /// The class of the first reservation, as tc shows it.
+    fn class(&self, is_near: bool) -> Option<String> {
+        let shown = self.shell(is_near, "tc class show dev v");
+        shown.lines().find(|line| line.contains(":4001 ")).map(str::to_owned)
+    }
+
+    fn is_reached(&self) -> bool {
+        let ping = ["-n", "-c", "1", "-W", "1", "10.64.0.3"];
+        let mut ping =
+            self.spaces.run_here(Path::new("ping")).args(ping).stdout(Stdio::null()).spawn();
+        ping.as_mut().is_ok_and(|ping| ping.wait().is_ok_and(|status| status.success()))
+    }
+}
+
+#[test]
+fn circuits_on_an_interface_stay_as_booked() {
+    let Some(hosts) = Hosts::up("iface") else { return };
+    // The far end's root is somebody else's, with a class for circuits.
+    hosts.spaces.there(
+        "tc qdisc add dev v root handle 1: htb default 10
+         tc class add dev v parent 1: classid 1:1 htb rate 1gbit
+         tc class add dev v parent 1:1 classid 1:10 htb rate 1mbit ceil 1gbit prio 7
+         tc class add dev v parent 1:1 classid 1:20 htb rate 900mbit ceil 1gbit",
+    );
+    let refused = hosts.agent(false, &[]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(said.contains("circuit-failed") && said.contains("htb 1:"), "{said}");
+    let mut near = hosts.started(true, &[]);
+    let _far = hosts.started(false, &["--below", "1:20"]);
+    hosts.told(&["reserve", "near", "far", "--rate", "100M", "--start", "+4s", "--for", "10min"]);
+    let ready =
+        |is_near| hosts.class(is_near).is_some_and(|c| c.contains("rate 100Mbit ceil 100Mbit"));
+    hosts.until("it is made ready", || ready(true) && ready(false));
+    assert!(!hosts.is_reached(), "packets pass before its time");
+    hosts.until("packets pass", || hosts.is_reached());
+    let carried = |class: &str| {
+        let shown = hosts.shell(true, &format!("tc -s class show dev v classid {class}"));
+        let sent =
+            shown.split("Sent ").nth(1).and_then(|text| text.split(' ').next()?.parse().ok());
+        sent.unwrap_or_else(|| panic!("{shown}"))
+    };
+    let before: u64 = carried("fa11:4001");
+    hosts.shell(true, "ping -n -c 3 -i 0.1 10.77.0.2");
+    assert_eq!(carried("fa11:4001"), before, "other traffic came into it");
+
+    // What somebody changed by hand is set right, one thing after the other.
+    for (what, by_hand) in [
+        ("the class", "tc class change dev v classid fa11:4001 htb rate 9mbit ceil 9mbit"),
+        (
+            "best effort",
+            "tc class change dev v classid fa11:2 htb rate 900mbit ceil 900mbit prio 0",
+        ),
+        ("the filters", "tc filter del dev v parent fa11: pref 1"),
+        ("the address", "ip addr del 10.64.0.2/31 dev v"),
+        ("the queue", "tc qdisc replace dev v parent fa11:4001 pfifo limit 3"),
+        ("the queue's kind", "tc qdisc replace dev v parent fa11:4001 bfifo limit 3000"),
+    ] {
+        hosts.shell(true, by_hand);
+        let is_mended = || {
+            let all = hosts.shell(true, "tc class show dev v; tc qdisc show dev v; ip addr show v");
+            let best_effort = all.lines().find(|line| line.contains("fa11:2 ")).unwrap_or_default();
+            ready(true)
+                && all.contains("inet 10.64.0.2/31")
+                && all.lines().any(|l| l.contains("pfifo") && l.contains("fa11:4001 limit 1000p"))
+                && best_effort.contains("prio 7")
+                && best_effort.contains("ceil 1Gbit")
+                && hosts.is_reached()
+        };
+        hosts.until(what, is_mended);
+    }
+    // What others have stays, and what sends traffic into a circuit is told.
+    hosts.shell(
+        true,
+        "tc class add dev v parent fa11:1 classid fa11:99 htb rate 1mbit
+         tc filter add dev v parent fa11: pref 500 protocol ip u32 match ip dst 10.77.0.99 flowid fa11:99
+         tc filter add dev v parent fa11: pref 501 protocol ip u32 match ip dst 10.77.0.98 flowid fa11:4001",
+    );
+    let told = |r: &Value| r["trouble"].as_str().is_some_and(|why| why.contains("not Farline's"));
+    hosts.until("it is told", || told(&hosts.report()));
+    hosts.shell(true, "tc filter del dev v parent fa11: pref 501");
+
+    // An agent that begins anew finds what is there, and a change is in place: the class goes on counting.
+    drop(near);
+    near = hosts.started(true, &[]);
+    let before: u64 = carried("fa11:4001");
+    hosts.told(&["reserve", "change", "r-1", "--rate", "200M"]);
+    let changed =
+        |is_near| hosts.class(is_near).is_some_and(|c| c.contains("rate 200Mbit ceil 200Mbit"));
+    hosts.until("it has another rate", || changed(true) && changed(false));
+    assert!(carried("fa11:4001") >= before && before > 0, "it was made anew");
+    hosts.told(&["reserve", "cancel", "r-1"]);
+    let is_gone = |is_near| {
+        hosts.class(is_near).is_none()
+            && !hosts.shell(is_near, "ip addr show v; tc filter show dev v").contains("10.64.0.")
+    };
+    hosts.until("it is gone", || is_gone(true) && is_gone(false));
+    let left = hosts.shell(true, "tc class show dev v; tc filter show dev v");
+    assert!(left.contains("fa11:99 ") && left.contains("pref 500"), "{left}");
+    let theirs = hosts.shell(false, "tc class show dev v");
+    assert!(["1:10 ", "1:20 "].iter().all(|class| theirs.contains(class)), "{theirs}");
+    drop(near);
+}
+
+#[test]
+fn a_copy_goes_through_a_circuit_on_an_interface() {
+    let Some(hosts) = Hosts::up("iface-cp") else { return };
+    let _agents = [hosts.started(true, &[]), hosts.started(false, &[])];
+    let arrived = hosts.folder.path().join("arrived");
+    std::fs::create_dir(&arrived).expect("made");
+    // At all addresses: that of a circuit comes when it does.
+    let mut serve = hosts.spaces.run_there(&farline_binary());
+    serve.args(["--json", "serve", "--anonymous", "write", "--listen", "0.0.0.0:2811", "--root"]);
+    let _node = Running::begun(serve.arg(&arrived)).0;
+    let mut blast = hosts.spaces.run_there(Path::new("iperf3"));
+    let _sink = Running(blast.args(["-s"]).stdout(Stdio::null()).spawn().expect("iperf3"));
+    let file = hosts.folder.path().join("file");
+    std::fs::write(&file, vec![7; 10_000_000]).expect("written");
+    // Best effort at more than the interface carries.
+    let mut blast = hosts.spaces.run_here(Path::new("iperf3"));
+    blast.args(["-u", "-b", "2G", "-l", "1400", "-t", "20", "-c", "10.77.0.2"]);
+    let _blast = Running(blast.stdout(Stdio::null()).spawn().expect("iperf3"));
+    let mut cp = hosts.farline();
+    cp.env("FARLINE_RETRY_FOR", "5s").args(["cp", "--reserve", "by=+5min,rate=100M"]);
+    let copied = done(cp.arg(&file).arg("farline://10.77.0.2:2811/"));
+    // 10 MB at 100 Mbit/s are 0.8 s; next to that blast TCP would get next to nothing.
+    let seconds = copied["seconds"].as_f64().unwrap_or_else(|| panic!("{copied}"));
+    assert!((0.8..10.0).contains(&seconds), "{seconds} s: {copied}");
+    assert_eq!(copied["booking"]["rate_bps"], 100_000_000, "{copied}");
+    assert!(std::fs::read(arrived.join("file")).is_ok_and(|bytes| bytes == vec![7; 10_000_000]));
+}
+
+#[test]
+fn what_an_interface_cannot_do_is_told() {
+    let Some(hosts) = Hosts::up("iface-no") else { return };
+    let error = |command: &mut Command| {
+        let output = command.output().expect("it runs");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (said["error"]["code"].as_str().unwrap_or_default().to_owned(), said["error"].to_string())
+    };
+    for (more, what) in [
+        (["--interface", "no-such", "--site", "near"], "there is no interface"),
+        (["--interface", "v", "--site", "nowhere"], "does not know the site"),
+    ] {
+        let mut command = hosts.farline();
+        let (code, said) = error(command.args(["agent", "--rate", "1G"]).args(more));
+        assert!(code == "circuit-failed" && said.contains(what), "{said}");
+    }
+    // Without the one capability that it takes.
+    let mut none = hosts.spaces.run_here(Path::new("setpriv"));
+    none.args(["--bounding-set", "-all", "--inh-caps", "-all"]).arg(farline_binary());
+    let mut none = hosts.calendar.asked_by(none, &hosts.calendar.state.join("admin.token"));
+    let (code, said) = error(none.args(["agent", "--interface", "v", "--site", "near"]));
+    assert!(code == "circuit-failed" && said.contains("CAP_NET_ADMIN"), "{said}");
+    // VLANs where the kernel has them, else one clear reason; and no more than the interface carries.
+    let agent = hosts.started(true, &["--vlans", "3000-3009"]);
+    hosts.told(&["reserve", "near", "far", "--rate", "100M", "--start", "now", "--for", "10min"]);
+    hosts.until("it is up or told", || {
+        let report = hosts.report();
+        let has_none = report["trouble"].as_str().is_some_and(|why| why.contains("VLAN 3001"));
+        report["up"] == true || has_none
+    });
+    hosts.told(&["reserve", "cancel", "r-1"]);
+    let is_gone = || hosts.class(true).is_none();
+    hosts.until("what was begun is gone", is_gone);
+    drop(agent);
+    let _small = hosts.started(true, &["--rate", "50M"]);
+    hosts.told(&["reserve", "near", "far", "--rate", "100M", "--start", "now", "--for", "10min"]);
+    hosts.until("too much is told", || {
+        hosts.told(&["reserve", "circuits"]).to_string().contains("v carries 50.0 Mbit/s")
+    });
+}
