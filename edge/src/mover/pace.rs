@@ -59,8 +59,8 @@ impl LiveRate {
         self.0.is_heeded_there.store(is_heeded, Ordering::Relaxed);
     }
 
-    /// Whether one does.
-    pub(crate) fn is_heeded_there(&self) -> bool {
+    /// Whether a sender at the other end heeds it too.
+    pub fn is_heeded_there(&self) -> bool {
         self.0.is_heeded_there.load(Ordering::Relaxed)
     }
 }

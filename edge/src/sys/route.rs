@@ -1,6 +1,6 @@
 //! The queueing disciplines on the device of a route, by rtnetlink(7).
 
-use super::netlink::{Scope, attributes, request, u32_of};
+use super::netlink::{Scope, find, request, u32_of};
 use rustix::io;
 use rustix::net::AddressFamily;
 use std::net::IpAddr;
@@ -35,10 +35,8 @@ fn interface_towards(peer: IpAddr) -> io::Result<Option<u32>> {
     body.extend(RTA_DST.to_ne_bytes());
     body.extend(address);
     let routes = request(None, RTM_GETROUTE, Scope::One, &body)?;
-    let mut found = routes
-        .iter()
-        .filter_map(|route| attributes(route.get(ROUTE..)?).find(|(kind, _)| *kind == RTA_OIF));
-    Ok(found.next().map(|(_, interface)| u32_of(interface)))
+    let mut found = routes.iter().filter_map(|route| find(route.get(ROUTE..)?, RTA_OIF));
+    Ok(found.next().map(u32_of))
 }
 
 /// The names of all queueing disciplines of an interface: of one with several queues, of each.
@@ -46,7 +44,7 @@ fn disciplines(interface: u32) -> io::Result<Vec<String>> {
     let all = request(None, RTM_GETQDISC, Scope::All, &[0; QDISC])?;
     let ours = all.iter().filter(|one| one.get(4..8).is_some_and(|at| u32_of(at) == interface));
     let kinds = ours.filter_map(|one| {
-        let (_, kind) = attributes(one.get(QDISC..)?).find(|(kind, _)| *kind == TCA_KIND)?;
+        let kind = find(one.get(QDISC..)?, TCA_KIND)?;
         Some(String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned())
     });
     Ok(kinds.collect())

@@ -181,6 +181,27 @@ fn abort_ends_the_transfer_and_those_queued_before_it() {
 }
 
 #[test]
+fn a_limit_is_heeded_while_a_transfer_runs() {
+    let mut d = Dialogue::writable();
+    let option = |value: &str| ("limit".to_owned(), value.to_owned());
+    d.client("OPTS FARLINE limit=5;\r\n").edge(Answer::Done);
+    assert!(d.others.is_empty(), "with no transfer it is asked for once: {:?}", d.others);
+    d.client("MODE E\r\n").listening("PASV").others.clear();
+    d.client("STOR /a\r\n").edge(Answer::Started { reused: false }).said();
+    d.client("OPTS FARLINE limit=7;\r\nOPTS FARLINE order=any;\r\n");
+    let (name, value) = option("7");
+    assert_eq!(d.others, [Output::OptionAtOnce { name, value }]);
+    assert_eq!(d.said(), "", "its reply comes in its turn");
+    d.edge(Answer::Finished { bytes: 1 });
+    assert_eq!(d.code(), "226");
+    let (name, value) = option("7");
+    assert_eq!(d.asked(), &Ask::SetOption { name, value });
+    d.edge(Answer::Done);
+    assert_eq!(d.code(), "200");
+    assert_eq!(d.others.len(), 1, "{:?}", d.others);
+}
+
+#[test]
 fn status_is_told_while_a_transfer_runs() {
     let mut d = Dialogue::writable();
     d.listening("PASV").client("RETR /a\r\n").edge(Answer::Started { reused: false }).said();

@@ -42,6 +42,7 @@ impl Dialogue {
             checksums: vec!["SHA256".into(), "MD5".into()],
             modules: vec!["FARLINE.TREE".into()],
             features: vec!["FARLINE TREE".into()],
+            options_at_once: vec!["limit".into()],
             ..ServerConfig::default()
         });
         dialogue.client("USER anonymous\r\nPASS x@\r\n");
