@@ -21,12 +21,13 @@ use crate::calendar::wire::{
 };
 use crate::calendar::{CalendarAddress, CalendarClient, now, timestamp};
 use crate::client::{CancelToken, LiveRate, Location, Options, StoredProfiles};
+use crate::sys::ethtool;
 use farline_core::calendar::{
     BookingPrediction, TimeWindow, Topology, booked_volume, payload_rate, set_up_time,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span, Time};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is asked whether the circuit is up, when it should be.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -34,6 +35,8 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 const ASK_EARLY: Duration = Duration::from_secs(2);
 /// How long after its time a circuit may come.
 const LATE: Span = Span::from_secs(15);
+/// How much later than the other end's this end of a circuit may be there.
+const OTHER_END: Duration = Duration::from_secs(1);
 /// How long the circuit of a copy that broke off is kept.
 const BROKEN: Span = Span::from_secs(2);
 /// How long the calendar may take when what was booked is given back.
@@ -300,6 +303,7 @@ impl CopyBooking {
     /// # Errors
     /// When `stop` is asked, the reservation ends, or no circuit comes.
     pub fn ready(&mut self, stop: &CancelToken) -> Result<(), Error> {
+        let mut told = None;
         loop {
             if stop.is_asked() {
                 return Err(CancelToken::error());
@@ -313,9 +317,21 @@ impl CopyBooking {
                     return Err(odd(format!("the circuit of {id} has no addresses"))
                         .hint("its agent's program says them: docs/calendar.md"));
                 };
-                let peer = if self.reservation.from == self.far { from } else { to };
-                self.peer = Some((peer, mtu(peer)));
-                return Ok(());
+                let (peer, own) = match self.reservation.from == self.far {
+                    true => (from, to),
+                    false => (to, from),
+                };
+                // Where each end has an agent of its own, the other's word may be the first; where an
+                // operator's program makes circuits, their addresses may be on another device.
+                let mtu = mtu(peer);
+                let told = *told.get_or_insert_with(Instant::now);
+                let is_here = mtu.is_some() && ethtool::interface_of(own).is_some();
+                if is_here || told.elapsed() > OTHER_END {
+                    self.peer = Some((peer, mtu));
+                    return Ok(());
+                }
+                std::thread::sleep(ASK_EVERY);
+                continue;
             }
             let early = self.slot.start.since(now());
             if early < Span::from_secs(1) {
