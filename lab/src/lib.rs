@@ -81,6 +81,11 @@ impl Running {
         (running, line)
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Sends it `signal`.
     ///
     /// # Panics

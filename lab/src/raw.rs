@@ -140,6 +140,35 @@ pub fn answer_with(words: Vec<u8>) -> u16 {
     port
 }
 
+/// Says `words` one byte at a time.
+///
+/// # Errors
+/// When the other end is gone.
+pub fn drip(stream: &mut TcpStream, words: &[u8], every: Duration) -> std::io::Result<()> {
+    for byte in words.chunks(1) {
+        stream.write_all(byte)?;
+        std::thread::sleep(every);
+    }
+    Ok(())
+}
+
+/// A server on a loopback port whose greeting has no end, a byte at a time; returns the port.
+///
+/// # Panics
+/// When there is no port.
+pub fn dripping_greeting(every: Duration) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let greeting = [&b"220-hello\r\n"[..], &b" and more\r\n".repeat(1_000)].concat();
+            // Until the client goes.
+            let _ = drip(&mut stream, &greeting, every);
+        }
+    });
+    port
+}
+
 /// The lines that a server lists a folder by: facts, a space and a name each.
 pub type Listing = fn(&str) -> Vec<Vec<u8>>;
 
@@ -154,6 +183,8 @@ pub struct ScriptedServer {
     pub listing: Option<Listing>,
     /// What it says each file's MD5 is; without it, that it knows none.
     pub digest: Option<&'static str>,
+    /// The time between two bytes of a file; none by default.
+    pub drips: Duration,
 }
 
 impl ScriptedServer {
@@ -217,7 +248,10 @@ impl ScriptedServer {
                 "RETR" => {
                     says.write_all(b"150 here it comes\r\n")?;
                     let mut data = TcpStream::connect(("127.0.0.1", target.unwrap_or(0)))?;
-                    Blocks::write(&mut data, &self.blocks);
+                    match self.drips.is_zero() {
+                        true => Blocks::write(&mut data, &self.blocks),
+                        false => drip(&mut data, &self.blocks, self.drips)?,
+                    }
                     "226 done".to_owned()
                 }
                 _ => "500 no".to_owned(),

@@ -37,6 +37,7 @@ const TABLE: &[Row] = &[
     row(ErrorCode::Io, Fault::There, 451, "INTERNAL_ERROR"),
     row(ErrorCode::IsADirectory, Fault::You, 550, "IS_A_DIRECTORY"),
     row(ErrorCode::LineNotAllowed, Fault::Refused, 550, "LINE_NOT_ALLOWED"),
+    row(ErrorCode::ListMemory, Fault::Refused, 552, "LIST_MEMORY"),
     row(ErrorCode::LockedMemory, Fault::There, 425, "LOCKED_MEMORY"),
     row(ErrorCode::LoginRefused, Fault::Refused, 530, "LOGIN_DENIED"),
     row(ErrorCode::NoRdma, Fault::There, 425, "NO_RDMA"),

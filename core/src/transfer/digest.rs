@@ -234,35 +234,59 @@ impl DigestVerdict {
         wire
     }
 
-    /// Reads the list of verdicts on the entries of `layout`.
+    /// Reads the list of verdicts on the entries of `layout`, which comes in parts of any length.
     ///
     /// # Errors
     /// When it is malformed, or of another number of entries: the sender's fault.
-    pub fn decode_for(layout: &Layout, wire: &[u8]) -> Result<Vec<DigestVerdict>, Error> {
-        DigestVerdict::decode_all(wire)
-            .filter(|verdicts| verdicts.len() == layout.entries().len())
-            .ok_or_else(|| {
-                Error::new(
-                    Fault::There,
-                    ErrorCode::BadDigests,
-                    "the list of digests does not fit the list of files",
-                )
-            })
+    pub fn decode_for(
+        layout: &Layout,
+        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Vec<DigestVerdict>, Error> {
+        let mut verdicts = Vec::with_capacity(layout.entries().len());
+        // What the part before ended with.
+        let mut rest = Vec::new();
+        let mut is_sound = true;
+        let mut take = |wire: &[u8]| match DigestVerdict::decode(wire) {
+            Some(verdict) if verdicts.len() < layout.entries().len() => verdicts.push(verdict),
+            _ => is_sound = false,
+        };
+        for part in parts {
+            let lacking = match rest.len() {
+                0 => 0,
+                len => DigestVerdict::WIRE_LEN - len,
+            };
+            let part = part.as_ref();
+            let (end, part) = part.split_at(lacking.min(part.len()));
+            rest.extend(end);
+            if rest.len() == DigestVerdict::WIRE_LEN {
+                take(&rest);
+                rest.clear();
+            }
+            let whole = part.chunks_exact(DigestVerdict::WIRE_LEN);
+            rest.extend(whole.remainder());
+            whole.for_each(&mut take);
+        }
+        match is_sound && rest.is_empty() && verdicts.len() == layout.entries().len() {
+            true => Ok(verdicts),
+            false => Err(Error::new(
+                Fault::There,
+                ErrorCode::BadDigests,
+                "the list of digests does not fit the list of files",
+            )),
+        }
     }
 
-    /// Reads the wire form of a list of verdicts; `None` when its length or a status is wrong.
-    pub fn decode_all(wire: &[u8]) -> Option<Vec<DigestVerdict>> {
-        if !wire.len().is_multiple_of(DigestVerdict::WIRE_LEN) {
-            return None;
-        }
-        let one = |wire: &[u8]| match wire[0] {
+    /// Reads the wire form; `None` when its length or its status is wrong.
+    fn decode(wire: &[u8]) -> Option<DigestVerdict> {
+        let (status, digest) = wire.split_first()?;
+        let digest = digest.try_into().ok()?;
+        match status {
             0 => Some(DigestVerdict::Unreadable),
-            1 => wire[1..].try_into().ok().map(DigestVerdict::Read),
+            1 => Some(DigestVerdict::Read(digest)),
             2 => Some(DigestVerdict::Part),
             3 => Some(DigestVerdict::Uncomputed),
             _ => None,
-        };
-        wire.chunks(DigestVerdict::WIRE_LEN).map(one).collect()
+        }
     }
 }
 
@@ -332,12 +356,16 @@ impl Digests {
 
     /// What to tell the receiver of each entry, when all that it lacked was sent.
     pub fn verdicts(&self) -> Vec<DigestVerdict> {
-        let verdict = |file: &FileDigest| match file {
+        (0..self.files.len()).map(|entry| self.verdict(entry)).collect()
+    }
+
+    /// What to tell of `entry`.
+    pub fn verdict(&self, entry: usize) -> DigestVerdict {
+        match &self.files[entry] {
             FileDigest::Failed => DigestVerdict::Unreadable,
             _ if self.algorithm.is_none() => DigestVerdict::Uncomputed,
             known => known.known().map_or(DigestVerdict::Part, DigestVerdict::Read),
-        };
-        self.files.iter().map(verdict).collect()
+        }
     }
 }
 
@@ -413,8 +441,17 @@ mod tests {
             DigestVerdict::Uncomputed,
         ];
         let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
-        assert_eq!(DigestVerdict::decode_all(&wire).as_deref(), Some(&verdicts[..]));
-        assert_eq!(DigestVerdict::decode_all(&wire[1..]), None);
-        assert_eq!(DigestVerdict::decode_all(&[5; 33]), None);
+        let layout = |files: usize| {
+            let one = Layout::of_file(1, 1024).entries()[0].clone();
+            Layout::new(vec![one; files], 1024)
+        };
+        for part in 1..=wire.len() {
+            let read = DigestVerdict::decode_for(&layout(4), wire.chunks(part));
+            assert_eq!(read.as_deref(), Ok(&verdicts[..]), "in parts of {part}");
+        }
+        for (files, wrong) in [(4, &wire[1..]), (3, &wire), (5, &wire), (1, &[5; 33])] {
+            let read = DigestVerdict::decode_for(&layout(files), [wrong]);
+            assert_eq!(read.map_err(|error| error.code), Err(ErrorCode::BadDigests));
+        }
     }
 }

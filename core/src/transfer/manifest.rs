@@ -9,38 +9,49 @@ use super::attributes::{Account, Attributes};
 use super::layout::{Entry, EntryKind};
 use crate::units::percent;
 use std::fmt;
+use std::io::Write as _;
 
 /// Writes `entries`, each on a line that ends with `\n`.
 pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
     let mut text = Vec::new();
     for entry in entries {
-        match &entry.kind {
-            EntryKind::Directory => text.extend(b"Type=dir;"),
-            EntryKind::File { len } => text.extend(format!("Type=file;Size={len};").bytes()),
-            EntryKind::There { at } => {
-                text.extend(b"Type=OS.unix=there;FARLINE.at=");
-                escape(at, true, &mut text);
-                text.push(b';');
-            }
-            EntryKind::Symlink { target } => {
-                text.extend(b"Type=OS.unix=symlink;UNIX.slink=");
-                escape(target, true, &mut text);
-                text.push(b';');
-            }
-        }
-        text.extend(format!("Modify={};", time(entry.modified_ns)).bytes());
-        if entry.changed_ns != 0 {
-            text.extend(format!("UNIX.ctime={};", time(entry.changed_ns)).bytes());
-        }
-        text.extend(format!("UNIX.mode={:04o};", entry.mode).bytes());
-        if let Some(attributes) = &entry.attributes {
-            attribute_facts(attributes, &mut text);
-        }
-        text.push(b' ');
-        escape(&entry.path, false, &mut text);
-        text.push(b'\n');
+        manifest_line(entry, &mut text);
     }
     text
+}
+
+/// Appends the line of one entry.
+pub(super) fn manifest_line(entry: &Entry, text: &mut Vec<u8>) {
+    match &entry.kind {
+        EntryKind::Directory => text.extend(b"Type=dir;"),
+        EntryKind::File { len } => put(text, format_args!("Type=file;Size={len};")),
+        EntryKind::There { at } => {
+            text.extend(b"Type=OS.unix=there;FARLINE.at=");
+            escape(at, true, text);
+            text.push(b';');
+        }
+        EntryKind::Symlink { target } => {
+            text.extend(b"Type=OS.unix=symlink;UNIX.slink=");
+            escape(target, true, text);
+            text.push(b';');
+        }
+    }
+    put(text, format_args!("Modify={};", Time(entry.modified_ns)));
+    if entry.changed_ns != 0 {
+        put(text, format_args!("UNIX.ctime={};", Time(entry.changed_ns)));
+    }
+    put(text, format_args!("UNIX.mode={:04o};", entry.mode));
+    if let Some(attributes) = &entry.attributes {
+        attribute_facts(attributes, text);
+    }
+    text.push(b' ');
+    escape(&entry.path, false, text);
+    text.push(b'\n');
+}
+
+/// Appends what a format makes.
+fn put(text: &mut Vec<u8>, what: fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("memory takes every byte");
 }
 
 fn attribute_facts(attributes: &Attributes, text: &mut Vec<u8>) {
@@ -50,9 +61,9 @@ fn attribute_facts(attributes: &Attributes, text: &mut Vec<u8>) {
     ];
     for (number, name, account) in owners {
         let Some(account) = account else { continue };
-        text.extend(format!("{number}={};", account.id).bytes());
+        put(text, format_args!("{number}={};", account.id));
         if let Some(known) = &account.name {
-            text.extend(format!("{name}=").bytes());
+            put(text, format_args!("{name}="));
             escape(known.as_bytes(), true, text);
             text.push(b';');
         }
@@ -61,7 +72,7 @@ fn attribute_facts(attributes: &Attributes, text: &mut Vec<u8>) {
         [("FARLINE.user", &attributes.users), ("FARLINE.group", &attributes.groups)]
     {
         for account in accounts {
-            text.extend(format!("{fact}={}:", account.id).bytes());
+            put(text, format_args!("{fact}={}:", account.id));
             escape(account.name.as_deref().unwrap_or_default().as_bytes(), true, text);
             text.push(b';');
         }
@@ -102,12 +113,17 @@ fn take_attribute(attributes: &mut Attributes, name: &str, value: &str) -> Optio
     Some(())
 }
 
-/// Nanoseconds since the Unix epoch as seconds with nine digits behind the point.
-fn time(ns: i64) -> String {
-    format!("{}.{:09}", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000))
+/// Nanoseconds since the Unix epoch, shown as seconds with nine digits behind the point.
+struct Time(i64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Time(ns) = *self;
+        write!(f, "{}.{:09}", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000))
+    }
 }
 
-/// The time that [`time`] wrote.
+/// The time that [`Time`] shows.
 fn parse_time(text: &str) -> Option<i64> {
     let (seconds, nanos) = text.split_once('.')?;
     let (seconds, nanos): (i64, u32) = (seconds.parse().ok()?, nanos.parse().ok()?);
@@ -120,25 +136,71 @@ const MOST_SPACE: u64 = 1 << 62;
 
 /// Reads what [`manifest_lines`] wrote, trusting nothing: a path that could leave the tree is
 /// refused.
+///
+/// # Errors
+/// Which line makes no sense, or names a path outside the tree.
 pub fn parse_manifest(text: &[u8]) -> Result<Vec<Entry>, ManifestError> {
-    let lines = text.strip_suffix(b"\n").unwrap_or(text);
-    if lines.is_empty() {
-        return Ok(Vec::new());
+    let mut parser = ManifestParser::default();
+    parser.push(text)?;
+    parser.finish()
+}
+
+/// Reads a manifest part by part, so that its text need not be there whole next to its entries.
+#[derive(Debug, Default)]
+pub struct ManifestParser {
+    entries: Vec<Entry>,
+    /// The beginning of a line whose end has not come.
+    rest: Vec<u8>,
+    space: u64,
+}
+
+impl ManifestParser {
+    /// Reads the next part of the text, which may end within a line.
+    ///
+    /// # Errors
+    /// As [`parse_manifest`].
+    pub fn push(&mut self, part: &[u8]) -> Result<(), ManifestError> {
+        let mut lines = part.split(|&byte| byte == b'\n');
+        let last = lines.next_back().unwrap_or_default();
+        for line in lines {
+            match self.rest.is_empty() {
+                true => self.line(line)?,
+                false => {
+                    self.rest.extend(line);
+                    let whole = std::mem::take(&mut self.rest);
+                    self.line(&whole)?;
+                }
+            }
+        }
+        self.rest.extend(last);
+        Ok(())
     }
-    let mut space = 0u64;
-    let mut read = |line: &[u8]| {
-        let entry = entry(line)?;
-        // Each file may waste the rest of a block before it.
-        space = space
-            .checked_add(entry.len().checked_add(1 << 20)?)
-            .filter(|&space| space <= MOST_SPACE)?;
-        Some(entry)
-    };
-    lines
-        .split(|&byte| byte == b'\n')
-        .enumerate()
-        .map(|(i, line)| read(line).ok_or(ManifestError { line: i + 1 }))
-        .collect()
+
+    /// The entries; the last line may lack its end.
+    ///
+    /// # Errors
+    /// As [`parse_manifest`].
+    pub fn finish(mut self) -> Result<Vec<Entry>, ManifestError> {
+        let rest = std::mem::take(&mut self.rest);
+        if !rest.is_empty() {
+            self.line(&rest)?;
+        }
+        Ok(self.entries)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), ManifestError> {
+        let entry = entry(line).and_then(|entry| {
+            // Each file may waste the rest of a block before it.
+            self.space = self
+                .space
+                .checked_add(entry.len().checked_add(1 << 20)?)
+                .filter(|&space| space <= MOST_SPACE)?;
+            Some(entry)
+        });
+        let entry = entry.ok_or(ManifestError { line: self.entries.len() + 1 })?;
+        self.entries.push(entry);
+        Ok(())
+    }
 }
 
 /// A line of a manifest that makes no sense or names a path outside the tree.
@@ -299,6 +361,26 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_manifest(&text);
+        }
+
+        #[test]
+        fn parts_are_read_as_the_whole(
+            lens in prop::collection::vec(0u64..1 << 20, 0..9),
+            cuts in prop::collection::vec(0usize..600, 0..6),
+            spoiled in prop::option::of(0usize..600),
+        ) {
+            let file = |(index, len): (usize, u64)| Entry {
+                path: format!("f{index}").into_bytes(), kind: EntryKind::File { len }, mode: 0o644, modified_ns: 7, changed_ns: 0, attributes: None,
+            };
+            let mut text = manifest_lines(&lens.into_iter().enumerate().map(file).collect::<Vec<_>>());
+            if let Some(byte) = spoiled.and_then(|at| text.get_mut(at)) {
+                *byte = b'\n';
+            }
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
+            cuts.sort_unstable();
+            let mut parser = ManifestParser::default();
+            let read = cuts.windows(2).try_for_each(|pair| parser.push(&text[pair[0]..pair[1]]));
+            prop_assert_eq!(read.and_then(|()| parser.finish()), parse_manifest(&text));
         }
     }
 }

@@ -27,6 +27,7 @@ mod layout;
 mod limit;
 mod losses;
 mod manifest;
+mod manifest_index;
 mod pacer;
 mod params;
 mod path_record;
@@ -56,7 +57,8 @@ pub use limit::{
     Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes, Waits,
 };
 pub use losses::{JudgedSample, LossJudge};
-pub use manifest::{ManifestError, manifest_lines, parse_manifest};
+pub use manifest::{ManifestError, ManifestParser, manifest_lines, parse_manifest};
+pub use manifest_index::ManifestIndex;
 pub use pacer::Pacer;
 pub use params::{PathContext, PriorMeasurement, TransferParams, UserOverrides};
 pub use path_record::PathRecord;

@@ -269,6 +269,8 @@ error_codes! {
     LinkState "link-state" Never: Here;
     /// a link of this name is up
     LinkTaken "link-taken" Never: You;
+    /// a list of files takes more memory than a node has for one
+    ListMemory "list-memory" Never: Refused;
     /// a listing or manifest beyond what either end takes
     ListTooLong "list-too-long" Never: There;
     /// the address to listen on cannot be had

@@ -260,8 +260,11 @@ impl Control {
                     self.session.handle(now, Input::Closed);
                 }
                 Some(Ok(len)) => {
-                    lock(&self.heard).at = Some(Instant::now());
+                    let before = self.session.last_heard();
                     self.session.handle(now, Input::Received(&self.received[..len]));
+                    if self.session.last_heard() != before {
+                        lock(&self.heard).at = Some(Instant::now());
+                    }
                 }
                 None => {}
             }

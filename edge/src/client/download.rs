@@ -17,8 +17,8 @@ use super::receiving::{listen, receive_layout, receive_list};
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
-use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT};
-use crate::stores::{Landed, Landing, ResumeState, join};
+use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, entries_of};
+use crate::stores::{BytesSink, Landed, Landing, ResumeState, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
     Agreement, CopyOptions, CopyRole, CopySession, Existing, OpenedChannels, SenderControl,
@@ -27,9 +27,7 @@ use farline_core::copy::{
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{
-    DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, parse_manifest,
-};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -122,7 +120,7 @@ async fn from_farline(
         passive,
         address: None,
         resources: TransferResources::default(),
-        text: Vec::new(),
+        text: BytesSink::new(0),
         tree: None,
         arrived: Arc::default(),
         landed: Landed::default(),
@@ -158,7 +156,7 @@ struct Download<'a> {
     address: Option<SocketAddr>,
     resources: TransferResources,
     /// The list, once it has come.
-    text: Vec<u8>,
+    text: BytesSink,
     /// Where its files go, once that is known.
     tree: Option<Tree>,
     arrived: Arc<Mutex<ByteRanges>>,
@@ -248,8 +246,8 @@ impl TreeEnd for Download<'_> {
         copy: &mut Copy<'_>,
         control: &mut Control,
     ) -> Result<ByteRanges, Error> {
-        let entries = parse_manifest(&std::mem::take(&mut self.text))
-            .map_err(|error| Error::new(Fault::There, ErrorCode::BadManifest, error.to_string()))?;
+        let text = std::mem::replace(&mut self.text, BytesSink::new(0));
+        let entries = entries_of(text)?;
         let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
         let name = self.from.name();
         if is_folder && !copy.options.recursive {
@@ -361,7 +359,7 @@ impl Pass {
             layout.entries().len() * DigestVerdict::WIRE_LEN,
             integrity,
         )?;
-        let verdicts = DigestVerdict::decode_for(&layout, &list)?;
+        let verdicts = DigestVerdict::decode_for(&layout, list.into_parts())?;
         let digests = lock(&digests);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }

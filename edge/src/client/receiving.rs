@@ -71,7 +71,7 @@ pub(super) fn receive_list(
     resources: TransferResources,
     limit: usize,
     integrity: Integrity,
-) -> Result<(TransferResources, Vec<u8>), Error> {
+) -> Result<(TransferResources, BytesSink), Error> {
     let sink = BytesSink::new(limit);
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let tally = Tally::default();
@@ -92,7 +92,7 @@ pub(super) fn receive_list(
                 what arrived",
                 ))
         }
-        false => Ok((resources, sink.into_bytes())),
+        false => Ok((resources, sink)),
     }
 }
 

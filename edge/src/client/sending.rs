@@ -6,10 +6,10 @@ use super::dial::dial;
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use crate::mover::{
-    Audit, Integrity, Notify, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
+    Audit, Integrity, List, Notify, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, WantedBlocks,
     list_layout, send,
 };
-use crate::stores::{BytesSource, Source};
+use crate::stores::Source;
 use farline_core::congestion::ControlName;
 use farline_core::plan::Reason;
 use farline_core::transfer::{Layout, TransferParams, Watermarks};
@@ -39,24 +39,17 @@ pub(super) async fn open_rig(
     Ok((TransferResources { channels, slots, ..TransferResources::default() }, congestion))
 }
 
-/// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
+/// Sends a list as a transfer of its own; it counts as overhead, not as payload.
 pub(super) fn send_bytes(
     live: &TransferState,
-    bytes: BytesSource,
+    list: &dyn List,
     integrity: Integrity,
     resources: TransferResources,
 ) -> Result<TransferResources, Error> {
-    let layout = list_layout(bytes.0.len(), resources.channels.len());
+    let layout = list_layout(list.len(), resources.channels.len());
     let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
-    let sent = send_layout(
-        live,
-        &layout,
-        &bytes,
-        blocks,
-        (integrity, None),
-        &Tally::default(),
-        resources,
-    )?;
+    let sent =
+        send_layout(live, &layout, list, blocks, (integrity, None), &Tally::default(), resources)?;
     Ok(TransferResources::after(sent))
 }
 

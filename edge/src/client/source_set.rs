@@ -212,14 +212,19 @@ pub(super) fn load(
             let mut omitted = selection.left_out(name, &entries);
             let at = |entry: &Entry| join(name, &entry.path);
             failures.extend(claimed.refuse_taken(source, &entries, &mut omitted, at));
-            let entries = without(entries, &omitted);
+            let mut entries = without(entries, &omitted);
             failures.extend(missing);
             failures.extend(
                 problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
             );
-            load.entries.extend(
-                entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }),
-            );
+            if !name.is_empty() {
+                entries.iter_mut().for_each(|entry| entry.path = join(name, &entry.path));
+            }
+            // Not a second list next to the first, which may be of millions.
+            match load.entries.is_empty() {
+                true => load.entries = entries,
+                false => load.entries.append(&mut entries),
+            }
             if load.entries.len() > first {
                 parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
             }

@@ -24,16 +24,14 @@ use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
-use crate::mover::{Audit, BLOCK_LEN, Integrity, WantedBlocks};
-use crate::stores::{BytesSource, Part, SlowSource, Source, gather, join, place_in};
+use crate::mover::{Audit, BLOCK_LEN, Integrity, ManifestSource, VerdictSource, WantedBlocks};
+use crate::stores::{Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{Agreement, CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
-use farline_core::transfer::{
-    Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, manifest_lines,
-};
+use farline_core::transfer::{Block, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -304,8 +302,7 @@ impl TreeEnd for Upload<'_> {
         copy.live.count_files(move || lock(&told).landed());
         let pass = Pass {
             integrity: self.integrity,
-            manifest: (part == TreePart::Tree)
-                .then(|| BytesSource(manifest_lines(self.layout.entries()))),
+            manifest: (part == TreePart::Tree).then(|| ManifestSource::of(&self.layout)),
             layout: Arc::clone(&self.layout),
             source: Arc::clone(&self.source),
             audit: Arc::clone(&self.audit),
@@ -338,7 +335,7 @@ impl TreeEnd for Upload<'_> {
 /// One pass over what the node lacks.
 struct Pass {
     integrity: Integrity,
-    manifest: Option<BytesSource>,
+    manifest: Option<ManifestSource>,
     layout: Arc<Layout>,
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
@@ -352,7 +349,7 @@ impl Pass {
         mut resources: TransferResources,
     ) -> Result<(Vec<TcpInfo>, TransferResources), Error> {
         if let Some(manifest) = self.manifest {
-            resources = send_bytes(live, manifest, self.integrity, resources)?;
+            resources = send_bytes(live, &manifest, self.integrity, resources)?;
         }
         live.follow(handles(&resources.channels)?);
         let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
@@ -386,8 +383,8 @@ impl Pass {
                     what arrived",
             ));
         }
-        let list = self.audit.finish().0.into_iter().flat_map(DigestVerdict::encode).collect();
-        resources = send_bytes(live, BytesSource(list), self.integrity, resources)?;
+        let verdicts = VerdictSource::of(&self.audit, &self.layout);
+        resources = send_bytes(live, &verdicts, self.integrity, resources)?;
         Ok((tcp, resources))
     }
 }

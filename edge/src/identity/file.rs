@@ -1,8 +1,8 @@
 //! Identities in a node's configuration file.
 
 use super::{
-    BEARER, CertificateName, Grant, IdentityLimits, Issuer, Permissions, Person, StoredPassword,
-    TokenIssuer,
+    BEARER, CertificateName, FileOwner, Grant, IdentityLimits, Issuer, Permissions, Person,
+    StoredPassword, TokenIssuer,
 };
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
@@ -32,6 +32,8 @@ pub struct IdentityFile {
     /// See [`Person::clear_data`].
     #[serde(default)]
     pub clear_data: bool,
+    /// A user of this host, see [`Person::owner`].
+    pub owner: Option<String>,
 }
 
 /// One `[[issuer]]`.
@@ -51,6 +53,8 @@ pub struct IssuerFile {
     pub sessions: Option<usize>,
     /// A rate such as `2Gbit/s`, see [`IdentityLimits::rate`].
     pub rate: Option<String>,
+    /// A user of this host, see [`Person::owner`].
+    pub owner: Option<String>,
 }
 
 impl IdentityFile {
@@ -85,6 +89,7 @@ impl IdentityFile {
             grants: grants.collect::<Result<_, String>>().map_err(wrong)?,
             limits: limits(self.sessions, self.rate).map_err(wrong)?,
             clear_data: self.clear_data,
+            owner: self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?,
             name,
         })
     }
@@ -104,9 +109,10 @@ impl IssuerFile {
         }
         let path = Pathname::new(self.path.unwrap_or_default());
         let limits = limits(self.sessions, self.rate).map_err(wrong)?;
+        let owner = self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?;
         let (keys, audiences) = (self.keys, self.audiences);
         let path = Pathname::root().resolve(&path);
-        Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits })
+        Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits, owner })
     }
 }
 
@@ -145,6 +151,7 @@ mod tests {
             (format!("{good}\nrate = 'fast'"), "fast"),
             (format!("{good}\npassword = 'secret'"), "argon2id"),
             (format!("{good}\nrole = 'x'"), "role"),
+            (format!("{good}\nowner = 'no such user'"), "this host has no user"),
         ] {
             let refused = built(&wrong).expect_err(why);
             assert!(refused.contains(why), "{refused}, not {why}");

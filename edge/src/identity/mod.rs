@@ -11,6 +11,7 @@ mod mapfile;
 mod names;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
+mod owner;
 #[cfg(feature = "tls")]
 mod password;
 #[cfg(feature = "tls")]
@@ -26,6 +27,7 @@ pub use names::{CertificateName, ClientAuthorities};
 pub use no_tls::StoredPassword;
 #[cfg(not(feature = "tls"))]
 pub(crate) use no_tls::{ClientCertificate, ClientVerifier};
+pub use owner::FileOwner;
 #[cfg(feature = "tls")]
 pub use password::StoredPassword;
 
@@ -69,6 +71,8 @@ pub struct Person {
     pub limits: IdentityLimits,
     /// Whether its data may go in the clear.
     pub clear_data: bool,
+    /// Whose its files are on this host, and by whose rights it reaches them; the process's where absent.
+    pub owner: Option<FileOwner>,
 }
 
 /// Who signs tokens, and what they count for here.
@@ -93,6 +97,8 @@ pub struct TokenIssuer {
     pub issuer: Issuer,
     /// What each bearer may take.
     pub limits: IdentityLimits,
+    /// Whose their files are, see [`Person::owner`].
+    pub owner: Option<FileOwner>,
 }
 
 /// Everybody who may come into a node besides the anonymous.
@@ -120,6 +126,7 @@ pub(crate) struct Admitted {
     pub(crate) grants: Vec<Grant>,
     pub(crate) limits: IdentityLimits,
     pub(crate) clear_data: bool,
+    pub(crate) owner: Option<FileOwner>,
 }
 
 impl Identities {
@@ -219,7 +226,7 @@ impl Identities {
     fn bearer(&self, token: &[u8], now: u64) -> Result<Admitted, String> {
         let url = token::issuer_of(token).ok_or("this is no token that anybody signed")?;
         let known = self.issuers.iter().find(|known| known.issuer.url == url);
-        let TokenIssuer { issuer, limits } =
+        let TokenIssuer { issuer, limits, owner } =
             known.ok_or("tokens of that issuer are not taken here")?;
         let keys = std::fs::read_to_string(&issuer.keys)
             .map_err(|_| "this node cannot read the issuer's keys".to_owned())?;
@@ -230,6 +237,7 @@ impl Identities {
             grants: allowed.grants,
             limits: limits.clone(),
             clear_data: false,
+            owner: owner.clone(),
         })
     }
 }
@@ -245,6 +253,7 @@ impl Person {
             grants: self.grants.clone(),
             limits: self.limits.clone(),
             clear_data: self.clear_data,
+            owner: self.owner.clone(),
         }
     }
 }

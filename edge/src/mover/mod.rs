@@ -15,6 +15,7 @@ mod gsi_port;
 mod in_order;
 mod inline;
 mod journal;
+mod lists;
 mod local;
 mod pace;
 mod path_start;
@@ -31,6 +32,9 @@ pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
 pub(crate) use gsi_port::GsiPort;
 pub(crate) use in_order::{receive_in_order, send_in_order};
 pub(crate) use inline::receive_inline;
+pub(crate) use lists::{
+    List, MANIFEST_LIMIT, ManifestSource, VerdictSource, entries_of, list_layout,
+};
 pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
 pub use pace::LiveRate;
 pub(crate) use pace::Pace;
@@ -42,24 +46,11 @@ pub(crate) use stream::{BlockReader, StreamJob, send_stream};
 pub(crate) use tally::{Stage, Tally};
 pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
-use farline_core::transfer::{LONGEST_BLOCK, Layout};
-use std::sync::Arc;
+use farline_core::transfer::LONGEST_BLOCK;
 
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it
 /// filled its link.
 pub(crate) const BLOCK_LEN: usize = LONGEST_BLOCK;
-
-/// The longest manifest that either end takes: some million entries.
-pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
-/// The shortest block of a list: a new connection sends less than this in its first round trip.
-const LIST_BLOCK_LEN: usize = 64 << 10;
-
-/// How a list of `len` bytes is cut to be sent over so many channels: each carries a part of it, for
-/// over a long path the window of one takes round trips to grow to a list of thousands of files.
-pub(crate) fn list_layout(len: usize, channels: usize) -> Arc<Layout> {
-    let part = len.div_ceil(channels.max(1)).next_power_of_two();
-    Arc::new(Layout::of_file(len as u64, part.clamp(LIST_BLOCK_LEN, BLOCK_LEN)))
-}
 
 /// A file whose length nobody said: longer than any file system holds.
 pub(crate) const UNKNOWN_LEN: u64 = 1 << 62;

@@ -5,9 +5,12 @@ use super::config::Anonymous;
 use super::gss_wire::GssClient;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, ShownCertificate};
-use crate::identity::{Authorization, ClientCertificate, ClientVerifier, Identities, Permissions};
+use crate::identity::{
+    Authorization, ClientCertificate, ClientVerifier, FileOwner, Identities, Permissions,
+};
 use crate::mover::Pace;
 use crate::sys::clock::since_1970;
+use crate::sys::fs_user::AsUser;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use std::collections::HashMap;
@@ -26,6 +29,8 @@ pub(super) struct Account {
     pub(super) clear_data: bool,
     /// Holds what all its sessions move to a rate.
     pub(super) pace: Option<Arc<Pace>>,
+    /// Whose its files are on this host.
+    owner: Option<FileOwner>,
 }
 
 /// What one control connection proved by TLS.
@@ -88,6 +93,7 @@ impl Account {
             sessions: None,
             clear_data: true,
             pace: None,
+            owner: None,
         }
     }
 
@@ -125,9 +131,18 @@ impl Account {
             access: Authorization::new(&shared.root, admitted.grants)?,
             sessions: admitted.limits.sessions,
             clear_data: admitted.clear_data,
+            owner: admitted.owner,
             pace: admitted.limits.rate.map(|rate| shared.paces.of(&name, rate)),
             name: Some(name),
         })
+    }
+
+    /// Makes this thread the owner of its files to the file system until the guard goes, if it has one.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub(super) fn enter(&self) -> Result<Option<AsUser>, Error> {
+        self.owner.as_ref().map(FileOwner::enter).transpose()
     }
 
     /// # Errors

@@ -251,6 +251,8 @@ pub struct ConfigFile {
     pub logins_per_address: Option<usize>,
     /// Seconds, see [`NodeLimits::login_timeout`].
     pub login_timeout: Option<u64>,
+    /// A size such as `2GiB`, see [`NodeLimits::list_memory`].
+    pub list_memory: Option<String>,
     /// Seconds, see [`NodeLimits::drain`].
     pub drain: Option<u64>,
     /// Seconds, 0 for ever, see [`Config::idle_timeout`].
@@ -292,6 +294,9 @@ impl ConfigFile {
                 Error::new(Fault::Bug, ErrorCode::BadDefault, "the default address is none")
             })?,
         };
+        let list_memory = self.list_memory.map(|text| text.parse()).transpose();
+        let list_memory =
+            list_memory.map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
         let staging = self.staging.map(|text| text.parse()).transpose();
         let staging = staging.map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
         let allow_memory = self
@@ -380,6 +385,7 @@ impl ConfigFile {
                 logins: self.logins.unwrap_or(usual.logins),
                 logins_per_address: self.logins_per_address.unwrap_or(usual.logins_per_address),
                 login_timeout: self.login_timeout.map_or(usual.login_timeout, Duration::from_secs),
+                list_memory: list_memory.unwrap_or(usual.list_memory),
                 drain: self.drain.map_or(usual.drain, Duration::from_secs),
             },
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))

@@ -23,6 +23,7 @@ use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace, PathStart};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
+use crate::sys::fs_user::as_service;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
@@ -356,7 +357,8 @@ impl DataPlane {
                             .hint("its operator can allow it: farline serve --allow-congestion");
                     return Err(cannot(error));
                 }
-                let obtain = |_| kernelcc::obtain(&CcRequest::new(asked)).map_err(cannot);
+                let obtain =
+                    |_| as_service(|| kernelcc::obtain(&CcRequest::new(asked))).map_err(cannot);
                 let held = asked.algorithm().map(obtain).transpose()?;
                 let name = held.as_ref().map_or(asked, |held| held.name);
                 let options = TcpOptions { congestion: Some(name), ..self.options.clone() };

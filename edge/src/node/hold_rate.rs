@@ -4,6 +4,7 @@ use super::adapt::IncomingChannels;
 use super::data::DataPlane;
 use crate::channels::TcpOptions;
 use crate::kernelcc::{self, CcRequest};
+use crate::sys::fs_user::as_service;
 use farline_core::congestion::Algorithm;
 use farline_core::copy::HeldRate;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
@@ -46,7 +47,7 @@ impl DataPlane {
     pub(super) fn obtain_held(&mut self) -> Result<(), Error> {
         let usual = self.driver.is_none();
         if let Some((_, control)) = self.rate.as_mut().filter(|(_, have)| usual && have.is_none()) {
-            let obtained = kernelcc::obtain(&CcRequest::new(Algorithm::Held));
+            let obtained = as_service(|| kernelcc::obtain(&CcRequest::new(Algorithm::Held)));
             *control = Some(
                 obtained
                     .map_err(|error| error.while_doing("this node cannot hold a rate over TCP"))?,

@@ -2,6 +2,7 @@
 
 use crate::mover::PathStart;
 use crate::plan::paths::StoredPath;
+use crate::sys::fs_user::as_service;
 use farline_core::units::Bytes;
 use std::net::IpAddr;
 
@@ -16,7 +17,7 @@ pub(super) struct KnownPath {
 impl KnownPath {
     /// What is known of the path from `local` to `peer`.
     pub(super) fn claim(local: IpAddr, peer: IpAddr) -> KnownPath {
-        KnownPath { stored: StoredPath::claim(local, peer), last: None }
+        KnownPath { stored: as_service(|| StoredPath::claim(local, peer)), last: None }
     }
 
     /// How the session's first transfer begins: by what the last one to this client
@@ -39,7 +40,7 @@ impl KnownPath {
     fn store(&mut self) {
         if let (Some(stored), Some((start, moved))) = (&mut self.stored, self.last.take()) {
             // Without it the next one begins as over any path.
-            let _ = stored.store(&start.record(), Bytes(moved));
+            let _ = as_service(|| stored.store(&start.record(), Bytes(moved)));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What one client, one address and all together may take of a node: each limit with its name, which
 //! is its key in the configuration, its flag and the first word of its line in the log.
 
+use farline_core::units::Bytes;
 use std::time::Duration;
 
 /// The limits of a node. docs/security.md lists them.
@@ -19,6 +20,8 @@ pub struct NodeLimits {
     pub logins_per_address: usize,
     /// How long a client may take to be let in, a TLS handshake with it.
     pub login_timeout: Duration,
+    /// Memory for the lists of files of trees, all sessions together; one takes at most half.
+    pub list_memory: Bytes,
     /// How long transfers may go on once the node is asked to end.
     pub drain: Duration,
 }
@@ -31,6 +34,7 @@ impl Default for NodeLimits {
             logins: 512,
             logins_per_address: 256,
             login_timeout: Duration::from_secs(10),
+            list_memory: Bytes(2 << 30),
             drain: Duration::from_secs(30),
         }
     }

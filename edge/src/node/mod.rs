@@ -24,6 +24,7 @@ mod known_path;
 mod limits;
 #[cfg(feature = "line")]
 mod line;
+mod list_memory;
 mod moving;
 #[cfg(not(feature = "line"))]
 mod no_line;
@@ -40,6 +41,7 @@ mod served_certificate;
 mod session;
 mod stores;
 mod stream_mode;
+mod system_calls;
 mod ticker;
 mod time_of_day;
 mod told_path;
@@ -97,6 +99,8 @@ struct Shared {
     paces: accounts::Paces,
     /// Booked rates that sessions hold.
     held: Arc<held::HeldRates>,
+    /// Memory that the lists of trees take.
+    lists: Arc<list_memory::ListMemory>,
     admission: Arc<admission::Admission>,
     notices: Arc<notices::Notices>,
     listeners: Arc<data_listener::DataListeners>,
@@ -146,6 +150,7 @@ impl Shared {
             root: Arc::new(root),
             paces: accounts::Paces::default(),
             held: Arc::new(held::HeldRates::new(config.allow_held)),
+            lists: list_memory::ListMemory::new(config.limits.list_memory),
             config,
             certificate,
             gsi,

@@ -5,10 +5,10 @@ use super::data::{CONNECT_TIMEOUT, DataPlane};
 use super::running::RunningTransfer;
 use super::stream_mode;
 use crate::mover::{
-    Audit, Incoming, Notify, ReceiveJob, SendJob, Tuning, WantedBlocks, list_layout, receive,
+    Audit, Incoming, List, Notify, ReceiveJob, SendJob, Tuning, WantedBlocks, list_layout, receive,
     receive_inline, send,
 };
-use crate::stores::{BytesSource, Sink, SlowSink, Source};
+use crate::stores::{Sink, SlowSink, Source};
 use crate::sys::lock::lock;
 use farline_core::gridftp::Mode;
 use farline_core::plan::Reason;
@@ -29,15 +29,15 @@ pub(super) struct Received {
 }
 
 impl DataPlane {
-    /// Sends a list of bytes as the whole of a transfer.
+    /// Sends a list as the whole of a transfer.
     pub(super) fn send_bytes(
         &mut self,
-        bytes: Vec<u8>,
+        list: &dyn List,
         run: &RunningTransfer<'_>,
     ) -> Result<u64, Error> {
         let channels = run.request.parallelism as usize;
-        let layout = list_layout(bytes.len(), if self.listener.is_some() { channels } else { 1 });
-        self.send_from(&layout, &BytesSource(bytes), 0, None, run)
+        let layout = list_layout(list.len(), if self.listener.is_some() { channels } else { 1 });
+        self.send_from(&layout, list, 0, None, run)
     }
 
     /// Sends a layout in the session's mode.

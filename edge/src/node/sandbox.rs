@@ -1,6 +1,7 @@
 //! Confines this process to what a node exports and needs, by Landlock: whatever a client finds a way to, the
-//! kernel opens nothing else.
+//! kernel opens nothing else. With it go the [`system_calls`] that no node makes.
 
+use super::system_calls;
 use super::{Anonymous, Config, TlsKey};
 use crate::run_dir;
 use crate::stores::state_folder;
@@ -73,11 +74,16 @@ pub fn confine(config: &Config) -> Result<Confinement, Error> {
     if let Some(folder) = state_folder().filter(|folder| std::fs::create_dir_all(folder).is_ok()) {
         reached.push((folder, write));
     }
-    match restrict(all, reached) {
-        Ok(RulesetStatus::NotEnforced) => {
+    let confined = restrict(all, reached).map_err(|error| error.to_string()).and_then(|status| {
+        let gave_up = system_calls::give_up().map_err(|error| error.to_string())?;
+        Ok((status, gave_up))
+    });
+    match confined {
+        Ok((RulesetStatus::NotEnforced, _)) => {
             Ok(Confinement::Not("this kernel has no Landlock, or one before version 2"))
         }
-        Ok(_) => Ok(Confinement::Confined),
+        Ok((_, false)) => Ok(Confinement::Not("this kernel has no filters of system calls")),
+        Ok((_, true)) => Ok(Confinement::Confined),
         Err(error) => {
             let message = format!("this process cannot be confined to what it exports: {error}");
             Err(Error::new(Fault::Here, ErrorCode::NotConfined, message)

@@ -88,11 +88,11 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 Output::CloseChannels => {
                     let data = Arc::clone(&data);
                     // Behind the running job, if there is one.
-                    tokio::task::spawn_blocking(move || lock(&data).close_channels());
+                    tokio::task::spawn_blocking(move || as_owner(&data, DataPlane::close_channels));
                 }
                 Output::CloseData => {
                     let data = Arc::clone(&data);
-                    tokio::task::spawn_blocking(move || lock(&data).close_data());
+                    tokio::task::spawn_blocking(move || as_owner(&data, DataPlane::close_data));
                 }
                 Output::Close => {
                     if session.is_login_late() {
@@ -298,10 +298,23 @@ struct Job {
     cancel: Cancel,
 }
 
+/// Does `work` on a session's data as the owner of its files.
+fn as_owner(data: &Mutex<DataPlane>, work: impl FnOnce(&mut DataPlane)) {
+    let mut data = lock(data);
+    // What is put away is put away by whom the node runs as, where it cannot be the owner any more.
+    let _guard = data.account().enter();
+    work(&mut data);
+}
+
 impl Job {
     fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<(u64, Answer)>) {
         // The session may be gone by then, and nobody waits.
         let tell = Arc::new(move |answer: Answer| drop(answers.send((id, answer))));
+        let account = lock(&self.data).account().clone();
+        let _as_owner = match account.enter() {
+            Ok(guard) => guard,
+            Err(error) => return tell(Answer::Failed(error)),
+        };
         let reporter = || Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
         let answer = match ask {
             Ask::Transfer(request) => {
@@ -312,8 +325,8 @@ impl Job {
             // It needs no data connection, and whoever clears those away need not wait for it.
             Ask::Checksum { algorithm, offset, length, markers, path } => {
                 let wanted = WantedChecksum { algorithm, offset, length, markers, path };
-                let access = lock(&self.data).account().access.clone();
-                checksum::compute(&access, &wanted, &self.cancel, &reporter()).map(Answer::Digest)
+                checksum::compute(&account.access, &wanted, &self.cancel, &reporter())
+                    .map(Answer::Digest)
             }
             other => self.quick(other),
         };

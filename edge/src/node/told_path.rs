@@ -3,6 +3,7 @@
 use super::data::DataPlane;
 use crate::mover::Tally;
 use crate::plan::paths::{StoredPath, seen};
+use crate::sys::fs_user::as_service;
 use farline_core::copy::NodePaths;
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
@@ -30,7 +31,7 @@ impl DataPlane {
         }
         let (local, peer) = (self.local.ip(), self.peer.ip());
         let known = !self.shared.config.fresh_start;
-        let of = |from, to| known.then(|| seen(from, to)).flatten();
+        let of = |from, to| known.then(|| as_service(|| seen(from, to))).flatten();
         Ok(NodePaths { out: of(peer, local), back: of(local, peer) }.value())
     }
 
@@ -38,7 +39,7 @@ impl DataPlane {
     pub(super) fn watching_arrivals<T>(&self, tally: &Tally, work: impl FnOnce() -> T) -> T {
         let is_free = !self.shared.config.fresh_start && self.receive_pace().is_none();
         let stored = (is_free && self.rtt > Span::ZERO)
-            .then(|| StoredPath::claim(self.peer.ip(), self.local.ip()))
+            .then(|| as_service(|| StoredPath::claim(self.peer.ip(), self.local.ip())))
             .flatten();
         let Some(mut stored) = stored else { return work() };
         let (rtt, (over, still)) = (self.rtt, mpsc::channel::<()>());
@@ -65,7 +66,7 @@ impl DataPlane {
             drop(over);
             if let Ok(record) = watching.join() {
                 // Without it the next client is told nothing.
-                let _ = stored.store(&record, Bytes(tally.bytes()));
+                let _ = as_service(|| stored.store(&record, Bytes(tally.bytes())));
             }
             done
         })

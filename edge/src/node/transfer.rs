@@ -9,7 +9,7 @@ use super::time_of_day::time_of_day;
 use super::{profile, tree};
 use crate::identity::Deed;
 use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
-use crate::stores::{PosixSink, PosixSource, storage_error};
+use crate::stores::{BytesSource, PosixSink, PosixSource, storage_error};
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
 use farline_core::transfer::Layout;
@@ -102,7 +102,7 @@ impl DataPlane {
         for entry in &entries {
             let _ = format.write(entry, now, &mut text);
         }
-        self.send_bytes(text, run)
+        self.send_bytes(&BytesSource(text), run)
     }
 
     fn retrieve(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {

@@ -10,19 +10,20 @@
 
 use super::data::DataPlane;
 use super::files::{Files, beneath};
+use super::list_memory::MeteredList;
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::identity::Deed;
-use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
+use crate::mover::{
+    Audit, BLOCK_LEN, MANIFEST_LIMIT, ManifestSource, TREE_MODULE, VerdictSource, entries_of,
+};
 use crate::stores::{
-    BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, SlowSource, Source,
-    Store, gather, join,
+    BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, Sink, SlowSource,
+    Source, Store, gather, join,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{
-    DigestVerdict, Entry, EntryKind, Layout, manifest_lines, parse_manifest,
-};
+use farline_core::transfer::{DigestVerdict, Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, in_short};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,13 +57,15 @@ fn laid_out(
 ) -> Result<OutgoingTree, Error> {
     let (store, layout) =
         (plane.tree_store(), Arc::new(Layout::within(entries, plane.longest_block)));
+    let mut share = plane.shared.lists.share();
+    share.hold(&layout).inspect_err(|error| say_full(plane, error))?;
     let source = store.source(beneath(&run.request.path), &layout)?;
     let source: Arc<dyn Source> = match plane.shared.config.trial_read {
         Some(rate) if store.root().is_some() => Arc::new(SlowSource::new(source, None, Some(rate))),
         _ => source,
     };
-    let audit = Audit::new(&layout, plane.integrity.digests);
-    Ok(OutgoingTree { layout, source, audit, whole: true })
+    let audit = Arc::new(Audit::new(&layout, plane.integrity.digests));
+    Ok(OutgoingTree { layout, source, audit, whole: true, _share: share })
 }
 
 /// Receives one of the three.
@@ -75,13 +78,14 @@ pub(super) fn store(
         TreePhase::Manifest => {
             plane.tree().incoming = None;
             plane.check(Deed::Create, &run.request.path)?;
-            let text = receive_list(plane, MANIFEST_LIMIT, run)?;
+            let list = MeteredList::new(MANIFEST_LIMIT, plane.shared.lists.share());
+            receive_list(plane, &list, MANIFEST_LIMIT, run)
+                .inspect_err(|error| say_full(plane, error))?;
+            let (text, mut share) = list.into_parts();
             let len = text.len() as u64;
-            let entries = parse_manifest(&text).map_err(|error| {
-                Error::new(Fault::There, ErrorCode::BadManifest, error.to_string())
-            })?;
-            drop(text);
+            let entries = entries_of(text)?;
             let layout = Arc::new(Layout::within(entries, plane.longest_block));
+            share.hold(&layout).inspect_err(|error| say_full(plane, error))?;
             let start = beneath(&run.request.path).to_vec();
             let backup = backup_place(plane, &start, &layout)?;
             let options = LandingOptions { backup, ..plane.landing_options() };
@@ -96,7 +100,8 @@ pub(super) fn store(
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let (digests, held) = (Mutex::new(held.digests), held.blocks);
-            plane.tree().incoming = Some(IncomingTree { layout, sink, digests, held });
+            plane.tree().incoming =
+                Some(IncomingTree { layout, sink, digests, held, _share: share });
             Ok(len)
         }
         TreePhase::Data => {
@@ -141,16 +146,16 @@ pub(super) fn store(
                 return Err(run.blocks_missing("the data is not whole yet".to_owned()));
             }
             let limit = incoming.layout.entries().len() * DigestVerdict::WIRE_LEN;
-            let list = match receive_list(plane, limit, run) {
+            let list = BytesSink::new(limit);
+            match receive_list(plane, &list, limit, run) {
                 Err(error) if error.code == ErrorCode::BlocksMissing => {
                     plane.tree().incoming = Some(incoming);
                     return Err(error);
                 }
-                list => list?,
-            };
+                received => received?,
+            }
             let len = list.len() as u64;
-            let verdicts = DigestVerdict::decode_for(&incoming.layout, &list)?;
-            drop(list);
+            let verdicts = DigestVerdict::decode_for(&incoming.layout, list.into_parts())?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             let is_named = plane.names_unlanded && !landed.is_cut_short;
@@ -199,10 +204,9 @@ pub(super) fn retrieve(
                     (&**root, join(&start, &entry.path))
                 });
             }
-            let text = manifest_lines(&entries);
             let outgoing = laid_out(plane, entries, run)?;
             let layout = Arc::clone(&outgoing.layout);
-            let len = plane.send_bytes(text, run)?;
+            let len = plane.send_bytes(&ManifestSource::of(&layout), run)?;
             if plane.names_omissions {
                 if let Some(root) = store.root() {
                     let place =
@@ -238,9 +242,8 @@ pub(super) fn retrieve(
             if !outgoing.whole {
                 return Err(run.blocks_missing("the data did not go whole".to_owned()));
             }
-            let (verdicts, _) = outgoing.audit.finish();
-            let list = verdicts.into_iter().flat_map(DigestVerdict::encode).collect();
-            plane.send_bytes(list, run)
+            let (layout, audit) = (Arc::clone(&outgoing.layout), Arc::clone(&outgoing.audit));
+            plane.send_bytes(&VerdictSource::of(&audit, &layout), run)
         }
     }
 }
@@ -287,18 +290,25 @@ fn listed(
     store.list(beneath(path))
 }
 
-/// Receives a short list into memory.
+/// Receives a list of at most `limit` bytes into memory.
 fn receive_list(
     plane: &mut DataPlane,
+    sink: &dyn Sink,
     limit: usize,
     run: &RunningTransfer<'_>,
-) -> Result<Vec<u8>, Error> {
-    let sink = BytesSink::new(limit);
+) -> Result<(), Error> {
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
-    let came = plane.receive_into(&layout, &sink, None, ByteRanges::new(), run)?;
+    let came = plane.receive_into(&layout, sink, None, ByteRanges::new(), run)?;
     match came.holes {
         true => Err(run.blocks_missing("a list did not arrive whole".to_owned())),
-        false => Ok(sink.into_bytes()),
+        false => Ok(()),
+    }
+}
+
+/// A line in the log where there is no memory for a list.
+fn say_full(plane: &DataPlane, error: &Error) {
+    if matches!(error.code, ErrorCode::ListMemory | ErrorCode::Busy) {
+        plane.shared.notices.say("list_memory", format_args!("{}: {error}", plane.peer.ip()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A session's tree between its transfers: what came in or goes out of it so far.
 
+use super::list_memory::ListShare;
 use crate::mover::Audit;
 use crate::stores::{Landing, Source};
 use farline_core::transfer::{Digests, Layout};
@@ -21,13 +22,17 @@ pub(super) struct IncomingTree {
     pub(super) digests: Mutex<Digests>,
     /// What is in the sink.
     pub(super) held: ByteRanges,
+    /// Memory of its list.
+    pub(super) _share: ListShare,
 }
 
 /// One that goes out.
 pub(super) struct OutgoingTree {
     pub(super) layout: Arc<Layout>,
     pub(super) source: Arc<dyn Source>,
-    pub(super) audit: Audit,
+    pub(super) audit: Arc<Audit>,
     /// Whether the last data went without losing a channel, as far as this end knows.
     pub(super) whole: bool,
+    /// Memory of its list.
+    pub(super) _share: ListShare,
 }

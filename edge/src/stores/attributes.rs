@@ -6,6 +6,7 @@
 use super::not_kept::LinkedFiles;
 use super::root::Root;
 use super::walk::modified_ns;
+use crate::sys::fs_user::fs_uid;
 use farline_core::transfer::{
     Account, AttributeSet, Attributes, Digest, DigestAlgorithm, Entry, EntryKind,
 };
@@ -202,7 +203,7 @@ fn is_wanted(name: &[u8], wanted: AttributeSet) -> bool {
         ACCESS | DEFAULT => wanted.acls,
         name if name.starts_with(b"user.") => wanted.extended,
         name if name.starts_with(b"trusted.") || name.starts_with(b"security.") => {
-            wanted.extended && rustix::process::geteuid().is_root()
+            wanted.extended && fs_uid() == 0
         }
         _ => false,
     }

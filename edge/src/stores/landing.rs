@@ -360,7 +360,7 @@ impl Sink for PosixSink {
         }
         // Only when every thread's write is done: a later one would change the time again. Before
         // it is accounted for: what is durable whole has its metadata.
-        let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64);
+        let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64, item.len());
         if is_last {
             self.set_metadata(item, &file.file)?;
         }

@@ -8,6 +8,7 @@ use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
 use super::in_short;
 use super::root::Root;
 use super::walk::{changed_ns, join};
+use crate::sys::fs_user::fs_uid;
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, LandedFile, Origin, Recovered, Replay};
 use farline_core::transfer::{DigestAlgorithm, Digests, Durability, Layout};
@@ -389,7 +390,7 @@ pub(super) fn landed_as(stat: &Stat) -> LandedFile {
 pub(super) fn is_own(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         && stat.st_nlink == 1
-        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && stat.st_uid == fs_uid()
 }
 
 /// Opens and locks the journal `name`; `None` when another holds it.

@@ -9,6 +9,7 @@ pub(crate) mod ethtool;
 pub(crate) mod files;
 #[cfg(feature = "line")]
 pub(crate) mod frames;
+pub(crate) mod fs_user;
 pub(crate) mod host;
 #[cfg(feature = "calendar")]
 pub(crate) mod interface;

@@ -2,10 +2,11 @@
 //! the terminal that it would obey, no memory without bound, and one clear error.
 
 use farline_lab::files::names;
-use farline_lab::raw::{Blocks, ScriptedServer};
+use farline_lab::raw::{Blocks, ScriptedServer, dripping_greeting};
 use farline_lab::{error_of, farline};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// A file of five bytes in MODE E.
 fn five() -> Vec<u8> {
@@ -133,6 +134,28 @@ fn a_tree_without_an_end_is_given_up() {
         let (error, code) = farline_lab::error_of_command(&mut command);
         assert_eq!((error["fault"].as_str(), code), (Some("there"), 4), "{what}: {error}");
         assert!(!got.exists() || names(&got).is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn single_bytes_hold_a_client_up_no_longer_than_silence() {
+    let every = Duration::from_millis(100);
+    let content = [Blocks::header(0, 0, 10_000), vec![b'x'; 10_000], Blocks::eof(1)].concat();
+    let data =
+        ScriptedServer { size: 10_000, blocks: content, drips: every, ..ScriptedServer::default() };
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().join("got");
+    for (what, port, code) in [
+        ("data", data.start(), "peer-silent"),
+        ("greeting", dripping_greeting(every), "control-timeout"),
+    ] {
+        let url = format!("ftp://127.0.0.1:{port}/f");
+        let began = Instant::now();
+        let (error, exit) = error_of(&["cp", "--timeout", "3", &url, here.to_str().expect("text")]);
+        assert_eq!((error["code"].as_str(), exit), (Some(code), 5), "{what}: {error}");
+        // All of it would take a quarter of an hour.
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}: {:?}", began.elapsed());
+        assert!(!here.exists(), "{what}");
     }
 }
 

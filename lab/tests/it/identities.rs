@@ -9,6 +9,7 @@ use farline_lab::{
 };
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,6 +30,11 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
+        Site::with("")
+    }
+
+    /// With more lines on alice.
+    fn with(alice: &str) -> Site {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         for name in ["pki", "root/home/alice", "root/raw", "root/inbox", "root/vo/bob"] {
@@ -53,6 +59,7 @@ client_authorities = "{pki}/ca.pem"
 name = "alice"
 password = "{SECRET}"
 paths = {{ "/raw" = "read", "/home/alice" = "write", "/inbox" = "create" }}
+{alice}
 
 [[identity]]
 name = "carol"
@@ -209,6 +216,38 @@ fn a_user_with_a_password_does_what_it_may_and_nothing_else() {
     over_link.arg(format!("ftp://{}/home/alice/way", site.address));
     assert!(!over_link.output().expect("curl runs").status.success());
     assert_eq!(fs::read(site.at("root/hidden")).expect("there"), b"not for alice");
+}
+
+#[test]
+fn files_belong_to_the_owner_and_go_by_its_rights() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root may act as another user");
+    }
+    let site = Site::with("owner = \"nobody\"");
+    succeed(Command::new("chown").arg("nobody").arg(site.at("root/home/alice")));
+    let source = site.at("src");
+    plant(&source);
+    succeed(site.cp().arg(&source).arg(site.url("alice@", "/home/alice/")));
+    assert_same_tree(&source, &site.at("root/home/alice/src"));
+    let find = |more: &[&str]| {
+        let mut find = Command::new("find");
+        let output = find.arg(site.at("root/home/alice/src")).args(more).output();
+        String::from_utf8(output.expect("find runs").stdout).expect("text")
+    };
+    assert!(find(&["-user", "nobody", "-type", "f"]).lines().count() > 1, "whose they are");
+    assert_eq!(find(&["!", "-user", "nobody"]), "");
+    // What a grant allows and the file system does not.
+    fs::set_permissions(site.at("root/raw/data"), fs::Permissions::from_mode(0o600)).expect("set");
+    let mut down = site.cp();
+    down.arg(site.url("alice@", "/raw/data")).arg(site.at("stolen"));
+    assert_eq!(code_of(&mut down), "source-unreadable");
+    assert!(!site.at("stolen").exists());
+    fs::write(site.at("report"), "x").expect("written");
+    let mut up = site.cp();
+    up.arg(site.at("report")).arg(site.url("alice@", "/inbox/x"));
+    assert_eq!(code_of(&mut up), "permission-denied", "a folder of root's");
+    // Other identities are whom the node runs as.
+    succeed(site.cp().arg(site.url("slow@", "/raw/data")).arg(site.at("data")));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
 mod adversary;
+mod adversary_memory;
 mod archive;
 mod backup;
 mod bad_files;

@@ -14,6 +14,10 @@ pub enum Pipelining {
     Transfers,
 }
 
+/// The least that a peer has to send within an idle timeout not to be taken for silent: who sends
+/// less, as 140 bit/s with a timeout of a minute, holds its client up and moves nothing.
+pub const LEAST_PROGRESS: u64 = 1 << 10;
+
 /// A client's side of the conversation.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {

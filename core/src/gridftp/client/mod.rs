@@ -9,7 +9,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ClientConfig, Pipelining};
+pub use config::{ClientConfig, LEAST_PROGRESS, Pipelining};
 pub use features::PeerFeatures;
 pub use request::{Event, Request, Transfer, TransferKind};
 pub use session::ClientSession;

@@ -1,6 +1,6 @@
 //! The machine itself: requests into commands, as many in flight as is safe.
 
-use super::config::{ClientConfig, Pipelining};
+use super::config::{ClientConfig, LEAST_PROGRESS, Pipelining};
 use super::features::PeerFeatures;
 use super::request::{Event, Request};
 use super::steps::{Class, Role, Step, steps};
@@ -39,6 +39,8 @@ pub struct ClientSession {
     closed: bool,
     /// When the server last said something, or was first asked something.
     last_heard: Time,
+    /// Bytes of a reply that came since, and are no word yet.
+    dripped: u64,
 }
 
 /// A request under way.
@@ -89,6 +91,7 @@ impl ClientSession {
             greeted: false,
             closed: false,
             last_heard: now,
+            dripped: 0,
             config,
         }
     }
@@ -274,15 +277,31 @@ impl ClientSession {
     }
 
     fn receive(&mut self, now: Time, mut bytes: &[u8]) {
-        self.last_heard = now;
+        self.dripped += bytes.len() as u64;
+        if self.dripped >= LEAST_PROGRESS {
+            self.heard_at(now);
+        }
         while !self.closed {
-            match self.reader.next(&mut bytes) {
+            let reply = self.reader.next(&mut bytes);
+            if matches!(reply, Ok(Some(_))) {
+                self.heard_at(now);
+            }
+            match reply {
                 Ok(Some(reply)) if !self.greeted => self.greeting(&reply),
                 Ok(Some(reply)) => self.reply(reply),
                 Ok(None) => return,
                 Err(error) => return self.end(error),
             }
         }
+    }
+
+    fn heard_at(&mut self, now: Time) {
+        (self.last_heard, self.dripped) = (now, 0);
+    }
+
+    /// When the server last said a whole reply, or a good part of a long one.
+    pub fn last_heard(&self) -> Time {
+        self.last_heard
     }
 
     /// Ends every request and the session.

@@ -313,6 +313,27 @@ fn silence_and_closing_end_every_request() {
 }
 
 #[test]
+fn single_bytes_are_no_reply_but_a_slow_one_is() {
+    let mut d = Dialogue::with(GLOBUS_FEAT);
+    d.want(2, mkdir("/a"));
+    let mut drip = |text: &str| {
+        d.now += Span::from_secs(1);
+        d.server(text).closed
+    };
+    assert_eq!((1..1_000).find(|_| drip("2")), Some(60), "a byte a second for a minute");
+    assert_eq!(d.failure(2).code, ErrorCode::ControlTimeout);
+
+    let mut d = Dialogue::with(GLOBUS_FEAT);
+    d.want(2, mkdir("/a")).server("250-made\r\n");
+    for _ in 0..600 {
+        d.now += Span::from_secs(1);
+        d.server(" and more and more\r\n");
+    }
+    d.server("250 done\r\n");
+    assert!(matches!(d.events().pop(), Some((2, Event::Done(_)))), "160 bit/s, for ten minutes");
+}
+
+#[test]
 fn a_server_that_closes_or_babbles_ends_the_session() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(2, mkdir("/a")).server("421 Shutting down.\r\n");

@@ -2,6 +2,7 @@
 
 use crate::stores::partial::is_own;
 use crate::stores::root::Root;
+use crate::sys::fs_user::fs_uid;
 use farline_core::units::Error;
 use rustix::fs::{Mode, OFlags, chmod, fstat, open, openat};
 use rustix::io::Errno;
@@ -52,7 +53,7 @@ impl OpenedUp {
         let failed = |error: io::Error| root.error("write", path, &error);
         let fd = root.open_beneath(path, OFlags::PATH | OFlags::DIRECTORY, 0).map_err(failed)?;
         let stat = fstat(&fd).map_err(|errno| failed(errno.into()))?;
-        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        let is_ours = stat.st_uid == fs_uid();
         if !is_ours || stat.st_mode & OWNERS == OWNERS {
             return Ok(());
         }

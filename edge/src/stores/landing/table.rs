@@ -6,14 +6,18 @@
 //!                     '--failed--> as it was      Opening <----open------'
 //! ```
 //! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good, and so is `Landed`,
-//! which a `Closed` one becomes when it takes its final name before the end.
+//! which a `Closed` one becomes when it takes its final name before the end. An `Open` one becomes
+//! `Closed` before its last byte where too many others were opened after it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+/// How many files are open at once: a sender that begins all of millions takes no more descriptors.
+const MOST_OPEN: usize = 128;
 
 /// The temporary file of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Temporary {
-    /// Bytes of it that an earlier run left, in whole blocks.
+    /// Bytes of it that were written before it was opened last, by an earlier run in whole blocks.
     held: u64,
     /// Whether it was there before it was opened last: what is in it is no hole to be left alone,
     /// and its metadata may have been set too early.
@@ -28,14 +32,32 @@ enum EntryState<F> {
     Absent,
     /// One thread makes it, or opens it again; others wait.
     Opening(Option<Temporary>),
-    /// `left` bytes are to come.
-    Open { file: F, left: u64, temporary: Temporary },
+    /// It is written to.
+    Open(Box<OpenEntry<F>>),
     /// It is there, and nobody writes to it.
     Closed(Temporary),
     /// What is at the entry's place stays: what comes of it is dropped.
     Kept,
     /// It is at its place, in this run or one before: what comes of it again is dropped.
     Landed,
+}
+
+/// Apart, for it is longer than what the millions of others take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OpenEntry<F> {
+    file: F,
+    /// Bytes that are to come.
+    left: u64,
+    /// Bytes in all.
+    len: u64,
+    temporary: Temporary,
+}
+
+impl<F> OpenEntry<F> {
+    /// What is there of it when it is closed.
+    fn closed(&self) -> Temporary {
+        Temporary { held: self.len.saturating_sub(self.left), ..self.temporary }
+    }
 }
 
 /// What a thread that wants to write to an entry is to do.
@@ -60,16 +82,21 @@ pub(super) enum OpenStep<F> {
 
 /// The states of all entries, by their places in the layout.
 #[derive(Debug)]
-pub(super) struct Table<F>(Vec<EntryState<F>>);
+pub(super) struct Table<F> {
+    states: Vec<EntryState<F>>,
+    /// Those that were opened, the first first; some are closed again.
+    opened: VecDeque<usize>,
+}
 
 impl<F: Clone> Table<F> {
     pub(super) fn new(entries: usize) -> Table<F> {
-        Table((0..entries).map(|_| EntryState::Absent).collect())
+        let states = (0..entries).map(|_| EntryState::Absent).collect();
+        Table { states, opened: VecDeque::new() }
     }
 
     /// `held` bytes of an entry are there from an earlier run.
     pub(super) fn resume(&mut self, entry: usize, held: u64) {
-        let state = &mut self.0[entry];
+        let state = &mut self.states[entry];
         if matches!(state, EntryState::Absent) {
             *state = EntryState::Closed(Temporary { held, is_again: true, is_named: true });
         }
@@ -78,29 +105,30 @@ impl<F: Clone> Table<F> {
     /// What is at the places of these entries stays.
     pub(super) fn keep(&mut self, entries: &BTreeSet<usize>) {
         for &entry in entries {
-            self.0[entry] = EntryState::Kept;
+            self.states[entry] = EntryState::Kept;
         }
     }
 
     /// The entry has its final name.
     pub(super) fn land(&mut self, entry: usize) {
-        self.0[entry] = EntryState::Landed;
+        self.states[entry] = EntryState::Landed;
     }
 
     pub(super) fn has_landed(&self, entry: usize) -> bool {
-        matches!(self.0[entry], EntryState::Landed)
+        matches!(self.states[entry], EntryState::Landed)
     }
 
     pub(super) fn is_kept(&self, entry: usize) -> bool {
-        matches!(self.0[entry], EntryState::Kept)
+        matches!(self.states[entry], EntryState::Kept)
     }
 
     /// The turn of a thread that wants to write to an entry.
     pub(super) fn open(&mut self, entry: usize) -> OpenStep<F> {
-        let state = &mut self.0[entry];
+        let state = &mut self.states[entry];
         let (next, turn) = match state {
-            EntryState::Open { file, temporary, .. } => {
-                return OpenStep::Write { file: file.clone(), is_again: temporary.is_again };
+            EntryState::Open(open) => {
+                let is_again = open.temporary.is_again;
+                return OpenStep::Write { file: open.file.clone(), is_again };
             }
             EntryState::Opening(_) => return OpenStep::Wait,
             EntryState::Kept | EntryState::Landed => return OpenStep::Drop,
@@ -111,41 +139,63 @@ impl<F: Clone> Table<F> {
         turn
     }
 
-    /// The entry, of `len` bytes, is open as `file`.
+    /// The entry, of `len` bytes, is open as `file`; another is closed where too many are.
     pub(super) fn opened(&mut self, entry: usize, file: F, len: u64) {
-        if let EntryState::Opening(before) = self.0[entry] {
+        if let EntryState::Opening(before) = self.states[entry] {
             let temporary = before
                 .map_or_else(Temporary::default, |before| Temporary { is_again: true, ..before });
             let left = len.saturating_sub(temporary.held);
-            self.0[entry] = EntryState::Open { file, left, temporary };
+            let open = OpenEntry { file, left, len, temporary };
+            self.states[entry] = EntryState::Open(Box::new(open));
+            self.opened.push_back(entry);
+            self.close_oldest();
+        }
+    }
+
+    fn close_oldest(&mut self) {
+        while self.opened.len() > MOST_OPEN {
+            let Some(oldest) = self.opened.pop_front() else { return };
+            if let EntryState::Open(open) = &self.states[oldest] {
+                self.states[oldest] = EntryState::Closed(open.closed());
+            }
         }
     }
 
     /// The entry could not be opened.
     pub(super) fn failed(&mut self, entry: usize) {
-        if let EntryState::Opening(before) = self.0[entry] {
-            self.0[entry] = before.map_or(EntryState::Absent, EntryState::Closed);
+        if let EntryState::Opening(before) = self.states[entry] {
+            self.states[entry] = before.map_or(EntryState::Absent, EntryState::Closed);
         }
     }
 
-    /// `len` bytes more of an entry are written; returns whether they were the last.
-    pub(super) fn wrote(&mut self, entry: usize, len: u64) -> bool {
-        let EntryState::Open { left, temporary, .. } = &mut self.0[entry] else { return false };
-        *left = left.saturating_sub(len);
-        let is_last = *left == 0;
-        if is_last {
-            self.0[entry] = EntryState::Closed(*temporary);
+    /// `len` bytes more of an entry of `whole` are written; returns whether they were the last.
+    pub(super) fn wrote(&mut self, entry: usize, len: u64, whole: u64) -> bool {
+        match &mut self.states[entry] {
+            EntryState::Open(open) => {
+                open.left = open.left.saturating_sub(len);
+                let is_last = open.left == 0;
+                if is_last {
+                    self.states[entry] = EntryState::Closed(open.closed());
+                    self.opened.retain(|&other| other != entry);
+                }
+                is_last
+            }
+            // It was closed for others between the write and this.
+            EntryState::Closed(temporary) => {
+                temporary.held = temporary.held.saturating_add(len);
+                temporary.held >= whole
+            }
+            _ => false,
         }
-        is_last
     }
 
     /// Nothing more comes: closes what is open, of which this returns the files.
     pub(super) fn close(&mut self) -> Vec<(usize, F)> {
         let mut closed = Vec::new();
-        for (entry, state) in self.0.iter_mut().enumerate() {
-            if let EntryState::Open { file, temporary, .. } = state {
-                closed.push((entry, file.clone()));
-                *state = EntryState::Closed(*temporary);
+        for (entry, state) in self.states.iter_mut().enumerate() {
+            if let EntryState::Open(open) = state {
+                closed.push((entry, open.file.clone()));
+                *state = EntryState::Closed(open.closed());
             }
         }
         closed
@@ -153,16 +203,17 @@ impl<F: Clone> Table<F> {
 
     /// The file of an entry, while it is open.
     pub(super) fn file(&self, entry: usize) -> Option<F> {
-        match &self.0[entry] {
-            EntryState::Open { file, .. } => Some(file.clone()),
+        match &self.states[entry] {
+            EntryState::Open(open) => Some(open.file.clone()),
             _ => None,
         }
     }
 
     /// The temporary file of an entry, if there is one.
     pub(super) fn temporary(&self, entry: usize) -> Option<Temporary> {
-        match &self.0[entry] {
-            EntryState::Open { temporary, .. } | EntryState::Closed(temporary) => Some(*temporary),
+        match &self.states[entry] {
+            EntryState::Open(open) => Some(open.temporary),
+            EntryState::Closed(temporary) => Some(*temporary),
             EntryState::Opening(before) => *before,
             EntryState::Absent | EntryState::Kept | EntryState::Landed => None,
         }
@@ -175,10 +226,10 @@ impl<F: Clone> Table<F> {
 
     /// It is now.
     pub(super) fn named(&mut self, entry: usize) {
-        if let EntryState::Open { temporary, .. } | EntryState::Closed(temporary) =
-            &mut self.0[entry]
-        {
-            temporary.is_named = true;
+        match &mut self.states[entry] {
+            EntryState::Open(open) => open.temporary.is_named = true,
+            EntryState::Closed(temporary) => temporary.is_named = true,
+            _ => {}
         }
     }
 }
@@ -197,13 +248,13 @@ mod tests {
         assert_eq!((table.open(0), table.open(0)), (OpenStep::Make, OpenStep::Wait));
         table.opened(0, "f", 10);
         assert_eq!((table.open(0), table.file(0)), (write(false), Some("f")));
-        assert!(!table.wrote(0, 4) && table.wrote(0, 6), "the second was the last");
+        assert!(!table.wrote(0, 4, 10) && table.wrote(0, 6, 10), "the second was the last");
         assert_eq!((table.file(0), table.close()), (None, vec![]));
         // What comes once more goes into what is there.
         assert_eq!(table.open(0), OpenStep::OpenAgain);
         table.opened(0, "f", 10);
         assert_eq!(table.open(0), write(true));
-        assert_eq!((table.temporary(1), table.wrote(1, 5)), (None, false));
+        assert_eq!((table.temporary(1), table.wrote(1, 5, 10)), (None, false));
     }
 
     #[test]
@@ -213,7 +264,7 @@ mod tests {
         assert!(!table.lacks_name(0) && table.temporary(0).is_some_and(|it| it.is_again));
         assert_eq!(table.open(0), OpenStep::OpenAgain);
         table.opened(0, "f", 10);
-        assert!(table.wrote(0, 4), "six of ten were there");
+        assert!(table.wrote(0, 4, 10), "six of ten were there");
     }
 
     #[test]
@@ -238,7 +289,7 @@ mod tests {
         assert!(table.lacks_name(0));
         table.named(0);
         assert!(!table.lacks_name(0));
-        table.wrote(0, 10);
+        table.wrote(0, 10, 10);
         assert!(!table.lacks_name(0), "closing changes nothing");
     }
 
@@ -266,8 +317,35 @@ mod tests {
         let mut table = Table::new(3);
         table.open(1);
         table.opened(1, "f", u64::MAX);
-        assert!(!table.wrote(1, 1 << 40));
+        assert!(!table.wrote(1, 1 << 40, u64::MAX));
         assert_eq!(table.close(), [(1, "f")]);
         assert!(table.temporary(1).is_some_and(|it| !it.is_again) && table.close().is_empty());
+    }
+
+    #[test]
+    fn so_many_are_open_and_the_first_is_closed_for_another() {
+        let mut table = Table::new(MOST_OPEN + 2);
+        for entry in 0..MOST_OPEN + 1 {
+            table.open(entry);
+            table.opened(entry, entry, 10);
+            if entry == 0 {
+                assert!(!table.wrote(0, 4, 10));
+            }
+        }
+        assert_eq!((table.file(0), table.file(1)), (None, Some(1)));
+        // A write that was under way counts.
+        assert!(!table.wrote(0, 3, 10));
+        assert_eq!(table.open(0), OpenStep::OpenAgain);
+        table.opened(0, 0, 10);
+        assert_eq!((table.file(0), table.file(1)), (Some(0), None));
+        assert!(table.wrote(0, 3, 10), "the last of ten");
+        // And where it was the last, it is.
+        assert!(table.wrote(1, 10, 10));
+        assert_eq!(table.close().len(), MOST_OPEN - 1);
+    }
+
+    #[test]
+    fn an_entry_of_millions_takes_three_words() {
+        assert_eq!(size_of::<EntryState<std::sync::Arc<()>>>(), 24);
     }
 }

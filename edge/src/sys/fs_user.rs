@@ -1,0 +1,140 @@
+//! Who a thread is to the file system: Linux keeps that for each thread, and one that is begun inherits it.
+
+use rustix::process::{Gid, Uid, getgroups};
+use std::ffi::CString;
+use std::io;
+use std::marker::PhantomData;
+
+/// A user of this host, with the groups it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FsUser {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl FsUser {
+    /// The user of that name; none where this host has none.
+    ///
+    /// # Errors
+    /// When names cannot be looked up.
+    pub(crate) fn named(name: &str) -> io::Result<Option<FsUser>> {
+        let Some(user) = nix::unistd::User::from_name(name)? else { return Ok(None) };
+        let groups = nix::unistd::getgrouplist(&CString::new(name)?, user.gid)?;
+        Ok(Some(FsUser {
+            uid: Uid::from_raw(user.uid.as_raw()),
+            gid: Gid::from_raw(user.gid.as_raw()),
+            groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
+        }))
+    }
+
+    /// Makes this thread, and those that it begins, that user to the file system until the guard goes.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub(crate) fn enter(&self) -> io::Result<AsUser> {
+        let before = FsUser {
+            uid: rustix::process::geteuid(),
+            gid: rustix::process::getegid(),
+            groups: getgroups()?,
+        };
+        let guard = AsUser { before, here: PhantomData };
+        self.become_this()?;
+        Ok(guard)
+    }
+
+    /// In this order: the last step takes the rights away that the others need.
+    fn become_this(&self) -> io::Result<()> {
+        rustix::thread::set_thread_groups(&self.groups)?;
+        let is_set = |set: &dyn Fn(u32) -> libc::c_int, id: u32| {
+            set(id);
+            // Neither call tells whether it worked, but one with no possible number who it is now.
+            set(u32::MAX) as u32 == id
+        };
+        // SAFETY: both take a number, change the calling thread alone and touch no memory.
+        let gid = is_set(&|id| unsafe { libc::setfsgid(id) }, self.gid.as_raw());
+        // SAFETY: the same.
+        let uid = is_set(&|id| unsafe { libc::setfsuid(id) }, self.uid.as_raw());
+        match gid && uid {
+            true => Ok(()),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+}
+
+/// A thread that is another user until this goes.
+#[derive(Debug)]
+pub(crate) struct AsUser {
+    before: FsUser,
+    /// It belongs to the thread that made it.
+    here: PhantomData<*const ()>,
+}
+
+impl Drop for AsUser {
+    fn drop(&mut self) {
+        if self.before.become_this().is_err() {
+            // A thread that goes on as somebody's it is not would serve others so.
+            std::process::abort();
+        }
+    }
+}
+
+/// Whom the file system takes this thread for.
+pub(crate) fn fs_uid() -> u32 {
+    // SAFETY: with no possible number the call only tells.
+    unsafe { libc::setfsuid(u32::MAX) as u32 }
+}
+
+/// Does `work` as whom the process runs as, whoever this thread is for now.
+pub(crate) fn as_service<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: as above; with no possible number they only tell.
+    let (gid, uid) = unsafe { (libc::setfsgid(u32::MAX), libc::setfsuid(u32::MAX)) };
+    // SAFETY: as above; the process's own numbers may always be taken.
+    unsafe {
+        libc::setfsuid(rustix::process::geteuid().as_raw());
+        libc::setfsgid(rustix::process::getegid().as_raw());
+    }
+    let done = work();
+    // SAFETY: as above.
+    unsafe {
+        libc::setfsgid(gid as u32);
+        libc::setfsuid(uid as u32);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_thread_and_those_it_begins_are_somebody_else_for_a_while() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let nobody = FsUser::named("nobody").expect("names").expect("every system has it");
+        let dir = tempfile::tempdir().expect("a folder");
+        let secret = dir.path().join("secret");
+        std::fs::write(&secret, "root's").expect("written");
+        std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).expect("its mode");
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("its mode");
+        let made = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "x").expect("written");
+            std::fs::metadata(path).expect("it is there").uid()
+        };
+        {
+            let _guard = nobody.enter().expect("root may");
+            assert_eq!(made("a"), nobody.uid.as_raw());
+            assert!(std::fs::read(&secret).is_err(), "as that user may not");
+            let begun = std::thread::scope(|scope| scope.spawn(|| made("b")).join());
+            assert_eq!(begun.expect("no panic"), nobody.uid.as_raw());
+            assert_eq!(as_service(|| made("c")), 0);
+            assert_eq!(made("d"), nobody.uid.as_raw());
+        }
+        assert_eq!(made("e"), 0);
+        assert_eq!(std::fs::read(&secret).expect("as before"), b"root's");
+        assert!(FsUser::named("no such user").expect("names").is_none());
+    }
+}

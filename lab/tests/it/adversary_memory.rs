@@ -1,0 +1,92 @@
+//! Clients that mean to take a node's memory and descriptors by the lists of trees: each gets its share,
+//! is told when there is no more, and leaves the rest to others.
+
+use crate::adversary::{configured, log_of};
+use farline_lab::files::folder;
+use farline_lab::raw::{Blocks, RawClient};
+use farline_lab::{farline, node, succeed};
+use std::net::TcpStream;
+use std::path::Path;
+
+/// A manifest of files of `len` bytes.
+fn manifest(files: usize, len: u64) -> Vec<u8> {
+    let line = |index: usize| {
+        format!("Type=file;Size={len};Modify=0.000000000;UNIX.mode=0644; f{index}\n").into_bytes()
+    };
+    (0..files).flat_map(line).collect()
+}
+
+/// Sends one of a tree's three lists; returns the reply.
+fn send(client: &mut RawClient, data: &mut TcpStream, part: &str, bytes: &[u8]) -> String {
+    client.say(&format!("ESTO FARLINE.TREE=\"{part}\" /"));
+    for (index, block) in bytes.chunks(1 << 20).enumerate() {
+        Blocks::write(data, &Blocks::header(0, (index as u64) << 20, block.len() as u64));
+        Blocks::write(data, block);
+    }
+    Blocks::write(data, &Blocks::eof(1));
+    client.final_reply()
+}
+
+/// How many descriptors a process has open.
+fn descriptors(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").count()
+}
+
+#[test]
+fn lists_of_files_have_a_memory_of_their_own() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    let (node, url) = configured(&root, "list_memory = \"16MiB\"\n", &[]);
+    // Some 6 MiB each while they come: three times their text.
+    let list = manifest(35_000, 1);
+    let hold = || {
+        let mut client = RawClient::open(&url);
+        let mut data = client.passive();
+        let reply = send(&mut client, &mut data, "manifest", &list);
+        (client, data, reply)
+    };
+    let held: Vec<_> = (0..2).map(|_| hold()).collect();
+    assert!(held.iter().all(|(.., reply)| reply.starts_with("226")), "{:?}", held[1].2);
+    let (.., refused) = hold();
+    assert!(refused.starts_with('4') && refused.contains("lists of files"), "{refused}");
+    // A copy of a few files needs next to nothing, and goes.
+    std::fs::write(dir.path().join("x"), "x").expect("written");
+    succeed(farline().args(["-q", "cp"]).arg(dir.path().join("x")).arg(format!("{url}/")));
+    // Who goes leaves its share.
+    drop(held);
+    farline_lab::wait_for("room", || hold().2.starts_with("226"));
+    // None takes more than half.
+    let too_long = || {
+        let mut client = RawClient::open(&url);
+        let mut data = client.passive();
+        send(&mut client, &mut data, "manifest", &manifest(60_000, 1))
+    };
+    farline_lab::wait_for("a refusal", || too_long().starts_with('5'));
+    assert!(too_long().contains("more than 8 MiB"), "{}", too_long());
+    let log = log_of(node);
+    assert!(log.contains("list_memory"), "{log}");
+}
+
+#[test]
+fn files_that_are_begun_take_no_descriptors_without_end() {
+    let dir = folder();
+    let (node, url) = node(dir.path(), "write", &[]);
+    let mut client = RawClient::open(&url);
+    let mut data = client.passive();
+    // Of each file the first of two blocks.
+    let (files, block) = (300, vec![0; 1 << 20]);
+    let len = 2 * block.len() as u64;
+    let reply = send(&mut client, &mut data, "manifest", &manifest(files, len));
+    assert!(reply.starts_with("226"), "{reply}");
+    client.say("ESTO FARLINE.TREE=\"data\" /");
+    for index in 0..files as u64 {
+        Blocks::write(&mut data, &Blocks::header(0, index * len, block.len() as u64));
+        Blocks::write(&mut data, &block);
+    }
+    let begun = |folder: &Path| std::fs::read_dir(folder).expect("a folder").count();
+    // The last few wait for more to be written with.
+    farline_lab::wait_for("the files", || begun(dir.path()) + 20 >= files);
+    let open = descriptors(node.id());
+    assert!(open < 200, "{open} descriptors for {files} files that are begun");
+}
