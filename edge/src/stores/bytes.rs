@@ -91,9 +91,13 @@ impl BytesSink {
     }
 
     /// How many bytes came, holes counted in.
-    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.collected().len
+    }
+
+    /// Whether nothing came.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// What came.
