@@ -4,12 +4,14 @@
 //! are decided in `core::calendar::circuit`. Timers and events only say when to look again, so that one
 //! that is missed costs a moment and no more. While the calendar is away, what it said last goes on.
 
+mod attendant;
 mod command;
 mod driver;
 #[cfg(feature = "link")]
 mod emulated;
 mod linux;
 
+use attendant::{Attendant, Heard};
 pub use command::{CIRCUIT_PATIENCE, CommandDriver};
 pub use driver::{CircuitDriver, DeviceCircuit};
 #[cfg(feature = "link")]
@@ -24,21 +26,20 @@ use farline_core::calendar::circuit::{
 use farline_core::calendar::{Reservation, Topology};
 use farline_core::units::{Error, Rate, Span, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How long before its time a circuit is made ready.
-const AHEAD: Span = Span::from_secs(3);
+const AHEAD: Span = Span::from_secs(5);
 /// How long after its end it is kept, shut: what is on its way arrives.
 const LINGER: Span = Span::from_secs(1);
-/// How often the calendar is asked even where it told of nothing.
-const REFRESH: Duration = Duration::from_secs(10);
 /// How often the device is looked at, and reports are made, where nothing changes.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long before something opens or shuts nothing slow is begun: making a device takes some 100 ms.
-const CLEAR: Span = Span::from_millis(300);
+/// How long a slow step, which makes or removes devices, is thought to take before one did; how long at
+/// the most.
+const SLOW: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// The longest reason that a calendar takes, in bytes.
 const TROUBLE: usize = 200;
 /// The first wait after a step that failed; it doubles up to the longest.
@@ -73,12 +74,13 @@ pub enum CircuitNotice {
 /// An agent.
 pub struct CircuitAgent {
     address: CalendarAddress,
-    client: CalendarClient,
     driver: Box<dyn CircuitDriver>,
     topology: Topology,
-    reservations: Vec<Reservation>,
-    refreshed: Option<Instant>,
+    /// Nothing before the calendar said it once.
+    reservations: Option<Vec<Reservation>>,
     away: bool,
+    /// How long slow steps took lately.
+    slow: Duration,
     /// The device does not reply.
     is_silent: bool,
     failing: BTreeMap<CircuitNumber, FailingCircuit>,
@@ -122,12 +124,11 @@ impl CircuitAgent {
         driver.fit(&topology)?;
         Ok(CircuitAgent {
             address,
-            client,
             driver,
             topology,
-            reservations: Vec::new(),
-            refreshed: None,
+            reservations: None,
             away: false,
+            slow: SLOW[0],
             is_silent: false,
             failing: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -136,89 +137,74 @@ impl CircuitAgent {
 
     /// Works until `stop` is set, and leaves circuits as they are.
     pub fn run(mut self, stop: &Arc<AtomicBool>, mut tell: impl FnMut(CircuitNotice)) {
-        let (wake, woken) = sync_channel(1);
-        let running = Arc::new(());
-        self.watch(wake, Arc::downgrade(&running));
+        // What waits for the calendar is not here: a circuit opens at its time while the calendar is slow.
+        let attendant = Attendant::new(&self.address, &self.topology);
         let mut looked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            self.refresh(&mut tell);
-            self.reconcile(&mut tell);
-            self.wait(&woken, looked + LOOK);
+            self.reconcile(&attendant, &mut tell);
+            self.wait(&attendant, looked + LOOK, &mut tell);
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
             }
         }
     }
 
-    /// A thread that wakes the loop whenever the calendar tells of a change.
-    fn watch(&self, wake: SyncSender<()>, running: Weak<()>) {
-        let address = self.address.clone();
-        let watch = move || {
-            while running.upgrade().is_some() {
-                let events = CalendarClient::new(address.clone()).and_then(|c| c.events(None));
-                if let Ok(mut events) = events {
-                    // What changed while nobody listened.
-                    let _ = wake.try_send(());
-                    while let Ok(event) = events.next(Duration::from_secs(1)) {
-                        if running.upgrade().is_none() {
-                            return;
-                        }
-                        if event.is_some() {
-                            let _ = wake.try_send(());
-                        }
-                    }
-                }
-                std::thread::sleep(Duration::from_secs(1));
-            }
-        };
-        // Without the thread the loop asks by itself, less often.
-        drop(std::thread::Builder::new().name("events".to_owned()).spawn(watch));
-    }
-
-    /// Waits for an event, for the next change of what is desired, or until `latest`.
-    fn wait(&mut self, woken: &Receiver<()>, latest: Instant) {
-        let until = next_change(&self.reservations, now(), AHEAD, LINGER);
+    /// Waits for word of the calendar, for the next change of what is desired, or until `latest`.
+    fn wait(
+        &mut self,
+        attendant: &Attendant,
+        latest: Instant,
+        tell: &mut impl FnMut(CircuitNotice),
+    ) {
+        let until = next_change(self.booked(), now(), AHEAD, LINGER);
         let until = until.map_or(LOOK, |time| Duration::from(time.since(now())));
         let latest = latest.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let failing =
             self.failing.values().map(|f| f.until.saturating_duration_since(Instant::now()));
         let wait = failing.fold(until.min(latest), Duration::min).max(Duration::from_micros(100));
-        match woken.recv_timeout(wait) {
-            // What comes together is asked about once.
-            Ok(()) => self.refreshed = None,
+        match attendant.heard.recv_timeout(wait) {
+            Ok(first) => {
+                self.heed(first, tell);
+                // What came together is looked at once.
+                while let Ok(more) = attendant.heard.try_recv() {
+                    self.heed(more, tell);
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
         }
     }
 
-    /// Asks the calendar what is booked, where it is time to.
-    fn refresh(&mut self, tell: &mut impl FnMut(CircuitNotice)) {
-        if self.refreshed.is_some_and(|at| at.elapsed() < REFRESH) {
-            return;
-        }
-        self.refreshed = Some(Instant::now());
-        match self.client.reservations() {
-            Ok(documents) => {
-                let known = documents.iter().filter_map(|d| d.to_reservation(&self.topology));
-                self.reservations = known.collect();
+    fn heed(&mut self, heard: Heard, tell: &mut impl FnMut(CircuitNotice)) {
+        match heard {
+            Heard::Booked(reservations) => {
+                self.reservations = Some(reservations);
                 if std::mem::take(&mut self.away) {
                     tell(CircuitNotice::Calendar(None));
                 }
             }
-            Err(error) => {
+            Heard::Away(error) => {
                 if !std::mem::replace(&mut self.away, true) {
                     tell(CircuitNotice::Calendar(Some(error)));
                 }
             }
+            // It is told again by the next look.
+            Heard::NotTold(number) => drop(self.reported.remove(&number)),
         }
     }
 
+    fn booked(&self) -> &[Reservation] {
+        self.reservations.as_deref().unwrap_or_default()
+    }
+
     /// Brings the device to what is booked now.
-    fn reconcile(&mut self, tell: &mut impl FnMut(CircuitNotice)) {
+    fn reconcile(&mut self, attendant: &Attendant, tell: &mut impl FnMut(CircuitNotice)) {
         let time = now();
-        let mut wanted = desired(&self.reservations, time, AHEAD, LINGER);
+        // What is not known yet is no reason to take anything down.
+        let Some(booked) = &self.reservations else { return };
+        let mut wanted = desired(booked, time, AHEAD, LINGER);
         wanted.retain(|_, circuit| self.driver.concerns(circuit));
-        let Some(there) = self.look(&wanted, tell) else { return };
+        let Some(there) = self.look(&wanted, attendant, tell) else { return };
         let actual: BTreeMap<CircuitNumber, ActualCircuit> =
             there.iter().map(|(number, device)| (*number, device.circuit.clone())).collect();
         let mut changed = false;
@@ -228,12 +214,18 @@ impl CircuitAgent {
             if self.failing.get(&number).is_some_and(|failing| failing.until > Instant::now()) {
                 continue;
             }
-            if is_slow(&step) && self.switches_soon() {
+            let is_slow = is_slow(&step);
+            if is_slow && self.switches_soon() {
                 // It has time; what opens and shuts in a moment has none.
                 continue;
             }
             let due = self.due(&step, time);
-            match self.driver.step(&self.topology, &step) {
+            let begun = Instant::now();
+            let done = self.driver.step(&self.topology, &step);
+            if is_slow {
+                self.slow = begun.elapsed().max(self.slow * 7 / 8).min(SLOW[1]);
+            }
+            match done {
                 Ok(()) => {
                     changed = true;
                     self.failing.remove(&number);
@@ -251,10 +243,10 @@ impl CircuitAgent {
         }
         let there = match changed {
             false => Some(there),
-            true => self.look(&wanted, tell),
+            true => self.look(&wanted, attendant, tell),
         };
         if let Some(there) = there {
-            self.report_all(&wanted, &there);
+            self.report_all(&wanted, &there, attendant);
         }
     }
 
@@ -263,6 +255,7 @@ impl CircuitAgent {
     fn look(
         &mut self,
         wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
+        attendant: &Attendant,
         tell: &mut impl FnMut(CircuitNotice),
     ) -> Option<BTreeMap<CircuitNumber, DeviceCircuit>> {
         match self.driver.circuits(&self.topology, wanted) {
@@ -275,7 +268,7 @@ impl CircuitAgent {
             Err(error) => {
                 let why = format!("the device does not reply: {}", error.message);
                 for number in wanted.keys() {
-                    self.report(*number, None, Some(why.clone()));
+                    self.report(*number, None, Some(why.clone()), attendant);
                 }
                 if !std::mem::replace(&mut self.is_silent, true) {
                     tell(CircuitNotice::Device(Some(error)));
@@ -287,16 +280,15 @@ impl CircuitAgent {
 
     /// Whether a circuit opens or shuts so soon that a slow step would be in its way.
     fn switches_soon(&self) -> bool {
-        let next = next_change(&self.reservations, now(), Span::ZERO, Span::ZERO);
-        next.is_some_and(|time| time.since(now()) < CLEAR)
+        let next = next_change(self.booked(), now(), Span::ZERO, Span::ZERO);
+        next.is_some_and(|time| Duration::from(time.since(now())) < self.slow * 5 / 4)
     }
 
     /// When the schedule wanted a step that opens, shuts or changes.
     fn due(&self, step: &CircuitStep, now: Time) -> Option<Time> {
         let id = number_of(step).reservation();
-        let legs = || {
-            self.reservations.iter().filter(|known| known.id == id).flat_map(|known| &known.legs)
-        };
+        let legs =
+            || self.booked().iter().filter(|known| known.id == id).flat_map(|known| &known.legs);
         match step {
             CircuitStep::Open(_) | CircuitStep::Change(..) => {
                 legs().map(|leg| leg.window.start).filter(|time| *time <= now).max()
@@ -313,19 +305,21 @@ impl CircuitAgent {
         &mut self,
         wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
         there: &BTreeMap<CircuitNumber, DeviceCircuit>,
+        attendant: &Attendant,
     ) {
         self.reported.retain(|number, _| there.contains_key(number) || wanted.contains_key(number));
         for (number, device) in there {
             let odd = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
             let failing = self.failing.get(number).map(|failing| failing.why.clone());
-            self.report(*number, Some(device), failing.or(odd).or(device.trouble.clone()));
+            let trouble = failing.or(odd).or(device.trouble.clone());
+            self.report(*number, Some(device), trouble, attendant);
         }
         let missing = wanted.keys().filter(|number| !there.contains_key(number));
         let failing: Vec<(CircuitNumber, String)> = missing
             .filter_map(|number| Some((*number, self.failing.get(number)?.why.clone())))
             .collect();
         for (number, why) in failing {
-            self.report(number, None, Some(why));
+            self.report(number, None, Some(why), attendant);
         }
     }
 
@@ -335,6 +329,7 @@ impl CircuitAgent {
         number: CircuitNumber,
         device: Option<&DeviceCircuit>,
         trouble: Option<String>,
+        attendant: &Attendant,
     ) {
         let up = device.is_some_and(|device| device.circuit.open);
         let rate = device.map(|device| device.circuit.rate).unwrap_or_default();
@@ -352,11 +347,8 @@ impl CircuitAgent {
             addresses: device.and_then(|device| device.addresses),
             trouble,
         };
-        let path = format!("/v1/circuits/{}", report.id);
-        // Who is away hears of it next time.
-        if self.client.put(&path, &report).is_ok() {
-            self.reported.insert(number, (Instant::now(), told));
-        }
+        attendant.report(number, report);
+        self.reported.insert(number, (Instant::now(), told));
     }
 }
 

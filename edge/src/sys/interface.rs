@@ -13,7 +13,11 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
 const IFLA_IFNAME: u16 = 3;
+#[cfg(feature = "link")]
+const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
+#[cfg(feature = "link")]
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
@@ -115,6 +119,24 @@ fn address(of: InterfaceAddress) -> Attributes {
 /// Gives an interface an address.
 pub(crate) fn add_address(of: InterfaceAddress) -> Result<(), Refusal> {
     order(RTM_NEWADDR, flags::CREATE, &address(of))
+}
+
+/// Gives an interface the address `own`, and the other end of its path `peer`.
+#[cfg(feature = "link")]
+pub(crate) fn add_peer(number: u32, own: Ipv4Addr, peer: Ipv4Addr) -> Result<(), Refusal> {
+    let mut head = vec![libc::AF_INET as u8, 32, 0, 0];
+    head.extend(number.to_ne_bytes());
+    let both = Attributes::after(&head).with(IFA_LOCAL, &own.octets());
+    order(RTM_NEWADDR, flags::CREATE, &both.with(IFA_ADDRESS, &peer.octets()))
+}
+
+/// Brings an interface up with packets of `mtu` bytes and a queue of so many.
+#[cfg(feature = "link")]
+pub(crate) fn set_up(number: u32, mtu: u32, queue: u32) -> Result<(), Refusal> {
+    let body = Attributes::after(&link_head(number, true))
+        .with(IFLA_MTU, &mtu.to_ne_bytes())
+        .with(IFLA_TXQLEN, &queue.to_ne_bytes());
+    order(RTM_NEWLINK, flags::CHANGE, &body)
 }
 
 /// Takes one away.

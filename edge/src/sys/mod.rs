@@ -11,7 +11,11 @@ pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod fs_user;
 pub(crate) mod host;
-#[cfg(feature = "calendar")]
+#[cfg(any(feature = "calendar", feature = "link"))]
+#[cfg_attr(
+    not(feature = "calendar"),
+    allow(dead_code, reason = "a circuit's interface needs it all")
+)]
 pub(crate) mod interface;
 pub(crate) mod lock;
 #[cfg(any(feature = "link", feature = "rdma"))]
@@ -25,7 +29,11 @@ pub(crate) mod queueing;
 #[cfg(feature = "link")]
 pub(crate) mod realtime;
 pub(crate) mod route;
-#[cfg(feature = "calendar")]
+#[cfg(any(feature = "calendar", feature = "link"))]
+#[cfg_attr(
+    not(feature = "calendar"),
+    allow(dead_code, reason = "a circuit's interface needs it all")
+)]
 pub(crate) mod rtnetlink;
 pub(crate) mod tcp;
 #[cfg(feature = "link")]

@@ -3,6 +3,7 @@
 use super::super::failure::here;
 use super::super::namespaces::{self, ip};
 use super::NetworkInfo;
+use crate::sys::interface;
 use farline_core::calendar::{SiteId, Topology, routes};
 use farline_core::units::{Error, ErrorCode, Rate, Span};
 use std::fs;
@@ -50,13 +51,26 @@ pub(super) fn configure(
     mtu: u32,
     queue: u64,
 ) -> Result<(), Error> {
-    let script = format!(
-        "link set {device} mtu {mtu} txqueuelen {queue} up\naddr add {own} peer {peer} dev {device}\n"
-    );
-    ip(&["-n", namespace, "-batch", "-"], &script)?;
+    let failed = |what: &dyn std::fmt::Display| {
+        here(ErrorCode::LinkDevice, format!("setting up {device} in {namespace}: {what}"))
+    };
+    // By netlink: circuits come and go while others are due, and each `ip` would take milliseconds.
+    namespaces::inside(namespace, || {
+        let all = interface::interfaces().map_err(|error| failed(&error))?;
+        let number = all.iter().find(|one| one.name == device).map(|one| one.number);
+        let number = number.ok_or_else(|| failed(&"it is not there"))?;
+        let [own, peer] = [own, peer].map(str::parse);
+        let (Ok(own), Ok(peer)) = (own, peer) else { return Err(failed(&"no addresses")) };
+        let queue = u32::try_from(queue).unwrap_or(u32::MAX);
+        interface::set_up(number, mtu, queue).map_err(|refusal| failed(&refusal))?;
+        interface::add_peer(number, own, peer).map_err(|refusal| failed(&refusal))
+    })?;
+    // As for links: the mover's writes are then received by a thread of the kernel. It has time, and may
+    // not be there any more.
     let threaded = format!("/sys/class/net/{device}/threaded");
-    // As for links: the mover's writes are then received by a thread of the kernel.
-    let _ = ip(&["netns", "exec", namespace, "tee", &threaded], "1");
+    let namespace = namespace.to_owned();
+    let work = move || drop(ip(&["netns", "exec", &namespace, "tee", &threaded], "1"));
+    drop(std::thread::Builder::new().name("threaded".to_owned()).spawn(work));
     Ok(())
 }
 

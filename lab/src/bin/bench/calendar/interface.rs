@@ -181,11 +181,23 @@ fn rates() -> Result<()> {
     Ok(())
 }
 
+/// Datagrams that found no room in the sockets of the other end.
+fn overrun(ends: &Ends) -> Result<u64> {
+    let out = ends.spaces.run_there(Path::new("cat")).arg("/proc/net/snmp").output()?;
+    let text = String::from_utf8(out.stdout)?;
+    let mut udp = text.lines().filter(|line| line.starts_with("Udp:"));
+    let (names, values) = udp.next().zip(udp.next()).context("counters of UDP")?;
+    let mut both = names.split(' ').zip(values.split(' '));
+    let found = both.find(|(name, _)| *name == "RcvbufErrors").context("RcvbufErrors")?;
+    Ok(found.1.parse()?)
+}
+
 fn changes() -> Result<()> {
     let mut ends = Ends::up(CARRIES)?;
     let _serving = ends.iperf(false, &["-s"])?;
     ends.open(Rate::from_bps(100_000_000))?;
     sleep(Duration::from_millis(500));
+    let before = overrun(&ends)?;
     let words = ["-J", "-u", "-b", "40M", "-l", "1400", "-t", "12", "-c", FAR];
     let client = ends.iperf(true, &words)?;
     sleep(Duration::from_secs(1));
@@ -200,7 +212,12 @@ fn changes() -> Result<()> {
     let sum = &said["end"]["sum"];
     row(
         &format!("{changes} changes of rate under 40 Mbit/s of datagrams"),
-        &format!("{} of {} lost", sum["lost_packets"], sum["packets"]),
+        &format!(
+            "{} of {} lost, {} of them in the receiver's socket",
+            sum["lost_packets"],
+            sum["packets"],
+            overrun(&ends)? - before
+        ),
         "0",
     );
     Ok(())
