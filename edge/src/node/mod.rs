@@ -51,6 +51,7 @@ mod tree_options;
 mod tree_state;
 mod wire;
 
+pub use crate::sys::heap::give_freed_memory_back;
 pub use bounce::Network;
 pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};

@@ -10,6 +10,7 @@ pub(crate) mod files;
 #[cfg(feature = "line")]
 pub(crate) mod frames;
 pub(crate) mod fs_user;
+pub(crate) mod heap;
 pub(crate) mod host;
 #[cfg(any(feature = "calendar", feature = "link"))]
 #[cfg_attr(

@@ -4,7 +4,9 @@ use crate::cp;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::kernelcc;
-use farline::node::{Anonymous, Config, ConfigFile, Confinement, Node, confine, serve_stdio};
+use farline::node::{
+    Anonymous, Config, ConfigFile, Confinement, Node, confine, give_freed_memory_back, serve_stdio,
+};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use rustix::process::{Resource, Rlimit};
 use serde::Serialize;
@@ -204,6 +206,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ));
     }
     take_descriptors();
+    give_freed_memory_back();
     // Before there are other threads, which would be as free as before.
     let confinement = match config.sandbox {
         true => confine(&config)?,
