@@ -1,10 +1,12 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test
 //! do.
 
+pub mod browser;
 pub mod causes;
 pub mod circuits;
 pub mod controls;
 pub mod crowd;
+pub mod database;
 pub mod files;
 mod globus;
 mod isolation;

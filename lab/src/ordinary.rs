@@ -2,6 +2,7 @@
 
 use crate::{Running, announced, farline_binary};
 use farline::run_dir::VARIABLE;
+use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,12 @@ impl Ordinary {
 
     /// A command that runs `farline` as the user.
     pub fn farline(&self) -> Command {
-        let mut command = crate::command(&self.binary);
+        self.command(&self.binary)
+    }
+
+    /// A command that runs `program` as the user.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = crate::command(program);
         // The folder of the test run may be one that the user may not enter, or not write to.
         command.current_dir(self.path()).env("HOME", self.path());
         command.env(VARIABLE, self.path().join("run")).env_remove("XDG_STATE_HOME");

@@ -97,6 +97,12 @@ impl<'a> NetworkView<'a> {
         back.map_or(free, |back| free.min(back.least_free(window)))
     }
 
+    /// Whether `rate` is free on `link` in every instant of `window`.
+    pub fn has_free(&self, link: LinkId, window: TimeWindow, rate: Rate) -> bool {
+        let (there, back) = self.there_and_back(link);
+        there.has_free(window, rate) && back.is_none_or(|back| back.has_free(window, rate))
+    }
+
     /// The starts from which `rate` is free on `link`.
     pub fn starts(&self, link: LinkId, rate: Rate, span: Span, search: TimeWindow) -> TimeSet {
         let (there, back) = self.there_and_back(link);

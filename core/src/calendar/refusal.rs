@@ -97,7 +97,7 @@ pub(super) fn obstacles(
     window: TimeWindow,
 ) -> Vec<Obstacle> {
     let topology = view.topology();
-    let reached = reachable(topology, from, |link| view.least_free(link, window) >= rate);
+    let reached = reachable(topology, from, |link| view.has_free(link, window, rate));
     if reached[to.0 as usize] {
         return Vec::new();
     }

@@ -130,7 +130,7 @@ fn fit(view: NetworkView<'_>, ends: SitePair, legs: &[Leg]) -> bool {
             let free = is_route
                 && !leg.window.is_empty()
                 && leg.rate > Rate::default()
-                && leg.route.iter().all(|link| now.least_free(*link, leg.window) >= leg.rate);
+                && leg.route.iter().all(|link| now.has_free(*link, leg.window, leg.rate));
             let taken = if free { now.taken(&leg.route) } else { Vec::new() };
             network.book(&taken, leg.window, leg.rate);
             free

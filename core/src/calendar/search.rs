@@ -21,7 +21,7 @@ pub fn fixed_slot(
     rate: Rate,
     window: TimeWindow,
 ) -> Option<CircuitRoute> {
-    routes::shortest(view.topology(), from, to, |link| view.least_free(link, window) >= rate)
+    routes::shortest(view.topology(), from, to, |link| view.has_free(link, window, rate))
 }
 
 /// The highest rate that is free on one route in all of `window`, and that route.
@@ -53,7 +53,7 @@ pub fn first_slot(
         if slot.end > search.end {
             return None;
         }
-        let open = |link| view.least_free(link, slot) >= rate;
+        let open = |link| view.has_free(link, slot, rate);
         let reached = reachable(topology, from, open);
         if reached[to.0 as usize] {
             return Some((start, routes::shortest(topology, from, to, open)?));

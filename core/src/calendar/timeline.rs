@@ -3,6 +3,7 @@
 use super::window::{TimeSet, TimeWindow};
 use crate::units::{Rate, Span, Time};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// What holds from one breakpoint to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl Timeline {
             .range(..=from)
             .next_back()
             .map_or((Time::ZERO, Level::default()), |(time, level)| (*time, *level));
-        let after = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
+        let after = (Bound::Excluded(from), Bound::Unbounded);
         let starts = std::iter::once(first).chain(self.levels.range(after).map(|(t, l)| (*t, *l)));
         let ends = self.levels.range(after).map(|(t, _)| *t).chain([NEVER]);
         starts.zip(ends).map(|((start, level), end)| FreeInterval {
@@ -124,14 +125,25 @@ impl Timeline {
         })
     }
 
+    /// What is free in each interval that `window` touches.
+    fn free_in(&self, window: TimeWindow) -> impl Iterator<Item = Rate> + '_ {
+        let levels = (!window.is_empty()).then(|| {
+            let first = self.levels.range(..=window.start).next_back().map(|(_, level)| *level);
+            let inside = (Bound::Excluded(window.start), Bound::Excluded(window.end));
+            let more = self.levels.range(inside).map(|(_, level)| *level);
+            std::iter::once(first.unwrap_or_default()).chain(more)
+        });
+        levels.into_iter().flatten().map(|level| self.free(level))
+    }
+
     /// What is free in every instant of `window`; the whole capacity for an empty one.
     pub fn least_free(&self, window: TimeWindow) -> Rate {
-        self.intervals(window.start)
-            .take_while(|interval| interval.window.start < window.end)
-            .map(|interval| interval.free)
-            .min()
-            .filter(|_| !window.is_empty())
-            .unwrap_or(self.capacity)
+        self.free_in(window).min().unwrap_or(self.capacity)
+    }
+
+    /// Whether `rate` is free in every instant of `window`; for an empty one, whether the link has it.
+    pub fn has_free(&self, window: TimeWindow, rate: Rate) -> bool {
+        self.free_in(window).all(|free| free >= rate) && self.capacity >= rate
     }
 
     /// The first interval in `window` in which less than `rate` is free.
@@ -279,6 +291,11 @@ mod tests {
             assert_eq!(found, first, "seed {seed}");
             let least = (from..to).map(|at| plain.free(at)).min().unwrap_or(10);
             assert_eq!(list.least_free(window(from, to)), Rate::from_bps(least), "seed {seed}");
+            let has = list.has_free(window(from, to), Rate::from_bps(rate));
+            assert_eq!(has, least >= rate, "seed {seed}");
+            let empty = window(to, from.min(to));
+            assert_eq!(list.least_free(empty), Rate::from_bps(10), "seed {seed}");
+            assert_eq!(list.has_free(empty, Rate::from_bps(rate)), rate <= 10, "seed {seed}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a calendar is told at its start: flags and a TOML file.
 
+use super::ledger::LedgerAddress;
 use farline_core::calendar::{
     BookLimits, BookingPolicy, ProjectPolicy, Topology, TopologyError, TopologySpec,
 };
@@ -22,6 +23,8 @@ pub struct CalendarConfigFile {
     pub listen: Option<SocketAddr>,
     /// The folder of the database, the key and the first token.
     pub state: Option<PathBuf>,
+    /// The database in PostgreSQL; SQLite in the state folder when absent.
+    pub database: Option<LedgerAddress>,
     /// The network: a built-in name, or a TOML file.
     pub network: Option<String>,
     /// Certificate chain, in PEM.
@@ -58,6 +61,8 @@ pub struct CalendarConfig {
     pub listen: SocketAddr,
     /// The folder of the database, the key and the first token.
     pub state: PathBuf,
+    /// The database in PostgreSQL; SQLite in the state folder when absent.
+    pub database: Option<LedgerAddress>,
     /// The network.
     pub topology: Arc<Topology>,
     /// Certificate chain and key; made and kept in the state folder when absent.
@@ -152,6 +157,7 @@ impl CalendarConfigFile {
         Ok(CalendarConfig {
             listen: self.listen.unwrap_or((IpAddr::V4(Ipv4Addr::LOCALHOST), PORT).into()),
             state,
+            database: self.database,
             topology: Arc::new(topology(self.network.as_deref().unwrap_or("usn"))?),
             certificate,
             limits,

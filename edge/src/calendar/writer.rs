@@ -5,7 +5,7 @@
 //! follows when the batch is durable. Orders that wait together share one transaction.
 
 use super::clock::{now, timestamp};
-use super::ledger::{DoneRequest, Entry, Ledger};
+use super::ledger::{DoneRequest, Entry, Ledger, Logged};
 use super::wire::{ClosureDocument, RefusalDocument, ReservationDocument};
 use crate::sys::clock::since_boot;
 use farline_core::calendar::{
@@ -54,6 +54,8 @@ pub(super) enum NotDone {
     KeyReused,
     /// The database could not be written.
     Store(Error),
+    /// The database went away before it said whether it was written.
+    InDoubt,
 }
 
 /// An order, and who waits for it.
@@ -90,6 +92,8 @@ struct Writer {
     seq: watch::Sender<u64>,
     trouble: watch::Sender<Option<CalendarTrouble>>,
     jobs: Receiver<WriterJob>,
+    /// Whether the log may have more than the book: a change was in doubt.
+    behind: bool,
 }
 
 /// Starts the thread; returns the way to it.
@@ -106,7 +110,17 @@ pub(super) fn start(
     let (jobs, receiver) = sync_channel(WAITING);
     let topology = Arc::clone(&book.network().topology);
     let clock = SteadyClock::new(now(), since_boot());
-    let writer = Writer { book, clock, shared, ledger, topology, seq, trouble, jobs: receiver };
+    let writer = Writer {
+        book,
+        clock,
+        shared,
+        ledger,
+        topology,
+        seq,
+        trouble,
+        jobs: receiver,
+        behind: false,
+    };
     let thread =
         std::thread::Builder::new().name("calendar".to_owned()).spawn(move || writer.run())?;
     Ok((WriterHandle { jobs }, thread))
@@ -138,10 +152,20 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut batch = Batch::default();
-            self.timers(&mut batch);
+            let is_idle = first.is_none();
             let more = std::iter::from_fn(|| self.jobs.try_recv().ok()).take(BATCH);
             let jobs: Vec<WriterJob> = first.into_iter().chain(more).collect();
+            if let Err(error) = self.catch_up(is_idle) {
+                self.tell_failed(&error);
+                for job in jobs {
+                    let _ = job.reply.send(Err(NotDone::Store(error.clone())));
+                }
+                // Timers are due still: not at once again.
+                std::thread::sleep(Duration::from(Span::from_millis(20)));
+                continue;
+            }
+            let mut batch = Batch::default();
+            self.timers(&mut batch);
             for job in jobs {
                 self.job(job, &mut batch);
             }
@@ -152,6 +176,66 @@ impl Writer {
                 let _ = self.ledger.forget(seconds(now));
             }
         }
+    }
+
+    /// Takes what was in doubt and became durable after all; and where nobody asks for anything, looks
+    /// whether a database that failed can be written again.
+    ///
+    /// # Errors
+    /// When the database cannot be read or written still.
+    fn catch_up(&mut self, is_idle: bool) -> Result<(), Error> {
+        while self.behind {
+            let news = self.ledger.news()?;
+            self.behind = !news.is_empty();
+            for entry in &news {
+                self.take_over(entry)?;
+            }
+            self.seq.send_replace(self.ledger.last_seq());
+        }
+        let failed = |trouble: &Option<_>| matches!(trouble, Some(CalendarTrouble::Database(_)));
+        if is_idle && failed(&self.trouble.borrow()) {
+            let now = seconds(self.now());
+            self.ledger.probe(now)?;
+            self.tell_works();
+        }
+        Ok(())
+    }
+
+    /// Applies an entry of the log which this calendar wrote without knowing it.
+    fn take_over(&mut self, entry: &Logged) -> Result<(), Error> {
+        let reservation = || {
+            let document: ReservationDocument = serde_json::from_str(&entry.body).ok()?;
+            document.to_reservation(&self.topology).map(Arc::new).map(BookRecord::Reservation)
+        };
+        let closure = || {
+            let document: ClosureDocument = serde_json::from_str(&entry.body).ok()?;
+            document.to_closure(&self.topology).map(BookRecord::Closure)
+        };
+        let record = if entry.kind == "closure" { closure() } else { reservation() };
+        let record = record.ok_or_else(|| {
+            let message = format!("entry {} of the calendar's log makes no sense", entry.seq);
+            Error::new(Fault::Here, ErrorCode::CalendarStore, message)
+        })?;
+        self.book.apply(&record);
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).apply(&record);
+        Ok(())
+    }
+
+    /// Tells that the database failed.
+    fn tell_failed(&self, error: &Error) {
+        let database = Some(CalendarTrouble::Database(error.clone()));
+        self.trouble.send_if_modified(|trouble| {
+            let is_new = *trouble != database;
+            *trouble = database;
+            is_new
+        });
+    }
+
+    /// Tells that it works again, if it did not.
+    fn tell_works(&self) {
+        self.trouble.send_if_modified(|trouble| {
+            trouble.take_if(|t| matches!(t, CalendarTrouble::Database(_))).is_some()
+        });
     }
 
     fn now(&mut self) -> Time {
@@ -235,7 +319,7 @@ impl Writer {
 
     /// What was done for the same key, in this batch or before.
     fn known(
-        &self,
+        &mut self,
         actor: &str,
         key: &str,
         request: &[u8],
@@ -312,9 +396,7 @@ impl Writer {
         if !batch.entries.is_empty() || !batch.done.is_empty() {
             match self.ledger.write(&batch.entries, &batch.done) {
                 Ok(seq) => {
-                    self.trouble.send_if_modified(|trouble| {
-                        trouble.take_if(|t| matches!(t, CalendarTrouble::Database(_))).is_some()
-                    });
+                    self.tell_works();
                     let time = self.now();
                     let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
                     shared.tell(time);
@@ -324,19 +406,18 @@ impl Writer {
                     drop(shared);
                     self.seq.send_replace(seq);
                 }
-                Err(error) => {
-                    let database = Some(CalendarTrouble::Database(error.clone()));
-                    self.trouble.send_if_modified(|trouble| {
-                        let is_new = *trouble != database;
-                        *trouble = database;
-                        is_new
-                    });
+                Err(not) => {
+                    self.tell_failed(&not.error);
+                    self.behind = true;
                     for (record, before) in batch.applied.drain(..).rev() {
                         self.book.take_back(&record, before);
                     }
                     for (_, outcome) in &mut batch.replies {
                         if outcome.is_ok() {
-                            *outcome = Err(NotDone::Store(error.clone()));
+                            *outcome = Err(match not.in_doubt {
+                                true => NotDone::InDoubt,
+                                false => NotDone::Store(not.error.clone()),
+                            });
                         }
                     }
                     // Timers are due still: not at once again.

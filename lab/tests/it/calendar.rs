@@ -48,6 +48,11 @@ impl Calendar {
         command
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The same with the token for everything.
     pub(crate) fn farline(&self) -> Command {
         self.farline_as(&self.state.join("admin.token"))

@@ -5,8 +5,10 @@ use crate::calendar::{Calendar, curl, day, done, refused, slot};
 use farline_lab::{farline, farline_binary, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Asks until what comes is as `is_so` has it, for half a minute.
@@ -418,4 +420,40 @@ fn a_booking_across_a_change_of_clocks_is_as_long() {
         let text = succeed(&mut shown);
         assert!(text.contains("01:30 ") && text.contains("03:30"), "in local time: {text}");
     }
+}
+
+#[test]
+fn silent_connections_do_not_take_all_places() {
+    farline_lab::crowd::may_open_many();
+    let dir = tempfile::tempdir().expect("a folder");
+    let calendar = Calendar::serve(&dir.path().join("state"), &[]);
+    let admin = calendar.state.join("admin.token");
+    let address = calendar.url().trim_start_matches("https://").to_owned();
+    let begun = Instant::now();
+    // One that goes silent in the middle of a request, and more than there are places for that say nothing.
+    let mut half = farline_lab::command("openssl");
+    half.args(["s_client", "-quiet", "-connect", &address]);
+    half.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut half = half.spawn().expect("openssl starts");
+    let mut says = half.stdin.take().expect("piped");
+    says.write_all(b"GET /v1/topology HTTP/1.1\r\nHost: x\r\n").expect("half a head");
+    std::thread::sleep(Duration::from_millis(500));
+    let silent: Vec<TcpStream> =
+        (0..1_100).map(|_| TcpStream::connect(&address).expect("connected")).collect();
+    let (status, said) = curl(&calendar, &admin, "/v1/topology", &["--max-time", "60"]);
+    assert_eq!(status, 200, "who asks is served: {said}");
+    let waited = begun.elapsed();
+    assert!(waited > Duration::from_secs(5), "there was no room for it at once: {waited:?}");
+    farline_lab::wait_for("half a request is heard no further", || {
+        std::fs::read_to_string(format!("/proc/{}/stat", half.id()))
+            .is_ok_and(|stat| stat.contains(") Z "))
+    });
+    half.wait().expect("it ends");
+    drop((says, silent));
+    // A body that is too large is not read.
+    let large = dir.path().join("large");
+    std::fs::write(&large, vec![b' '; 70_000]).expect("written");
+    let body = format!("@{}", large.display());
+    let (status, said) = curl(&calendar, &admin, "/v1/reservations", &["--data-binary", &body]);
+    assert!(status == 413 && said.contains("64 KiB"), "{status} {said}");
 }

@@ -11,6 +11,8 @@ mod booked;
 mod by_content;
 mod calendar;
 mod calendar_faults;
+mod calendar_page;
+mod calendar_postgres;
 mod causes;
 mod cc;
 mod cc_processes;

@@ -31,11 +31,12 @@ macro_rules! lacking {
 pub(crate) use lacking;
 
 /// The parts that a build may lack, and whether this one has them.
-const PARTS: [(&str, bool); 8] = [
+const PARTS: [(&str, bool); 9] = [
     ("bpf", cfg!(feature = "bpf")),
     ("calendar", cfg!(feature = "calendar")),
     ("line", cfg!(feature = "line")),
     ("link", cfg!(feature = "link")),
+    ("postgres", cfg!(feature = "postgres")),
     ("profile", cfg!(feature = "profile")),
     ("quic", cfg!(feature = "quic")),
     ("rdma", cfg!(feature = "rdma")),

@@ -60,7 +60,7 @@ impl Book {
         let network = self.network_without([old]);
         let view = network.view(old.both_ways);
         let ends = (old.from, old.to);
-        let stays = leg.route.iter().all(|link| view.least_free(*link, ahead) >= rate);
+        let stays = leg.route.iter().all(|link| view.has_free(*link, ahead, rate));
         let route = match stays {
             true => Some(leg.route.clone()),
             false => fixed_slot(view, ends, rate, ahead),

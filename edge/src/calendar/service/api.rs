@@ -293,7 +293,7 @@ pub(super) async fn show(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let document = visible(&shared, &caller, &id)?;
+    let document = visible(&shared, &caller, &id).await?;
     let body = serde_json::to_string(&document).map_err(|_| Problem::store())?;
     Ok(reply_of(&Done { status: 200, body, again: false }))
 }
@@ -350,8 +350,12 @@ pub(super) async fn list(
 }
 
 /// Refuses who may see a reservation and not change it.
-fn changeable(shared: &Shared, caller: &Caller, id: &str) -> Result<ReservationId, Problem> {
-    let document = visible(shared, caller, id)?;
+async fn changeable(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    id: &str,
+) -> Result<ReservationId, Problem> {
+    let document = visible(shared, caller, id).await?;
     caller.must_be(&[CalendarRole::Admin, CalendarRole::User])?;
     id_of(&document.id)
 }
@@ -374,7 +378,7 @@ pub(super) async fn change(
     headers: HeaderMap,
     Body(asked, digest): Body<ChangeDocument>,
 ) -> Result<Response, Problem> {
-    let id = changeable(&shared, &caller, &id)?;
+    let id = changeable(&shared, &caller, &id).await?;
     let key = idempotency(&headers, &format!("change {id}"), &digest)?;
     let change = ReservationChange {
         rate: asked.rate_bps.map(Rate::from_bps),
@@ -407,7 +411,7 @@ pub(super) async fn act(
             "a reservation knows commit, abort, provision, release and terminate",
         ));
     };
-    let id = changeable(&shared, &caller, &id)?;
+    let id = changeable(&shared, &caller, &id).await?;
     let key = idempotency(&headers, &format!("{verb:?} {id}"), &[])?;
     let version = if_match(&headers)?;
     order(&shared, &caller, BookOrder::Act { id, verb, version }, key, 200).await

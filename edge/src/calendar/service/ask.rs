@@ -17,7 +17,7 @@ use farline_core::calendar::{
 };
 use farline_core::units::{self, Rate, Span, Time};
 use serde::de::DeserializeOwned;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 pub(super) type Asked = State<Arc<Shared>>;
 
@@ -35,7 +35,7 @@ impl FromRequestParts<Arc<Shared>> for Caller {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Caller, Problem> {
-        let known = shared.identities();
+        let known = shared.identities().await;
         let certificate = parts.extensions.get::<PeerCertificate>().and_then(|peer| peer.0);
         let secret = parts
             .headers
@@ -226,8 +226,8 @@ pub(super) fn id_of(text: &str) -> Result<ReservationId, Problem> {
 }
 
 /// The reservation called `text`, if the caller may see it: what he may not see is not there.
-pub(super) fn visible(
-    shared: &Shared,
+pub(super) async fn visible(
+    shared: &Arc<Shared>,
     caller: &Caller,
     text: &str,
 ) -> Result<ReservationDocument, Problem> {
@@ -237,8 +237,8 @@ pub(super) fn visible(
     let found = match here {
         Some(document) => Some(document),
         None => {
-            let ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            let body = ledger.record("reservation", id.0).map_err(|_| Problem::store())?;
+            let body = shared.stored(move |ledger| ledger.record("reservation", id.0)).await;
+            let body = body.map_err(|_| Problem::unread())?;
             body.and_then(|body| serde_json::from_str(&body).ok())
         }
     };

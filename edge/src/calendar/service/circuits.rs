@@ -4,7 +4,7 @@
 use super::super::clock::{now, timestamp};
 use super::super::identity::{CalendarRole, Caller};
 use super::super::wire::{CircuitDocument, CircuitReport, CircuitsDocument, RefusalDocument};
-use super::ask::{Asked, Body, label, refused, visible};
+use super::ask::{Asked, Body, label, refused};
 use super::problem::Problem;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -83,12 +83,14 @@ pub(super) async fn list(State(shared): Asked, caller: Caller) -> Json<CircuitsD
         let missing = standing.filter_map(|known| unheard(known, time));
         missing.map(|document| (document.report.id.clone(), document)).collect()
     });
-    for (id, circuit) in heard.iter().filter(|(id, _)| visible(&shared, &caller, id).is_ok()) {
+    for (id, circuit) in heard {
         let document = shared.read(|book| {
-            let booked = id.parse::<ReservationId>().ok().and_then(|id| book.reservation(id));
-            circuit.told(booked.map(AsRef::as_ref), time, Instant::now())
+            // What was heard of was booked then, and so it is in the book still.
+            let booked = id.parse::<ReservationId>().ok().and_then(|id| book.reservation(id))?;
+            let seen = caller.sees(&booked.project);
+            seen.then(|| circuit.told(Some(booked.as_ref()), time, Instant::now()))
         });
-        all.insert(id.clone(), document);
+        all.extend(document.map(|document| (id, document)));
     }
     let schema = "farline/circuits/1".to_owned();
     Json(CircuitsDocument { schema, circuits: all.into_values().collect() })

@@ -14,7 +14,7 @@ use hyper::body::Frame;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -48,10 +48,13 @@ fn event(entry: &Logged) -> EventDocument {
 }
 
 /// The next entries after `seq` that the caller may see, and the number of the last that was read.
-fn page(shared: &Shared, caller: &Caller, seq: u64) -> Result<(u64, Vec<EventDocument>), Problem> {
-    let ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-    let entries = ledger.log_after(seq, PAGE).map_err(|_| Problem::store())?;
-    drop(ledger);
+async fn page(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    seq: u64,
+) -> Result<(u64, Vec<EventDocument>), Problem> {
+    let entries = shared.stored(move |ledger| ledger.log_after(seq, PAGE)).await;
+    let entries = entries.map_err(|_| Problem::unread())?;
     let last = entries.last().map_or(seq, |entry| entry.seq);
     let seen = entries
         .iter()
@@ -70,7 +73,7 @@ pub(super) async fn log(
     after: Result<Query<After>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Vec<EventDocument>>, Problem> {
     let Query(After { after }) = after.map_err(|error| Problem::bad(error.body_text()))?;
-    page(&shared, &caller, after.unwrap_or(0)).map(|(_, events)| Json(events))
+    page(&shared, &caller, after.unwrap_or(0)).await.map(|(_, events)| Json(events))
 }
 
 /// The number of the log's last entry: a reply to come has what is there by then.
@@ -112,7 +115,7 @@ pub(super) async fn stream(
             }
             text = loop {
                 let Some(shared) = shared.upgrade() else { return };
-                let Ok((last, events)) = page(&shared, &caller, at) else { return };
+                let Ok((last, events)) = page(&shared, &caller, at).await else { return };
                 let caught_up = last == at;
                 at = last;
                 drop(shared);

@@ -15,7 +15,7 @@ use super::CalendarRole;
 use super::clock::now;
 use super::config::CalendarConfig;
 use super::identity::{Identities, NewToken, fresh_secret};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, LedgerAddress};
 use super::tls;
 use super::wire::{ClosureDocument, ReservationDocument};
 use super::writer::{self, CalendarTrouble, WriterHandle};
@@ -45,8 +45,8 @@ pub(super) struct Shared {
     pub(super) topology: Arc<Topology>,
     pub(super) writer: WriterHandle,
     /// A connection for reading.
-    pub(super) ledger: Mutex<Ledger>,
-    identities: Mutex<(Instant, Arc<Identities>)>,
+    ledger: Mutex<Ledger>,
+    identities: tokio::sync::Mutex<(Instant, Arc<Identities>)>,
     /// The number of the log's last entry.
     pub(super) seq: watch::Receiver<u64>,
     /// What agents said last of each circuit. It is not kept: they say it again.
@@ -55,16 +55,26 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Everybody who is known now.
-    pub(super) fn identities(&self) -> Arc<Identities> {
-        let mut known = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) async fn identities(self: &Arc<Self>) -> Arc<Identities> {
+        let mut known = self.identities.lock().await;
         if known.0.elapsed() > FRESH {
-            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             // A database that cannot be read lets in whom it let in before.
-            if let Ok(tokens) = ledger.tokens() {
-                *known = (Instant::now(), Arc::new(Identities::new(tokens, &self.topology)));
+            if let Ok(tokens) = self.stored(Ledger::tokens).await {
+                known.1 = Arc::new(Identities::new(tokens, &self.topology));
             }
+            known.0 = Instant::now();
         }
         Arc::clone(&known.1)
+    }
+
+    /// Reads the database on a thread that may wait.
+    pub(super) async fn stored<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&mut Ledger) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let shared = Arc::clone(self);
+        waiting(move || read(&mut shared.ledger.lock().unwrap_or_else(PoisonError::into_inner)))
+            .await
     }
 
     /// Reads the book.
@@ -96,16 +106,59 @@ fn store(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::new(Fault::Here, ErrorCode::CalendarStore, message)
 }
 
-/// The database of the calendar whose state is in `folder`.
+/// The database at `url`, or that of the calendar whose state is in `folder`.
 ///
 /// # Errors
 /// When it cannot be opened or made.
-pub fn open_ledger(folder: &Path) -> Result<Ledger, Error> {
-    Ledger::open(&folder.join(DATABASE))
+pub fn open_ledger(folder: &Path, url: Option<&LedgerAddress>) -> Result<Ledger, Error> {
+    match url {
+        Some(url) => Ledger::connect(url),
+        None => Ledger::open(&folder.join(DATABASE)),
+    }
+}
+
+/// Does `work`, which waits, on a thread that may.
+async fn waiting<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        let message = format!("the calendar's database: {error}");
+        Err(Error::new(Fault::Bug, ErrorCode::CalendarStore, message))
+    })
+}
+
+/// What is read before anybody is served.
+struct Opened {
+    tls: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
+    ledger: Ledger,
+    /// For reading.
+    second: Ledger,
+    book: Book,
+    first_token: Option<PathBuf>,
+    identities: Identities,
+}
+
+/// Reads the state.
+fn open(config: &CalendarConfig) -> Result<Opened, Error> {
+    let state = &config.state;
+    fs::create_dir_all(state).map_err(|error| store(state, error))?;
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(state, private).map_err(|error| store(state, error))?;
+    let (tls, fingerprint) = tls::server(config.certificate.as_ref(), state)?;
+    let mut ledger = open_ledger(state, config.database.as_ref())?;
+    ledger.lock()?;
+    let mut book = Book::new(Arc::clone(&config.topology), config.policy.clone(), config.limits);
+    restore(&mut ledger, &mut book)?;
+    let first_token = first_token(&mut ledger, state)?;
+    let identities = Identities::new(ledger.tokens()?, &config.topology);
+    let second = open_ledger(state, config.database.as_ref())?;
+    Ok(Opened { tls, fingerprint, ledger, second, book, first_token, identities })
 }
 
 /// Reads into `book` all that is not over.
-fn restore(ledger: &Ledger, book: &mut Book) -> Result<(), Error> {
+fn restore(ledger: &mut Ledger, book: &mut Book) -> Result<(), Error> {
     let topology = Arc::clone(&book.network().topology);
     let other = |what: &str| {
         let message = format!("the calendar's database has a {what} that is not of this network");
@@ -137,25 +190,17 @@ impl Service {
     /// # Errors
     /// When the state cannot be read or made, or the address is not to be had.
     pub async fn bind(config: CalendarConfig) -> Result<Service, Error> {
-        let state = &config.state;
-        fs::create_dir_all(state).map_err(|error| store(state, error))?;
-        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        fs::set_permissions(state, private).map_err(|error| store(state, error))?;
-        let (tls, fingerprint) = tls::server(config.certificate.as_ref(), state)?;
-        let ledger = open_ledger(state)?;
-        let mut book =
-            Book::new(Arc::clone(&config.topology), config.policy.clone(), config.limits);
-        restore(&ledger, &mut book)?;
-        let first_token = first_token(&ledger, state)?;
-        let identities = Identities::new(ledger.tokens()?, &config.topology);
-        let (sender, seq) = watch::channel(ledger.last_seq()?);
+        let (listen, topology) = (config.listen, Arc::clone(&config.topology));
+        let Opened { tls, fingerprint, ledger, second, book, first_token, identities } =
+            waiting(move || open(&config)).await?;
+        let (sender, seq) = watch::channel(ledger.last_seq());
         let shared_book = Arc::new(RwLock::new(book.clone()));
         let (troubled, trouble) = watch::channel(None);
         let started = writer::start(book, Arc::clone(&shared_book), ledger, sender, troubled);
         let (writer, thread) = started
             .map_err(|error| Error::new(Fault::Here, ErrorCode::NoThread, error.to_string()))?;
-        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-            let message = format!("cannot listen on {}: {error}", config.listen);
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            let message = format!("cannot listen on {listen}: {error}");
             Error::new(Fault::Here, ErrorCode::ListenFailed, message)
         })?;
         let address = listener
@@ -163,10 +208,10 @@ impl Service {
             .map_err(|error| Error::new(Fault::Here, ErrorCode::ListenFailed, error.to_string()))?;
         let shared = Arc::new(Shared {
             book: shared_book,
-            topology: config.topology,
+            topology,
             writer,
-            ledger: Mutex::new(open_ledger(&config.state)?),
-            identities: Mutex::new((Instant::now(), Arc::new(identities))),
+            ledger: Mutex::new(second),
+            identities: tokio::sync::Mutex::new((Instant::now(), Arc::new(identities))),
             seq,
             circuits: Mutex::default(),
         });
@@ -214,7 +259,7 @@ impl Service {
 }
 
 /// Makes a token for everything where there is none at all, in a file of the state folder.
-fn first_token(ledger: &Ledger, state: &Path) -> Result<Option<PathBuf>, Error> {
+fn first_token(ledger: &mut Ledger, state: &Path) -> Result<Option<PathBuf>, Error> {
     if !ledger.tokens()?.is_empty() {
         return Ok(None);
     }
@@ -238,14 +283,17 @@ fn first_token(ledger: &Ledger, state: &Path) -> Result<Option<PathBuf>, Error> 
     Ok(Some(path))
 }
 
-/// Adds `token` to the calendar whose state is in `folder`, and returns its secret, which is kept
-/// nowhere.
+/// Adds `token` to a calendar's ledger, and returns its secret, which is kept nowhere.
 ///
 /// # Errors
 /// A token that makes no sense in `topology`, or whose name is taken.
-pub fn make_token(folder: &Path, token: &NewToken, topology: &Topology) -> Result<String, Error> {
+pub fn make_token(
+    ledger: &mut Ledger,
+    token: &NewToken,
+    topology: &Topology,
+) -> Result<String, Error> {
     token.rights(topology)?;
     let (secret, digest) = fresh_secret()?;
-    open_ledger(folder)?.add_token(token, &digest)?;
+    ledger.add_token(token, &digest)?;
     Ok(secret)
 }

@@ -43,6 +43,21 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// A database that cannot be read.
+    pub(super) fn unread() -> Problem {
+        let detail = "what was asked for stands in the database, which does not reply now";
+        Problem::new(503, "store", "The calendar's database failed", detail)
+    }
+
+    /// A change of which the database did not say whether it took it.
+    pub(super) fn in_doubt() -> Problem {
+        let detail = "the database went away while this was written: ask again with the same \
+                      Idempotency-Key, or look what is there";
+        Problem::new(503, "in-doubt", "Whether it was done is not known yet", detail)
+    }
+}
+
 impl From<NotDone> for Problem {
     fn from(not: NotDone) -> Problem {
         match not {
@@ -53,6 +68,7 @@ impl From<NotDone> for Problem {
                 "The key belongs to another request",
                 "this Idempotency-Key was used for another request: take a new one",
             ),
+            NotDone::InDoubt => Problem::in_doubt(),
             NotDone::Store(error) => {
                 let mut problem = Problem::store();
                 if let Some(hint) = error.hint {

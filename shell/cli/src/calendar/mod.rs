@@ -9,11 +9,29 @@ use crate::reserve::when;
 use clap::Subcommand;
 use farline::booking::fresh_key;
 use farline::calendar::wire::{CloseDocument, ClosureDocument};
-use farline::calendar::{open_ledger, timestamp};
+use farline::calendar::{Ledger, LedgerAddress, open_ledger, timestamp};
 use farline_core::units::Error;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Where a calendar keeps what survives.
+#[derive(clap::Args)]
+struct Kept {
+    /// The calendar's state folder
+    #[arg(long, value_name = "DIR", required_unless_present = "database")]
+    state: Option<PathBuf>,
+    /// Its database, if that is in PostgreSQL [default: SQLite in the folder]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+}
+
+impl Kept {
+    fn ledger(&self) -> Result<Ledger, Error> {
+        let url = self.database.as_deref().map(str::parse::<LedgerAddress>).transpose()?;
+        open_ledger(self.state.as_deref().unwrap_or(Path::new(".")), url.as_ref())
+    }
+}
 
 /// Run a calendar: bandwidth by appointment
 #[derive(clap::Args)]
@@ -34,9 +52,8 @@ enum Action {
     /// Check the chain of the log, and that nobody changed the database by hand
     #[command(after_help = "Example:\n  farline calendar verify --state /var/lib/farline")]
     Verify {
-        /// The calendar's state folder
-        #[arg(long, value_name = "DIR")]
-        state: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Close a link for maintenance; moves what can be moved
     #[command(after_help = "\
@@ -71,8 +88,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
         Action::Serve(args) => return serve::run(args, output),
         Action::Token(args) => token::run(args, output)?,
-        Action::Verify { state } => {
-            let (entries, hash) = open_ledger(&state)?.verify()?;
+        Action::Verify { kept } => {
+            let (entries, hash) = kept.ledger()?.verify()?;
             let document =
                 json!({ "schema": "farline/calendar-verify/1", "entries": entries, "hash": hash });
             output.result(&document, format!("{entries} entries, whole; the last is {hash}"))?;

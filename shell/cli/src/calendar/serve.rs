@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Folder of the database, the key and the first token [default: the file's]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Its database: postgres://USER@HOST/NAME [default: SQLite in that folder]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// The network: usn, or a TOML file [default: usn]
     #[arg(long, value_name = "NAME|FILE")]
     network: Option<String>,
@@ -58,6 +61,7 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     };
     file.listen = args.listen.or(file.listen);
     file.state = args.state.or(file.state);
+    file.database = args.database.map(|url| url.parse()).transpose()?.or(file.database);
     file.network = args.network.or(file.network);
     file.tls_cert = args.tls_cert.or(file.tls_cert);
     file.tls_key = args.tls_key.or(file.tls_key);

@@ -1,12 +1,12 @@
 //! `farline calendar token`: who may ask a calendar, and for what.
 
+use super::Kept;
 use crate::output::Output;
 use crate::reserve::when;
 use clap::{Subcommand, ValueEnum};
-use farline::calendar::{CalendarRole, NewToken, make_token, open_ledger, timestamp, topology};
+use farline::calendar::{CalendarRole, NewToken, make_token, timestamp, topology};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Make, list and revoke tokens
 #[derive(clap::Args)]
@@ -65,25 +65,22 @@ Example:
         /// The network: usn, or a TOML file
         #[arg(long, value_name = "NAME|FILE", default_value = "usn")]
         network: String,
-        /// The calendar's state folder
-        #[arg(long, value_name = "DIR")]
-        state: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// List them, without their secrets
     #[command(after_help = "Example:\n  farline calendar token ls --state /var/lib/farline")]
     Ls {
-        /// The calendar's state folder
-        #[arg(long, value_name = "DIR")]
-        state: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Revoke one: it is let in no more within a second
     #[command(after_help = "Example:\n  farline calendar token revoke ada --state DIR")]
     Revoke {
         /// Whose
         name: String,
-        /// The calendar's state folder
-        #[arg(long, value_name = "DIR")]
-        state: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
     },
 }
 
@@ -100,7 +97,7 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
             not_after,
             certificate,
             network,
-            state,
+            kept,
         } => {
             let now = when::here();
             let time = |text: Option<String>| {
@@ -123,14 +120,14 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
                 not_after: time(not_after)?,
                 certificate,
             };
-            let secret = make_token(&state, &token, &topology(&network)?)?;
+            let secret = make_token(&mut kept.ledger()?, &token, &topology(&network)?)?;
             let document =
                 json!({ "schema": "farline/token/1", "name": token.name, "secret": secret });
             output.result(&document, secret)
         }
-        Action::Ls { state } => {
+        Action::Ls { kept } => {
             let tokens: Vec<NewToken> =
-                open_ledger(&state)?.tokens()?.into_iter().map(|stored| stored.token).collect();
+                kept.ledger()?.tokens()?.into_iter().map(|stored| stored.token).collect();
             let line = |token: &NewToken| {
                 let role = format!("{:?}", token.role).to_lowercase();
                 format!(
@@ -144,8 +141,8 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
             let document = json!({ "schema": "farline/tokens/1", "tokens": tokens });
             output.result(&document, if text.is_empty() { "no tokens".to_owned() } else { text })
         }
-        Action::Revoke { name, state } => {
-            if !open_ledger(&state)?.revoke_token(&name)? {
+        Action::Revoke { name, kept } => {
+            if !kept.ledger()?.revoke_token(&name)? {
                 let message = format!("there is no token called `{name}`");
                 return Err(Error::new(Fault::You, ErrorCode::CalendarRequest, message));
             }

@@ -64,15 +64,18 @@ function draw() { drawMap(); drawLanes(); drawList(); }
 function drawMap() {
   const svg = $("map"), sites = topology.sites.map((site) => site.name);
   // As wide as the screen lets it be, so that names stay as large as other text.
-  const width = Math.min(640, Math.max(340, svg.clientWidth || 640)), place = new Map();
+  const width = Math.max(340, svg.clientWidth || 640), place = new Map();
+  const now = Date.now(), legs = [...reservations.values()].filter((known) => known.state === "provisioned")
+    .flatMap((known) => known.legs.filter((leg) => Date.parse(leg.start) <= now && now < Date.parse(leg.end)).map((leg) => [known, leg]));
+  const above = 20 + 7 * Math.min(8, legs.length);
   svg.replaceChildren();
   // A chain is a line; anything else a ring.
   const chain = sites.every((site, at) => at === 0 || topology.links.some((link) => link.from === sites[at - 1] && link.to === site))
     && topology.links.every((link) => Math.abs(sites.indexOf(link.from) - sites.indexOf(link.to)) === 1);
-  svg.setAttribute("viewBox", `0 0 ${width} ${chain ? 130 : 190}`);
+  svg.setAttribute("viewBox", `0 0 ${width} ${above + (chain ? 50 : 180)}`);
   sites.forEach((site, at) => place.set(site, chain
-    ? [40 + at * (width - 80) / Math.max(1, sites.length - 1), 90]
-    : [width / 2 + (width / 2 - 80) * Math.cos(2 * Math.PI * at / sites.length - Math.PI / 2), 92 + 66 * Math.sin(2 * Math.PI * at / sites.length - Math.PI / 2)]));
+    ? [44 + at * (width - 88) / Math.max(1, sites.length - 1), above + 10]
+    : [width / 2 + Math.min(360, width / 2 - 60) * Math.cos(2 * Math.PI * at / sites.length - Math.PI / 2), above + 76 + 66 * Math.sin(2 * Math.PI * at / sites.length - Math.PI / 2)]));
   const seen = new Map();
   topology.links.filter((link) => sites.indexOf(link.from) < sites.indexOf(link.to)).forEach((link) => {
     const pair = `${link.from} ${link.to}`, many = seen.get(pair) || 0;
@@ -80,38 +83,36 @@ function drawMap() {
     const [[x1, y1], [x2, y2]] = [place.get(link.from), place.get(link.to)];
     svg.append(node("line", { x1, y1: y1 + (many - .5) * 8, x2, y2: y2 + (many - .5) * 8, class: "fibre" }));
   });
-  const now = Date.now();
-  let lane = 0;
-  for (const known of reservations.values()) {
-    if (known.state !== "provisioned") continue;
-    for (const leg of known.legs.filter((leg) => Date.parse(leg.start) <= now && now < Date.parse(leg.end))) {
-      const report = circuits.get(known.id);
-      const path = leg.route.map((name) => topology.links.find((link) => link.name === name)).filter(Boolean);
-      const shift = -14 - 7 * (lane++ % 8);
-      const points = [path[0].from, ...path.map((link) => link.to)].map((site) => place.get(site)).map(([x, y]) => `${x},${y + shift}`);
-      const drawn = node("polyline", { points: points.join(" "), class: report && report.up ? "circuit" : "circuit down", "stroke-width": 2 + Math.min(4, leg.rate_bps / 2e9) });
-      drawn.append(node("title", {}, `${known.id} ${rate(leg.rate_bps)} ${known.from} to ${known.to}, ${report && report.up ? "up" : "not up"}`));
-      svg.append(drawn);
-    }
-  }
+  legs.forEach(([known, leg], lane) => {
+    const report = circuits.get(known.id);
+    const path = leg.route.map((name) => topology.links.find((link) => link.name === name)).filter(Boolean);
+    const shift = -14 - 7 * (lane % 8);
+    const points = [path[0].from, ...path.map((link) => link.to)].map((site) => place.get(site)).map(([x, y]) => `${x},${y + shift}`);
+    const drawn = node("polyline", { points: points.join(" "), class: report && report.up ? "circuit" : "circuit down", "stroke-width": 2 + Math.min(4, leg.rate_bps / 2e9) });
+    drawn.append(node("title", {}, `${known.id} ${rate(leg.rate_bps)} ${known.from} to ${known.to}, ${report && report.up ? "up" : "not up"}`));
+    svg.append(drawn);
+  });
   for (const [site, [x, y]] of place) {
     svg.append(node("circle", { cx: x, cy: y, r: 9, class: "site" }));
     svg.append(node("text", { x, y: y + 30, "text-anchor": "middle" }, site));
   }
 }
 
-const LABEL = 150, ROW = 26, TOP = 22;
+const ROW = 26, TOP = 22;
+let LABEL = 150;
 function scale(width) { return (time) => LABEL + (time - shown.start) / (shown.hours * HOUR) * (width - LABEL); }
 function drawLanes() {
   const svg = $("lanes"), width = Math.max(340, svg.clientWidth || 900), height = TOP + links.length * ROW + 4;
-  const narrow = width < 600, x = scale(width);
+  const narrow = width < 600;
+  LABEL = narrow ? 122 : 150;
+  const x = scale(width);
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren();
   const step = shown.hours / (narrow ? 3 : 6) * HOUR;
   for (let time = Math.ceil(shown.start / step) * step; time < shown.start + shown.hours * HOUR; time += step) {
     svg.append(node("line", { x1: x(time), x2: x(time), y1: TOP - 4, y2: height, class: "axis" }));
     const label = shown.hours > 24 ? new Date(time).toLocaleDateString([], { month: "short", day: "numeric" }) : new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    svg.append(node("text", { x: x(time) + 3, y: 13, class: "soft" }, label));
+    if (x(time) + 60 < width) svg.append(node("text", { x: x(time) + 3, y: 13, class: "soft" }, label));
   }
   links.forEach((link, at) => {
     const y = TOP + at * ROW, h = ROW - 6;
@@ -153,7 +154,13 @@ function drawList() {
     [...row.children].forEach((cell, at) => { cell.dataset.name = names[at]; });
     return row;
   });
-  $("list").replaceChildren(...rows);
+  // A list that is as it was stays, and with it the focus of who goes through it by keys.
+  const list = $("list"), made = element("tbody");
+  made.replaceChildren(...rows);
+  if (made.innerHTML === list.innerHTML) return;
+  const focused = list.contains(document.activeElement) && document.activeElement.closest("tr").dataset.id;
+  list.replaceChildren(...rows);
+  if (focused) list.querySelector(`tr[data-id="${focused}"] button`)?.focus();
 }
 
 function local(time) { const at = new Date(time); return new Date(at - at.getTimezoneOffset() * 60e3).toISOString().slice(0, 16); }
@@ -163,8 +170,12 @@ function marked() {
   $("end").value = local(mark[1]);
   drawLanes();
 }
-// A slot of whole minutes: of five where a day or more is shown.
-function snap(time) { const grid = shown.hours > 6 ? 5 * 60e3 : 60e3; return Math.round(time / grid) * grid; }
+// A slot of whole minutes, as many as a hand can tell apart.
+function snap(time) {
+  const pixel = shown.hours * HOUR / ($("lanes").viewBox.baseVal.width - LABEL);
+  const grid = [1, 5, 15, 60, 240].map((minutes) => minutes * 60e3).find((grid) => grid >= 1.5 * pixel) || 240 * 60e3;
+  return Math.round(time / grid) * grid;
+}
 function timeAt(event) {
   const svg = $("lanes"), box = svg.getBoundingClientRect(), width = svg.viewBox.baseVal.width;
   const x = (event.clientX - box.left) / box.width * width;
@@ -197,6 +208,18 @@ function lanesByHand() {
   };
 }
 
+// What legs come to, in a line: neighbours in time are one.
+function summed(legs) {
+  const times = new Map();
+  for (const leg of legs) times.set(leg.start, (times.get(leg.start) || 0) + leg.rate_bps);
+  const rates = [...times.values()], [least, most] = [Math.min(...rates), Math.max(...rates)];
+  const routes = legs.length - times.size > 0 ? ` over ${Math.ceil(legs.length / times.size)} routes` : "";
+  const how = least === most ? rate(most) : `${rate(least)} to ${rate(most)}`;
+  const ends = legs.map((leg) => leg.end).sort((a, b) => Date.parse(a) - Date.parse(b));
+  return `${how}${routes}, ${when(legs[0].start)} to ${when(ends.at(-1))}`;
+}
+const KINDS = { later: "Later", slower: "Slower", "several-routes": "Over several routes", longer: "Slower and longer", variable: "At a rate that changes", less: "Less" };
+
 function tell(error) {
   const answer = $("answer");
   answer.replaceChildren(element("p", error.message, "bad"));
@@ -205,8 +228,7 @@ function tell(error) {
   for (const known of problem.obstacles || []) answer.append(element("p", `${known.link} has ${rate(known.free_bps)} free from ${when(known.start)} to ${when(known.end)}`));
   const list = element("ul");
   for (const known of problem.alternatives || []) {
-    const legs = known.legs.map((leg) => `${rate(leg.rate_bps)}, ${when(leg.start)} to ${when(leg.end)}`).join("; ");
-    const button = element("button", `${known.kind}: ${legs}`);
+    const button = element("button", `${KINDS[known.kind] || known.kind}: ${summed(known.legs)}`);
     button.onclick = () => book({ problem: "legs", legs: known.legs });
     const item = element("li");
     item.append(button);
@@ -257,7 +279,9 @@ async function enter() {
   await load();
   marked();
   lanesByHand();
-  setInterval(() => { $("now").textContent = new Date().toLocaleString(); load().catch(() => {}); }, 5000);
+  const tick = () => { $("now").textContent = new Date().toLocaleString(); };
+  tick();
+  setInterval(() => { tick(); load().catch(() => {}); }, 5000);
   follow();
 }
 $("enter").onsubmit = (event) => {
@@ -276,5 +300,5 @@ for (const button of document.querySelectorAll("[data-hours]")) button.onclick =
 };
 $("earlier").onclick = () => { shown.start -= shown.hours * HOUR / 2; load(); };
 $("later").onclick = () => { shown.start += shown.hours * HOUR / 2; load(); };
-window.onresize = () => { if (links) drawLanes(); };
+window.onresize = () => { if (links) { drawMap(); drawLanes(); } };
 if (token) enter().catch(() => { token = ""; sessionStorage.removeItem("farline-token"); });

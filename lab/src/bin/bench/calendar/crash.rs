@@ -10,6 +10,7 @@ use farline::calendar::{CalendarAddress, CalendarClient, timestamp};
 use farline_core::units::{Rng, Span, Time};
 use farline_lab::{Running, farline};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -121,7 +122,14 @@ pub(super) fn run(kills: u32, restart: usize) -> Result<()> {
     let (mut lost, mut leaked, mut told) = (0_u64, 0_u64, 0_u64);
     let mut known: Vec<String> = Vec::new();
     let mut holds: Vec<(String, Instant)> = Vec::new();
-    for _ in 0..kills {
+    let (begun, mut away) = (Instant::now(), Vec::new());
+    let mut shown = Instant::now();
+    for kill in 0..kills {
+        if shown.elapsed() > Duration::from_secs(10) {
+            shown = Instant::now();
+            let seconds = begun.elapsed().as_secs();
+            eprintln!("  {kill} of {kills} kills after {seconds} s, {told} times yes");
+        }
         // A client goes on until the calendar dies under it, at a random moment.
         let address = served.address.clone();
         let mut draws = rng.fork(told + 1);
@@ -148,7 +156,7 @@ pub(super) fn run(kills: u32, restart: usize) -> Result<()> {
         for (id, hold) in yes {
             if hold { holds.push((id, ended)) } else { known.push(id) }
         }
-        served.again()?;
+        away.push(served.again()?.as_secs_f64() * 1e3);
         let mut client = served.client()?;
         // What was said yes to in this round, and some of what was before.
         for id in known.iter().rev().take(20) {
@@ -167,15 +175,19 @@ pub(super) fn run(kills: u32, restart: usize) -> Result<()> {
         rng = rng.fork(9);
     }
     let mut client = served.client()?;
-    for id in &known {
-        let there = client.get::<ReservationDocument>(&format!("/v1/reservations/{id}"));
-        lost += u64::from(!there.is_ok_and(|known| known.state == StateDocument::Provisioned));
-    }
+    let provisioned = |known: &ReservationDocument| known.state == StateDocument::Provisioned;
+    let there: BTreeSet<String> =
+        client.reservations()?.into_iter().filter(provisioned).map(|known| known.id).collect();
+    lost += known.iter().filter(|id| !there.contains(*id)).count() as u64;
     row(
         &format!("kill -9 at {kills} random moments, {told} times yes"),
         &format!("{lost} lost, {leaked} holds past their timer"),
         "0, 0",
     );
+    away.sort_by(f64::total_cmp);
+    if let (Some(median), Some(most)) = (away.get(away.len() / 2), away.last()) {
+        row("until it listens again", &format!("median {median:.0} ms, at most {most:.0}"), "");
+    }
     drop(client);
     let state = served.folder.path().join("state");
     served.kill();
@@ -196,7 +208,7 @@ pub(super) fn run(kills: u32, restart: usize) -> Result<()> {
 
 /// Writes reservations into the database as the calendar would have, in one transaction.
 fn fill(state: &Path, count: usize, base: Time) -> Result<()> {
-    let mut ledger = farline::calendar::open_ledger(state)?;
+    let mut ledger = farline::calendar::open_ledger(state, None)?;
     let mut rng = Rng::new(5);
     let first = 10_000_000;
     let documents = (0..count as u64).map(|number| {

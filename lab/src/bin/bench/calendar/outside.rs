@@ -41,7 +41,9 @@ fn program(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|p| p.is_file());
     found.with_context(|| {
-        format!("no {name}: pip install schemathesis openapi-python-client, in the folder that FARLINE_PYTHON names")
+        format!(
+            "no {name}: lab/setup bench installs it, or pip in the folder that FARLINE_PYTHON names"
+        )
     })
 }
 
