@@ -102,7 +102,7 @@ fn killed_in_mid_load_either_end_loses_nothing() {
     let mut replies = BTreeMap::new();
     let goes_on = AtomicBool::new(true);
     // The calendar is killed.
-    for round in 0..4_u64 {
+    for round in 0..2_u64 {
         let pid = calendar.running.0.id();
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| asked(&calendar, round * 100_000, &goes_on));
@@ -115,7 +115,7 @@ fn killed_in_mid_load_either_end_loses_nothing() {
         settle(&calendar, &mut replies);
     }
     // The database is.
-    for round in 4..7_u64 {
+    for round in 2..4_u64 {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| asked(&calendar, round * 100_000, &goes_on));
             std::thread::sleep(Duration::from_millis(150 + 37 * round));
@@ -143,7 +143,7 @@ fn killed_in_mid_load_either_end_loses_nothing() {
     }
     let no = replies.values().filter(|reply| reply.is_none()).count();
     assert_eq!(no, 0);
-    assert!(replies.len() > 20, "it was asked: {}", replies.len());
+    assert!(replies.len() > 10, "it was asked: {}", replies.len());
     let known = done(calendar.farline().args(["reserve", "show", "r-1"]));
     let entries = verified(&url);
     calendar.running.end(Signal::TERM);

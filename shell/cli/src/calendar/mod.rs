@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// Where a calendar keeps what survives.
 #[derive(clap::Args)]
 struct Kept {
-    /// The calendar's state folder
+    /// The calendar's state folder, where there is no --database [default: none]
     #[arg(long, value_name = "DIR", required_unless_present = "database")]
     state: Option<PathBuf>,
     /// Its database, if that is in PostgreSQL [default: SQLite in the folder]
