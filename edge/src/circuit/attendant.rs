@@ -3,7 +3,7 @@
 
 use crate::calendar::wire::CircuitReport;
 use crate::calendar::{CalendarAddress, CalendarClient};
-use farline_core::calendar::circuit::CircuitNumber;
+use farline_core::calendar::circuit::{CircuitNumber, CircuitStep};
 use farline_core::calendar::{Reservation, Topology};
 use farline_core::units::Error;
 use std::sync::mpsc::{
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Reports that wait at the most.
 const REPORTS: usize = 1_024;
 
-/// Word of the calendar.
+/// Word for the agent: the calendar's.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// All that is booked.
@@ -28,6 +28,8 @@ pub(super) enum Heard {
     Away(Error),
     /// It was not told of this circuit.
     NotTold(CircuitNumber),
+    /// A step that took long is over; no word of the calendar.
+    Did(CircuitStep, Result<(), Error>),
 }
 
 /// The threads' other end; they end with it.
@@ -35,8 +37,8 @@ pub(super) enum Heard {
 pub(super) struct Attendant {
     pub(super) heard: Receiver<Heard>,
     reports: SyncSender<(CircuitNumber, CircuitReport)>,
-    /// Kept for reports that do not fit.
-    back: Sender<Heard>,
+    /// Kept for reports that do not fit, and for who else has word for the agent.
+    pub(super) back: Sender<Heard>,
 }
 
 impl Attendant {

@@ -29,6 +29,12 @@ pub trait CircuitDriver: Send {
         Ok(())
     }
 
+    /// A second hand on the same device, which makes and removes circuits while this one opens and shuts
+    /// others. None where the device does one thing at a time.
+    fn second(&self) -> Option<Box<dyn CircuitDriver>> {
+        None
+    }
+
     /// Whether a circuit is, in part at least, this device's to make.
     fn concerns(&self, _circuit: &DesiredCircuit) -> bool {
         true

@@ -32,6 +32,10 @@ fn route(topology: &Topology, circuit: &DesiredCircuit) -> Vec<String> {
 }
 
 impl CircuitDriver for EmulatedDriver {
+    fn second(&self) -> Option<Box<dyn CircuitDriver>> {
+        Some(Box::new(EmulatedDriver { network: self.network.clone() }))
+    }
+
     fn circuits(
         &mut self,
         topology: &Topology,

@@ -10,6 +10,7 @@ mod driver;
 #[cfg(feature = "link")]
 mod emulated;
 mod linux;
+mod worker;
 
 use attendant::{Attendant, Heard};
 pub use command::{CIRCUIT_PATIENCE, CommandDriver};
@@ -25,11 +26,12 @@ use farline_core::calendar::circuit::{
 };
 use farline_core::calendar::{Reservation, Topology};
 use farline_core::units::{Error, Rate, Span, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
+use worker::Worker;
 
 /// How long before its time a circuit is made ready.
 const AHEAD: Span = Span::from_secs(5);
@@ -84,6 +86,8 @@ pub struct CircuitAgent {
     /// The device does not reply.
     is_silent: bool,
     failing: BTreeMap<CircuitNumber, FailingCircuit>,
+    /// Circuits that are being made or removed in a thread of its own.
+    under_way: BTreeSet<CircuitNumber>,
     reported: BTreeMap<CircuitNumber, (Instant, ReportedCircuit)>,
 }
 
@@ -131,6 +135,7 @@ impl CircuitAgent {
             slow: SLOW[0],
             is_silent: false,
             failing: BTreeMap::new(),
+            under_way: BTreeSet::new(),
             reported: BTreeMap::new(),
         })
     }
@@ -139,9 +144,13 @@ impl CircuitAgent {
     pub fn run(mut self, stop: &Arc<AtomicBool>, mut tell: impl FnMut(CircuitNotice)) {
         // What waits for the calendar is not here: a circuit opens at its time while the calendar is slow.
         let attendant = Attendant::new(&self.address, &self.topology);
+        let worker = self
+            .driver
+            .second()
+            .and_then(|driver| Worker::new(driver, self.topology.clone(), attendant.back.clone()));
         let mut looked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            self.reconcile(&attendant, &mut tell);
+            self.reconcile(&attendant, worker.as_ref(), &mut tell);
             self.wait(&attendant, looked + LOOK, &mut tell);
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
@@ -190,6 +199,10 @@ impl CircuitAgent {
             }
             // It is told again by the next look.
             Heard::NotTold(number) => drop(self.reported.remove(&number)),
+            Heard::Did(step, done) => {
+                self.under_way.remove(&number_of(&step));
+                self.ended(step, done, None, tell);
+            }
         }
     }
 
@@ -198,7 +211,12 @@ impl CircuitAgent {
     }
 
     /// Brings the device to what is booked now.
-    fn reconcile(&mut self, attendant: &Attendant, tell: &mut impl FnMut(CircuitNotice)) {
+    fn reconcile(
+        &mut self,
+        attendant: &Attendant,
+        worker: Option<&Worker>,
+        tell: &mut impl FnMut(CircuitNotice),
+    ) {
         let time = now();
         // What is not known yet is no reason to take anything down.
         let Some(booked) = &self.reservations else { return };
@@ -214,7 +232,14 @@ impl CircuitAgent {
             if self.failing.get(&number).is_some_and(|failing| failing.until > Instant::now()) {
                 continue;
             }
+            if self.under_way.contains(&number) {
+                continue;
+            }
             let is_slow = is_slow(&step);
+            if is_slow && worker.is_some_and(|worker| worker.begin(&step)) {
+                self.under_way.insert(number);
+                continue;
+            }
             if is_slow && self.switches_soon() {
                 // It has time; what opens and shuts in a moment has none.
                 continue;
@@ -225,21 +250,8 @@ impl CircuitAgent {
             if is_slow {
                 self.slow = begun.elapsed().max(self.slow * 7 / 8).min(SLOW[1]);
             }
-            match done {
-                Ok(()) => {
-                    changed = true;
-                    self.failing.remove(&number);
-                    let at = now();
-                    tell(CircuitNotice::Done { step, at, late: due.map(|due| at.since(due)) });
-                }
-                Err(error) => {
-                    let wait = self.failing.get(&number).map_or(BACKOFF[0], |f| f.wait * 2);
-                    let wait = wait.min(BACKOFF[1]);
-                    let (until, why) = (Instant::now() + wait, error.message.clone());
-                    self.failing.insert(number, FailingCircuit { until, wait, why });
-                    tell(CircuitNotice::Failed { step, error });
-                }
-            }
+            changed |= done.is_ok();
+            self.ended(step, done, due, tell);
         }
         let there = match changed {
             false => Some(there),
@@ -247,6 +259,31 @@ impl CircuitAgent {
         };
         if let Some(there) = there {
             self.report_all(&wanted, &there, attendant);
+        }
+    }
+
+    /// A step that was to be done at `due` is over.
+    fn ended(
+        &mut self,
+        step: CircuitStep,
+        done: Result<(), Error>,
+        due: Option<Time>,
+        tell: &mut impl FnMut(CircuitNotice),
+    ) {
+        let number = number_of(&step);
+        match done {
+            Ok(()) => {
+                self.failing.remove(&number);
+                let at = now();
+                tell(CircuitNotice::Done { step, at, late: due.map(|due| at.since(due)) });
+            }
+            Err(error) => {
+                let wait = self.failing.get(&number).map_or(BACKOFF[0], |f| f.wait * 2);
+                let wait = wait.min(BACKOFF[1]);
+                let (until, why) = (Instant::now() + wait, error.message.clone());
+                self.failing.insert(number, FailingCircuit { until, wait, why });
+                tell(CircuitNotice::Failed { step, error });
+            }
         }
     }
 

@@ -224,7 +224,8 @@ fn memory_stays_within_the_staging_pool_whatever_the_file() {
     };
     // What the command itself takes, a byte's copy takes too.
     let (least, peak) = (peak("short"), peak("long"));
-    assert!(least < 40 << 20, "{least} bytes of memory for one byte");
+    // More than half are pages of the program, which has 170 MB in a debug build.
+    assert!(least < 48 << 20, "{least} bytes of memory for one byte");
     assert!(peak < least + (12 << 20), "{peak} bytes of memory for an 8 MiB pool, {least} without");
     assert_eq!(std::fs::metadata(&target).expect("landed").len(), 1 << 30);
 }

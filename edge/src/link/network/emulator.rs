@@ -8,12 +8,15 @@ use super::{NetworkInfo, NetworkSettings, file_name, read, record, remove_files,
 use farline_core::calendar::{LinkId, SiteId, Topology};
 use farline_core::units::{Error, ErrorCode, Rate, Span};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 /// Best-effort traffic is left this at the least: a link of nothing is an outage.
 const LEAST: Rate = Rate::from_bps(1_000_000);
@@ -49,6 +52,60 @@ struct Circuit {
     addresses: [String; 2],
 }
 
+/// What of an order takes long: other circuits open and shut meanwhile.
+enum SlowPart {
+    Make(Blueprint),
+    Remove(RunningPath),
+}
+
+/// What a slow part came to.
+enum SlowDone {
+    Made(u32, Result<Box<Circuit>, Error>),
+    Removed,
+}
+
+/// A circuit that is to be made.
+struct Blueprint {
+    order: NetworkCircuit,
+    links: Vec<LinkId>,
+    /// The namespaces of its ends.
+    names: [String; 2],
+    addresses: [String; 2],
+    most: Rate,
+    one_way_delay: Span,
+    mtu: u32,
+}
+
+impl SlowPart {
+    fn done(self) -> SlowDone {
+        // One at a time: each looks at a namespace's limits and raises them.
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        match self {
+            SlowPart::Make(blueprint) => {
+                let number = blueprint.order.number;
+                SlowDone::Made(number, blueprint.make().map(Box::new))
+            }
+            SlowPart::Remove(path) => {
+                drop(path);
+                SlowDone::Removed
+            }
+        }
+    }
+}
+
+impl Blueprint {
+    fn make(self) -> Result<Circuit, Error> {
+        let Blueprint { order, links, names, addresses, most, one_way_delay, mtu } = self;
+        let device = device_of(order.number);
+        let end =
+            |at: usize| PathEnd { namespace: &names[at], device: &device, address: &addresses[at] };
+        let ends = [end(0), end(1)];
+        let path = RunningPath::up(&ends, rates(&order), most, one_way_delay, mtu, false)?;
+        Ok(Circuit { order, links, path, open: false, one_way_delay, addresses })
+    }
+}
+
 struct Emulator {
     info: NetworkInfo,
     topology: Topology,
@@ -56,6 +113,8 @@ struct Emulator {
     /// Between neighbours, by the two sites, the lower first.
     links: BTreeMap<(SiteId, SiteId), RunningPath>,
     circuits: BTreeMap<u32, Circuit>,
+    /// Circuits that are being made.
+    making: BTreeSet<u32>,
     listener: UnixListener,
     #[expect(dead_code, reason = "held as long as the network is up")]
     lock: place::Lock,
@@ -101,7 +160,9 @@ impl Emulator {
         })?;
         let settings = settings.clone();
         let (links, circuits) = (BTreeMap::new(), BTreeMap::new());
-        let mut emulator = Emulator { info, topology, settings, links, circuits, listener, lock };
+        let making = BTreeSet::new();
+        let mut emulator =
+            Emulator { info, topology, settings, links, circuits, making, listener, lock };
         match emulator.make() {
             Ok(()) => Ok(emulator),
             Err(error) => {
@@ -175,10 +236,13 @@ impl Emulator {
         }
     }
 
-    fn obey(&mut self, order: NetworkOrder) -> Result<(), Error> {
+    /// Obeys an order; returns what of it takes so long that others do not wait for it.
+    fn obey(&mut self, order: NetworkOrder) -> Result<Option<SlowPart>, Error> {
         match order {
-            NetworkOrder::Show => return Ok(()),
-            NetworkOrder::Prepare(circuit) => return self.prepare(circuit),
+            NetworkOrder::Show => return Ok(None),
+            NetworkOrder::Prepare(circuit) => {
+                return Ok(self.prepare(circuit)?.map(SlowPart::Make));
+            }
             NetworkOrder::Open(number) | NetworkOrder::Shut(number) => {
                 let open = matches!(order, NetworkOrder::Open(_));
                 let circuit = self.found(number)?;
@@ -203,11 +267,12 @@ impl Emulator {
                 self.share();
             }
             NetworkOrder::Remove(number) => {
-                drop(self.circuits.remove(&number));
+                let removed = self.circuits.remove(&number);
                 self.share();
+                return Ok(removed.map(|circuit| SlowPart::Remove(circuit.path)));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn found(&mut self, number: u32) -> Result<&mut Circuit, Error> {
@@ -215,15 +280,19 @@ impl Emulator {
         self.circuits.get_mut(&number).ok_or_else(missing)
     }
 
-    fn prepare(&mut self, order: NetworkCircuit) -> Result<(), Error> {
+    /// What a circuit takes that is not there; others may be made meanwhile.
+    fn prepare(&mut self, order: NetworkCircuit) -> Result<Option<Blueprint>, Error> {
         let wrong = |what: String| you(ErrorCode::BadNetwork, what);
         if let Some(there) = self.circuits.get(&order.number) {
             if there.order == order {
-                return Ok(());
+                return Ok(None);
             }
             return Err(wrong(format!("circuit c{} is there, and another", order.number)));
         }
-        if self.circuits.len() >= CIRCUITS {
+        if self.making.contains(&order.number) {
+            return Err(wrong(format!("circuit c{} is being made", order.number)));
+        }
+        if self.circuits.len() + self.making.len() >= CIRCUITS {
             return Err(wrong(format!("{CIRCUITS} circuits are up: no more fit")));
         }
         let site = |name: &String| {
@@ -242,22 +311,19 @@ impl Emulator {
         let one_way_delay = self.topology.delay(&links);
         let names = [&order.from, &order.to].map(|site| self.info.namespace(site));
         let addresses = sites::path_addresses(true, order.number);
-        let device = device_of(order.number);
-        let end =
-            |at: usize| PathEnd { namespace: &names[at], device: &device, address: &addresses[at] };
         // Room for a change to twice the rate; beyond that packets wait in the device's queue.
         let most = Rate::from_bps(order.rate.as_bps().saturating_mul(2)).min(capacity);
-        let path = RunningPath::up(
-            &[end(0), end(1)],
-            rates(&order),
-            most,
-            one_way_delay,
-            self.settings.mtu,
-            false,
-        )?;
-        let number = order.number;
-        let circuit = Circuit { order, links, path, open: false, one_way_delay, addresses };
-        self.circuits.insert(number, circuit);
+        self.making.insert(order.number);
+        let mtu = self.settings.mtu;
+        Ok(Some(Blueprint { order, links, names, addresses, most, one_way_delay, mtu }))
+    }
+
+    /// Takes in what a slow part came to.
+    fn made(&mut self, done: SlowDone) -> Result<(), Error> {
+        if let SlowDone::Made(number, circuit) = done {
+            self.making.remove(&number);
+            self.circuits.insert(number, *circuit?);
+        }
         Ok(())
     }
 
@@ -299,10 +365,17 @@ impl Emulator {
                 let mut interrupt = signal(SignalKind::interrupt())?;
                 self.listener.set_nonblocking(true)?;
                 let listener = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
+                let mut slow = JoinSet::new();
                 loop {
                     let accepted = tokio::select! {
                         _ = terminate.recv() => return Ok(()),
                         _ = interrupt.recv() => return Ok(()),
+                        Some(done) = slow.join_next() => {
+                            let Ok((done, stream)) = done else { continue };
+                            let outcome = self.made(done);
+                            self.reply(stream, outcome).await;
+                            continue;
+                        }
                         accepted = listener.accept() => accepted,
                     };
                     let Ok((stream, _)) = accepted else { continue };
@@ -314,19 +387,31 @@ impl Emulator {
                     }
                     let order = serde_json::from_str::<NetworkOrder>(&line)
                         .map_err(|error| you(ErrorCode::BadNetwork, format!("an order: {error}")));
-                    let reply = match order.and_then(|order| self.obey(order)) {
-                        Ok(()) => OrderReply::Done(self.state()),
-                        Err(error) => OrderReply::Failed(Report::of(Err(&error))),
-                    };
-                    if let Ok(mut text) = serde_json::to_vec(&reply) {
-                        text.push(b'\n');
-                        // Who asked may have gone; that is no trouble of ours.
-                        let _ = stream.get_mut().write_all(&text).await;
+                    match order.and_then(|order| self.obey(order)) {
+                        Ok(Some(part)) => {
+                            slow.spawn_blocking(move || (part.done(), stream));
+                        }
+                        Ok(None) => self.reply(stream, Ok(())).await,
+                        Err(error) => self.reply(stream, Err(error)).await,
                     }
                 }
             })
             .map_err(failed)?;
+        // What is being made is over before it is all removed.
+        drop(runtime);
         self.down()
+    }
+
+    /// Says how an order went, and how things stand. Who asked may have gone; that is no trouble of ours.
+    async fn reply(&self, mut stream: BufReader<UnixStream>, outcome: Result<(), Error>) {
+        let reply = match outcome {
+            Ok(()) => OrderReply::Done(self.state()),
+            Err(error) => OrderReply::Failed(Report::of(Err(&error))),
+        };
+        if let Ok(mut text) = serde_json::to_vec(&reply) {
+            text.push(b'\n');
+            let _ = stream.get_mut().write_all(&text).await;
+        }
     }
 
     fn down(mut self) -> Result<(), Error> {

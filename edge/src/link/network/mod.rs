@@ -88,7 +88,7 @@ impl NetworkInfo {
 }
 
 /// A network that is up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EmulatedNetwork {
     info: NetworkInfo,
 }
