@@ -13,6 +13,7 @@ use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Ra
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// What people without an account may do.
@@ -294,24 +295,12 @@ impl ConfigFile {
                 Error::new(Fault::Bug, ErrorCode::BadDefault, "the default address is none")
             })?,
         };
-        let list_memory = self.list_memory.map(|text| text.parse()).transpose();
-        let list_memory =
-            list_memory.map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
-        let staging = self.staging.map(|text| text.parse()).transpose();
-        let staging = staging.map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
-        let allow_memory = self
-            .allow_memory
-            .map(|text| text.parse())
-            .transpose()
-            .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
-        let rate = |text: Option<String>| {
-            text.map(|text| text.parse())
-                .transpose()
-                .map_err(|error: ParseQuantityError| wrong(error.to_string()))
-        };
-        let allow_line = rate(self.allow_line)?;
-        let allow_profile = rate(self.allow_profile)?;
-        let allow_held = rate(self.allow_held)?;
+        let list_memory = quantity(self.list_memory)?;
+        let staging = quantity(self.staging)?;
+        let allow_memory = quantity(self.allow_memory)?;
+        let allow_line = quantity(self.allow_line)?;
+        let allow_profile = quantity(self.allow_profile)?;
+        let allow_held = quantity(self.allow_held)?;
         let tls = match (self.tls_cert, self.tls_key, self.tls) {
             (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
             (None, None, Some(true)) => Some(TlsKey::Fresh),
@@ -395,6 +384,15 @@ impl ConfigFile {
         }
         .checked()
     }
+}
+
+/// Reads a size or a rate, where there is one.
+fn quantity<T: FromStr<Err = ParseQuantityError>>(
+    text: Option<String>,
+) -> Result<Option<T>, Error> {
+    let wrong =
+        |error: ParseQuantityError| Error::new(Fault::You, ErrorCode::BadConfig, error.to_string());
+    text.map(|text| text.parse().map_err(wrong)).transpose()
 }
 
 /// Reads `LO-HI`.

@@ -75,7 +75,7 @@ impl ListShare {
 
 impl Drop for ListShare {
     fn drop(&mut self) {
-        let mut all = self.memory.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.memory.taken);
         *all = all.saturating_sub(self.taken);
     }
 }

@@ -1,6 +1,7 @@
 //! What is no store of its own: a list of bytes that is sent or received, and endless zeros.
 
 use super::{Sink, Source};
+use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -87,7 +88,7 @@ impl BytesSink {
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
-        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.collected)
     }
 
     /// How many bytes came, holes counted in.

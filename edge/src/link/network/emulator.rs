@@ -5,13 +5,14 @@ use super::super::{place, rootless};
 use super::orders::{CircuitState, NetworkCircuit, NetworkOrder, NetworkState, OrderReply};
 use super::paths::{PathEnd, RunningPath};
 use super::{NetworkInfo, NetworkSettings, file_name, read, record, remove_files, sites};
+use crate::sys::lock::lock;
 use farline_core::calendar::{LinkId, SiteId, Topology};
 use farline_core::units::{Error, ErrorCode, Rate, Span};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -80,7 +81,7 @@ impl SlowPart {
     fn done(self) -> SlowDone {
         // One at a time: each looks at a namespace's limits and raises them.
         static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&ONE);
         match self {
             SlowPart::Make(blueprint) => {
                 let number = blueprint.order.number;

@@ -1,15 +1,15 @@
 //! Circuits on a real interface, a veth pair, by HTB: what is delivered of each rate, what a change loses,
 //! what best effort takes, and how long a step takes.
 
+use super::punctual::{changes_row, datagrams_lost, isolated_row};
 use crate::table::{heading, row};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use farline::circuit::{CircuitDriver, InterfaceSettings, LinuxDriver};
 use farline_core::calendar::circuit::{CircuitNumber, CircuitStep, DesiredCircuit};
 use farline_core::calendar::{LinkId, Topology, TopologySpec};
 use farline_core::units::Rate;
 use farline_lab::{Namespaces, Running};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -207,19 +207,9 @@ fn changes() -> Result<()> {
         changes += 1;
         sleep(Duration::from_millis(450));
     }
-    let (_, out, _) = client.finish();
-    let said: Value = serde_json::from_str(&out)?;
-    let sum = &said["end"]["sum"];
-    row(
-        &format!("{changes} changes of rate under 40 Mbit/s of datagrams"),
-        &format!(
-            "{} of {} lost, {} of them in the receiver's socket",
-            sum["lost_packets"],
-            sum["packets"],
-            overrun(&ends)? - before
-        ),
-        "0",
-    );
+    let lost = datagrams_lost(client)?;
+    let overrun = overrun(&ends)? - before;
+    changes_row(changes, &format!("{lost}, {overrun} of them in the receiver's socket"));
     Ok(())
 }
 
@@ -235,13 +225,7 @@ fn isolated() -> Result<()> {
     sleep(Duration::from_secs(1));
     let next_to_it = ends.delivered(6)?;
     let _ = blast.0.kill();
-    ensure!(alone > 0.0, "nothing was delivered");
-    row(
-        "500 Mbit/s next to 3 Gbit/s of best effort into 2",
-        &format!("{:.2} % less", 100.0 * (1.0 - next_to_it / alone)),
-        "below 1 %",
-    );
-    Ok(())
+    isolated_row(alone, next_to_it)
 }
 
 pub(super) fn run() -> Result<()> {

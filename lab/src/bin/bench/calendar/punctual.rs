@@ -2,7 +2,7 @@
 //! what a change of rate loses, and what best-effort traffic takes.
 
 use crate::table::{heading, row};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use farline_core::units::{Rng, Time};
 use farline_lab::circuits::{BookedNetwork, NoNetwork};
 use farline_lab::{Running, own_name};
@@ -201,6 +201,33 @@ fn rates() -> Result<()> {
     Ok(())
 }
 
+/// Ends an iperf3 that sent datagrams; returns how many of them were lost, for a row.
+pub(super) fn datagrams_lost(client: Running) -> Result<String> {
+    let (_, out, _) = client.finish();
+    let said: Value = serde_json::from_str(&out)?;
+    let sum = &said["end"]["sum"];
+    Ok(format!("{} of {} lost", sum["lost_packets"], sum["packets"]))
+}
+
+/// The row of `count` changes of a circuit's rate while datagrams went through it.
+pub(super) fn changes_row(count: u32, lost: &str) {
+    row(&format!("{count} changes of rate under 40 Mbit/s of datagrams"), lost, "0");
+}
+
+/// The row of what best effort takes from a circuit that delivered `alone`, then `next_to_it`, in bit/s.
+///
+/// # Errors
+/// When nothing was delivered to begin with.
+pub(super) fn isolated_row(alone: f64, next_to_it: f64) -> Result<()> {
+    ensure!(alone > 0.0, "nothing was delivered");
+    row(
+        "500 Mbit/s next to 3 Gbit/s of best effort into 2",
+        &format!("{:.2} % less", 100.0 * (1.0 - next_to_it / alone)),
+        "below 1 %",
+    );
+    Ok(())
+}
+
 fn changes() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let net = pair(folder.path(), "1G")?;
@@ -218,14 +245,7 @@ fn changes() -> Result<()> {
         changes += 1;
         sleep(Duration::from_millis(450));
     }
-    let (_, out, _) = client.finish();
-    let said: Value = serde_json::from_str(&out)?;
-    let sum = &said["end"]["sum"];
-    row(
-        &format!("{changes} changes of rate under 40 Mbit/s of datagrams"),
-        &format!("{} of {} lost", sum["lost_packets"], sum["packets"]),
-        "0",
-    );
+    changes_row(changes, &datagrams_lost(client)?);
     Ok(())
 }
 
@@ -257,15 +277,7 @@ fn isolated() -> Result<()> {
     sleep(Duration::from_secs(1));
     let next_to_it = delivered(&net, 16, &["-c", &address], 6)?;
     let _ = blast.0.kill();
-    if alone == 0.0 {
-        bail!("nothing was delivered");
-    }
-    row(
-        "500 Mbit/s next to 3 Gbit/s of best effort into 2",
-        &format!("{:.2} % less", 100.0 * (1.0 - next_to_it / alone)),
-        "below 1 %",
-    );
-    Ok(())
+    isolated_row(alone, next_to_it)
 }
 
 pub(super) fn run(bookings: usize) -> Result<()> {
