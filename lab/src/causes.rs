@@ -161,9 +161,9 @@ pub fn causes() -> Vec<Cause> {
         "slow_start",
         "path",
         [
-            (far(), DataDirection::Out, 16 * MIB, Means::Path),
-            (far(), DataDirection::Out, 8 * MIB, Means::Path),
-            (far(), DataDirection::Back, 4 * MIB, Means::Path),
+            (far(), DataDirection::Out, 40 * MIB, Means::Path),
+            (far(), DataDirection::Out, 24 * MIB, Means::Path),
+            (far(), DataDirection::Back, 16 * MIB, Means::Path),
         ],
     );
     type Slow = fn(&'static [&'static str]) -> Means;

@@ -202,7 +202,33 @@ impl Sending {
         self.losses.remove(0..index);
         self.missing.remove(0..index);
         self.told_delivered(now, newest);
+        if let Some(newest) = newest.filter(|newest| newest.times > 1) {
+            self.overtaken(now, newest.at);
+        }
         true
+    }
+
+    /// What was sent again at `at` has come, and what left before that, and is overdue, has not: it is
+    /// lost (as RFC 8985 has it). No report tells of the end of a stream, or of a window: nothing
+    /// comes behind it that would show what is missing.
+    fn overtaken(&mut self, now: Time, at: Time) {
+        let unheard = self.heard_of.max(self.acknowledged)..self.next;
+        let mut first = None;
+        let mut packets = 0;
+        for index in unheard {
+            let sent = &self.sent[(index - self.acknowledged) as usize];
+            let waits = index..index + 1;
+            if sent.at < at && self.overdue_at(sent) <= now && !self.losses.contains(&waits) {
+                first = first.or(Some(index));
+                packets += 1;
+                self.losses.insert(waits);
+            }
+        }
+        if let Some(first) = first {
+            self.lost += packets;
+            let path = self.path();
+            self.control.handle(now, &path, RateEvent::Lost { first, packets });
+        }
     }
 
     /// The peer's report of what it knows. Its round-trip time begins with a guess and is taken for

@@ -179,6 +179,19 @@ fn a_narrower_path_swallows_no_stream() {
 }
 
 #[test]
+fn the_end_of_a_stream_is_sent_again_as_a_whole() {
+    for begins in (0..400).step_by(4) {
+        let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(5_000_000));
+        let mut scenario = UdtScenario::new(mbit(1000), ms(20), vec![flow]);
+        scenario.changes.push((ms(begins), Side::AToB, Change::Outage(ms(60))));
+        let simulation = run_whole(&scenario, Span::from_secs(300));
+        // One packet a round trip would take a minute for what was on its way.
+        let taken = simulation.now().since(Time::ZERO);
+        assert!(taken < ms(3000), "{taken} with an outage from {begins} ms on");
+    }
+}
+
+#[test]
 fn a_dead_path_is_given_up_by_both_ends() {
     let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(50_000_000));
     let mut scenario = UdtScenario::new(mbit(100), ms(30), vec![flow]);

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -19,6 +20,10 @@ pub(super) const DEVICE: &str = "wan0";
 /// Largest buffer that the kernel's TCP takes: its limits are signed 32-bit numbers and windows
 /// scale to 1 GiB.
 const LARGEST_BUFFER: u64 = 1 << 30;
+
+/// Packets that a device's own queue may have: the kernel keeps a TUN device's in one allocation of a
+/// pointer each, which has at most 4 MiB, and refuses more as "not permitted".
+const DEVICE_QUEUE: RangeInclusive<u64> = 1_000..=500_000;
 
 /// How long a process in a namespace may take to end when asked to.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -58,6 +63,11 @@ pub(super) fn exists(name: &str) -> bool {
     Path::new("/run/netns").join(name).exists()
 }
 
+/// Packets of `mtu` bytes in which a device's queue holds `bytes`, or what the kernel lets it have.
+pub(super) fn device_queue(bytes: u64, mtu: u32) -> u64 {
+    (bytes / u64::from(mtu)).clamp(*DEVICE_QUEUE.start(), *DEVICE_QUEUE.end())
+}
+
 /// Gives the device in `side` its addresses, its MTU and its queue, and brings it up.
 pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
     // A sender's whole window can be in the device's queue at once, since TUN disowns packets from
@@ -67,7 +77,7 @@ pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
     let vlans = info.vlans(&info.wan.a_to_b);
     // Of a VLAN the queue is what a round trip holds, or more.
     let all = vlans.iter().fold(own, |sum, (_, vlan)| sum + 2 * vlan.queue.0);
-    let queue = (2 * all / u64::from(info.mtu)).clamp(1_000, 1_000_000);
+    let queue = device_queue(2 * all, info.mtu);
     let hardware = match info.ethernet {
         true => format!("link set {DEVICE} address {}\n", info.hardware_address(side)),
         false => String::new(),

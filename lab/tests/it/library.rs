@@ -10,12 +10,14 @@ use farline_lab::{assert_same_tree, node, plant, succeed, wait_for};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// An example of the crate `farline`, built as it stands there.
+/// An example of the crate `farline`, which tests of the whole workspace have built. Cargo would build
+/// it anew, and all below it, because the crate alone has other features than the workspace.
 pub(crate) fn example(name: &str) -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    command.args(["run", "--quiet", "--locked", "-p", "farline", "--example", name, "--"]);
-    command
+    let this = std::env::current_exe().expect("a program has a path");
+    // This is target/PROFILE/deps/TEST.
+    let built = this.ancestors().nth(2).expect("three folders").join("examples").join(name);
+    assert!(built.exists(), "no {}: run `cargo build -p farline --examples`", built.display());
+    farline_lab::command(built)
 }
 
 #[test]

@@ -45,6 +45,16 @@ fn smallest_rtt(output: &Output) -> f64 {
 }
 
 #[test]
+fn a_long_fast_path_of_small_packets_comes_up() {
+    // On its way are more packets than a device's queue may have.
+    let path = ["usn-8600", "--rate", "20G", "--mtu", "1500"];
+    let Some(link) = LinkUp::up("t-small", &path) else { return };
+    let by_name = format!("{}-b", link.name());
+    let rtt = smallest_rtt(&link.exec("a", &["ping", "-c", "2", "-i", "0.2", &by_name]));
+    assert!((163.0..200.0).contains(&rtt), "{rtt} ms");
+}
+
+#[test]
 fn a_link_delays_both_families_by_its_rtt_and_counts_them() {
     let Some(link) = LinkUp::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else {
         return;

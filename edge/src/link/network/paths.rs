@@ -59,8 +59,8 @@ impl RunningPath {
         let rtt = one_way_delay + one_way_delay;
         let directions = rates.map(|rate| wan::Direction::new(rate, one_way_delay, rtt));
         let devices = [device(&ends[0])?, device(&ends[1])?];
-        let queue = 2 * (most.bytes_in(rtt).0 + directions[0].queue.0) / u64::from(mtu);
-        let queue = queue.clamp(1_000, 1_000_000);
+        let queue = 2 * (most.bytes_in(rtt).0 + directions[0].queue.0);
+        let queue = namespaces::device_queue(queue, mtu);
         for (own, peer) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
             sites::widen(own.namespace, most, rtt)?;
             sites::configure(own.namespace, own.device, own.address, peer.address, mtu, queue)?;
