@@ -31,6 +31,8 @@ pub mod channels;
 #[cfg(feature = "calendar")]
 pub mod circuit;
 pub mod client;
+#[cfg(feature = "calendar")]
+pub mod database;
 pub mod drivers;
 pub mod host;
 pub mod identity;

@@ -1,6 +1,6 @@
 //! What a calendar is told at its start: flags and a TOML file.
 
-use super::ledger::LedgerAddress;
+use crate::database::DatabaseAddress;
 use farline_core::calendar::{
     BookLimits, BookingPolicy, ProjectPolicy, Topology, TopologyError, TopologySpec,
 };
@@ -24,7 +24,7 @@ pub struct CalendarConfigFile {
     /// The folder of the database, the key and the first token.
     pub state: Option<PathBuf>,
     /// The database in PostgreSQL; SQLite in the state folder when absent.
-    pub database: Option<LedgerAddress>,
+    pub database: Option<DatabaseAddress>,
     /// The network: a built-in name, or a TOML file.
     pub network: Option<String>,
     /// Certificate chain, in PEM.
@@ -62,7 +62,7 @@ pub struct CalendarConfig {
     /// The folder of the database, the key and the first token.
     pub state: PathBuf,
     /// The database in PostgreSQL; SQLite in the state folder when absent.
-    pub database: Option<LedgerAddress>,
+    pub database: Option<DatabaseAddress>,
     /// The network.
     pub topology: Arc<Topology>,
     /// Certificate chain and key; made and kept in the state folder when absent.

@@ -1,7 +1,7 @@
 //! The calendar's service: `core::calendar`'s book behind HTTPS, with what must survive in SQL.
 //!
 //! How it fits: [`Service`] listens; `api` turns requests into orders and replies into JSON; `writer` is
-//! the one thread that decides, makes durable and applies; `ledger` is the database, in SQLite or PostgreSQL; `identity` says
+//! the one thread that decides, makes durable and applies; `ledger` is what is kept, in SQLite or PostgreSQL; `identity` says
 //! who asks; [`wire`] is what crosses; [`CalendarClient`] is the other end.
 //!
 //! Invariants: nothing is applied, or told, before it is durable; nothing is said to who is not known;
@@ -21,6 +21,6 @@ pub use client::{CalendarAddress, CalendarClient, CalendarEvents, Refused};
 pub use clock::{now, time_of, timestamp};
 pub use config::{CalendarConfig, CalendarConfigFile, ProjectFile, topology, topology_spec};
 pub use identity::{CalendarRole, NewToken, StoredToken};
-pub use ledger::{Ledger, LedgerAddress};
+pub use ledger::Ledger;
 pub use service::{Service, make_token, open_ledger, openapi};
 pub use writer::CalendarTrouble;

@@ -1,6 +1,12 @@
 //! The ledger over SQLite; `lab/tests/it/calendar_postgres.rs` has it over PostgreSQL.
 
 use super::*;
+use crate::database::tests::{Mishap, unreliable};
+
+/// A ledger that panics when it writes.
+pub(in crate::calendar) fn panicking(path: &Path) -> Result<Ledger, Error> {
+    Ledger::over(unreliable(&CALENDAR, path, Mishap::Panics)?)
+}
 
 fn entry(id: u64, body: &str) -> Entry {
     let (at, actor) = ("2026-11-25T00:00:00Z".to_owned(), "ada".to_owned());
@@ -36,6 +42,37 @@ fn what_was_written_is_there_again_and_chained() {
     assert_eq!(ledger.done("ada", "k"), Ok(Some(done)));
     assert_eq!(ledger.done("eve", "k"), Ok(None));
     assert_eq!(ledger.verify().expect("whole").0, 3);
+}
+
+/// What Farline made of a new file before its tables had a layer of their own.
+const BEFORE: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE record (
+  kind TEXT NOT NULL, id INTEGER NOT NULL, over INTEGER NOT NULL, body TEXT NOT NULL,
+  PRIMARY KEY (kind, id)) WITHOUT ROWID;
+CREATE TABLE log (
+  seq INTEGER PRIMARY KEY, at TEXT NOT NULL, actor TEXT NOT NULL, verb TEXT NOT NULL,
+  kind TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL);
+CREATE TABLE done (
+  actor TEXT NOT NULL, key TEXT NOT NULL, request BLOB NOT NULL, status INTEGER NOT NULL,
+  body TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (actor, key)) WITHOUT ROWID;
+CREATE TABLE token (
+  name TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, body TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('version', '1');
+INSERT INTO token VALUES ('ada', 'digest', '{}');
+";
+
+#[test]
+fn tables_of_an_earlier_farline_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    rusqlite::Connection::open(&path).and_then(|by| by.execute_batch(BEFORE)).expect("made");
+    for seq in [1, 2] {
+        let mut ledger = Ledger::open(&path).expect("opens");
+        assert_eq!(ledger.write(&[entry(seq, "a")], &[]), Ok(seq));
+        assert_eq!(ledger.tables.tokens(), Ok(vec![("digest".to_owned(), "{}".to_owned())]));
+        assert_eq!(ledger.verify().expect("whole").0, seq);
+    }
 }
 
 #[test]

@@ -15,11 +15,12 @@ use super::CalendarRole;
 use super::clock::now;
 use super::config::CalendarConfig;
 use super::identity::{Identities, NewToken, fresh_secret};
-use super::ledger::{Ledger, LedgerAddress};
+use super::ledger::Ledger;
 use super::tls;
 use super::wire::{ClosureDocument, ReservationDocument};
 use super::writer::{self, CalendarTrouble, WriterHandle};
 use crate::channels::trust::Fingerprint;
+use crate::database::DatabaseAddress;
 use farline_core::calendar::{Book, BookRecord, Topology};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::ServerConfig;
@@ -110,7 +111,7 @@ fn store(path: &Path, what: impl std::fmt::Display) -> Error {
 ///
 /// # Errors
 /// When it cannot be opened or made.
-pub fn open_ledger(folder: &Path, url: Option<&LedgerAddress>) -> Result<Ledger, Error> {
+pub fn open_ledger(folder: &Path, url: Option<&DatabaseAddress>) -> Result<Ledger, Error> {
     match url {
         Some(url) => Ledger::connect(url),
         None => Ledger::open(&folder.join(DATABASE)),

@@ -9,7 +9,8 @@ use crate::reserve::when;
 use clap::Subcommand;
 use farline::booking::fresh_key;
 use farline::calendar::wire::{CloseDocument, ClosureDocument};
-use farline::calendar::{Ledger, LedgerAddress, open_ledger, timestamp};
+use farline::calendar::{Ledger, open_ledger, timestamp};
+use farline::database::DatabaseAddress;
 use farline_core::units::Error;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ struct Kept {
 
 impl Kept {
     fn ledger(&self) -> Result<Ledger, Error> {
-        let url = self.database.as_deref().map(str::parse::<LedgerAddress>).transpose()?;
+        let url = self.database.as_deref().map(str::parse::<DatabaseAddress>).transpose()?;
         open_ledger(self.state.as_deref().unwrap_or(Path::new(".")), url.as_ref())
     }
 }

@@ -8,9 +8,9 @@ use std::str::FromStr;
 /// The URL of a PostgreSQL database: `postgres://USER@HOST/NAME`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct LedgerAddress(String);
+pub struct DatabaseAddress(String);
 
-impl LedgerAddress {
+impl DatabaseAddress {
     /// All of it, with what is secret.
     #[cfg(feature = "postgres")]
     pub(super) fn secret(&self) -> &str {
@@ -18,30 +18,30 @@ impl LedgerAddress {
     }
 }
 
-impl FromStr for LedgerAddress {
+impl FromStr for DatabaseAddress {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<LedgerAddress, Error> {
+    fn from_str(text: &str) -> Result<DatabaseAddress, Error> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return Ok(LedgerAddress(text.to_owned()));
+            return Ok(DatabaseAddress(text.to_owned()));
         }
         // The text may hold a password: it is not repeated.
-        let message = "a calendar's database is postgres://USER@HOST/NAME";
+        let message = "a database is postgres://USER@HOST/NAME";
         Err(Error::new(Fault::You, ErrorCode::BadConfig, message)
             .hint("leave it out for SQLite in the state folder"))
     }
 }
 
-impl TryFrom<String> for LedgerAddress {
+impl TryFrom<String> for DatabaseAddress {
     type Error = Error;
 
-    fn try_from(text: String) -> Result<LedgerAddress, Error> {
+    fn try_from(text: String) -> Result<DatabaseAddress, Error> {
         text.parse()
     }
 }
 
 /// Without password and parameters.
-impl fmt::Display for LedgerAddress {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
         let (plain, more) = rest.split_once('?').unwrap_or((rest, ""));
@@ -57,9 +57,9 @@ impl fmt::Display for LedgerAddress {
     }
 }
 
-impl fmt::Debug for LedgerAddress {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LedgerAddress({self})")
+        write!(f, "DatabaseAddress({self})")
     }
 }
 
@@ -80,11 +80,11 @@ mod tests {
             ("postgres://ada:s3c?ret@db/farline", "postgres://..."),
             ("postgres:///farline?password=s3c@ret", "postgres://..."),
         ] {
-            let url: LedgerAddress = text.parse().expect(text);
+            let url: DatabaseAddress = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);
             assert!(!format!("{url:?}").contains("s3c"), "{url:?}");
         }
-        let error = "mysql://ada:s3cret@db".parse::<LedgerAddress>().expect_err("another");
+        let error = "mysql://ada:s3cret@db".parse::<DatabaseAddress>().expect_err("another");
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 }
