@@ -222,7 +222,8 @@ async fn order(
     if !shared.writer.send(job) {
         return Err(Problem::busy());
     }
-    let done = outcome.await.map_err(|_| Problem::busy())??;
+    // A writer that came to its end may have written it before.
+    let done = outcome.await.map_err(|_| Problem::in_doubt())??;
     Ok(reply_of(&done))
 }
 

@@ -8,6 +8,8 @@ mod listen;
 mod openapi;
 mod page;
 mod problem;
+#[cfg(test)]
+mod tests;
 
 pub use openapi::document as openapi;
 
@@ -192,8 +194,16 @@ impl Service {
     /// When the state cannot be read or made, or the address is not to be had.
     pub async fn bind(config: CalendarConfig) -> Result<Service, Error> {
         let (listen, topology) = (config.listen, Arc::clone(&config.topology));
-        let Opened { tls, fingerprint, ledger, second, book, first_token, identities } =
-            waiting(move || open(&config)).await?;
+        Service::over(waiting(move || open(&config)).await?, listen, topology).await
+    }
+
+    /// Begins with what was read.
+    async fn over(
+        opened: Opened,
+        listen: SocketAddr,
+        topology: Arc<Topology>,
+    ) -> Result<Service, Error> {
+        let Opened { tls, fingerprint, ledger, second, book, first_token, identities } = opened;
         let (sender, seq) = watch::channel(ledger.last_seq());
         let shared_book = Arc::new(RwLock::new(book.clone()));
         let (troubled, trouble) = watch::channel(None);
@@ -246,17 +256,42 @@ impl Service {
     }
 
     /// Serves until `stop` ends, and then until all that was taken is durable.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// When the thread that decides came to its end before: then nothing can be booked any more, and
+    /// whoever runs this starts it again, from its database.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let described = || async { axum::Json(openapi::document()) };
         let router = api::routes(Arc::clone(&self.shared))
             .route("/v1/openapi.json", axum::routing::get(described));
+        let mut trouble = self.trouble;
+        // Its end of this channel goes with the thread.
+        let gone = async { while trouble.changed().await.is_ok() {} };
+        let stop = async {
+            tokio::select! {
+                () = stop => {}
+                () = gone => {}
+            }
+        };
         listen::serve(self.listener, self.tls, router, stop).await;
         // The last handle goes with what is shared; the writer ends when it has done what waits.
         drop(self.shared);
         let writer = self.writer;
         let ended = tokio::task::spawn_blocking(move || writer.join());
-        let _ = tokio::time::timeout(Duration::from_secs(5), ended).await;
+        match tokio::time::timeout(Duration::from_secs(5), ended).await {
+            Ok(Ok(Err(panic))) => Err(writer_panicked(&*panic)),
+            _ => Ok(()),
+        }
     }
+}
+
+/// What is said of a writer that panicked.
+fn writer_panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
+    let message = format!("the thread that decides has ended by a defect: {text}");
+    Error::new(Fault::Bug, ErrorCode::CalendarStore, message)
+        .hint("start the calendar again: all that it said yes to is in its database")
 }
 
 /// Makes a token for everything where there is none at all, in a file of the state folder.

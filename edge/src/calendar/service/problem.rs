@@ -50,10 +50,10 @@ impl Problem {
         Problem::new(503, "store", "The calendar's database failed", detail)
     }
 
-    /// A change of which the database did not say whether it took it.
+    /// A change of which nobody said whether it was written.
     pub(super) fn in_doubt() -> Problem {
-        let detail = "the database went away while this was written: ask again with the same \
-                      Idempotency-Key, or look what is there";
+        let detail = "the calendar or its database went away while this was written: ask again \
+                      with the same Idempotency-Key, or look what is there";
         Problem::new(503, "in-doubt", "Whether it was done is not known yet", detail)
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             let _ = signals.next().await;
         });
         tokio::select! {
-            () = serving => {}
+            ended = serving => ended?,
             () = telling => {}
         }
         Ok(ExitCode::SUCCESS)
