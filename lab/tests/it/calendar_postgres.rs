@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server, where there is PostgreSQL.
 fn database() -> Option<Database> {
@@ -222,4 +222,46 @@ fn a_database_is_reached_by_tls_and_shared_with_nobody() {
     database.begin(&["fsync=off"]);
     let lossy = not_served(|command| command.args(["--database", &by_socket]));
     assert!(lossy.contains("`fsync` off"), "{lossy}");
+}
+
+/// A process that stands still as long as this lives.
+struct Stopped(rustix::process::Pid);
+
+impl Stopped {
+    fn stop(pid: rustix::process::Pid) -> Stopped {
+        rustix::process::kill_process(pid, Signal::STOP).expect("it is ours");
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn who_asks_does_not_wait_for_a_stuck_database() {
+    let Some(database) = database() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let calendar = Calendar::serve(&dir.path().join("state"), &["--database", &database.url()]);
+    done(calendar.farline().arg("reserve").args(slot()).args(["--rate", "1G"]));
+    // The connection on which it reads who is known: the other one holds the lock.
+    let pid = database.sql(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'farline calendar'
+         AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')",
+    );
+    let pid = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw).expect("one");
+    let stopped = Stopped::stop(pid);
+    let begun = Instant::now();
+    let mut asked = 0;
+    while begun.elapsed() < Duration::from_secs(5) {
+        let listed = done(calendar.farline().args(["reserve", "ls"]));
+        assert_eq!(listed["reservations"].as_array().map(Vec::len), Some(1), "{listed}");
+        asked += 1;
+    }
+    drop(stopped);
+    // One that waited for the database would have waited ten seconds.
+    assert!(begun.elapsed() < Duration::from_secs(9) && asked > 1, "{asked} replies");
+    done(calendar.farline().arg("reserve").args(slot()).args(["--rate", "1G"]));
 }

@@ -16,7 +16,7 @@ pub use openapi::document as openapi;
 use super::CalendarRole;
 use super::clock::now;
 use super::config::CalendarConfig;
-use super::identity::{Identities, NewToken, fresh_secret};
+use super::identity::{Identities, NewToken, StoredToken, fresh_secret};
 use super::ledger::Ledger;
 use super::tls;
 use super::wire::{ClosureDocument, ReservationDocument};
@@ -49,25 +49,40 @@ pub(super) struct Shared {
     pub(super) writer: WriterHandle,
     /// A connection for reading.
     ledger: Mutex<Ledger>,
-    identities: tokio::sync::Mutex<(Instant, Arc<Identities>)>,
+    identities: tokio::sync::Mutex<KnownIdentities>,
     /// The number of the log's last entry.
     pub(super) seq: watch::Receiver<u64>,
     /// What agents said last of each circuit. It is not kept: they say it again.
     pub(super) circuits: Mutex<BTreeMap<String, circuits::HeardCircuit>>,
 }
 
+/// Who is known, and since when.
+struct KnownIdentities {
+    identities: Arc<Identities>,
+    looked: Instant,
+    /// The tokens that are being read: a database that hangs is asked once.
+    reading: Option<tokio::task::JoinHandle<Result<Vec<StoredToken>, Error>>>,
+}
+
 impl Shared {
     /// Everybody who is known now.
     pub(super) async fn identities(self: &Arc<Self>) -> Arc<Identities> {
         let mut known = self.identities.lock().await;
-        if known.0.elapsed() > FRESH {
-            // A database that cannot be read lets in whom it let in before.
-            if let Ok(tokens) = self.stored(Ledger::tokens).await {
-                known.1 = Arc::new(Identities::new(tokens, &self.topology));
+        if known.looked.elapsed() > FRESH {
+            let shared = Arc::clone(self);
+            let read = || tokio::spawn(async move { shared.stored(Ledger::tokens).await });
+            let mut reading = known.reading.take().unwrap_or_else(read);
+            // A database that cannot be read, or not for now, lets in whom it let in before.
+            match tokio::time::timeout(FRESH, &mut reading).await {
+                Ok(Ok(Ok(tokens))) => {
+                    known.identities = Arc::new(Identities::new(tokens, &self.topology));
+                }
+                Ok(_) => {}
+                Err(_) => known.reading = Some(reading),
             }
-            known.0 = Instant::now();
+            known.looked = Instant::now();
         }
-        Arc::clone(&known.1)
+        Arc::clone(&known.identities)
     }
 
     /// Reads the database on a thread that may wait.
@@ -222,7 +237,11 @@ impl Service {
             topology,
             writer,
             ledger: Mutex::new(second),
-            identities: tokio::sync::Mutex::new((Instant::now(), Arc::new(identities))),
+            identities: tokio::sync::Mutex::new(KnownIdentities {
+                identities: Arc::new(identities),
+                looked: Instant::now(),
+                reading: None,
+            }),
             seq,
             circuits: Mutex::default(),
         });
