@@ -19,6 +19,7 @@ pub mod key {
     pub const SHIFT: &str = "\u{E008}";
     pub const TAB: &str = "\u{E004}";
     pub const ENTER: &str = "\u{E007}";
+    pub const ESCAPE: &str = "\u{E00C}";
     pub const LEFT: &str = "\u{E012}";
     pub const RIGHT: &str = "\u{E014}";
     pub const SPACE: &str = " ";

@@ -82,6 +82,8 @@ fn a_slot_is_dragged_refused_and_had_elsewhere() {
     let gone = |id: &str| format!("!document.querySelector('tr[data-id=\"{id}\"]')");
     browser.until("it is not there any more", &gone("r-1"));
     browser.click("tr[data-id=\"r-3\"] button");
+    assert_eq!(browser.text("tr[data-id=\"r-3\"] .asked"), "Cancel r-3?\nNoYes");
+    browser.click("tr[data-id=\"r-3\"] button[aria-label=\"Yes, cancel r-3\"]");
     browser.until("it is cancelled", &gone("r-3"));
     let listed = done(calendar.farline().args(["reserve", "ls"]));
     assert_eq!(listed["reservations"].as_array().map(Vec::len), Some(1), "{listed}");
@@ -117,7 +119,15 @@ fn keys_alone_book_a_slot() {
         leg[key].as_str().expect("text").parse().expect("a time")
     };
     assert_eq!(time("end").duration_since(time("start")).as_mins(), 120, "{booked}");
+    // Whoever presses a key twice, or thinks better of it, has what was there.
     tab_to("Cancel");
+    browser.keys(&[key::SPACE, key::SPACE]);
+    assert_eq!(focus(), "Cancel", "it asked, and the way out is what a second press takes");
+    browser.keys(&[key::ENTER, key::TAB, key::ESCAPE]);
+    assert_eq!(focus(), "Cancel");
+    assert_eq!(done(calendar.farline().args(["reserve", "show", "r-1"])), booked);
+    browser.keys(&[key::SPACE]);
+    tab_to("Yes");
     browser.keys(&[key::SPACE]);
     browser.until("it is cancelled", "!document.querySelector('tr[data-id]')");
 }
@@ -130,8 +140,13 @@ fn a_phone_shows_the_page_and_takes_a_finger() {
     let mut hold = calendar.farline();
     hold.args(["reserve", "oak-ridge", "chicago", "--rate", "1G", "--start", "+3h", "--for", "1h"]);
     done(hold.args(["--hold", "10min"]));
+    let mut volume = calendar.farline();
+    volume.args(["reserve", "oak-ridge", "sunnyvale", "--volume", "9TB", "--several"]);
+    done(volume.args(["--start", "+30h", "--by", "+40h"]));
     browser.resize(390, 844, true);
-    browser.until("it is listed", "document.querySelectorAll('tr[data-id]').length === 2");
+    browser.until("it is listed", "document.querySelectorAll('tr[data-id]').length === 3");
+    let both = browser.text("tr[data-id=\"r-3\"]");
+    assert!(both.contains("19.2 Gbit/s"), "what its routes have together: {both}");
     for scheme in ["light", "dark"] {
         browser.colours(scheme);
         let wide =
@@ -141,13 +156,25 @@ fn a_phone_shows_the_page_and_takes_a_finger() {
         let least = browser.run(CONTRAST, json!([]));
         let least = least.as_array().expect("the least, and where");
         assert!(least[0].as_f64().is_some_and(|ratio| ratio >= 4.5), "{scheme}: {least:?}");
+        assert_eq!(
+            browser.run(NAMES, json!([])),
+            json!([]),
+            "each link's name has room, to its end"
+        );
     }
     browser.drag("touch", at(&browser, 6.0), at(&browser, 9.0));
     let marked = "return Math.round((mark[1] - mark[0]) / 6e5) / 6";
     assert_eq!(browser.run(marked, json!([])), 3, "a finger marks as a mouse does");
     browser.click("#ask button");
-    browser.until("it is booked", "/r-3 is booked/.test(answer.innerText)");
+    browser.until("it is booked", "/r-4 is booked/.test(answer.innerText)");
 }
+
+/// Links whose names do not end where they should, or stand in what is drawn of the first lane.
+const NAMES: &str = "
+    const lane = document.querySelector('#lanes .free').getBoundingClientRect().left;
+    const names = [...document.querySelectorAll('#lanes text')].filter((text) => text.getAttribute('x') === '0');
+    return links.map((link, at) => [link.link, names[at].textContent, names[at].getBoundingClientRect().right - lane])
+      .filter(([link, name, over]) => over > 0 || !name.endsWith(link.slice(-7)));";
 
 /// The least contrast of a text on the page, and which that is.
 const CONTRAST: &str = "

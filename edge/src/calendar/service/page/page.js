@@ -5,7 +5,7 @@ const NS = "http://www.w3.org/2000/svg";
 const HOUR = 3600e3;
 let token = sessionStorage.getItem("farline-token") || "";
 let topology, links, circuits = new Map(), reservations = new Map();
-let shown = { start: 0, hours: 24 }, mark = null, cursor = null;
+let shown = { start: 0, hours: 24 }, mark = null, cursor = null, asking = null;
 
 function node(name, attributes, text) {
   const made = document.createElementNS(NS, name);
@@ -101,13 +101,24 @@ function drawMap() {
 const ROW = 26, TOP = 22;
 let LABEL = 150;
 function scale(width) { return (time) => LABEL + (time - shown.start) / (shown.hours * HOUR) * (width - LABEL); }
+// The links' names, and room for the longest of them: at most so much, and then the end of it, which says which
+// of several links it is.
+function nameLinks(svg, narrow, most) {
+  const names = links.map((link, at) => node("text", { x: 0, y: TOP + at * ROW + 14, class: "soft name" }, link.link.replace(">", narrow ? "\u2192" : " \u2192 ")));
+  svg.append(...names);
+  for (const name of names) for (let end = name.textContent; end && name.getComputedTextLength() > most;) {
+    end = end.slice(1);
+    name.textContent = `\u2026${end}`;
+  }
+  LABEL = Math.ceil(Math.max(60, ...names.map((name) => name.getComputedTextLength()))) + 8;
+}
 function drawLanes() {
   const svg = $("lanes"), width = Math.max(340, svg.clientWidth || 900), height = TOP + links.length * ROW + 4;
   const narrow = width < 600;
-  LABEL = narrow ? 122 : 150;
-  const x = scale(width);
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren();
+  nameLinks(svg, narrow, width * .4);
+  const x = scale(width);
   const step = shown.hours / (narrow ? 3 : 6) * HOUR;
   for (let time = Math.ceil(shown.start / step) * step; time < shown.start + shown.hours * HOUR; time += step) {
     svg.append(node("line", { x1: x(time), x2: x(time), y1: TOP - 4, y2: height, class: "axis" }));
@@ -116,8 +127,6 @@ function drawLanes() {
   }
   links.forEach((link, at) => {
     const y = TOP + at * ROW, h = ROW - 6;
-    const name = link.link.replace(">", narrow ? "\u2192" : " \u2192 ");
-    svg.append(node("text", { x: 0, y: y + 14, class: "soft" }, narrow && name.length > 21 ? "\u2026" + name.slice(-20) : name));
     svg.append(node("rect", { x: LABEL, y, width: width - LABEL, height: h, class: "free" }));
     for (const piece of link.intervals) {
       const part = 1 - piece.free_bps / link.rate_bps;
@@ -134,21 +143,31 @@ function drawLanes() {
   if (mark) svg.append(node("rect", { x: x(mark[0]), y: TOP - 2, width: Math.max(1, x(mark[1]) - x(mark[0])), height: height - TOP, class: "mark" }));
 }
 
+// What cancels a reservation: it asks first, and neither a second press of a key nor Escape says yes.
+function cancelling(cell, id) {
+  const button = (text, label, then) => {
+    const made = element("button", text);
+    made.setAttribute("aria-label", label);
+    made.onclick = then;
+    return made;
+  };
+  const turn = (to) => { asking = to; drawList(); document.querySelector(`tr[data-id="${id}"] button`)?.focus(); };
+  if (asking !== id) return cell.append(button("Cancel", `Cancel ${id}`, () => turn(id)));
+  const yes = () => { turn(null); ask("POST", `/v1/reservations/${id}/terminate`).catch(tell); };
+  cell.className = "asked";
+  cell.append(element("span", `Cancel ${id}?`), button("No", `No, keep ${id}`, () => turn(null)), button("Yes", `Yes, cancel ${id}`, yes));
+  cell.onkeydown = (event) => { if (event.key === "Escape") turn(null); };
+}
 function drawList() {
   const rows = [...reservations.values()].sort((a, b) => Date.parse(a.legs[0]?.start) - Date.parse(b.legs[0]?.start)).slice(0, 200).map((known) => {
     const row = element("tr"), report = circuits.get(known.id);
     row.dataset.id = known.id;
     row.append(element("td", known.id), element("td", known.ended || known.state, `state-${known.state}`));
     row.append(element("td", report ? report.trouble || (report.up ? "up" : "ready") : "", report && report.trouble ? "bad" : "up"));
-    row.append(element("td", known.from), element("td", known.to), element("td", rate(Math.max(...known.legs.map((leg) => leg.rate_bps)))));
+    row.append(element("td", known.from), element("td", known.to), element("td", rate(most(known.legs))));
     row.append(element("td", when(known.legs[0].start)), element("td", when(known.legs.at(-1).end)), element("td", known.label));
     const cell = element("td");
-    if (known.state !== "terminated") {
-      const cancel = element("button", "Cancel");
-      cancel.setAttribute("aria-label", `Cancel ${known.id}`);
-      cancel.onclick = () => ask("POST", `/v1/reservations/${known.id}/terminate`).catch(tell);
-      cell.append(cancel);
-    }
+    if (known.state !== "terminated") cancelling(cell, known.id);
     row.append(cell);
     const names = [...document.querySelectorAll("thead th")].map((head) => head.textContent);
     [...row.children].forEach((cell, at) => { cell.dataset.name = names[at]; });
@@ -158,9 +177,13 @@ function drawList() {
   const list = $("list"), made = element("tbody");
   made.replaceChildren(...rows);
   if (made.innerHTML === list.innerHTML) return;
-  const focused = list.contains(document.activeElement) && document.activeElement.closest("tr").dataset.id;
+  const at = list.contains(document.activeElement) && document.activeElement.closest("tr");
+  const [label, place] = at ? [document.activeElement.getAttribute("aria-label"), at.sectionRowIndex] : [];
   list.replaceChildren(...rows);
-  if (focused) list.querySelector(`tr[data-id="${focused}"] button`)?.focus();
+  if (!at) return;
+  // One that is gone hands it to the one in its place.
+  const own = list.querySelector(`tr[data-id="${at.dataset.id}"]`) || rows[Math.min(place, rows.length - 1)];
+  (own?.querySelector(`button[aria-label="${label}"]`) || own?.querySelector("button"))?.focus();
 }
 
 function local(time) { const at = new Date(time); return new Date(at - at.getTimezoneOffset() * 60e3).toISOString().slice(0, 16); }
@@ -208,6 +231,11 @@ function lanesByHand() {
   };
 }
 
+// The highest rate of legs, of which several may run at once.
+function most(legs) {
+  const times = legs.map((leg) => ({ start: Date.parse(leg.start), end: Date.parse(leg.end), rate: leg.rate_bps }));
+  return Math.max(...times.map(({ start }) => times.reduce((sum, leg) => leg.start <= start && start < leg.end ? sum + leg.rate : sum, 0)));
+}
 // What legs come to, in a line: neighbours in time are one.
 function summed(legs) {
   const times = new Map();
