@@ -172,6 +172,69 @@ fn channels_are_booked_refused_changed_and_given_back() {
 }
 
 #[test]
+fn a_volume_takes_several_routes_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let calendar = Calendar::serve(&dir.path().join("state"), &[]);
+    let day = day(0);
+    let at = |hour: u32| format!("{day}T{hour:02}:00:00Z");
+    let ask = |from: u32, words: &[&str]| {
+        let mut command = calendar.farline();
+        command.args(["reserve", "oak-ridge", "sunnyvale", "--start", &at(from)]).args(words);
+        command
+    };
+    // An hour's volume on both lambdas of 9.6 Gbit/s takes two on one.
+    let volume = |from: u32, volume: &str, more: &[&str]| {
+        let by = at(23);
+        done(ask(from, &["--volume", volume, "--by", &by]).args(more))
+    };
+    let legs = |known: &Value| -> Vec<(u64, String, String)> {
+        let leg = |leg: &Value| {
+            let text = |key: &str| leg[key].as_str().expect("text").to_owned();
+            (leg["rate_bps"].as_u64().expect("a rate"), text("start"), text("end"))
+        };
+        let mut legs: Vec<_> = known["legs"].as_array().expect("legs").iter().map(leg).collect();
+        legs.sort_unstable();
+        legs
+    };
+    let one = volume(12, "8640GB", &[]);
+    assert_eq!(legs(&one), [(9_600_000_000, at(12), at(14))]);
+    done(calendar.farline().args(["reserve", "cancel", "r-1"]));
+    let both = volume(12, "8640GB", &["--several"]);
+    let leg = (9_600_000_000, at(12), at(13));
+    assert_eq!(legs(&both), [leg.clone(), leg]);
+    let links = |known: &Value, leg: usize| -> Vec<String> {
+        let route = known["legs"][leg]["route"].as_array().expect("a route");
+        route.iter().map(|link| link.as_str().expect("a name").to_owned()).collect()
+    };
+    let (first, second) = (links(&both, 0), links(&both, 1));
+    assert!(first.len() == 3 && second.len() == 3, "{both}");
+    assert!(first.iter().all(|link| !second.contains(link)), "no link twice: {both}");
+    assert_eq!(refused(ask(12, &["--for", "1h"]).args(["--rate", "1M"])).0, 6, "all is taken");
+    // What is left of the one and all of the other: at two rates, at once.
+    done(ask(14, &["--for", "1h"]).args(["--rate", "6G"]));
+    let rest = volume(14, "5940GB", &["--several"]);
+    let expected = [3_600_000_000, 9_600_000_000].map(|rate| (rate, at(14), at(15)));
+    assert_eq!(legs(&rest), expected);
+    // People read both routes; a calendar that is begun again has them.
+    let id = rest["id"].as_str().expect("text");
+    let mut shown = farline();
+    for (name, value) in calendar.farline().get_envs() {
+        shown.env(name, value.expect("a value"));
+    }
+    let text = succeed(shown.args(["reserve", "show", id]));
+    assert!(["3.60 Gbit/s", "9.60 Gbit/s"].iter().all(|rate| text.contains(rate)), "{text}");
+    let calendar = calendar.again();
+    assert_eq!(done(calendar.farline().args(["reserve", "show", id])), rest);
+    let listed = done(calendar.farline().args(["reserve", "ls"]));
+    assert_eq!(listed["reservations"].as_array().map(Vec::len), Some(3));
+    // It is given back as a whole.
+    done(calendar.farline().args(["reserve", "cancel", both["id"].as_str().expect("text")]));
+    let mut again = calendar.farline();
+    again.args(["reserve", "oak-ridge", "sunnyvale", "--start", &at(12), "--for", "1h"]);
+    done(again.args(["--rate", "9.6G"]));
+}
+
+#[test]
 fn what_a_calendar_said_yes_to_outlives_its_death() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut calendar = Calendar::serve(&dir.path().join("state"), &[]);

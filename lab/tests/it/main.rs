@@ -43,6 +43,7 @@ mod line_ethernet;
 mod link;
 mod near;
 mod net;
+mod net_routes;
 mod omitted;
 mod one_name;
 mod one_port;
