@@ -10,9 +10,10 @@
 //! | feature | brings |
 //! |---|---|
 //! | `bpf` | congestion controls that the kernel lacks; takes libelf, zlib and a C compiler |
-//! | `calendar` | `booking`, `calendar`, `circuit`; takes a C compiler |
+//! | `calendar` | `booking`, `calendar`, `circuit`, `database`; takes a C compiler |
 //! | `line` | `line`: tests of lines |
 //! | `link` | `link`: emulated links and networks |
+//! | `postgres` | a calendar's database in PostgreSQL |
 //! | `profile` | `prober`: measurements of paths, as a client and at a node |
 //! | `quic` | channels over QUIC |
 //! | `rdma` | channels over RDMA; its libraries are loaded at run time |

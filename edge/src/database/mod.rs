@@ -1,7 +1,7 @@
 //! What must survive, in SQL: one layer over SQLite and PostgreSQL, in which every statement is written once.
 //!
-//! How it fits: a subsystem says which tables it has ([`Schema`]); a [`Database`] opens them, brings them to
-//! this version, and runs statements with [`Value`]s and [`Row`]s; `sqlite` and `postgres` are two [`Connection`]s,
+//! How it fits: a subsystem says which tables it has (`Schema`); a `Database` opens them, brings them to
+//! this version, and runs statements with `Value`s and `Row`s; `sqlite` and `postgres` are two `Connection`s,
 //! which know no table. The calendar's ledger stands on it.
 //!
 //! Statements are constants in the words of PostgreSQL that SQLite has too: parameters are `$1`, `$2`, and
