@@ -39,6 +39,7 @@ pub(crate) struct Schema {
     pub(crate) code: ErrorCode,
     /// Advisory locks in PostgreSQL, which no other schema has: of the one who writes, and of the one who
     /// makes tables.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite locks files"))]
     pub(crate) locks: [i32; 2],
     /// What makes of each version's tables those of the next, the first of none: in PostgreSQL's types, and
     /// with `IF NOT EXISTS`. SQLite keeps a table by its key where its definition ends with `PRIMARY KEY (...)`.
@@ -87,7 +88,7 @@ impl Database {
     /// Always.
     #[cfg(not(feature = "postgres"))]
     pub(crate) fn connect(schema: &'static Schema, _: &DatabaseAddress) -> Result<Database, Error> {
-        Err(Error::not_built(&format!("a {}'s database in PostgreSQL", schema.owner), "postgres"))
+        Err(Error::not_built(format!("a {}'s database in PostgreSQL", schema.owner), "postgres"))
     }
 
     fn over(schema: &'static Schema, connection: Box<dyn Connection>) -> Result<Database, Error> {
