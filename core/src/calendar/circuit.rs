@@ -6,6 +6,7 @@
 use super::reservation::{Reservation, ReservationId, ReservationState};
 use super::routes::CircuitRoute;
 use super::topology::SiteId;
+use super::volume::Leg;
 use crate::units::{Rate, Span, Time};
 use std::collections::BTreeMap;
 
@@ -27,6 +28,27 @@ impl CircuitNumber {
     pub fn reservation(self) -> ReservationId {
         ReservationId(u64::from(self.0 / ROUTES))
     }
+
+    /// Which of its routes it takes.
+    pub fn route(self) -> usize {
+        (self.0 % ROUTES) as usize
+    }
+}
+
+/// The routes of a reservation, each once: legs over one route are one circuit, whose rate changes.
+pub fn routes(legs: &[Leg]) -> Vec<&CircuitRoute> {
+    distinct(legs.iter().map(|leg| &leg.route))
+}
+
+/// Each of what comes once, in order.
+pub fn distinct<T: PartialEq + Copy>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
 }
 
 /// A circuit as it should be.
@@ -85,14 +107,7 @@ pub fn desired<'a>(
         if reservation.state != ReservationState::Provisioned {
             continue;
         }
-        // Legs over one route are one circuit, whose rate changes.
-        let mut routes: Vec<&CircuitRoute> = Vec::new();
-        for leg in &reservation.legs {
-            if !routes.contains(&&leg.route) {
-                routes.push(&leg.route);
-            }
-        }
-        for (at, route) in routes.into_iter().enumerate() {
+        for (at, route) in routes(&reservation.legs).into_iter().enumerate() {
             let Some(number) = CircuitNumber::of(reservation.id, at) else { continue };
             let legs = || reservation.legs.iter().filter(|leg| leg.route == *route);
             let active = legs().find(|leg| leg.window.contains(now));
@@ -169,30 +184,31 @@ pub fn steps(
     first.into_iter().chain(then).chain(last).collect()
 }
 
-/// What an agent says of a reservation's circuit against what is booked at `now`: how they differ, if they
-/// do. One that is made ready before its time, or is down after it, does not.
+/// What an agent says of a circuit against what is booked for it at `now`: how they differ, if they do. One
+/// that is made ready before its time, or is down after it, does not.
 pub fn contradiction(
     reservation: &Reservation,
+    number: CircuitNumber,
     now: Time,
     is_up: bool,
     rate: Rate,
 ) -> Option<String> {
     let provisioned = reservation.state == ReservationState::Provisioned;
-    let active = || reservation.legs.iter().filter(|leg| provisioned && leg.window.contains(now));
-    let Some(first) = active().next() else {
+    let route = routes(&reservation.legs).get(number.route()).copied();
+    let mut legs = reservation.legs.iter().filter(|leg| Some(&leg.route) == route);
+    let Some(leg) = legs.find(|leg| provisioned && leg.window.contains(now)) else {
         return is_up.then(|| "it is up outside of its time".to_owned());
     };
     if !is_up {
         return Some("it is not up in its time".to_owned());
     }
-    let booked = active().any(|leg| leg.rate == rate);
-    (!booked).then(|| format!("its device has {rate}, and {} is booked", first.rate))
+    (leg.rate != rate).then(|| format!("its device has {rate}, and {} is booked", leg.rate))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calendar::{Leg, LinkId, TimeWindow};
+    use crate::calendar::{LinkId, TimeWindow};
     use crate::units::Rng;
 
     fn second(seconds: u64) -> Time {
@@ -323,30 +339,37 @@ mod tests {
     #[test]
     fn a_word_that_is_not_as_booked_is_found() {
         let mut known = reservation(3, vec![leg(10, 20, 5, 0), leg(15, 30, 7, 1)]);
-        let differs = |known: &Reservation, at, is_up, rate| {
-            contradiction(known, second(at), is_up, Rate::from_bps(rate)).is_some()
+        let differs = |known: &Reservation, route, at, is_up, rate| {
+            let number = CircuitNumber::of(known.id, route).expect("a number");
+            contradiction(known, number, second(at), is_up, Rate::from_bps(rate)).is_some()
         };
-        for (at, is_up, rate, expected) in [
-            (9, false, 5, false),
-            (9, true, 5, true),
-            (10, true, 5, false),
-            (10, false, 5, true),
-            (10, true, 7, true),
-            (15, true, 7, false),
-            (29, true, 5, true),
-            (30, true, 7, true),
-            (30, false, 7, false),
+        for (route, at, is_up, rate, expected) in [
+            (0, 9, false, 5, false),
+            (0, 9, true, 5, true),
+            (0, 10, true, 5, false),
+            (0, 10, false, 5, true),
+            (0, 10, true, 7, true),
+            (0, 15, true, 7, true),
+            (0, 20, true, 5, true),
+            (1, 14, true, 7, true),
+            (1, 15, true, 7, false),
+            (1, 15, true, 5, true),
+            (1, 15, false, 7, true),
+            (1, 30, true, 7, true),
+            (1, 30, false, 7, false),
+            (2, 15, true, 7, true),
         ] {
-            assert_eq!(differs(&known, at, is_up, rate), expected, "{at} {is_up} {rate}");
+            let seen = differs(&known, route, at, is_up, rate);
+            assert_eq!(seen, expected, "{route} {at} {is_up} {rate}");
         }
         known.state = ReservationState::Released;
-        assert!(differs(&known, 12, true, 5) && !differs(&known, 12, false, 5));
+        assert!(differs(&known, 0, 12, true, 5) && !differs(&known, 0, 12, false, 5));
     }
 
     #[test]
     fn numbers_tell_whose_a_circuit_is() {
         let number = CircuitNumber::of(ReservationId(17), 2).expect("a number");
-        assert_eq!(number.reservation(), ReservationId(17));
+        assert_eq!((number.reservation(), number.route()), (ReservationId(17), 2));
         assert_eq!(CircuitNumber::of(ReservationId(17), 16), None);
         assert_eq!(CircuitNumber::of(ReservationId(u64::MAX), 0), None);
     }

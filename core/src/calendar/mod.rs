@@ -15,6 +15,7 @@ mod monitor;
 mod network;
 mod policy;
 mod refusal;
+pub mod reports;
 mod request;
 mod reservation;
 pub mod routes;

@@ -310,9 +310,11 @@ impl CopyBooking {
             }
             let circuits: CircuitsDocument = self.client.get("/v1/circuits")?;
             let id = &self.reservation.id;
-            let mut reports = circuits.circuits.into_iter().map(|known| known.report);
-            let report = reports.rfind(|report| report.id == *id);
-            if let Some(report) = report.filter(|report| report.up) {
+            let known = circuits.circuits.into_iter().map(|known| known.report);
+            // One route, and so one circuit; of each end that has an agent of its own, a word.
+            let reports: Vec<_> = known.filter(|report| report.id == *id).collect();
+            let is_missing = reports.iter().any(|report| report.site.is_some() && !report.up);
+            if let Some(report) = reports.iter().rfind(|report| report.up && !is_missing) {
                 let Some([from, to]) = report.addresses else {
                     return Err(odd(format!("the circuit of {id} has no addresses"))
                         .hint("its agent's program says them: docs/calendar.md"));
@@ -335,7 +337,8 @@ impl CopyBooking {
             }
             let early = self.slot.start.since(now());
             if early < Span::from_secs(1) {
-                self.still_there()?;
+                let trouble = reports.into_iter().find_map(|report| report.trouble);
+                self.still_there(trouble.as_deref())?;
             }
             let early = Duration::from(early).min(ASK_EARLY).max(ASK_EVERY);
             std::thread::sleep(early);
@@ -343,13 +346,14 @@ impl CopyBooking {
     }
 
     /// Whether the reservation stands and its circuit may still come, by the calendar's clock.
-    fn still_there(&mut self) -> Result<(), Error> {
+    fn still_there(&mut self, trouble: Option<&str>) -> Result<(), Error> {
         let id = self.reservation.id.clone();
         let topology: TopologyDocument = self.client.get("/v1/topology")?;
         let now = crate::calendar::time_of(&topology.now);
         let now = now.ok_or_else(|| odd("the calendar's time cannot be read"))?;
         if now > self.slot.start + LATE {
-            let message = format!("no agent has made the circuit of {id}");
+            let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
+            let message = format!("no agent has made the circuit of {id}{why}");
             return Err(Error::new(Fault::There, ErrorCode::CircuitFailed, message)
                 .hint("does `farline agent` run? `farline reserve circuits` shows what it says"));
         }

@@ -1,7 +1,7 @@
 //! What a device that makes circuits has to do: say what is there, and do one step at a time.
 
-use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
+use farline_core::calendar::{SiteId, Topology};
 use farline_core::units::Error;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,6 +27,11 @@ pub trait CircuitDriver: Send {
     /// When it has no place there.
     fn fit(&mut self, _topology: &Topology) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The site of the ends of circuits that it makes, once it fits. None where it makes whole circuits.
+    fn site(&self) -> Option<SiteId> {
+        None
     }
 
     /// A second hand on the same device, which makes and removes circuits while this one opens and shuts

@@ -376,8 +376,11 @@ impl CircuitAgent {
         if known.is_some_and(|(at, known)| at.elapsed() < LOOK && *known == told) {
             return;
         }
+        let site = self.driver.site().map(|site| self.topology.site_name(site).to_owned());
         let report = CircuitReport {
             id: number.reservation().to_string(),
+            number: Some(number.0),
+            site,
             up,
             rate_bps: rate.as_bps(),
             carried_bytes: device.map_or(0, |device| device.carried),

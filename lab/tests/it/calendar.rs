@@ -441,6 +441,10 @@ fn agents_only_report() {
     assert_eq!(put(&agent, id, &report(id, true)), 204);
     assert_eq!(put(&agent, "r-99", &report("r-99", true)), 404, "no such booking");
     assert_eq!(put(&agent, id, &report("r-2", true)), 422, "of another");
+    for odd in [r#""number":99"#, r#""site":"seattle""#, r#""site":"nowhere""#, r#""odd":1"#] {
+        let body = report(id, true).replace(r#""up""#, &format!(r#"{odd},"up""#));
+        assert_eq!(put(&agent, id, &body), 422, "{odd}");
+    }
     assert_eq!(curl(&calendar, &agent, &format!("/v1/reservations/{id}"), &[]).0, 200);
     for (verb, path) in [("terminate", id), ("release", id)] {
         let path = format!("/v1/reservations/{path}/{verb}");

@@ -297,6 +297,63 @@ fn an_agent_that_lies_or_vanishes_is_told() {
     assert_eq!(standing(&calendar), ["r-1", "r-2", "r-3"], "bookings are not an agent's to change");
 }
 
+#[test]
+fn each_route_and_each_end_has_a_word_of_its_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let calendar = Calendar::serve(&dir.path().join("state"), &[]);
+    let admin = calendar.state.join("admin.token");
+    let agent = calendar.token("agent", &["--role", "agent"]);
+    // More than one route has: two circuits of one reservation.
+    let mut book = calendar.farline();
+    book.args(["reserve", "oak-ridge", "chicago", "--volume", "100TB", "--several"]);
+    let booked = done(book.args(["--start", "now", "--by", "+1day"]));
+    let legs = booked["legs"].as_array().expect("legs");
+    let rates: Vec<u64> = legs.iter().filter_map(|leg| leg["rate_bps"].as_u64()).collect();
+    assert!(rates.len() == 2 && legs[0]["route"] != legs[1]["route"], "{booked}");
+    let say = |token: &Path, number: usize, site: &str, trouble: &str| {
+        let rate = rates[number - 16];
+        let body = serde_json::json!({
+            "id": "r-1", "number": number, "site": site, "up": true, "rate_bps": rate,
+            "carried_bytes": 0, "trouble": trouble,
+        });
+        let put = ["-X", "PUT", "-d", &body.to_string()];
+        // A token that was made just now is known within a second.
+        until("it may speak", || curl(&calendar, token, "/v1/circuits/r-1", &put).0, |s| *s == 204);
+    };
+    let told = || {
+        let circuits = done(calendar.farline().args(["reserve", "circuits"]));
+        let all = circuits["circuits"].as_array().cloned().unwrap_or_default().into_iter();
+        let word = |known: Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let report = &known["report"];
+            let number = report["number"].as_u64().unwrap_or_default();
+            (number, text(&report["site"]), text(&known["agent"]), text(&report["trouble"]))
+        };
+        all.map(word).collect::<Vec<_>>()
+    };
+    let word = |number: u64, site: &str, agent: &str, trouble: &str| {
+        (number, site.to_owned(), agent.to_owned(), trouble.to_owned())
+    };
+    say(&agent, 16, "oak-ridge", "no such port");
+    say(&agent, 16, "chicago", "");
+    say(&admin, 17, "oak-ridge", "");
+    say(&admin, 17, "chicago", "");
+    let seen = told();
+    assert_eq!(seen.len(), 4, "{seen:?}");
+    assert!(seen.contains(&word(16, "oak-ridge", "agent", "no such port")), "{seen:?}");
+    assert!(seen.contains(&word(16, "chicago", "agent", "")), "{seen:?}");
+    // One agent vanishes, at one end of one circuit: the other words stand as they are.
+    let is_silent = |seen: &Vec<(u64, String, String, String)>| {
+        say(&agent, 16, "oak-ridge", "");
+        say(&agent, 16, "chicago", "");
+        say(&admin, 17, "oak-ridge", "");
+        seen.iter().any(|known| known.3.contains("said nothing"))
+    };
+    let seen = until("its silence is told", told, is_silent);
+    let odd: Vec<_> = seen.iter().filter(|known| !known.3.is_empty()).collect();
+    assert!(odd.len() == 1 && odd[0].0 == 17 && odd[0].1 == "chicago", "{seen:?}");
+}
+
 /// The library that tells a program another time, where there is one.
 fn faketime() -> Option<PathBuf> {
     let found = std::fs::read_dir("/usr/lib").ok()?.filter_map(|entry| {

@@ -1,7 +1,7 @@
 //! The calendar's page in Chromium, by hand: dragged over, clicked, and used by keys alone, at a desk's
 //! and a phone's width, in light and in dark.
 
-use crate::calendar::{Calendar, done};
+use crate::calendar::{Calendar, curl, done};
 use farline_lab::browser::{Browser, key};
 use serde_json::json;
 
@@ -191,3 +191,36 @@ const CONTRAST: &str = "
       const text = bright(parts(own));
       return [(Math.max(text, ground) + .05) / (Math.min(text, ground) + .05), one.outerHTML.slice(0, 80)];
     }).reduce((least, one) => one[0] < least[0] ? one : least);";
+
+#[test]
+fn trouble_of_one_circuit_stands_in_its_row() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some((calendar, browser)) = entered(dir.path()) else { return };
+    let mut book = calendar.farline();
+    book.args(["reserve", "oak-ridge", "chicago", "--volume", "100TB", "--several"]);
+    let booked = done(book.args(["--start", "now", "--by", "+1day"]));
+    let admin = calendar.state.join("admin.token");
+    let say = |number: u64, up: bool, trouble: &str| {
+        let rate = &booked["legs"][number as usize - 16]["rate_bps"];
+        let word = json!({ "id": "r-1", "number": number, "up": up, "rate_bps": rate,
+                           "carried_bytes": 0, "trouble": trouble });
+        let put = ["-X", "PUT", "-d", &word.to_string()];
+        assert_eq!(curl(&calendar, &admin, "/v1/circuits/r-1", &put).0, 204);
+    };
+    // An agent repeats itself; so does this one, until the page has seen it.
+    let shows = |words: [(bool, &str); 2], expected: &str| {
+        for _ in 0..60 {
+            (16..).zip(words).for_each(|(number, (up, trouble))| say(number, up, trouble));
+            let row = "const row = document.querySelector('tr[data-id=\"r-1\"]'); \
+                       return row ? row.innerText : ''";
+            let row = browser.run(row, json!([])).as_str().unwrap_or_default().to_owned();
+            if row.contains(expected) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        panic!("{expected}: {}", browser.text("tr[data-id=\"r-1\"]"));
+    };
+    shows([(false, "no such port"), (true, "")], "c16: no such port");
+    shows([(false, ""), (true, "")], "1 of 2 up");
+}

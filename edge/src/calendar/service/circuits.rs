@@ -1,99 +1,103 @@
-//! What agents say of circuits, against what is booked: an agent that says something else, or nothing
-//! more, stands as the circuit's trouble.
+//! What agents say of circuits, held against what is booked: the words come in here, and go out with what is
+//! wrong with them.
 
 use super::super::clock::{now, timestamp};
 use super::super::identity::{CalendarRole, Caller};
 use super::super::wire::{CircuitDocument, CircuitReport, CircuitsDocument, RefusalDocument};
+use super::Shared;
 use super::ask::{Asked, Body, label, refused};
 use super::problem::Problem;
+use crate::sys::lock::lock;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use farline_core::calendar::circuit::contradiction;
-use farline_core::calendar::{
-    BookingRefusal, RefusalCause, Reservation, ReservationId, ReservationState,
+use farline_core::calendar::circuit::CircuitNumber;
+use farline_core::calendar::reports::{
+    AgentReport, CircuitReporter, CircuitReports, JudgedReport, ReportTime,
 };
-use farline_core::units::{Rate, Span, Time};
+use farline_core::calendar::{
+    BookingRefusal, RefusalCause, Reservation, ReservationId, SiteId, Topology,
+};
+use farline_core::units::{Bytes, Rate, Time};
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
-/// How long an agent may take to do what is booked anew before it is said that it did not.
-const GRACE: Duration = Duration::from_secs(3);
-/// How long an agent may say nothing: it speaks of each circuit each 2 s.
-const SILENT: Duration = Duration::from_secs(6);
-
-/// What an agent said last of a circuit.
-#[derive(Clone, Debug)]
-pub(in crate::calendar) struct HeardCircuit {
-    document: CircuitDocument,
-    at: Instant,
-    /// Since when what it says is not what is booked.
-    odd: Option<Instant>,
+/// What agents said last of each circuit. It is not kept: they say it again.
+pub(in crate::calendar) struct HeardCircuits {
+    reports: Mutex<CircuitReports>,
+    begun: Instant,
 }
 
-impl HeardCircuit {
-    /// What it said, with what is wrong with that.
-    fn told(&self, booked: Option<&Reservation>, time: Time, now: Instant) -> CircuitDocument {
-        let mut document = self.document.clone();
-        let report = &mut document.report;
-        let silent = now.saturating_duration_since(self.at);
-        let odd = self.odd.filter(|odd| now.saturating_duration_since(*odd) >= GRACE);
-        if silent >= SILENT {
-            let seconds = silent.as_secs();
-            let said = report.trouble.take().map(|said| format!("; {said}")).unwrap_or_default();
-            report.trouble = Some(format!("its agent has said nothing for {seconds} s{said}"));
-        } else if report.trouble.is_none() && odd.is_some() {
-            report.trouble = booked.and_then(|booked| differs(booked, time, report));
-        }
-        document
+impl HeardCircuits {
+    pub(super) fn new() -> HeardCircuits {
+        HeardCircuits { reports: Mutex::default(), begun: Instant::now() }
+    }
+
+    /// Now, by the calendar's clock and by one that nobody sets.
+    fn time(&self, shared: &Shared) -> ReportTime {
+        let steady = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let calendar = shared.read(|book| book.now(now()));
+        ReportTime { calendar, steady: Time::from_nanos(steady) }
     }
 }
 
-fn differs(booked: &Reservation, time: Time, report: &CircuitReport) -> Option<String> {
-    contradiction(booked, time, report.up, Rate::from_bps(report.rate_bps))
-}
-
-/// What stands for a circuit whose time has come, and of which nobody has said anything.
-fn unheard(booked: &Reservation, time: Time) -> Option<CircuitDocument> {
-    let due = booked.legs.iter().find(|leg| leg.window.contains(time))?.window.start;
-    let is_late = time.since(due) >= Span::from(SILENT);
-    (is_late && booked.state == ReservationState::Provisioned).then(|| CircuitDocument {
+fn document(word: JudgedReport, topology: &Topology) -> CircuitDocument {
+    let AgentReport { up, rate, carried, addresses, trouble } = word.report;
+    CircuitDocument {
         report: CircuitReport {
-            id: booked.id.to_string(),
-            up: false,
-            rate_bps: 0,
-            carried_bytes: 0,
-            addresses: None,
-            trouble: Some("no agent has said anything of it".to_owned()),
+            id: word.number.reservation().to_string(),
+            number: Some(word.number.0),
+            site: word.reporter.site.map(|site| topology.site_name(site).to_owned()),
+            up,
+            rate_bps: rate.as_bps(),
+            carried_bytes: carried.0,
+            addresses,
+            trouble,
         },
-        agent: String::new(),
-        at: timestamp(time),
-    })
+        agent: word.reporter.agent,
+        at: timestamp(word.at),
+    }
 }
 
 /// What agents said last of each circuit, and what is wrong with that.
 #[utoipa::path(get, path = "/v1/circuits", operation_id = "circuits", responses(
     (status = 200, body = CircuitsDocument), (status = 401, body = RefusalDocument)))]
 pub(super) async fn list(State(shared): Asked, caller: Caller) -> Json<CircuitsDocument> {
-    let heard = shared.circuits.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let time = shared.read(|book| book.now(now()));
-    let mut all: BTreeMap<String, CircuitDocument> = shared.read(|book| {
-        let standing = book.standing().filter(|known| caller.sees(&known.project));
-        let missing = standing.filter_map(|known| unheard(known, time));
-        missing.map(|document| (document.report.id.clone(), document)).collect()
+    let time = shared.circuits.time(&shared);
+    let known = lock(&shared.circuits.reports).clone();
+    let words: Vec<JudgedReport> = shared.read(|book| {
+        // What was heard of was booked then, and so it is in the book still.
+        let heard = known.reservations().filter_map(|id| book.reservation(id));
+        let all: BTreeMap<ReservationId, &Arc<Reservation>> =
+            book.standing().chain(heard).map(|booked| (booked.id, booked)).collect();
+        let seen = all.into_values().filter(|booked| caller.sees(&booked.project));
+        seen.flat_map(|booked| known.judged(time, booked)).collect()
     });
-    for (id, circuit) in heard {
-        let document = shared.read(|book| {
-            // What was heard of was booked then, and so it is in the book still.
-            let booked = id.parse::<ReservationId>().ok().and_then(|id| book.reservation(id))?;
-            let seen = caller.sees(&booked.project);
-            seen.then(|| circuit.told(Some(booked.as_ref()), time, Instant::now()))
-        });
-        all.extend(document.map(|document| (id, document)));
-    }
-    let schema = "farline/circuits/1".to_owned();
-    Json(CircuitsDocument { schema, circuits: all.into_values().collect() })
+    let circuits = words.into_iter().map(|word| document(word, &shared.topology)).collect();
+    Json(CircuitsDocument { schema: "farline/circuits/1".to_owned(), circuits })
+}
+
+/// Which circuit of reservation `id` a report is of: that of its first route where it does not say.
+fn number_of(report: &CircuitReport, id: ReservationId) -> Result<CircuitNumber, Problem> {
+    let number = match report.number {
+        Some(number) => Some(CircuitNumber(number)),
+        None => CircuitNumber::of(id, 0),
+    };
+    let own = number.filter(|number| number.reservation() == id);
+    own.ok_or_else(|| Problem::bad(format!("no circuit of {id} has that number")))
+}
+
+/// Which of a reservation's ends a report is of.
+fn end_of(
+    report: &CircuitReport,
+    booked: &Reservation,
+    topology: &Topology,
+) -> Result<Option<SiteId>, Problem> {
+    let Some(name) = &report.site else { return Ok(None) };
+    let site = topology.site(name).filter(|site| [booked.from, booked.to].contains(site));
+    let none = || Problem::bad(format!("{} has no end at that site", booked.id));
+    site.map(Some).ok_or_else(none)
 }
 
 /// An agent's word on a circuit.
@@ -113,14 +117,12 @@ pub(super) async fn report(
         return Err(Problem::bad("the report is of another circuit"));
     }
     let trouble = label(report.trouble.clone())?;
-    let booked = report.id.parse::<ReservationId>().ok();
-    let standing = booked.and_then(|id| {
+    let known = report.id.parse::<ReservationId>().ok();
+    let standing = known.and_then(|id| {
         shared.read(|book| book.reservation(id).filter(|known| known.takes_bandwidth()).cloned())
     });
-    let mut known = shared.circuits.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(booked) = standing else {
-        known.remove(&id);
-        drop(known);
+        known.into_iter().for_each(|id| lock(&shared.circuits.reports).forget(id));
         // An agent can speak of what is booked, and of nothing else; of what is over, that it is down.
         if report.up {
             let cause = RefusalCause::NotFound;
@@ -131,12 +133,17 @@ pub(super) async fn report(
         }
         return Ok(StatusCode::NO_CONTENT);
     };
-    let trouble = Some(trouble).filter(|trouble| !trouble.is_empty());
-    let report = CircuitReport { trouble, ..report };
-    let (time, at) = (shared.read(|book| book.now(now())), Instant::now());
-    let since = known.get(&id).and_then(|known| known.odd).unwrap_or(at);
-    let odd = differs(&booked, time, &report).map(|_| since);
-    let document = CircuitDocument { report, agent: caller.name, at: timestamp(now()) };
-    known.insert(id, HeardCircuit { document, at, odd });
+    let number = number_of(&report, booked.id)?;
+    let site = end_of(&report, &booked, &shared.topology)?;
+    let reporter = CircuitReporter { agent: caller.name, site };
+    let word = AgentReport {
+        up: report.up,
+        rate: Rate::from_bps(report.rate_bps),
+        carried: Bytes(report.carried_bytes),
+        addresses: report.addresses,
+        trouble: Some(trouble).filter(|trouble| !trouble.is_empty()),
+    };
+    let time = shared.circuits.time(&shared);
+    lock(&shared.circuits.reports).hear(time, &booked, number, reporter, word);
     Ok(StatusCode::NO_CONTENT)
 }

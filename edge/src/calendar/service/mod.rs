@@ -26,7 +26,6 @@ use crate::database::DatabaseAddress;
 use farline_core::calendar::{Book, BookRecord, Topology};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::ServerConfig;
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -52,8 +51,8 @@ pub(super) struct Shared {
     identities: tokio::sync::Mutex<KnownIdentities>,
     /// The number of the log's last entry.
     pub(super) seq: watch::Receiver<u64>,
-    /// What agents said last of each circuit. It is not kept: they say it again.
-    pub(super) circuits: Mutex<BTreeMap<String, circuits::HeardCircuit>>,
+    /// What agents said last of each circuit.
+    pub(super) circuits: circuits::HeardCircuits,
 }
 
 /// Who is known, and since when.
@@ -243,7 +242,7 @@ impl Service {
                 reading: None,
             }),
             seq,
-            circuits: Mutex::default(),
+            circuits: circuits::HeardCircuits::new(),
         });
         let writer = thread;
         Ok(Service { listener, address, fingerprint, tls, shared, first_token, writer, trouble })

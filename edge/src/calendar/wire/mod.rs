@@ -451,7 +451,14 @@ pub struct LastDocument {
 pub struct CircuitReport {
     /// The reservation.
     pub id: String,
-    /// Whether its circuit is up.
+    /// The circuit's number: 16 times its reservation's, and which of its routes it takes. The first when
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// The site of the end that the agent makes; absent where it makes all of the circuit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// Whether the circuit is up.
     pub up: bool,
     /// The rate that the device enforces, in bit/s.
     pub rate_bps: u64,

@@ -78,23 +78,28 @@ pub(super) fn list(reservations: &[ReservationDocument]) -> String {
     reservations.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A line for each circuit.
+/// A line for each circuit, or for each end of it that has an agent of its own; its trouble below.
 pub(super) fn circuits(circuits: &[CircuitDocument]) -> String {
     if circuits.is_empty() {
         return "no agent has said anything of a circuit".to_owned();
     }
-    let zone = TimeZone::system();
     let line = |known: &CircuitDocument| {
         let report = &known.report;
+        let state = match (report.up, &report.trouble) {
+            (true, _) => "up",
+            (false, None) => "ready",
+            (false, Some(_)) => "down",
+        };
+        let by = Some(&known.agent).filter(|agent| !agent.is_empty());
+        let by = by.map(|agent| format!("  by {agent}")).unwrap_or_default();
+        let site = report.site.as_ref().map(|site| format!("  at {site}")).unwrap_or_default();
+        let trouble = report.trouble.as_ref().map(|why| format!("\n  {why}")).unwrap_or_default();
         format!(
-            "{:<8} {:<5} {:>12}  {} carried  {}  by {}{}",
+            "{:<7} {:<7} {state:<5} {:>12}  {:>8} carried{site}{by}{trouble}",
             report.id,
-            if report.up { "up" } else { "ready" },
+            report.number.map(|number| format!("c{number}")).unwrap_or_default(),
             Rate::from_bps(report.rate_bps).to_string(),
-            Bytes(report.carried_bytes),
-            when::shown(&known.at, &zone),
-            known.agent,
-            report.trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default(),
+            Bytes(report.carried_bytes).to_string(),
         )
     };
     circuits.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -46,8 +46,28 @@ async function load() {
   ]);
   links = free.links;
   reservations = new Map(all.map((known) => [known.id, known]));
-  circuits = new Map(now.circuits.map((known) => [known.report.id, known.report]));
+  circuits = new Map();
+  for (const known of now.circuits) {
+    const { id } = known.report;
+    circuits.set(id, [...(circuits.get(id) || []), known]);
+  }
   draw();
+}
+// What agents say of a reservation's circuits: of one route alone where `number` says which.
+function said(id, number) {
+  const all = (circuits.get(id) || []).filter((known) => number === undefined || known.report.number === number);
+  const up = all.filter((known) => known.report.up).length;
+  const trouble = all.filter((known) => known.report.trouble).map((known) => {
+    const who = [`c${known.report.number}`, known.report.site && `at ${known.report.site}`].filter(Boolean).join(" ");
+    return `${who}: ${known.report.trouble}`;
+  });
+  const state = !all.length ? "" : up === all.length ? "up" : up ? `${up} of ${all.length} up` : "ready";
+  return { up: all.length > 0 && up === all.length, trouble, state };
+}
+// The number of a leg's circuit: legs over one route are one circuit.
+function numberOf(known, leg) {
+  const routes = [...new Set(known.legs.map((leg) => leg.route.join(" ")))];
+  return Number(known.id.slice(2)) * 16 + routes.indexOf(leg.route.join(" "));
 }
 async function every() {
   const all = [];
@@ -84,12 +104,12 @@ function drawMap() {
     svg.append(node("line", { x1, y1: y1 + (many - .5) * 8, x2, y2: y2 + (many - .5) * 8, class: "fibre" }));
   });
   legs.forEach(([known, leg], lane) => {
-    const report = circuits.get(known.id);
+    const { up, trouble } = said(known.id, numberOf(known, leg));
     const path = leg.route.map((name) => topology.links.find((link) => link.name === name)).filter(Boolean);
     const shift = -14 - 7 * (lane % 8);
     const points = [path[0].from, ...path.map((link) => link.to)].map((site) => place.get(site)).map(([x, y]) => `${x},${y + shift}`);
-    const drawn = node("polyline", { points: points.join(" "), class: report && report.up ? "circuit" : "circuit down", "stroke-width": 2 + Math.min(4, leg.rate_bps / 2e9) });
-    drawn.append(node("title", {}, `${known.id} ${rate(leg.rate_bps)} ${known.from} to ${known.to}, ${report && report.up ? "up" : "not up"}`));
+    const drawn = node("polyline", { points: points.join(" "), class: up && !trouble.length ? "circuit" : "circuit down", "stroke-width": 2 + Math.min(4, leg.rate_bps / 2e9) });
+    drawn.append(node("title", {}, `${known.id} ${rate(leg.rate_bps)} ${known.from} to ${known.to}, ${[up ? "up" : "not up", ...trouble].join("; ")}`));
     svg.append(drawn);
   });
   for (const [site, [x, y]] of place) {
@@ -160,10 +180,10 @@ function cancelling(cell, id) {
 }
 function drawList() {
   const rows = [...reservations.values()].sort((a, b) => Date.parse(a.legs[0]?.start) - Date.parse(b.legs[0]?.start)).slice(0, 200).map((known) => {
-    const row = element("tr"), report = circuits.get(known.id);
+    const row = element("tr"), { state, trouble } = said(known.id);
     row.dataset.id = known.id;
     row.append(element("td", known.id), element("td", known.ended || known.state, `state-${known.state}`));
-    row.append(element("td", report ? report.trouble || (report.up ? "up" : "ready") : "", report && report.trouble ? "bad" : "up"));
+    row.append(element("td", trouble.join("; ") || state, trouble.length ? "bad" : "up"));
     row.append(element("td", known.from), element("td", known.to), element("td", rate(most(known.legs))));
     row.append(element("td", when(known.legs[0].start)), element("td", when(known.legs.at(-1).end)), element("td", known.label));
     const cell = element("td");
