@@ -3,8 +3,9 @@
 
 use farline_lab::{Running, farline, own_name, succeed};
 use rustix::process::Signal;
-use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -138,6 +139,61 @@ fn circuits_come_change_and_go_while_others_run() {
         let said: Value = serde_json::from_slice(&output.stdout).expect("an object");
         assert_eq!(said["error"]["code"], code, "{arguments:?}: {said}");
     }
+}
+
+/// The file of that name below a folder.
+fn found(folder: &Path, name: &str) -> Option<PathBuf> {
+    std::fs::read_dir(folder).ok()?.flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() { found(&path, name) } else { path.ends_with(name).then_some(path) }
+    })
+}
+
+#[test]
+fn a_circuit_that_is_being_made_can_be_removed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(row) = Row::up(dir.path(), "making") else { return };
+    let socket = found(farline_lab::run_dir(), &format!("net.{}.sock", row.name));
+    let socket = socket.expect("the emulator listens");
+    // The emulator reads orders one after the other, and makes and removes next to that.
+    let say = |order: Value| {
+        let mut stream = UnixStream::connect(&socket).expect("it listens");
+        writeln!(stream, "{order}").expect("it reads");
+        stream
+    };
+    let prepare = |number: u32| {
+        json!({ "Prepare": { "number": number, "from": "a", "to": "b", "route": ["a>b"],
+                "rate": 100_000_000, "both_ways": true } })
+    };
+    let remove = |number: u32| json!({ "Remove": number });
+    let orders = [
+        prepare(16), // which keeps the next from being made at once
+        prepare(32),
+        remove(32),
+        prepare(48),
+        prepare(48),
+        remove(48),
+        prepare(48),
+        remove(16),
+    ];
+    let replies: Vec<Value> = orders
+        .map(say)
+        .into_iter()
+        .map(|stream| {
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).expect("it replies");
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+        })
+        .collect();
+    assert!(replies.iter().all(|reply| reply["Done"].is_object()), "{replies:?}");
+    let shown = row.net("show", &[]);
+    let there = shown["state"]["circuits"].as_array().expect("a list");
+    let devices: Vec<&str> = there.iter().filter_map(|known| known["device"].as_str()).collect();
+    assert_eq!(devices, ["c48"], "{shown}");
+    let links = farline().args(["net", "exec", &row.name, "a", "--", "ip", "-br", "link"]).output();
+    let links = String::from_utf8_lossy(&links.expect("ip runs").stdout).into_owned();
+    let circuits: Vec<&str> = links.lines().filter(|line| line.starts_with('c')).collect();
+    assert!(circuits.len() == 1 && circuits[0].starts_with("c48"), "{links}");
 }
 
 #[test]

@@ -56,13 +56,21 @@ struct Circuit {
 /// What of an order takes long: other circuits open and shut meanwhile.
 enum SlowPart {
     Make(Blueprint),
-    Remove(RunningPath),
+    Remove(u32, RunningPath),
 }
 
 /// What a slow part came to.
 enum SlowDone {
     Made(u32, Result<Box<Circuit>, Error>),
-    Removed,
+    Removed(u32),
+}
+
+/// What is left of an order.
+enum Rest {
+    Nothing,
+    Slow(SlowPart),
+    /// All of it, once what is under way with this circuit is over.
+    Later(u32, NetworkOrder),
 }
 
 /// A circuit that is to be made.
@@ -87,9 +95,9 @@ impl SlowPart {
                 let number = blueprint.order.number;
                 SlowDone::Made(number, blueprint.make().map(Box::new))
             }
-            SlowPart::Remove(path) => {
+            SlowPart::Remove(number, path) => {
                 drop(path);
-                SlowDone::Removed
+                SlowDone::Removed(number)
             }
         }
     }
@@ -114,8 +122,8 @@ struct Emulator {
     /// Between neighbours, by the two sites, the lower first.
     links: BTreeMap<(SiteId, SiteId), RunningPath>,
     circuits: BTreeMap<u32, Circuit>,
-    /// Circuits that are being made.
-    making: BTreeSet<u32>,
+    /// Circuits that are being made or removed.
+    under_way: BTreeSet<u32>,
     listener: UnixListener,
     #[expect(dead_code, reason = "held as long as the network is up")]
     lock: place::Lock,
@@ -161,9 +169,9 @@ impl Emulator {
         })?;
         let settings = settings.clone();
         let (links, circuits) = (BTreeMap::new(), BTreeMap::new());
-        let making = BTreeSet::new();
+        let under_way = BTreeSet::new();
         let mut emulator =
-            Emulator { info, topology, settings, links, circuits, making, listener, lock };
+            Emulator { info, topology, settings, links, circuits, under_way, listener, lock };
         match emulator.make() {
             Ok(()) => Ok(emulator),
             Err(error) => {
@@ -238,11 +246,18 @@ impl Emulator {
     }
 
     /// Obeys an order; returns what of it takes so long that others do not wait for it.
-    fn obey(&mut self, order: NetworkOrder) -> Result<Option<SlowPart>, Error> {
+    fn obey(&mut self, order: NetworkOrder) -> Result<Rest, Error> {
         match order {
-            NetworkOrder::Show => return Ok(None),
+            NetworkOrder::Show => {}
+            // A circuit that is being made cannot be removed yet, nor one that is being removed made.
+            NetworkOrder::Prepare(NetworkCircuit { number, .. }) | NetworkOrder::Remove(number)
+                if self.under_way.contains(&number) =>
+            {
+                return Ok(Rest::Later(number, order));
+            }
             NetworkOrder::Prepare(circuit) => {
-                return Ok(self.prepare(circuit)?.map(SlowPart::Make));
+                let blueprint = self.prepare(circuit)?;
+                return Ok(blueprint.map_or(Rest::Nothing, |b| Rest::Slow(SlowPart::Make(b))));
             }
             NetworkOrder::Open(number) | NetworkOrder::Shut(number) => {
                 let open = matches!(order, NetworkOrder::Open(_));
@@ -270,10 +285,13 @@ impl Emulator {
             NetworkOrder::Remove(number) => {
                 let removed = self.circuits.remove(&number);
                 self.share();
-                return Ok(removed.map(|circuit| SlowPart::Remove(circuit.path)));
+                if let Some(circuit) = removed {
+                    self.under_way.insert(number);
+                    return Ok(Rest::Slow(SlowPart::Remove(number, circuit.path)));
+                }
             }
         }
-        Ok(None)
+        Ok(Rest::Nothing)
     }
 
     fn found(&mut self, number: u32) -> Result<&mut Circuit, Error> {
@@ -290,10 +308,7 @@ impl Emulator {
             }
             return Err(wrong(format!("circuit c{} is there, and another", order.number)));
         }
-        if self.making.contains(&order.number) {
-            return Err(wrong(format!("circuit c{} is being made", order.number)));
-        }
-        if self.circuits.len() + self.making.len() >= CIRCUITS {
+        if self.circuits.len() + self.under_way.len() >= CIRCUITS {
             return Err(wrong(format!("{CIRCUITS} circuits are up: no more fit")));
         }
         let site = |name: &String| {
@@ -314,18 +329,24 @@ impl Emulator {
         let addresses = sites::path_addresses(true, order.number);
         // Room for a change to twice the rate; beyond that packets wait in the device's queue.
         let most = Rate::from_bps(order.rate.as_bps().saturating_mul(2)).min(capacity);
-        self.making.insert(order.number);
+        self.under_way.insert(order.number);
         let mtu = self.settings.mtu;
         Ok(Some(Blueprint { order, links, names, addresses, most, one_way_delay, mtu }))
     }
 
-    /// Takes in what a slow part came to.
-    fn made(&mut self, done: SlowDone) -> Result<(), Error> {
-        if let SlowDone::Made(number, circuit) = done {
-            self.making.remove(&number);
-            self.circuits.insert(number, *circuit?);
-        }
-        Ok(())
+    /// Takes in what a slow part came to, and of which circuit it was.
+    fn over(&mut self, done: SlowDone) -> (u32, Result<(), Error>) {
+        let (SlowDone::Made(number, _) | SlowDone::Removed(number)) = done;
+        self.under_way.remove(&number);
+        let outcome = match done {
+            SlowDone::Made(_, Ok(circuit)) => {
+                self.circuits.insert(number, *circuit);
+                Ok(())
+            }
+            SlowDone::Made(_, Err(error)) => Err(error),
+            SlowDone::Removed(_) => Ok(()),
+        };
+        (number, outcome)
     }
 
     fn state(&self) -> NetworkState {
@@ -367,14 +388,23 @@ impl Emulator {
                 self.listener.set_nonblocking(true)?;
                 let listener = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
                 let mut slow = JoinSet::new();
+                let mut later: Vec<(u32, NetworkOrder, BufReader<UnixStream>)> = Vec::new();
                 loop {
                     let accepted = tokio::select! {
                         _ = terminate.recv() => return Ok(()),
                         _ = interrupt.recv() => return Ok(()),
                         Some(done) = slow.join_next() => {
                             let Ok((done, stream)) = done else { continue };
-                            let outcome = self.made(done);
+                            let (number, outcome) = self.over(done);
                             self.reply(stream, outcome).await;
+                            // What waited for it, in the order in which it came.
+                            for (of, order, stream) in std::mem::take(&mut later) {
+                                if of == number {
+                                    self.order(order, stream, &mut slow, &mut later).await;
+                                } else {
+                                    later.push((of, order, stream));
+                                }
+                            }
                             continue;
                         }
                         accepted = listener.accept() => accepted,
@@ -386,14 +416,12 @@ impl Emulator {
                     if !matches!(read, Ok(Ok(_))) {
                         continue;
                     }
-                    let order = serde_json::from_str::<NetworkOrder>(&line)
-                        .map_err(|error| you(ErrorCode::BadNetwork, format!("an order: {error}")));
-                    match order.and_then(|order| self.obey(order)) {
-                        Ok(Some(part)) => {
-                            slow.spawn_blocking(move || (part.done(), stream));
+                    match serde_json::from_str::<NetworkOrder>(&line) {
+                        Ok(order) => self.order(order, stream, &mut slow, &mut later).await,
+                        Err(error) => {
+                            let wrong = you(ErrorCode::BadNetwork, format!("an order: {error}"));
+                            self.reply(stream, Err(wrong)).await;
                         }
-                        Ok(None) => self.reply(stream, Ok(())).await,
-                        Err(error) => self.reply(stream, Err(error)).await,
                     }
                 }
             })
@@ -401,6 +429,24 @@ impl Emulator {
         // What is being made is over before it is all removed.
         drop(runtime);
         self.down()
+    }
+
+    /// Obeys an order and replies, or sees to it that both are done later.
+    async fn order(
+        &mut self,
+        order: NetworkOrder,
+        stream: BufReader<UnixStream>,
+        slow: &mut JoinSet<(SlowDone, BufReader<UnixStream>)>,
+        later: &mut Vec<(u32, NetworkOrder, BufReader<UnixStream>)>,
+    ) {
+        match self.obey(order) {
+            Ok(Rest::Slow(part)) => {
+                slow.spawn_blocking(move || (part.done(), stream));
+            }
+            Ok(Rest::Later(number, order)) => later.push((number, order, stream)),
+            Ok(Rest::Nothing) => self.reply(stream, Ok(())).await,
+            Err(error) => self.reply(stream, Err(error)).await,
+        }
     }
 
     /// Says how an order went, and how things stand. Who asked may have gone; that is no trouble of ours.
