@@ -15,7 +15,7 @@ use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::copy::{HeldRate, farline_option};
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
-use farline_core::gridftp::{ListingEntry, Pathname, Reply};
+use farline_core::gridftp::{Command, ListingEntry, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +26,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How often it is looked whether a limit changed, where one may.
 const LOOK_AT_LIMIT: Duration = Duration::from_millis(250);
+
+/// How long a server may take to say that a session is over.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A control connection that is logged in.
 pub(super) struct Control {
@@ -197,6 +200,13 @@ impl Control {
         let now = self.now();
         self.session.handle(now, Input::Request { id: self.last_id, request });
         self.last_id
+    }
+
+    /// Ends the session, and waits a while for the server to say that it is over there too: over a circuit
+    /// that is taken down with its copy, the end of a connection alone is lost.
+    pub(super) async fn leave(mut self) {
+        let quit = self.try_request(Request::Exec(Command::Quit));
+        let _ = tokio::time::timeout(FAREWELL, self.done(quit)).await;
     }
 
     /// Submits a request that may fail.

@@ -54,6 +54,8 @@ pub(super) struct Copy<'a> {
     pub(super) is_reached: bool,
     /// A session for the next source.
     pub(super) idle_session: Option<IdleSession>,
+    /// Sessions that end with the copy.
+    finished: Vec<Control>,
     /// Which of the sources is copied now.
     pub(super) source: usize,
     /// Files that had come, and of them how many were compared, when it began.
@@ -102,6 +104,7 @@ impl<'a> Copy<'a> {
             lately: RecentWaits::default(),
             is_reached: false,
             idle_session: None,
+            finished: Vec::new(),
             source: 0,
             before_source: (0, 0),
             unverified: None,

@@ -66,8 +66,9 @@ pub(super) async fn run(
         from_stock::run(copy, &mut control, from, to, several, &choice).await
     };
     copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))?;
-    if several {
-        copy.park(from, control);
+    match several {
+        true => copy.park(from, control),
+        false => copy.let_go(control),
     }
     Ok(())
 }

@@ -153,6 +153,7 @@ async fn run(
     let elapsed = Span::from(began.elapsed());
     copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
     let (cpu, peak_rss) = process_usage();
+    copy.leave().await;
     Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
 }
 

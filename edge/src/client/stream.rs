@@ -206,5 +206,6 @@ pub(super) async fn to_node(
     copy.stats.bytes += len;
     copy.stats.files += 1;
     copy.settle();
+    copy.let_go(control);
     Ok(())
 }

@@ -168,7 +168,10 @@ pub(super) async fn run(
         // The node makes durable what it has whole when its client goes.
         let is_kept =
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
-        let Err(error) = copied else { return Ok(()) };
+        let Err(error) = copied else {
+            copy.let_go(control);
+            return Ok(());
+        };
         if let (ErrorCode::PathNotFound, Some(folder)) = (error.code, missing) {
             let look = control.try_request(Request::Stat(folder.clone()));
             if matches!(control.looked(look).await, Ok(None)) {

@@ -105,6 +105,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                         ErrorCode::Aborted,
                         "the client went away",
                     ));
+                    // What it held is free for others before its connection is closed, which may take.
+                    drop(data);
                     wire.close().await;
                     return;
                 }

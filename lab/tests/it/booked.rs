@@ -25,12 +25,17 @@ struct Pair {
 impl Pair {
     /// Brings it up, or skips.
     fn up(folder: &Path, name: &str) -> Option<Pair> {
+        Pair::up_at(folder, name, "5ms", "1G")
+    }
+
+    /// With this delay one way, and a node that holds as much for all its clients.
+    fn up_at(folder: &Path, name: &str, delay: &str, held: &str) -> Option<Pair> {
         let name = own_name(name).to_lowercase();
         let network = folder.join("network.toml");
         let text = format!(
             "name = \"{name}\"\nsites = [\"near\", \"far\"]\n[hosts]\nnear = [\"10.88.0.1\"]\n\
              far = [\"10.88.0.2\"]\n[[link]]\nbetween = [\"near\", \"far\"]\nrate = \"1G\"\n\
-             one_way_delay = \"5ms\"\n"
+             one_way_delay = \"{delay}\"\n"
         );
         std::fs::write(&network, text).expect("written");
         let mut net = match BookedNetwork::up(&network.to_string_lossy(), folder, "2M") {
@@ -46,7 +51,7 @@ impl Pair {
         std::fs::create_dir(&arrived).expect("made");
         let mut serve = net.farline("far");
         serve.args(["serve", "--listen", "0.0.0.0:2811", "--anonymous", "write"]);
-        serve.args(["--allow-held", "1G", "--root"]);
+        serve.args(["--allow-held", held, "--root"]);
         let (node, line) = Running::begun(serve.arg(&arrived));
         assert!(line.contains("2811"), "{line}");
         let file = folder.join("file");
@@ -223,6 +228,29 @@ fn a_slow_copy_is_extended_or_told_and_ended() {
     let resumed = copied["resumed_bytes"].as_u64().unwrap_or_else(|| panic!("{copied} {said}"));
     assert!(resumed >= MEGABYTE, "{resumed} bytes were there");
     pair.has_arrived();
+}
+
+#[test]
+fn a_held_rate_is_free_again_when_its_copy_is_over() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // All that the node holds is one copy's; and what is on its way when a circuit is shut is lost.
+    let Some(pair) = Pair::up_at(dir.path(), "again", "100ms", "50M") else { return };
+    std::fs::copy(&pair.file, pair.arrived.join("back")).expect("copied");
+    // Over TCP only root can load a congestion control.
+    let tcp = rustix::process::geteuid().is_root().then_some("tcp");
+    for (channel, is_back) in
+        tcp.into_iter().chain(["udt"]).flat_map(|channel| [(channel, false), (channel, true)])
+    {
+        let held = ["--congestion", "held", "--channel", channel, "--retry-for", "0"];
+        let mut copy = pair.net.farline("near");
+        copy.args(["cp", "--reserve", "by=+5min,rate=50M"]).args(held);
+        match is_back {
+            false => copy.arg(&pair.file).arg(NODE),
+            true => copy.arg(format!("{NODE}back")).arg(dir.path().join("back")),
+        };
+        let (copied, said) = run(&mut copy);
+        assert_eq!(copied["bytes"], 10 * MEGABYTE, "{channel}, back {is_back}: {copied} {said}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A session that a source of a copy has ended with, kept for the next source of the same server: what
-//! wildcards match by the hundred costs one connection and one login.
+//! Sessions that a source of a copy has ended with: kept for the next source of the same server, for what
+//! wildcards match by the hundred costs one connection and one login, or ended with the copy.
 
 use super::Copy;
 use crate::client::control::Control;
@@ -41,5 +41,23 @@ impl Copy<'_> {
     /// Keeps a session in which nothing is under way for the next source.
     pub(in crate::client) fn park(&mut self, remote: &Remote, control: Control) {
         self.idle_session = Some(IdleSession { server: remote.with_path(Vec::new()), control });
+    }
+
+    /// Is done with a session. What a node holds for it, and a circuit that is taken down behind it, end with
+    /// the copy and not when the node misses its client: such a session is ended in due form.
+    pub(in crate::client) fn let_go(&mut self, control: Control) {
+        if self.options.held.is_some() || self.options.reach.address.is_some() {
+            self.finished.push(control);
+        }
+    }
+
+    /// Ends the sessions that have to be.
+    pub(in crate::client) async fn leave(&mut self) {
+        if let Some(IdleSession { control, .. }) = self.idle_session.take() {
+            self.let_go(control);
+        }
+        for control in std::mem::take(&mut self.finished) {
+            control.leave().await;
+        }
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn run(runs: usize) -> Result<()> {
     drop(net.start_agent());
     let mut serve = net.farline("sunnyvale");
     serve.args(["serve", "--listen", "0.0.0.0:2811", "--anonymous", "write", "--allow-null"]);
-    serve.args(["--allow-held", "20G", "--root"]);
+    serve.args(["--allow-held", "2G", "--root"]);
     let _node = Running::begun(serve.arg(folder.path())).0;
     let size = "memory:1GiB";
     let to = "farline://10.88.0.4/?null";
