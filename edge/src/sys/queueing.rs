@@ -32,6 +32,7 @@ const TCA_U32_SEL: u16 = 5;
 const TC_U32_TERMINAL: u8 = 1;
 const ETH_P_ALL: u16 = 3;
 const ETH_P_ARP: u16 = 0x0806;
+const ETH_P_8021Q: u16 = 0x8100;
 /// The parent of what is at the root.
 pub(crate) const ROOT: u32 = u32::MAX;
 /// Bytes of `struct tcmsg`.
@@ -79,6 +80,8 @@ pub(crate) enum Match {
     Addresses { from: Ipv4Addr, to: Ipv4Addr },
     /// Who has which address, in IPv4.
     Arp,
+    /// The same in a VLAN.
+    TaggedArp,
 }
 
 /// A filter.
@@ -99,6 +102,7 @@ impl Match {
         match self {
             Match::Addresses { .. } => ETH_P_ALL,
             Match::Arp => ETH_P_ARP,
+            Match::TaggedArp => ETH_P_8021Q,
         }
     }
 
@@ -111,6 +115,8 @@ impl Match {
                 (to.octets(), [0xff; 4], 16),
             ],
             Match::Arp => vec![([0; 4], [0; 4], 0)],
+            // Hardware Ethernet, protocol IPv4 (RFC 826): no IP packet begins like that.
+            Match::TaggedArp => vec![([0, 1, 8, 0], [0xff; 4], 0)],
         }
     }
 
@@ -358,7 +364,8 @@ mod tests {
             target: 0,
             keys: ours.keys(),
         };
-        assert!(ours.is_of(&filter) && !Match::Arp.is_of(&filter));
+        let arp = [Match::Arp, Match::TaggedArp].map(|arp| arp.is_of(&filter));
+        assert!(ours.is_of(&filter) && arp == [false, false]);
         assert!(!Match::Addresses { from: to, to: from }.is_of(&filter));
     }
 }

@@ -274,3 +274,102 @@ fn what_an_interface_cannot_do_is_told() {
         hosts.told(&["reserve", "circuits"]).to_string().contains("v carries 50.0 Mbit/s")
     });
 }
+
+/// The devices of a circuit with a VLAN of its own, and what others do next to it.
+#[test]
+#[ignore = "needs Debian's own kernel, which has 8021q: make lab"]
+fn vlans_come_and_go_with_circuits_and_others_stay() {
+    let hosts = Hosts::up("vlans").expect("all that it takes");
+    // Two VLANs of somebody else's, one of them with an id that a circuit would have.
+    for (is_near, address) in [(true, "10.99.0.1/24"), (false, "10.99.0.2/24")] {
+        hosts.shell(
+            is_near,
+            &format!(
+                "ip link add link v name other type vlan id 3200
+                 ip addr add {address} dev other
+                 ip link set other up"
+            ),
+        );
+    }
+    hosts.shell(true, "ip link add link v name theirs type vlan id 3002");
+    let others = |is_near| hosts.shell(is_near, "ip -o -d link show type vlan | grep -v ' c[0-9]'");
+    let before = [others(true), others(false)];
+    // What comes on the wire with which tag.
+    hosts.shell(
+        false,
+        "tc qdisc add dev v clsact
+         tc filter add dev v ingress pref 1 protocol 802.1q flower vlan_id 3001 action ok
+         tc filter add dev v ingress pref 2 protocol ip flower dst_ip 10.64.0.0/16 action ok",
+    );
+    let came = |preference: u32| -> u64 {
+        let shown =
+            hosts.shell(false, &format!("tc -s filter show dev v ingress pref {preference}"));
+        let sent = shown.split("Sent ").nth(1).and_then(|text| text.split(' ').next());
+        sent.and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("{shown}"))
+    };
+    let more = ["--vlans", "3000-3099", "--rate", "20M"];
+    let _agents = [hosts.started(true, &more), hosts.started(false, &more)];
+    hosts.told(&["reserve", "near", "far", "--rate", "8M", "--start", "+8s", "--for", "30min"]);
+    let device = |is_near| hosts.shell(is_near, "ip -d addr show c16 2>/dev/null || true");
+    let is_made = |is_near, address: &str| {
+        let shown = device(is_near);
+        shown.contains("vlan protocol 802.1Q id 3001 ") && shown.contains(address)
+    };
+    hosts.until("both ends are made", || {
+        is_made(true, "inet 10.64.0.2/31") && is_made(false, "inet 10.64.0.3/31")
+    });
+    hosts.until("packets pass", || hosts.is_reached());
+    assert!(came(1) > 0 && came(2) == 0, "{} with the tag, {} without one", came(1), came(2));
+
+    // Its rate, next to best effort at more than the interface carries.
+    let iperf = |is_near, words: &[&str]| {
+        let iperf = Path::new("iperf3");
+        let mut command =
+            if is_near { hosts.spaces.run_here(iperf) } else { hosts.spaces.run_there(iperf) };
+        command.args(words).stdout(Stdio::null());
+        command
+    };
+    let sinks = ["5201", "5202"]
+        .map(|port| Running(iperf(false, &["-s", "-p", port]).spawn().expect("iperf3")));
+    let blast = ["-u", "-b", "40M", "-l", "1400", "-t", "600", "-p", "5202", "-c", "10.77.0.2"];
+    let blast = Running(iperf(true, &blast).spawn().expect("iperf3"));
+    let rate = || {
+        let send = ["-J", "-t", "8", "-O", "2", "-p", "5201", "-c", "10.64.0.3"];
+        let said = succeed(iperf(true, &send).stdout(Stdio::piped()));
+        let said: Value = serde_json::from_str(&said).expect("JSON");
+        let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
+        rate.unwrap_or_else(|| panic!("{said}"))
+    };
+    let is_booked = |rate: &f64| (0.9 * 8e6..1.02 * 8e6).contains(rate);
+    let before_it = came(1);
+    let seen = farline_lab::fit_of_three(rate, is_booked);
+    println!("{:.2} Mbit/s of 8, next to best effort at full blast", seen / 1e6);
+    assert!(is_booked(&seen), "{seen} bit/s");
+    assert!(came(1) - before_it > 8_000_000 && came(2) == 0, "{} with the tag", came(1));
+    drop((blast, sinks));
+
+    // What was taken by hand is made again; a VLAN of somebody else's is neither used nor taken.
+    hosts.shell(true, "ip link del c16");
+    hosts.until("it is made again", || is_made(true, "inet 10.64.0.2/31") && hosts.is_reached());
+    hosts.told(&["reserve", "near", "far", "--rate", "1M", "--start", "now", "--for", "10min"]);
+    let is_told = || {
+        let all = hosts.told(&["reserve", "circuits"])["circuits"].clone();
+        let mut all = all.as_array().cloned().unwrap_or_default().into_iter();
+        let near =
+            all.find(|known| known["report"]["number"] == 32 && known["report"]["site"] == "near");
+        near.is_some_and(|known| known["report"]["trouble"].to_string().contains("VLAN 3002"))
+    };
+    hosts.until("that it is taken is told", is_told);
+    hosts.told(&["reserve", "cancel", "r-2"]);
+    hosts.told(&["reserve", "cancel", "r-1"]);
+    let is_gone = |is_near| {
+        let left = hosts.shell(is_near, "ip -o link show; ip addr show; tc class show dev v");
+        !left.contains(" c16@")
+            && !left.contains(" c32@")
+            && !left.contains("10.64.0.")
+            && !left.contains(":4001 ")
+    };
+    hosts.until("all of it is gone", || is_gone(true) && is_gone(false));
+    assert_eq!([others(true), others(false)], before, "what others have is as it was");
+    hosts.shell(true, "ping -n -c 3 -i 0.2 10.99.0.2");
+}

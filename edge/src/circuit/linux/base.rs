@@ -36,6 +36,7 @@ pub(super) struct Base {
     /// What all circuits together may have.
     pub(super) rate: Rate,
     below: Option<ClassHandle>,
+    has_vlans: bool,
 }
 
 impl Base {
@@ -56,7 +57,8 @@ impl Base {
                 Rate::from_bps(u64::from(says) * 980_000)
             }
         };
-        Ok(Base { interface, name, rate, below: settings.below })
+        let has_vlans = settings.vlans.is_some();
+        Ok(Base { interface, name, rate, below: settings.below, has_vlans })
     }
 
     /// The discipline that circuits' filters are at.
@@ -145,11 +147,14 @@ impl Base {
             }
         }
         let filters = queueing::filters(self.interface, self.root()).map_err(looking)?;
-        let is_there = filters.iter().any(|one| one.target == own(ARP) && Match::Arp.is_of(one));
-        if !is_there {
-            let preference = self.preference() + 1;
-            queueing::add_filter(self.interface, self.root(), preference, Match::Arp, own(ARP))
-                .map_err(doing("the filter of ARP"))?;
+        // In a VLAN it is another protocol to the kernel, of which each has a preference of its own.
+        for (at, arp) in [Match::Arp, Match::TaggedArp].into_iter().enumerate() {
+            let is_there = filters.iter().any(|one| one.target == own(ARP) && arp.is_of(one));
+            if !is_there && (at == 0 || self.has_vlans) {
+                let preference = self.preference() + 1 + at as u16;
+                queueing::add_filter(self.interface, self.root(), preference, arp, own(ARP))
+                    .map_err(doing("the filter of ARP"))?;
+            }
         }
         Ok(())
     }

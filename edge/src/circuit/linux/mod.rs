@@ -162,12 +162,24 @@ impl LinuxDriver {
     fn carrier(&self, place: Place, found: &Found) -> Option<u32> {
         match self.places.vlan(place) {
             None => Some(self.base.interface),
-            Some(id) => self.vlan(id, found).filter(|known| known.is_up).map(|known| known.number),
+            Some(_) => {
+                self.vlan(place, found).filter(|known| known.is_up).map(|known| known.number)
+            }
         }
     }
 
-    fn vlan<'a>(&self, id: u16, found: &'a Found) -> Option<&'a Interface> {
-        found.interfaces.iter().find(|known| known.vlan == Some((self.base.interface, id)))
+    /// The VLAN of a circuit, called as Farline calls those that it makes: one of its id with another name is
+    /// somebody else's.
+    fn vlan<'a>(&self, place: Place, found: &'a Found) -> Option<&'a Interface> {
+        let id = self.places.vlan(place)?;
+        let is_ours = |name: &str| {
+            let number = name.strip_prefix('c').and_then(|number| number.parse().ok());
+            number.is_some_and(|number| self.places.of(CircuitNumber(number)) == place)
+        };
+        found
+            .interfaces
+            .iter()
+            .find(|known| known.vlan == Some((self.base.interface, id)) && is_ours(&known.name))
     }
 
     /// Whether all of a circuit is there but its rate and its queue.
@@ -234,7 +246,7 @@ impl LinuxDriver {
         if self.carrier(place, &found).is_none()
             && let Some(id) = self.places.vlan(place)
         {
-            match self.vlan(id, &found) {
+            match self.vlan(place, &found) {
                 Some(down) => interface::bring_up(down.number).map_err(doing("the VLAN"))?,
                 None => interface::add_vlan(at, &format!("c{}", number.0), id)
                     .map_err(|refusal| no_vlan(number, id, &refusal))?,
@@ -301,7 +313,7 @@ impl LinuxDriver {
                 interface::remove_address(*known).map_err(doing("the address"))?;
             }
         }
-        if let Some(vlan) = self.places.vlan(place).and_then(|id| self.vlan(id, &found)) {
+        if let Some(vlan) = self.vlan(place, &found) {
             interface::remove(vlan.number).map_err(doing("the VLAN"))?;
         }
         match found.classes.iter().any(|one| one.handle == class) {
@@ -347,6 +359,10 @@ impl CircuitDriver for LinuxDriver {
                 Err(failed(message).hint(known()))
             }
         }
+    }
+
+    fn site(&self) -> Option<SiteId> {
+        self.site
     }
 
     fn concerns(&self, circuit: &DesiredCircuit) -> bool {
