@@ -1,6 +1,7 @@
 //! Reservations and refusals as people read them.
 
 use super::when;
+use farline::calendar::timestamp;
 use farline::calendar::wire::{
     AlternativeDocument, CircuitDocument, LegDocument, RefusalDocument, ReservationDocument,
 };
@@ -8,11 +9,11 @@ use farline_core::units::{Bytes, Rate};
 use jiff::tz::TimeZone;
 use std::fmt::Write;
 
-/// `from A to B at 2 Gbit/s over a, b` for one leg.
-fn leg(leg: &LegDocument, zone: &TimeZone) -> String {
+/// When and how fast one leg is, and below it its route.
+fn leg(leg: &LegDocument, zone: &TimeZone) -> [String; 2] {
     let rate = Rate::from_bps(leg.rate_bps);
-    let (start, end) = (when::shown(&leg.start, zone), when::shown(&leg.end, zone));
-    format!("{start} to {end}, {rate}, {}", leg.route.join(" "))
+    let when = when::span(&leg.start, &leg.end, zone);
+    [format!("{when}, {rate}"), format!("  {}", leg.route.join(" "))]
 }
 
 /// What a reservation carries in all.
@@ -40,8 +41,8 @@ pub(super) fn reservation(document: &ReservationDocument) -> String {
     if !document.label.is_empty() {
         let _ = write!(text, " ({})", document.label);
     }
-    for known in &document.legs {
-        let _ = write!(text, "\n  {}", leg(known, &zone));
+    for line in document.legs.iter().flat_map(|known| leg(known, &zone)) {
+        let _ = write!(text, "\n  {line}");
     }
     if let Some(until) = &document.held_until {
         let _ = write!(text, "\n  held until {}", when::shown(until, &zone));
@@ -53,7 +54,7 @@ pub(super) fn reservation(document: &ReservationDocument) -> String {
     text
 }
 
-/// A line for each reservation.
+/// Each reservation, and below it its time.
 pub(super) fn list(reservations: &[ReservationDocument]) -> String {
     if reservations.is_empty() {
         return "no reservations".to_owned();
@@ -61,19 +62,19 @@ pub(super) fn list(reservations: &[ReservationDocument]) -> String {
     let zone = TimeZone::system();
     let line = |document: &ReservationDocument| {
         let rate = document.legs.iter().map(|leg| leg.rate_bps).max().unwrap_or(0);
-        let start = document.legs.first().map_or("", |leg| &leg.start);
+        let window = document.window();
+        let [start, end] = [window.start, window.end].map(timestamp);
+        let label = Some(&document.label).filter(|label| !label.is_empty());
         format!(
-            "{:<8} {:<11} {:>12}  {}  {} to {}  {}",
+            "{:<7} {:<11} {:>11}  {} to {}{}\n        {}",
             document.id,
             document.state,
             Rate::from_bps(rate).to_string(),
-            when::shown(start, &zone),
             document.from,
             document.to,
-            document.label,
+            label.map(|label| format!("  ({label})")).unwrap_or_default(),
+            when::span(&start, &end, &zone),
         )
-        .trim_end()
-        .to_owned()
     };
     reservations.iter().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -108,7 +109,8 @@ pub(super) fn circuits(circuits: &[CircuitDocument]) -> String {
 /// An alternative in a line, or one for each leg.
 fn alternative(document: &AlternativeDocument) -> String {
     let zone = TimeZone::system();
-    let legs: Vec<String> = document.legs.iter().take(6).map(|known| leg(known, &zone)).collect();
+    let first = document.legs.iter().take(6);
+    let legs: Vec<String> = first.flat_map(|known| leg(known, &zone)).collect();
     let more = match document.legs.len() {
         0..=6 => String::new(),
         many => format!("\n                  and {} more", many - 6),

@@ -102,9 +102,43 @@ pub(crate) fn shown(text: &str, zone: &TimeZone) -> String {
     zoned.strftime(&format!("%a %Y-%m-%d %H:%M{seconds} %Z")).to_string()
 }
 
+/// From when to when: `Fri 2026-11-27 18:00 to 20:00 CET`, the day once where it is the same.
+pub(crate) fn span(start: &str, end: &str, zone: &TimeZone) -> String {
+    let (from, to) = (shown(start, zone), shown(end, zone));
+    let day = from.len().min("Fri 2026-11-27 ".len());
+    let (Some((first, clock)), Some((_, name))) = (from.split_at_checked(day), to.rsplit_once(' '))
+    else {
+        return format!("{from} to {to}");
+    };
+    match (to.strip_prefix(first), clock.strip_suffix(name)) {
+        (Some(end), Some(clock)) => format!("{first}{clock}to {end}"),
+        _ => format!("{from} to {to}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_and_a_zone_are_named_once() {
+        let zone = TimeZone::get("Europe/Berlin").expect("a zone");
+        for (start, end, expected) in [
+            ("2026-11-27T17:00:00Z", "2026-11-27T19:00:00Z", "Fri 2026-11-27 18:00 to 20:00 CET"),
+            (
+                "2026-11-27T17:00:05Z",
+                "2026-11-28T19:00:00Z",
+                "Fri 2026-11-27 18:00:05 CET to Sat 2026-11-28 20:00 CET",
+            ),
+            (
+                "2026-10-25T00:30:00Z",
+                "2026-10-25T01:30:00Z",
+                "Sun 2026-10-25 02:30 CEST to Sun 2026-10-25 02:30 CET",
+            ),
+        ] {
+            assert_eq!(span(start, end, &zone), expected);
+        }
+    }
 
     fn at(now: &str, text: &str) -> String {
         let now: Zoned = now.parse().expect("a time with a zone");

@@ -234,14 +234,21 @@ fn refused(net: &BookedNetwork) -> Result<Refused> {
     let text = String::from_utf8_lossy(&text.stderr).into_owned();
     print!("{text}");
     let alternatives = text.lines().skip_while(|line| !line.starts_with("what can be had")).skip(1);
-    let alternatives = alternatives.take_while(|line| line.starts_with(' ')).map(|line| {
-        let (kind, what) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-        (kind.to_owned(), what.trim().to_owned())
-    });
+    let mut kinds: Vec<(String, String)> = Vec::new();
+    for line in alternatives.take_while(|line| line.starts_with(' ')) {
+        // What is indented further belongs to the one above.
+        match (line.starts_with("   "), kinds.last_mut()) {
+            (true, Some((_, what))) => *what += &format!(" {}", line.trim()),
+            _ => {
+                let (kind, what) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+                kinds.push((kind.to_owned(), what.trim().to_owned()));
+            }
+        }
+    }
     Ok(Refused {
         asked: format!("farline {}", words.join(" ")),
         why: said["error"]["message"].as_str().unwrap_or_default().to_owned(),
-        alternatives: alternatives.collect(),
+        alternatives: kinds,
     })
 }
 
