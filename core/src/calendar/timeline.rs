@@ -33,6 +33,8 @@ pub struct FreeInterval {
     pub free: Rate,
 }
 
+/// How long before a window the change is looked for at first that holds when it begins.
+const NEAR: Span = Span::from_secs(3_600);
 /// The end of time.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
@@ -125,15 +127,32 @@ impl Timeline {
         })
     }
 
-    /// What is free in each interval that `window` touches.
+    /// What is free in each interval that `window` touches, the last first.
+    ///
+    /// It is looked for from shortly before the window on, where the level that holds at its beginning nearly
+    /// always is: from the beginning of a long list it would be as far again, through memory that no cache has.
     fn free_in(&self, window: TimeWindow) -> impl Iterator<Item = Rate> + '_ {
-        let levels = (!window.is_empty()).then(|| {
-            let first = self.levels.range(..=window.start).next_back().map(|(_, level)| *level);
-            let inside = (Bound::Excluded(window.start), Bound::Excluded(window.end));
-            let more = self.levels.range(inside).map(|(_, level)| *level);
-            std::iter::once(first.unwrap_or_default()).chain(more)
-        });
-        levels.into_iter().flatten().map(|level| self.free(level))
+        let near = Time::from_nanos(window.start.as_nanos().saturating_sub(NEAR.as_nanos()));
+        let first = move |levels: &BTreeMap<Time, Level>| {
+            let before = levels.range(..near).next_back();
+            before.map_or(Level::default(), |(_, level)| *level)
+        };
+        let mut at = (!window.is_empty()).then(|| self.levels.range(near..window.end).rev());
+        std::iter::from_fn(move || {
+            let level = match at.as_mut()?.next() {
+                Some((time, level)) => {
+                    if *time <= window.start {
+                        at = None;
+                    }
+                    *level
+                }
+                None => {
+                    at = None;
+                    first(&self.levels)
+                }
+            };
+            Some(self.free(level))
+        })
     }
 
     /// What is free in every instant of `window`; the whole capacity for an empty one.
@@ -296,6 +315,18 @@ mod tests {
             let empty = window(to, from.min(to));
             assert_eq!(list.least_free(empty), Rate::from_bps(10), "seed {seed}");
             assert_eq!(list.has_free(empty, Rate::from_bps(rate)), rate <= 10, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_began_long_before_a_window_is_seen_in_it() {
+        let hours = |hours: u64| Time::from_nanos(NEAR.as_nanos() * hours);
+        for (start, end, seen) in [(0, 9, 6), (4, 5, 6), (0, 4, 10), (6, 7, 10), (3, 5, 6)] {
+            let mut list = Timeline::new(Rate::from_bps(10));
+            list.book(TimeWindow { start: hours(start), end: hours(end) }, Rate::from_bps(4));
+            let window = TimeWindow { start: hours(4) + Span::from_nanos(5), end: hours(5) };
+            assert_eq!(list.least_free(window), Rate::from_bps(seen), "{start} to {end}");
+            assert_eq!(list.has_free(window, Rate::from_bps(7)), seen > 6, "{start} to {end}");
         }
     }
 

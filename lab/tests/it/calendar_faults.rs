@@ -306,7 +306,7 @@ fn each_route_and_each_end_has_a_word_of_its_own() {
     // More than one route has: two circuits of one reservation.
     let mut book = calendar.farline();
     book.args(["reserve", "oak-ridge", "chicago", "--volume", "100TB", "--several"]);
-    let booked = done(book.args(["--start", "now", "--by", "+1day"]));
+    let booked = done(book.args(["--start", "now", "--by", "+23h"]));
     let legs = booked["legs"].as_array().expect("legs");
     let rates: Vec<u64> = legs.iter().filter_map(|leg| leg["rate_bps"].as_u64()).collect();
     assert!(rates.len() == 2 && legs[0]["route"] != legs[1]["route"], "{booked}");

@@ -370,6 +370,6 @@ fn vlans_come_and_go_with_circuits_and_others_stay() {
             && !left.contains(":4001 ")
     };
     hosts.until("all of it is gone", || is_gone(true) && is_gone(false));
-    assert_eq!([others(true), others(false)], before, "what others have is as it was");
+    assert_eq!([others(true), others(false)], before, "what others have is not as it was");
     hosts.shell(true, "ping -n -c 3 -i 0.2 10.99.0.2");
 }

@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 pub(super) type Asked = State<Arc<Shared>>;
 
+/// Sites that are listed for who named none of them, at most.
+const SITES: usize = 16;
 /// The longest label or reason.
 const LABEL: usize = 200;
 
@@ -136,7 +138,13 @@ pub(super) fn time(text: &str) -> Result<Time, Problem> {
 /// The two sites called so.
 pub(super) fn ends(topology: &Topology, from: &str, to: &str) -> Result<(SiteId, SiteId), Problem> {
     let site = |name: &str| {
-        let missing = || Problem::bad(format!("there is no site `{name}`"));
+        let missing = || {
+            let known = match topology.sites() {
+                sites if sites.len() <= SITES => format!(": there are {}", sites.join(", ")),
+                _ => String::new(),
+            };
+            Problem::bad(format!("there is no site `{name}`{known}"))
+        };
         topology.site(name).ok_or_else(missing)
     };
     Ok((site(from)?, site(to)?))

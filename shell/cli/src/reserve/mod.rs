@@ -97,7 +97,7 @@ struct Book {
 #[derive(Subcommand)]
 enum Action {
     /// List your project's reservations
-    #[command(after_help = "Example:\n  farline reserve ls --json")]
+    #[command(alias = "list", after_help = "Example:\n  farline reserve ls --json")]
     Ls {
         #[command(flatten)]
         at: At,
@@ -202,7 +202,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             let path = format!("/v1/reservations/{}", plain(&id)?);
             match at.client()?.patch(&path, &change, None) {
                 Ok(document) => told(&document, output)?,
-                Err(error) => return refused(error, TAKE, output),
+                Err(error) => return refused(error, CHANGE, output),
             }
         }
         Action::Commit { id, at } => {
@@ -246,9 +246,14 @@ impl Book {
         let you = |message: &str, hint: &str| {
             Err(Error::new(Fault::You, ErrorCode::Usage, message).hint(hint))
         };
+        if (self.variable || self.several) && self.volume.is_none() {
+            let message = "--variable and --several are for --volume";
+            return you(message, "one route at one rate carries a slot");
+        }
         let now = when::here();
         let read = |text: &String| when::read(text, &now);
-        let start = self.start.as_ref().map(read).transpose()?;
+        // Now is what the calendar takes it for, whose clock may be another.
+        let start = self.start.as_ref().filter(|text| *text != "now").map(read).transpose()?;
         let by = self.by.as_ref().map(read).transpose()?;
         let start_text = start.map(timestamp);
         if let Some(volume) = self.volume {
@@ -338,7 +343,13 @@ fn book(args: Book, output: &Output) -> Result<ExitCode, Error> {
     let chosen = args.take.as_ref().zip(refusal).and_then(|(kind, refusal)| {
         refusal.alternatives.iter().find(|alternative| alternative.kind == *kind)
     });
-    let Some(chosen) = chosen else { return refused(error, TAKE, output) };
+    let Some(chosen) = chosen else {
+        let hint = match &args.take {
+            Some(kind) => format!("none of them is `{kind}`: {TAKE}"),
+            None => TAKE.to_owned(),
+        };
+        return refused(error, &hint, output);
+    };
     let wanted = ProblemDocument::Legs { legs: chosen.legs.clone() };
     let request = ReserveDocument { wanted, ..request };
     match client.post("/v1/reservations", &request, Some(&fresh_key())) {
@@ -350,8 +361,9 @@ fn book(args: Book, output: &Output) -> Result<ExitCode, Error> {
     }
 }
 
-/// How an alternative is had.
+/// How an alternative is had, of what is booked and of what is changed.
 const TAKE: &str = "the same command with --take KIND books one of them";
+const CHANGE: &str = "the same command with the --rate, --start and --end of one of them";
 
 fn refusal_of(error: &Error) -> Option<&RefusalDocument> {
     error.source()?.downcast_ref::<Refused>().map(|refused| &*refused.0)

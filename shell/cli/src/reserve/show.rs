@@ -29,21 +29,20 @@ pub(super) fn volume(legs: &[LegDocument]) -> Bytes {
 pub(super) fn reservation(document: &ReservationDocument) -> String {
     let zone = TimeZone::system();
     let mut text = format!(
-        "{}  {}  {} to {}{}, {}, for {}",
+        "{}  {}  {} to {}{}",
         document.id,
         document.ended.clone().unwrap_or_else(|| document.state.to_string()),
         document.from,
         document.to,
-        if document.both_ways { "" } else { " one way" },
-        volume(&document.legs),
-        document.owner,
+        if document.both_ways { "" } else { ", one way" },
     );
     if !document.label.is_empty() {
-        let _ = write!(text, " ({})", document.label);
+        let _ = write!(text, "\n  {}", document.label);
     }
     for line in document.legs.iter().flat_map(|known| leg(known, &zone)) {
         let _ = write!(text, "\n  {line}");
     }
+    let _ = write!(text, "\n  {} in all, booked by {}", volume(&document.legs), document.owner);
     if let Some(until) = &document.held_until {
         let _ = write!(text, "\n  held until {}", when::shown(until, &zone));
         let _ = write!(text, "; farline reserve commit {} makes it stand", document.id);
@@ -54,7 +53,7 @@ pub(super) fn reservation(document: &ReservationDocument) -> String {
     text
 }
 
-/// Each reservation, and below it its time.
+/// Each reservation, and below it its time and its label.
 pub(super) fn list(reservations: &[ReservationDocument]) -> String {
     if reservations.is_empty() {
         return "no reservations".to_owned();
@@ -65,14 +64,14 @@ pub(super) fn list(reservations: &[ReservationDocument]) -> String {
         let window = document.window();
         let [start, end] = [window.start, window.end].map(timestamp);
         let label = Some(&document.label).filter(|label| !label.is_empty());
+        let label = label.map(|label| format!("\n        {label}")).unwrap_or_default();
         format!(
-            "{:<7} {:<11} {:>11}  {} to {}{}\n        {}",
+            "{:<7} {:<11} {:>11}  {} to {}\n        {}{label}",
             document.id,
             document.state,
             Rate::from_bps(rate).to_string(),
             document.from,
             document.to,
-            label.map(|label| format!("  ({label})")).unwrap_or_default(),
             when::span(&start, &end, &zone),
         )
     };
