@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(troubles(&reports, at(19)), expected(&[silent, (0, "b@1", ""), (1, "b", "")]));
         // Another agent takes over its end.
         reports.hear(at(19), &booked(), number(0), by("c", Some(0)), up(0));
-        let over = [(0, "b@1", ""), (0, "c@0", ""), (1, "b", "")];
+        let over = [(0, "c@0", ""), (0, "b@1", ""), (1, "b", "")];
         assert_eq!(troubles(&reports, at(19)), expected(&over));
     }
 
