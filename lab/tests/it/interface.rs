@@ -321,6 +321,19 @@ fn vlans_come_and_go_with_circuits_and_others_stay() {
     hosts.until("packets pass", || hosts.is_reached());
     assert!(came(1) > 0 && came(2) == 0, "{} with the tag, {} without one", came(1), came(2));
 
+    // Who has which address is asked with the tag, past best effort.
+    let asked = || -> u64 {
+        let shown = hosts.shell(true, "tc -s class show dev v classid fa11:3");
+        let sent = shown.split(" bytes ").nth(1).and_then(|text| text.split(' ').next());
+        sent.and_then(|packets| packets.parse().ok()).unwrap_or_else(|| panic!("{shown}"))
+    };
+    let before_it = asked();
+    for _ in 0..5 {
+        hosts.shell(true, "ip neigh flush dev c16");
+        hosts.until("it is asked and told", || hosts.is_reached());
+    }
+    assert!(asked() >= before_it + 5, "{before_it} before, {} after", asked());
+
     // Its rate, next to best effort at more than the interface carries.
     let iperf = |is_near, words: &[&str]| {
         let iperf = Path::new("iperf3");
