@@ -344,8 +344,12 @@ fn vlans_come_and_go_with_circuits_and_others_stay() {
     };
     let sinks = ["5201", "5202"]
         .map(|port| Running(iperf(false, &["-s", "-p", port]).spawn().expect("iperf3")));
+    hosts.until("iperf3 listens", || {
+        let listening = hosts.shell(false, "ss -ltn");
+        [":5201 ", ":5202 "].iter().all(|port| listening.contains(port))
+    });
     let blast = ["-u", "-b", "40M", "-l", "1400", "-t", "600", "-p", "5202", "-c", "10.77.0.2"];
-    let blast = Running(iperf(true, &blast).spawn().expect("iperf3"));
+    let mut blast = Running(iperf(true, &blast).spawn().expect("iperf3"));
     let rate = || {
         let send = ["-J", "-t", "8", "-O", "2", "-p", "5201", "-c", "10.64.0.3"];
         let said = succeed(iperf(true, &send).stdout(Stdio::piped()));
@@ -359,6 +363,7 @@ fn vlans_come_and_go_with_circuits_and_others_stay() {
     println!("{:.2} Mbit/s of 8, next to best effort at full blast", seen / 1e6);
     assert!(is_booked(&seen), "{seen} bit/s");
     assert!(came(1) - before_it > 8_000_000 && came(2) == 0, "{} with the tag", came(1));
+    assert!(blast.0.try_wait().is_ok_and(|ended| ended.is_none()), "best effort ended");
     drop((blast, sinks));
 
     // What was taken by hand is made again; a VLAN of somebody else's is neither used nor taken.
