@@ -252,8 +252,7 @@ impl Book {
         }
         let now = when::here();
         let read = |text: &String| when::read(text, &now);
-        // Now is what the calendar takes it for, whose clock may be another.
-        let start = self.start.as_ref().filter(|text| *text != "now").map(read).transpose()?;
+        let start = self.start.as_ref().map(read).transpose()?;
         let by = self.by.as_ref().map(read).transpose()?;
         let start_text = start.map(timestamp);
         if let Some(volume) = self.volume {
