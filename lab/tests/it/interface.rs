@@ -292,8 +292,14 @@ fn vlans_come_and_go_with_circuits_and_others_stay() {
         );
     }
     hosts.shell(true, "ip link add link v name theirs type vlan id 3002");
-    let others = |is_near| hosts.shell(is_near, "ip -o -d link show type vlan | grep -v ' c[0-9]'");
+    // Number, name and id: whether its carrier is seen already is a matter of moments.
+    let others = |is_near| {
+        let short = r"s/^([0-9]+: [^:]+):.*( id [0-9]+) .*/\1\2/";
+        let shown = "ip -o -d link show type vlan | grep -v ' c[0-9]'";
+        hosts.shell(is_near, &format!("{shown} | sed -E '{short}'"))
+    };
     let before = [others(true), others(false)];
+    assert!(before[0].contains("other@v id 3200") && before[0].contains("theirs@v id 3002"));
     // What comes on the wire with which tag.
     hosts.shell(
         false,
