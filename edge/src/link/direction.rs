@@ -6,10 +6,11 @@
 //! waited there anyway: so reads are put off until the wire is about to be idle, and packets are
 //! then read several at a time.
 //!
-//! The stamp is the time just before the read. Write lateness is the time just before the write
-//! less the time due; what the receiving kernel does with the packet after the write is the
-//! receiver's time, not the link's: as behind a card, a thread of that kernel takes it from the
-//! device's queue (NAPI).
+//! The stamp is the time just after the read: a path never delivers early, and the time before it
+//! would be too early by as much as this thread was kept from reading what came meanwhile. Write
+//! lateness is the time just before the write less the time due; what the receiving kernel does with
+//! the packet after the write is the receiver's time, not the link's: as behind a card, a thread of
+//! that kernel takes it from the device's queue (NAPI).
 
 use super::accuracy::{Spans, Stamps};
 use super::cut;
@@ -205,8 +206,9 @@ impl Direction {
                 return (count, true);
             };
             match rustix::io::read(&*self.from, &mut *room) {
-                Ok(_) if self.valve.as_ref().is_some_and(|valve| valve.is_shut()) => {}
+                Ok(_) if self.valve.as_ref().is_some_and(|valve| valve.is_shut()) => *clock = now(),
                 Ok(len) if len > tun::HEADER => {
+                    *clock = now();
                     let layout = layout(self.is_ethernet, &room[..len]);
                     let frames = layout.frames();
                     let token = self.ring.push(len, frames.count());
@@ -219,7 +221,7 @@ impl Direction {
                     self.stamps.empty(*clock);
                     return (count, true);
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => *clock = now(),
                 // The device is gone; what is in flight has nowhere to go either, but the end is
                 // not ours to decide.
                 Ok(_) | Err(_) => {
@@ -227,7 +229,6 @@ impl Direction {
                     return (count, true);
                 }
             }
-            *clock = now();
             // With the wire idle, what waits to be read grows as late as what waits to be written.
             // Nor is a device left before it was seen empty while its packets are in doubt: under a
             // full queue something is always due, and they would stay so.

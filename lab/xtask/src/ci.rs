@@ -116,11 +116,10 @@ impl Report {
     }
 }
 
-/// Half as many again as there are processors: tests of the edge wait for links, time-outs and peers
-/// about half of their time.
+/// Twice as many as there are processors: tests of the edge wait for links, time-outs and peers more
+/// than half of their time.
 fn test_threads() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    processors + processors.div_ceil(2)
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The same rules are read by `tidy`; cargo-deny checks them more deeply and is used where it is
