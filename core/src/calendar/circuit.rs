@@ -37,15 +37,10 @@ impl CircuitNumber {
 
 /// The routes of a reservation, each once: legs over one route are one circuit, whose rate changes.
 pub fn routes(legs: &[Leg]) -> Vec<&CircuitRoute> {
-    distinct(legs.iter().map(|leg| &leg.route))
-}
-
-/// Each of what comes once, in order.
-pub fn distinct<T: PartialEq + Copy>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
-    for one in all {
-        if !once.contains(&one) {
-            once.push(one);
+    for leg in legs {
+        if !once.contains(&&leg.route) {
+            once.push(&leg.route);
         }
     }
     once
@@ -184,6 +179,18 @@ pub fn steps(
     first.into_iter().chain(then).chain(last).collect()
 }
 
+/// What is booked for a circuit at `now`, if it should be up then.
+pub(super) fn active_leg(
+    reservation: &Reservation,
+    number: CircuitNumber,
+    now: Time,
+) -> Option<&Leg> {
+    let route = *routes(&reservation.legs).get(number.route())?;
+    let mut legs = reservation.legs.iter().filter(|leg| leg.route == *route);
+    let leg = legs.find(|leg| leg.window.contains(now))?;
+    (reservation.state == ReservationState::Provisioned).then_some(leg)
+}
+
 /// What an agent says of a circuit against what is booked for it at `now`: how they differ, if they do. One
 /// that is made ready before its time, or is down after it, does not.
 pub fn contradiction(
@@ -193,10 +200,7 @@ pub fn contradiction(
     is_up: bool,
     rate: Rate,
 ) -> Option<String> {
-    let provisioned = reservation.state == ReservationState::Provisioned;
-    let route = routes(&reservation.legs).get(number.route()).copied();
-    let mut legs = reservation.legs.iter().filter(|leg| Some(&leg.route) == route);
-    let Some(leg) = legs.find(|leg| provisioned && leg.window.contains(now)) else {
+    let Some(leg) = active_leg(reservation, number, now) else {
         return is_up.then(|| "it is up outside of its time".to_owned());
     };
     if !is_up {
@@ -206,7 +210,7 @@ pub fn contradiction(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::calendar::{LinkId, TimeWindow};
     use crate::units::Rng;
@@ -223,7 +227,8 @@ mod tests {
         }
     }
 
-    fn reservation(id: u64, legs: Vec<Leg>) -> Reservation {
+    /// One that is provisioned, from the first site to the second and back.
+    pub(in crate::calendar) fn reservation(id: u64, legs: Vec<Leg>) -> Reservation {
         Reservation {
             id: ReservationId(id),
             version: 1,

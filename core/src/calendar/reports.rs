@@ -1,8 +1,8 @@
 //! What agents say of circuits, held against what is booked: every circuit has the word of each agent that
 //! makes it or an end of it, and what is wrong with one of them is hidden by no other.
 
-use super::circuit::{CircuitNumber, contradiction, routes};
-use super::reservation::{Reservation, ReservationId, ReservationState};
+use super::circuit::{CircuitNumber, active_leg, contradiction, routes};
+use super::reservation::{Reservation, ReservationId};
 use super::topology::SiteId;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeMap;
@@ -152,7 +152,7 @@ impl Heard {
         let mut report = self.report.clone();
         if self.is_silent(now) {
             // Of one that is down, and has to be, nobody need say anything.
-            if !report.up && active(booked, number, now.calendar).is_none() {
+            if !report.up && active_leg(booked, number, now.calendar).is_none() {
                 return None;
             }
             let seconds = now.steady.since(self.at.steady).as_secs_f64() as u64;
@@ -167,20 +167,12 @@ impl Heard {
     }
 }
 
-/// Since when a circuit should be up, if it should.
-fn active(booked: &Reservation, number: CircuitNumber, time: Time) -> Option<Time> {
-    let route = *routes(&booked.legs).get(number.route())?;
-    let mut legs = booked.legs.iter().filter(|leg| leg.route == *route);
-    let leg = legs.find(|leg| leg.window.contains(time))?;
-    (booked.state == ReservationState::Provisioned).then_some(leg.window.start)
-}
-
 /// What stands for circuits, and ends of them, whose time has come and of which nobody has said anything.
 fn missing(now: ReportTime, booked: &Reservation, said: &[JudgedReport]) -> Vec<JudgedReport> {
     let mut all = Vec::new();
     for at in 0..routes(&booked.legs).len() {
         let Some(number) = CircuitNumber::of(booked.id, at) else { continue };
-        let due = active(booked, number, now.calendar);
+        let due = active_leg(booked, number, now.calendar).map(|leg| leg.window.start);
         if due.is_none_or(|due| now.calendar.since(due) < SILENT) {
             continue;
         }
@@ -208,6 +200,7 @@ fn missing(now: ReportTime, booked: &Reservation, said: &[JudgedReport]) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calendar::circuit::tests::reservation;
     use crate::calendar::{Leg, LinkId, TimeWindow};
 
     const RATES: [Rate; 2] = [Rate::from_bps(5), Rate::from_bps(7)];
@@ -221,23 +214,7 @@ mod tests {
     fn booked() -> Reservation {
         let window = TimeWindow { start: at(10).calendar, end: at(100).calendar };
         let leg = |link: u32| Leg { window, rate: RATES[link as usize], route: vec![LinkId(link)] };
-        Reservation {
-            id: ReservationId(3),
-            version: 1,
-            owner: String::new(),
-            project: String::new(),
-            label: String::new(),
-            from: SiteId(0),
-            to: SiteId(1),
-            both_ways: true,
-            legs: vec![leg(0), leg(1)],
-            state: ReservationState::Provisioned,
-            ended: None,
-            held_until: None,
-            priority: 0,
-            stranded: false,
-            created: Time::ZERO,
-        }
+        reservation(3, vec![leg(0), leg(1)])
     }
 
     fn number(at: usize) -> CircuitNumber {
