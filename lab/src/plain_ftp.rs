@@ -1,8 +1,8 @@
-//! FTP servers of other people that know no GridFTP: vsftpd, and pyftpdlib's.
+//! FTP servers of other people that know no GridFTP: vsftpd, ProFTPD, and pyftpdlib's.
 
 use crate::Running;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -74,4 +74,59 @@ pub fn pyftpdlib(root: &Path) -> (Running, String) {
     command.args(["-m", "pyftpdlib", "-i", "127.0.0.1", "-w", "-p", &port.to_string(), "-d"]);
     command.arg(root);
     listening(command, port, "python3-pyftpdlib")
+}
+
+/// Where `lab/setup` unpacks ProFTPD, which Debian does not install next to vsftpd; `None` where it is not.
+pub fn proftpd_folder() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("HOME")?).join(".cache/farline/proftpd");
+    folder.join("usr/sbin/proftpd").exists().then_some(folder)
+}
+
+/// ProFTPD, unpacked in `unpacked`, for the folder `root`, in which anonymous users may do everything and of
+/// which it is the whole for them; only root may start it. It knows MLSD.
+///
+/// # Panics
+/// When it does not listen.
+pub fn proftpd(unpacked: &Path, root: &Path) -> (Running, String) {
+    proftpd_with(unpacked, root, "")
+}
+
+/// The same under TLS, as [`vsftpd_under_tls`].
+///
+/// # Panics
+/// When it does not listen.
+pub fn proftpd_under_tls(unpacked: &Path, root: &Path, identity: &Path) -> (Running, String) {
+    let identity = identity.display();
+    let tls = format!(
+        "LoadModule mod_tls.c\nTLSEngine on\nTLSRequired on\nTLSLog none\n\
+         TLSRSACertificateFile {identity}\nTLSRSACertificateKeyFile {identity}\n"
+    );
+    // Certificates of elliptic curves have a name of their own there.
+    let (server, url) = proftpd_with(unpacked, root, &tls.replace("TLSRSA", "TLSEC"));
+    (server, url.replacen("ftp", "ftps", 1))
+}
+
+fn proftpd_with(unpacked: &Path, root: &Path, more: &str) -> (Running, String) {
+    let port = free_port();
+    let (here, below) = (unpacked.display(), root.display());
+    let beside = |end: &str| root.with_extension(end);
+    let pid = beside("proftpd.pid");
+    let config = format!(
+        "ServerName farline\nServerType standalone\nDefaultAddress 127.0.0.1\nPort {port}\n\
+         UseIPv6 off\nUser root\nGroup root\nWtmpLog off\nTransferLog none\nSystemLog none\n\
+         ScoreboardFile none\nPidFile {pid}\nModulePath {here}/usr/lib/proftpd\n{more}\
+         AuthOrder mod_auth_unix.c\nRequireValidShell off\nUseFtpUsers off\nRootLogin on\n\
+         AllowStoreRestart on\nTimesGMT on\n<Anonymous {below}>\nUser root\nGroup root\n\
+         UserAlias anonymous root\nRequireValidShell off\nAllowOverwrite on\n</Anonymous>\n",
+        pid = pid.display(),
+    );
+    let file = beside("proftpd.conf");
+    std::fs::write(&file, config).expect("written");
+    let mut command = Command::new(unpacked.join("usr/sbin/proftpd"));
+    // What it is linked with lies next to it.
+    let libraries = std::fs::read_dir(unpacked.join("usr/lib")).expect("a folder");
+    let libraries: Vec<_> = libraries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let libraries = std::env::join_paths(libraries).expect("paths without colons");
+    command.env("LD_LIBRARY_PATH", libraries).arg("--nodaemon").arg("--config").arg(&file);
+    listening(command, port, "proftpd-core")
 }

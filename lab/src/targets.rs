@@ -4,6 +4,7 @@
 //! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/it/corpus.rs` feeds them the committed corpus
 //! and seeded mutations of it.
 
+use farline_core::gridftp::checked::{self, CHECKED_LEN, Check};
 use farline_core::gridftp::gssapi::{
     SecurityCommand, SecurityCommands, decode_base64, encode_base64,
 };
@@ -17,7 +18,8 @@ use std::mem::take;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 6] = [
+pub const ALL: [(&str, Target); 7] = [
+    ("checked", checked),
     ("command", command),
     ("manifest", manifest),
     ("mode_e", mode_e),
@@ -124,6 +126,31 @@ pub fn mode_e(bytes: &[u8]) {
             assert_eq!(&read.encode(), header);
         }
     }
+}
+
+/// Checked headers: what is read is written back as the same bytes, what is written is read back the same, and with
+/// one bit changed it is not taken.
+///
+/// # Panics
+/// When the law does not hold.
+pub fn checked(bytes: &[u8]) {
+    for header in bytes.chunks_exact(CHECKED_LEN) {
+        let whole: &[u8; CHECKED_LEN] = header.try_into().expect("the length of a header");
+        if let Ok((header, check)) = checked::decode(whole) {
+            assert_eq!(&checked::encode(&header, &check), whole);
+        }
+    }
+    // Next to no bytes have the checksum of themselves: these are given theirs.
+    let Some((first, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return };
+    let Ok(header) = Header::decode(first) else { return };
+    let mut digest = [0; 32];
+    rest.iter().take(32).zip(&mut digest).for_each(|(byte, digest)| *digest = *byte);
+    let check = Check::of(rest, digest);
+    let mut written = checked::encode(&header, &check);
+    assert_eq!(checked::decode(&written), Ok((header, check)));
+    let bit = rest.iter().fold(0, |bit, &byte| bit + usize::from(byte)) % (CHECKED_LEN * 8);
+    written[bit / 8] ^= 1 << (bit % 8);
+    assert!(checked::decode(&written).is_err(), "bit {bit} of {bytes:?}");
 }
 
 /// A manifest: what is taken names nothing outside the tree, survives being written again, and can

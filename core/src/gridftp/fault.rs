@@ -21,6 +21,8 @@ const fn row(code: ErrorCode, fault: Fault, reply: u16, globus: &'static str) ->
 /// Sorted by code. An error of one of these codes arrives unchanged at a Farline client.
 const TABLE: &[Row] = &[
     row(ErrorCode::Aborted, Fault::You, 426, "ABORTED"),
+    // RFC 2428, section 2.
+    row(ErrorCode::AddressFamily, Fault::You, 522, "ADDRESS_FAMILY"),
     row(ErrorCode::BadManifest, Fault::There, 501, "BAD_MANIFEST"),
     row(ErrorCode::BadSequence, Fault::You, 503, "BAD_SEQUENCE"),
     row(ErrorCode::BlocksMissing, Fault::Between, 451, "BLOCKS_MISSING"),

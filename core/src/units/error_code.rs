@@ -74,6 +74,8 @@ error_codes! {
     Aborted "aborted" Never: You;
     /// no data connection can be accepted: no file descriptor left
     AcceptFailed "accept-failed" After: Here;
+    /// data was to go by another address family than the control connection has
+    AddressFamily "address-family" Never: You;
     /// a program that embeds the library and does not call `run()` of farline's module
     /// agent first in `main`
     AgentMissing "agent-missing" Never: You;

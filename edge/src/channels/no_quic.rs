@@ -19,6 +19,9 @@ pub(crate) struct ControlArrival {
     pub(crate) rtt: Span,
 }
 
+/// What it would show.
+pub(crate) type Shows = Arc<dyn Fn() -> Option<Arc<ServerConfig>> + Send + Sync>;
+
 /// The port: there is none.
 #[derive(Debug)]
 pub(crate) enum OnePort {}
@@ -43,7 +46,7 @@ fn not_built() -> io::Error {
 }
 
 impl OnePort {
-    pub(crate) fn open(_: SocketAddr, _: Arc<ServerConfig>) -> io::Result<OnePort> {
+    pub(crate) fn open(_: SocketAddr, _: Shows) -> io::Result<OnePort> {
         Err(not_built())
     }
 

@@ -57,7 +57,8 @@ pub struct Outcome {
     pub streams: usize,
     /// Which way data went; `null` when nothing left this host.
     pub data_path: Option<DataPath>,
-    /// Whether data was encrypted on its way, by TLS or ssh; `null` when nothing left this host.
+    /// Whether data was encrypted on its way, by TLS or ssh; `null` when none moved
+    /// between hosts.
     pub encrypted: Option<bool>,
     /// Congestion control of the sending end's channels, where this end knows it.
     pub congestion: Option<ControlName>,

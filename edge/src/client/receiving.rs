@@ -124,6 +124,7 @@ pub(super) fn receive_layout(
         held,
         integrity,
         pace: live.receiving_pace(),
+        unsent: None,
         cancel: live.cancel.clone(),
     })?;
     Ok((TransferResources { acceptor: resources.acceptor, channels, slots, tcp }, lost))

@@ -50,7 +50,7 @@ pub(super) async fn run(
         }
     }
     permitted(&ends)?;
-    protect(&mut ends, &copy.options.reach).await?;
+    let is_private = protect(&mut ends, &copy.options.reach).await?;
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
         let message =
             format!("{from} cannot be told to hold a rate, and the data does not pass this host");
@@ -75,6 +75,7 @@ pub(super) async fn run(
     let choice =
         copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), None, Some(Bytes(bytes)), true);
     copy.stats.direction = DataDirection::Elsewhere;
+    copy.stats.encrypted = Some(is_private);
     copy.stats.choice =
         Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
     let is_tree = [&ends.sender, &ends.receiver].iter().all(|end| end.features().tree);
@@ -108,8 +109,9 @@ pub(super) async fn run(
 }
 
 /// Has data connections between two servers of a grid show whose they are, and encrypted as they are between
-/// this host and either; with a server that knows no proxies they are anybody's.
-async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<(), Error> {
+/// this host and either; with a server that knows no proxies they are anybody's. Returns whether they are
+/// encrypted.
+async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Error> {
     let by_gsi = [ends.from, ends.to].map(|remote| remote.via == ControlTransport::Gsi);
     match by_gsi {
         [true, true] => {
@@ -119,21 +121,23 @@ async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<(), Erro
                 control.protect_grid(is_private);
                 control.data_security().await.map_err(|error| at(remote, error))?;
             }
+            Ok(is_private)
         }
-        [false, false] => {}
+        [false, false] => Ok(false),
         _ if !reach.no_encrypt => {
-            let message = "one of these servers knows no proxies: whose the data between them is cannot                            be shown";
-            return Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(
+            let message = "one of these servers knows no proxies: whose the data between them is cannot \
+                           be shown";
+            Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(
                 "let it go to whoever connects with --no-encrypt, or copy to this host first",
-            ));
+            ))
         }
         [is_sender, _] => {
             let (control, remote) =
                 ends.of(if is_sender { DataEnd::Sender } else { DataEnd::Receiver });
             control.unprotect_grid().await.map_err(|error| at(remote, error))?;
+            Ok(false)
         }
     }
-    Ok(())
 }
 
 /// Refuses early what a Farline node would refuse without words: connections from elsewhere are

@@ -204,7 +204,7 @@ mod tests {
         };
         let who = |user: &str, shown: &CertificateDer<'_>| {
             let shown = ClientCertificate::of(shown);
-            let came = people.log_in(user.as_bytes(), b"", Some(&shown), 0);
+            let came = people.log_in(user.as_bytes(), b"", Some(&shown), &Default::default(), 0);
             came.map(|admitted| admitted.map(|admitted| admitted.name)).ok().flatten()
         };
         assert_eq!(who("anonymous", &own).as_deref(), Some("mallory"));

@@ -1,15 +1,16 @@
 //! Identities in a node's configuration file.
 
 use super::{
-    BEARER, CertificateName, FileOwner, Grant, IdentityLimits, Issuer, Permissions, Person,
-    StoredPassword, TokenIssuer,
+    BEARER, CertificateName, FileOwner, Grant, IdentityLimits, Issuer, KeySource, Permissions,
+    Person, StoredPassword, TokenIssuer,
 };
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
-use farline_core::units::{Error, ErrorCode, Fault, ParseQuantityError, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, ParseQuantityError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// One `[[identity]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,6 +30,10 @@ pub struct IdentityFile {
     pub sessions: Option<usize>,
     /// A rate such as `2Gbit/s`, see [`IdentityLimits::rate`].
     pub rate: Option<String>,
+    /// A size such as `2TiB`, see [`IdentityLimits::bytes_per_day`].
+    pub bytes_per_day: Option<String>,
+    /// See [`IdentityLimits::files_per_day`].
+    pub files_per_day: Option<u64>,
     /// See [`Person::clear_data`].
     #[serde(default)]
     pub clear_data: bool,
@@ -43,8 +48,10 @@ pub struct IdentityFile {
 pub struct IssuerFile {
     /// See [`Issuer::url`].
     pub url: String,
-    /// See [`Issuer::keys`].
-    pub keys: PathBuf,
+    /// See [`KeySource::File`]; when absent the issuer is asked, see [`KeySource::Discovered`].
+    pub keys: Option<PathBuf>,
+    /// See [`KeySource::Discovered`].
+    pub authorities: Option<PathBuf>,
     /// See [`Issuer::audiences`].
     pub audiences: Vec<String>,
     /// See [`Issuer::path`]; the exported root when absent.
@@ -53,6 +60,10 @@ pub struct IssuerFile {
     pub sessions: Option<usize>,
     /// A rate such as `2Gbit/s`, see [`IdentityLimits::rate`].
     pub rate: Option<String>,
+    /// A size such as `2TiB`, see [`IdentityLimits::bytes_per_day`].
+    pub bytes_per_day: Option<String>,
+    /// See [`IdentityLimits::files_per_day`].
+    pub files_per_day: Option<u64>,
     /// A user of this host, see [`Person::owner`].
     pub owner: Option<String>,
 }
@@ -74,6 +85,8 @@ impl IdentityFile {
         if self.paths.is_empty() {
             return Err(wrong("it has no paths, and could do nothing".to_owned()));
         }
+        let limits = limits(self.sessions, self.rate, self.bytes_per_day, self.files_per_day)
+            .map_err(wrong)?;
         let certificates = self.certificates.iter().map(|text| text.parse::<CertificateName>());
         let grants = self.paths.into_iter().map(|(path, right)| {
             let permissions: Permissions = right.parse()?;
@@ -87,7 +100,7 @@ impl IdentityFile {
                 .map_err(wrong)?,
             certificates: certificates.collect::<Result<_, _>>().map_err(wrong)?,
             grants: grants.collect::<Result<_, String>>().map_err(wrong)?,
-            limits: limits(self.sessions, self.rate).map_err(wrong)?,
+            limits,
             clear_data: self.clear_data,
             owner: self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?,
             name,
@@ -104,24 +117,50 @@ impl IssuerFile {
         if self.audiences.is_empty() {
             return Err(wrong("it has no audiences: what this node is called".to_owned()));
         }
-        if let Err(error) = std::fs::read(&self.keys) {
-            return Err(wrong(format!("{}: {error}", self.keys.display())));
-        }
+        let keys = match (self.keys, self.authorities) {
+            (Some(_), Some(_)) => {
+                let message = "authorities are of issuers that are asked for their keys".to_owned();
+                return Err(wrong(message));
+            }
+            (Some(file), None) => {
+                if let Err(error) = std::fs::read(&file) {
+                    return Err(wrong(format!("{}: {error}", file.display())));
+                }
+                KeySource::File(file)
+            }
+            (None, _) if !url.starts_with("https://") => {
+                let message = "without `keys` it is asked for them, by https:// alone".to_owned();
+                return Err(wrong(message));
+            }
+            (None, authorities) => KeySource::Discovered { authorities },
+        };
         let path = Pathname::new(self.path.unwrap_or_default());
-        let limits = limits(self.sessions, self.rate).map_err(wrong)?;
+        let limits = limits(self.sessions, self.rate, self.bytes_per_day, self.files_per_day)
+            .map_err(wrong)?;
         let owner = self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?;
-        let (keys, audiences) = (self.keys, self.audiences);
+        let audiences = self.audiences;
         let path = Pathname::root().resolve(&path);
         Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits, owner })
     }
 }
 
-fn limits(sessions: Option<usize>, rate: Option<String>) -> Result<IdentityLimits, String> {
+fn limits(
+    sessions: Option<usize>,
+    rate: Option<String>,
+    bytes_per_day: Option<String>,
+    files_per_day: Option<u64>,
+) -> Result<IdentityLimits, String> {
     if sessions == Some(0) {
         return Err("with no sessions it may not come in".to_owned());
     }
-    let rate: Result<Option<Rate>, ParseQuantityError> = rate.map(|text| text.parse()).transpose();
-    Ok(IdentityLimits { sessions, rate: rate.map_err(|error| error.to_string())? })
+    let (rate, bytes_per_day) = (quantity(rate)?, quantity(bytes_per_day)?);
+    Ok(IdentityLimits { sessions, rate, bytes_per_day, files_per_day })
+}
+
+fn quantity<Q: FromStr<Err = ParseQuantityError>>(
+    text: Option<String>,
+) -> Result<Option<Q>, String> {
+    text.map(|text| text.parse()).transpose().map_err(|error: ParseQuantityError| error.to_string())
 }
 
 fn wrong(message: String) -> Error {
@@ -131,6 +170,26 @@ fn wrong(message: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_issuer_without_a_file_of_keys_is_asked_by_https_alone() {
+        let built = |more: &str| {
+            let text = format!("audiences = ['https://node.example']\n{more}");
+            let file: IssuerFile = toml::from_str(&text).expect("TOML");
+            file.build().map(|built| built.issuer.keys).map_err(|error| error.message)
+        };
+        let asked = built("url = 'https://issuer.example'\nauthorities = 'ca.pem'");
+        let expected = KeySource::Discovered { authorities: Some("ca.pem".into()) };
+        assert_eq!(asked, Ok(expected));
+        for (wrong, why) in [
+            ("url = 'http://issuer.example'", "https:// alone"),
+            ("url = 'https://issuer.example'\nkeys = '/no such file'", "/no such file"),
+            ("url = 'https://x'\nkeys = 'k'\nauthorities = 'a'", "authorities are of issuers"),
+        ] {
+            let refused = built(wrong).expect_err(why);
+            assert!(refused.contains(why), "{refused}, not {why}");
+        }
+    }
 
     fn built(text: &str) -> Result<Person, String> {
         let file: IdentityFile = toml::from_str(text).map_err(|error| error.to_string())?;
@@ -149,6 +208,8 @@ mod tests {
             (good.replace("{ '/' = 'read' }", "{}"), "no paths"),
             (format!("{good}\nsessions = 0"), "no sessions"),
             (format!("{good}\nrate = 'fast'"), "fast"),
+            (format!("{good}\nbytes_per_day = 'much'"), "much"),
+            (format!("{good}\nfiles_per_day = -1"), "files_per_day"),
             (format!("{good}\npassword = 'secret'"), "argon2id"),
             (format!("{good}\nrole = 'x'"), "role"),
             (format!("{good}\nowner = 'no such user'"), "this host has no user"),

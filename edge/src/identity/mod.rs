@@ -7,6 +7,10 @@ mod access;
 #[cfg(feature = "tls")]
 mod certificate;
 mod file;
+#[cfg(feature = "tls")]
+mod https;
+#[cfg(feature = "tls")]
+mod key_sets;
 mod mapfile;
 mod names;
 #[cfg(not(feature = "tls"))]
@@ -22,11 +26,13 @@ pub use access::{Grant, Permissions};
 #[cfg(feature = "tls")]
 pub(crate) use certificate::{ClientCertificate, ClientVerifier};
 pub use file::{IdentityFile, IssuerFile};
+#[cfg(feature = "tls")]
+pub(crate) use key_sets::KeySets;
 pub use names::{CertificateName, ClientAuthorities};
 #[cfg(not(feature = "tls"))]
 pub use no_tls::StoredPassword;
 #[cfg(not(feature = "tls"))]
-pub(crate) use no_tls::{ClientCertificate, ClientVerifier};
+pub(crate) use no_tls::{ClientCertificate, ClientVerifier, KeySets};
 pub use owner::FileOwner;
 #[cfg(feature = "tls")]
 pub use password::StoredPassword;
@@ -36,8 +42,9 @@ use no_tls::{self as password, self as token};
 
 use crate::channels::trust::Fingerprint;
 use farline_core::gridftp::Pathname;
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// The user name of who shows a bearer token, which stands in the place of the password.
 pub const BEARER: &str = "bearer";
@@ -53,6 +60,10 @@ pub struct IdentityLimits {
     pub sessions: Option<usize>,
     /// What all its sessions move together; no limit when absent.
     pub rate: Option<Rate>,
+    /// What all its sessions store together in a day by UTC, from the node's start; no limit when absent.
+    pub bytes_per_day: Option<Bytes>,
+    /// Files, links and new folders that they do; no limit when absent.
+    pub files_per_day: Option<u64>,
 }
 
 /// Somebody who may come in.
@@ -75,14 +86,27 @@ pub struct Person {
     pub owner: Option<FileOwner>,
 }
 
+/// Where an issuer's public keys come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// This file, read at each login.
+    File(PathBuf),
+    /// The issuer says where, over HTTPS: `URL/.well-known/openid-configuration`.
+    Discovered {
+        /// Who vouches for its certificate, in PEM; the system's authorities when absent.
+        authorities: Option<PathBuf>,
+    },
+}
+
 /// Who signs tokens, and what they count for here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Issuer {
     /// The claim `iss`, whole.
     pub url: String,
-    /// Its public keys: a JSON web key set (RFC 7517), read at each login.
-    pub keys: PathBuf,
+    /// Its public keys: a JSON web key set (RFC 7517).
+    pub keys: KeySource,
     /// What this node is called in the claim `aud`.
     pub audiences: Vec<String>,
     /// Where the paths of its scopes begin.
@@ -151,8 +175,8 @@ impl Identities {
         names.filter_map(known).collect()
     }
 
-    /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970. Takes some
-    /// hundredths of a second, and reads files.
+    /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970, and `keys` are those of
+    /// the issuers. Takes some hundredths of a second, reads files, and may wait for an issuer for some seconds.
     ///
     /// # Errors
     /// When it is nobody who may come in, in words for the client; of passwords no more than that.
@@ -161,11 +185,12 @@ impl Identities {
         user: &[u8],
         secret: &[u8],
         certificate: Option<&ClientCertificate>,
+        keys: &KeySets,
         now: u64,
     ) -> Result<Option<Admitted>, Error> {
         let refused = |message: &str| Error::new(Fault::Refused, ErrorCode::LoginRefused, message);
         if user == BEARER.as_bytes() && !self.issuers.is_empty() {
-            return self.bearer(secret, now).map(Some).map_err(|why| refused(&why));
+            return self.bearer(secret, keys, now).map(Some).map_err(|why| refused(&why));
         }
         let is_anonymous = farline_core::gridftp::server::is_anonymous(user);
         let is_mapped = user == GLOBUS_MAPPING;
@@ -223,13 +248,12 @@ impl Identities {
         }
     }
 
-    fn bearer(&self, token: &[u8], now: u64) -> Result<Admitted, String> {
+    fn bearer(&self, token: &[u8], keys: &KeySets, now: u64) -> Result<Admitted, String> {
         let url = token::issuer_of(token).ok_or("this is no token that anybody signed")?;
         let known = self.issuers.iter().find(|known| known.issuer.url == url);
         let TokenIssuer { issuer, limits, owner } =
             known.ok_or("tokens of that issuer are not taken here")?;
-        let keys = std::fs::read_to_string(&issuer.keys)
-            .map_err(|_| "this node cannot read the issuer's keys".to_owned())?;
+        let keys = keys.of(&url, token::key_id_of(token).as_deref(), Instant::now())?;
         let allowed = issuer.judge(token, &keys, now)?;
         Ok(Admitted {
             name: format!("{} of {url}", allowed.subject),
@@ -286,8 +310,9 @@ mod tests {
     #[test]
     fn only_who_is_named_comes_in_and_only_by_what_is_his() {
         let people = people();
-        let log_in =
-            |user: &str, secret: &str| people.log_in(user.as_bytes(), secret.as_bytes(), None, 0);
+        let log_in = |user: &str, secret: &str| {
+            people.log_in(user.as_bytes(), secret.as_bytes(), None, &KeySets::default(), 0)
+        };
         let alice = log_in("alice", "secret").expect("let in").expect("somebody");
         assert_eq!((&*alice.name, alice.by), ("alice", "password"));
         for (user, secret) in

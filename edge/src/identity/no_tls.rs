@@ -1,10 +1,12 @@
 //! What stands in for passwords, tokens and client certificates where this build has no TLS, over
 //! which alone they are shown: nobody has any.
 
-use super::{CertificateName, ClientAuthorities, Grant, Issuer};
+use super::{CertificateName, ClientAuthorities, Grant, Identities, Issuer};
 use crate::channels::trust::{Fingerprint, ShownCertificate};
 use farline_core::units::Error;
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// A password as a configuration has it: none is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,26 @@ pub(super) struct Allowed {
 
 pub(super) fn issuer_of(_: &[u8]) -> Option<String> {
     None
+}
+
+pub(super) fn key_id_of(_: &[u8]) -> Option<String> {
+    None
+}
+
+/// The keys of issuers: there are none.
+#[derive(Debug, Default)]
+pub(crate) struct KeySets;
+
+impl KeySets {
+    /// # Errors
+    /// Never.
+    pub(crate) fn new(_: &Identities) -> Result<KeySets, Error> {
+        Ok(KeySets)
+    }
+
+    pub(super) fn of(&self, _: &str, _: Option<&str>, _: Instant) -> Result<Arc<str>, String> {
+        Err(Error::not_built("TLS", "tls").message)
+    }
 }
 
 impl Issuer {

@@ -70,6 +70,11 @@ pub(super) fn issuer_of(token: &[u8]) -> Option<String> {
     Some(named.claims.iss)
 }
 
+/// The id of the key that it says it is signed with, before anything of it is believed.
+pub(super) fn key_id_of(token: &[u8]) -> Option<String> {
+    jsonwebtoken::decode_header(token).ok()?.kid
+}
+
 impl Issuer {
     /// Looks at a token; `now` is in seconds since 1970.
     ///
@@ -146,6 +151,7 @@ impl Issuer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::KeySource;
     use farline_core::gridftp::Pathname;
     use jsonwebtoken::{EncodingKey, Header};
     use serde_json::{Value, json};
@@ -185,7 +191,7 @@ mod tests {
     fn issuer() -> Issuer {
         Issuer {
             url: "https://issuer.example".to_owned(),
-            keys: PathBuf::new(),
+            keys: KeySource::File(PathBuf::new()),
             audiences: vec!["https://node.example".to_owned()],
             path: Pathname::new("/vo"),
         }

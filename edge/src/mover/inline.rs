@@ -232,6 +232,7 @@ mod tests {
             integrity: Integrity::default(),
             growth: None,
             pace: None,
+            unsent: None,
             cancel: Cancel::new(),
         }
     }

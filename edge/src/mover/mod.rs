@@ -25,6 +25,7 @@ mod shared;
 mod stream;
 mod tally;
 mod tune;
+mod unsent;
 
 pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use audit::Audit;
@@ -45,6 +46,7 @@ pub(crate) use shared::Cancel;
 pub(crate) use stream::{BlockReader, StreamJob, send_stream};
 pub(crate) use tally::{Stage, Tally};
 pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
+pub(crate) use unsent::UnsentWork;
 
 use farline_core::transfer::LONGEST_BLOCK;
 

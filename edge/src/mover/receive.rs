@@ -8,6 +8,7 @@ use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Room};
+use super::unsent::{SessionWork, UnsentWork};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
@@ -57,6 +58,8 @@ pub(crate) struct ReceiveJob<'a> {
     /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its
     /// window closes.
     pub pace: Option<Arc<Pace>>,
+    /// Bounds the work on blocks that are not sent, where several sessions share this host.
+    pub unsent: Option<&'a UnsentWork>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -81,6 +84,7 @@ struct Shared<'a> {
     tally: &'a Tally,
     integrity: Integrity,
     pace: Option<Arc<Pace>>,
+    unsent: Option<SessionWork<'a>>,
     cancel: Cancel,
     acceptor: Option<&'a dyn Incoming>,
     state: Mutex<State>,
@@ -141,6 +145,7 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
         tally: job.tally,
         integrity: job.integrity,
         pace: job.pace,
+        unsent: job.unsent.map(UnsentWork::session),
         cancel: job.cancel.clone(),
         acceptor: job.acceptor,
         state: Mutex::new(state),
@@ -462,12 +467,15 @@ impl<'a> Shared<'a> {
                         ));
                     }
                     let slot_id = SlotId(slot.index());
+                    let unsent = self.unsent.as_ref().filter(|_| carried < block.len);
+                    let turn = unsent.map(SessionWork::turn);
                     let input = if self.is_good(&slot, &block, check, &mut pieces) {
                         ReceiverInput::Arrived { channel: id, slot: slot_id, block }
                     } else {
                         self.tally.add_bad_block();
                         ReceiverInput::Bad { channel: id, slot: slot_id }
                     };
+                    drop(turn);
                     self.on_event(input, Some(slot));
                 }
                 Ok(Some(Arrival::End { slot, channels, closing })) => {

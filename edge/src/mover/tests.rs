@@ -62,6 +62,7 @@ pub(super) fn receive_hello(
         integrity: Integrity::default(),
         growth: None,
         pace: None,
+        unsent: None,
         cancel: Cancel::new(),
     });
     drop(sender.join());
@@ -124,6 +125,7 @@ fn transfer_through(
                 integrity,
                 growth: None,
                 pace: None,
+                unsent: None,
                 cancel,
             });
             done.map(|received| {

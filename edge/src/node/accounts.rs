@@ -3,6 +3,7 @@
 use super::Shared;
 use super::config::Anonymous;
 use super::gss_wire::GssClient;
+use super::quota::{Quota, QuotaShare};
 use crate::channels::gsi::DataSecurity;
 use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, ShownCertificate};
 use crate::identity::{
@@ -29,6 +30,8 @@ pub(super) struct Account {
     pub(super) clear_data: bool,
     /// Holds what all its sessions move to a rate.
     pub(super) pace: Option<Arc<Pace>>,
+    /// What it may yet store today.
+    pub(super) quota: Option<Arc<Quota>>,
     /// Whose its files are on this host.
     owner: Option<FileOwner>,
 }
@@ -93,6 +96,7 @@ impl Account {
             sessions: None,
             clear_data: true,
             pace: None,
+            quota: None,
             owner: None,
         }
     }
@@ -111,7 +115,8 @@ impl Account {
         let certificate = shown.certificate.as_ref().map(|(_, certificate)| certificate);
         // A clock before 1970 finds every token not yet good, as it should.
         let now = since_1970().as_secs();
-        let admitted = shared.config.identities.log_in(user, password, certificate, now);
+        let admitted =
+            shared.config.identities.log_in(user, password, certificate, &shared.issuer_keys, now);
         let admitted = admitted.inspect_err(|error| {
             let user = String::from_utf8_lossy(user);
             shared.notices.say("refused", format_args!("{user} from {from}: {error}"));
@@ -132,6 +137,7 @@ impl Account {
             sessions: admitted.limits.sessions,
             clear_data: admitted.clear_data,
             owner: admitted.owner,
+            quota: shared.quotas.of(&name, &admitted.limits, now),
             pace: admitted.limits.rate.map(|rate| shared.paces.of(&name, rate)),
             name: Some(name),
         })
@@ -143,6 +149,28 @@ impl Account {
     /// When this process may not.
     pub(super) fn enter(&self) -> Result<Option<AsUser>, Error> {
         self.owner.as_ref().map(FileOwner::enter).transpose()
+    }
+
+    /// Takes this much of what it may store today; nothing where there is no limit.
+    ///
+    /// # Errors
+    /// When it is more than is left, which stands in the log.
+    pub(super) fn take(
+        &self,
+        bytes: u64,
+        files: u64,
+        shared: &Shared,
+    ) -> Result<Option<QuotaShare>, Error> {
+        let Some(quota) = &self.quota else { return Ok(None) };
+        let taken = quota.take(bytes, files, since_1970().as_secs());
+        taken.map(Some).inspect_err(|error| self.say_exceeded(error, shared))
+    }
+
+    /// A line in the log where it may store no more today.
+    pub(super) fn say_exceeded(&self, error: &Error, shared: &Shared) {
+        if let (Some(name), ErrorCode::QuotaExceeded) = (&self.name, error.code) {
+            shared.notices.say("quota", format_args!("{name}: {error}"));
+        }
     }
 
     /// # Errors

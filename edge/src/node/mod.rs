@@ -34,6 +34,7 @@ mod notices;
 mod passive;
 #[cfg(feature = "profile")]
 mod profile;
+mod quota;
 mod reporter;
 mod running;
 mod sandbox;
@@ -63,7 +64,9 @@ use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
 use crate::channels::gsi::Gsi;
 use crate::channels::one_port::{ControlArrival, OnePort};
-use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
+use crate::channels::trust::{Fingerprint, NodeCertificate};
+use crate::identity::KeySets;
+use crate::mover::UnsentWork;
 use crate::stores::{Root, StoreRegistry};
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -98,6 +101,12 @@ struct Shared {
     root: Arc<Root>,
     /// What holds each identity to its rate.
     paces: accounts::Paces,
+    /// The keys of those whose tokens are taken.
+    issuer_keys: KeySets,
+    /// What each identity stored today.
+    quotas: quota::Quotas,
+    /// Work on blocks that their senders do not send.
+    unsent: UnsentWork,
     /// Booked rates that sessions hold.
     held: Arc<held::HeldRates>,
     /// Memory that the lists of trees take.
@@ -150,6 +159,9 @@ impl Shared {
             ticker: Arc::default(),
             root: Arc::new(root),
             paces: accounts::Paces::default(),
+            issuer_keys: KeySets::default(),
+            quotas: quota::Quotas::default(),
+            unsent: UnsentWork::new(std::thread::available_parallelism().map_or(1, usize::from)),
             held: Arc::new(held::HeldRates::new(config.allow_held)),
             lists: list_memory::ListMemory::new(config.limits.list_memory),
             config,
@@ -242,13 +254,14 @@ impl Node {
         let certificate = ServedCertificate::open(&config)?;
         let gsi = config.gsi.as_ref().map(Gsi::open).transpose()?.map(Arc::new);
         let shared = Shared::new(config, root, certificate, gsi, Pathname::root());
-        let one_port = match (shared.config.listen_udp, shared.current_certificate()) {
-            (Some(address), Some(certificate)) => Some(listen_udp(address, certificate.config)?),
-            _ => None,
-        };
+        let issuer_keys = KeySets::new(&shared.config.identities)?;
+        let shared = Shared { issuer_keys, ..shared };
         #[cfg(feature = "line")]
         let shared = Shared { line: line::NodeReflector::start(&shared.config)?, ..shared };
-        Ok(Node { shared: Arc::new(shared), listener, address, one_port })
+        let shared = Arc::new(shared);
+        let at = shared.config.listen_udp.filter(|_| shared.certificate.is_some());
+        let one_port = at.map(|address| listen_udp(address, &shared)).transpose()?;
+        Ok(Node { shared, listener, address, one_port })
     }
 
     /// The fingerprint of the certificate that it shows under TLS, if it speaks TLS.
@@ -348,8 +361,10 @@ async fn accept_all(
 }
 
 /// Opens the one UDP port.
-fn listen_udp(address: SocketAddr, identity: Arc<ServerConfig>) -> Result<OnePort, Error> {
-    OnePort::open(address, identity).map_err(|error| {
+fn listen_udp(address: SocketAddr, shared: &Arc<Shared>) -> Result<OnePort, Error> {
+    let shared = Arc::downgrade(shared);
+    let shows = move || Some(shared.upgrade()?.current_certificate()?.config);
+    OnePort::open(address, Arc::new(shows)).map_err(|error| {
         let message = format!("cannot listen on {address} over UDP: {error}");
         Error::new(Fault::Here, ErrorCode::ListenFailed, message)
             .hint("choose another address with --listen-udp ADDR:PORT")

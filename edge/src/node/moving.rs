@@ -177,6 +177,7 @@ impl DataPlane {
         let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
         let watch = Watch::new();
         let held = &Mutex::new(held);
+        let unsent = Arc::clone(&self.shared);
         let mut job = ReceiveJob {
             layout: Arc::clone(layout),
             sink,
@@ -191,6 +192,7 @@ impl DataPlane {
             integrity,
             growth,
             pace: self.receive_pace().cloned(),
+            unsent: Some(&unsent.unsent),
             cancel: run.cancel.clone(),
         };
         let short = if run.request.module.is_none() { receive_inline(&mut job)? } else { None };

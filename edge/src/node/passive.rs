@@ -20,7 +20,7 @@ impl DataPlane {
         if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
             let message = "the control connection is of another address family, and so would the \
                 data connection be";
-            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+            return Err(Error::new(Fault::You, ErrorCode::AddressFamily, message));
         }
         if self.listener.is_some() || self.driver.is_some() || self.one_port.is_some() {
             return self.passive_by_driver(ip);

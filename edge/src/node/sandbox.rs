@@ -3,6 +3,7 @@
 
 use super::system_calls;
 use super::{Anonymous, Config, TlsKey};
+use crate::identity::KeySource;
 use crate::run_dir;
 use crate::stores::state_folder;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -129,7 +130,12 @@ fn credentials(config: &Config) -> Vec<PathBuf> {
         Some(TlsKey::Files { certificate, key }) => vec![certificate.clone(), key.clone()],
         _ => Vec::new(),
     };
-    let issuers = config.identities.issuers.iter().map(|issuer| issuer.issuer.keys.clone());
+    let issuers = config.identities.issuers.iter();
+    let issuers = issuers.filter_map(|issuer| match &issuer.issuer.keys {
+        KeySource::File(path) => Some(path.clone()),
+        // Authorities are read before the process is confined.
+        KeySource::Discovered { .. } => None,
+    });
     let named = [&authorities.certificates, &authorities.revoked, &config.identities.grid_mapfile];
     let mut files: Vec<PathBuf> = tls.into_iter().chain(issuers).collect();
     files.extend(named.into_iter().flatten().cloned());

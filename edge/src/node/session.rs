@@ -6,6 +6,7 @@ use super::checksum::{self, WantedChecksum};
 use super::config::Anonymous;
 use super::data::DataPlane;
 use super::files::Files;
+use super::quota::QuotaShare;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
 use super::{Shared, adapt, line, profile, stores, told_path, tree};
@@ -348,7 +349,12 @@ impl Job {
                 data.log_in(&user, &password)?;
                 Ok(Answer::LoggedIn(data.account().access.rights()))
             }
-            Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
+            Ask::MakeDirectory { path } => {
+                let share = data.account().take(0, 1, &self.shared)?;
+                files.make_directory(&path)?;
+                share.inspect(QuotaShare::keep_all);
+                Ok(Answer::Done)
+            }
             Ask::NetStack { name } => data.choose_driver(&name).map(done),
             Ask::Passive { family, .. } => {
                 data.passive(family).map(|address| Answer::Passive(vec![address]))

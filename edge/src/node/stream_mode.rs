@@ -99,6 +99,9 @@ pub(super) fn receive(
         at += read as u64;
     }
     plane.slots = slots;
+    // A client under TLS may wait for this end's goodbye before it reads the reply (Python's does); who has
+    // gone does not hear it.
+    let _ = stream.finish();
     let idle_timeout = match run.request.size {
         Some(size) if size == at => Duration::ZERO,
         _ => SECOND_THOUGHTS + rtt * 2,

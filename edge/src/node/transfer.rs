@@ -3,13 +3,14 @@
 use super::checksum;
 use super::data::DataPlane;
 use super::files::{Files, beneath};
+use super::quota::{QuotaShare, QuotaSink};
 use super::reporter::Reporter;
 use super::running::{RunningTransfer, TreePhase};
 use super::time_of_day::time_of_day;
 use super::{profile, tree};
 use crate::identity::Deed;
 use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
-use crate::stores::{BytesSource, PosixSink, PosixSource, storage_error};
+use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, storage_error};
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
 use farline_core::transfer::Layout;
@@ -171,6 +172,11 @@ impl DataPlane {
             )
             .hint("send the file from its start"));
         }
+        // What is announced is known not to fit before it is sent; what is not counts as it comes.
+        let account = self.account().clone();
+        let announced = request.size.unwrap_or(0).saturating_sub(held);
+        drop(account.take(announced, 1, &self.shared)?);
+        let share = account.take(0, 1, &self.shared)?;
         let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
         let sink = PosixSink::new(Arc::clone(access.root()), path, Arc::clone(&layout), false);
         let sink = match in_place {
@@ -178,7 +184,15 @@ impl DataPlane {
             None => sink,
         };
         sink.open(0)?;
-        let written = self.receive_into(&layout, &sink, None, ByteRanges::new(), run)?.arrived;
+        let counted = share.as_ref().map(|share| QuotaSink { sink: &sink, share });
+        let into = counted.as_ref().map_or(&sink as &dyn Sink, |counted| counted);
+        let came = self.receive_into(&layout, into, None, ByteRanges::new(), run);
+        let came = came.inspect_err(|error| account.say_exceeded(error, &self.shared));
+        if let Some(share) = share.as_ref().filter(|_| in_place.is_some()) {
+            // Whatever becomes of the rest of it.
+            share.keep_all();
+        }
+        let written = came?.arrived;
         let mut whole = request.held.clone();
         if request.mode == Mode::Stream {
             whole = ByteRanges::new();
@@ -213,7 +227,10 @@ impl DataPlane {
         }
         match run.landing(|| sink.land(None)).failures.into_iter().next() {
             Some((_, error)) => Err(error),
-            None => Ok(written.total()),
+            None => {
+                share.inspect(QuotaShare::keep_all);
+                Ok(written.total())
+            }
         }
     }
 }

@@ -11,6 +11,7 @@
 use super::data::DataPlane;
 use super::files::{Files, beneath};
 use super::list_memory::MeteredList;
+use super::quota::QuotaShare;
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::identity::Deed;
@@ -96,18 +97,19 @@ pub(super) fn store(
                 false => None,
             };
             let held = held.unwrap_or_else(|| ResumeState::nothing(&layout, integrity.digests));
+            let quota = quota_of(plane, &start, &layout, &held, sink.landed())?;
             run.landing(|| sink.make_folders())?;
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let (digests, held) = (Mutex::new(held.digests), held.blocks);
             plane.tree().incoming =
-                Some(IncomingTree { layout, sink, digests, held, _share: share });
+                Some(IncomingTree { layout, sink, digests, held, _share: share, quota });
             Ok(len)
         }
         TreePhase::Data => {
             let mut incoming =
                 plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
-            let before = incoming.held.total();
+            let (before, landed) = (incoming.held.total(), incoming.sink.landed());
             let digests = plane.integrity.digests.map(|_| &incoming.digests);
             let came = plane.receive_into(
                 &incoming.layout,
@@ -117,6 +119,11 @@ pub(super) fn store(
                 run,
             );
             let came = came.inspect_err(|error| {
+                if let Some(quota) = &incoming.quota {
+                    // It lies there, and is gone on from.
+                    let now = incoming.sink.landed().unwrap_or(0);
+                    quota.keep(run.tally.bytes(), now.saturating_sub(landed.unwrap_or(0)));
+                }
                 // Clause R-9: what breaks the rules is not worth keeping; what the network broke
                 // is.
                 if error.fault == Fault::There {
@@ -125,6 +132,9 @@ pub(super) fn store(
             })?;
             incoming.held = came.arrived;
             let (came, payload) = (incoming.held.total(), incoming.layout.payload());
+            if let Some(quota) = &incoming.quota {
+                quota.keep(came - before, 0);
+            }
             let message = format!("{came} of {payload} bytes are here");
             if came < payload && !plane.integrity.checks {
                 incoming.sink.refuse();
@@ -158,6 +168,9 @@ pub(super) fn store(
             let verdicts = DigestVerdict::decode_for(&incoming.layout, list.into_parts())?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
+            if let Some(quota) = &incoming.quota {
+                quota.keep(0, (incoming.layout.entries().len() - landed.failures.len()) as u64);
+            }
             let is_named = plane.names_unlanded && !landed.is_cut_short;
             run.not_set(landed.not_set);
             if is_named {
@@ -246,6 +259,32 @@ pub(super) fn retrieve(
             plane.send_bytes(&VerdictSource::of(&audit, &layout), run)
         }
     }
+}
+
+/// Takes what the tree at `start` will store of what its user may store today: what is `held` of it,
+/// and files that have `landed` already, are there.
+fn quota_of(
+    plane: &DataPlane,
+    start: &[u8],
+    layout: &Layout,
+    held: &ResumeState,
+    landed: Option<u64>,
+) -> Result<Option<QuotaShare>, Error> {
+    let account = plane.account();
+    let root = account.access.root();
+    let Some(quota) = &account.quota else { return Ok(None) };
+    if plane.tree_store().root().is_none() {
+        return Ok(None);
+    }
+    let bytes = layout.payload().saturating_sub(held.blocks.total());
+    let is_new = |entry: &&Entry| {
+        entry.kind != EntryKind::Directory || root.stat_link(&join(start, &entry.path)).is_err()
+    };
+    let files = match quota.counts_files() {
+        true => layout.entries().iter().filter(is_new).count() as u64,
+        false => 0,
+    };
+    account.take(bytes, files.saturating_sub(landed.unwrap_or(0)), &plane.shared)
 }
 
 /// Where what the tree at `start` replaces is kept, if it is.

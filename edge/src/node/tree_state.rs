@@ -1,6 +1,7 @@
 //! A session's tree between its transfers: what came in or goes out of it so far.
 
 use super::list_memory::ListShare;
+use super::quota::QuotaShare;
 use crate::mover::Audit;
 use crate::stores::{Landing, Source};
 use farline_core::transfer::{Digests, Layout};
@@ -24,6 +25,8 @@ pub(super) struct IncomingTree {
     pub(super) held: ByteRanges,
     /// Memory of its list.
     pub(super) _share: ListShare,
+    /// What it takes of what its user may store today.
+    pub(super) quota: Option<QuotaShare>,
 }
 
 /// One that goes out.

@@ -118,6 +118,7 @@ fn servers_of_a_grid_copy_from_each_other() {
         for (from, to, landed) in legs.into_iter().take(4 - 2 * index) {
             let copied = json_of(cp(&grid, &proxy).args(options).args([&from, &to]));
             assert_eq!(copied["verified"].as_bool(), Some(true), "{from} {to}: {copied}");
+            assert_eq!(copied["encrypted"].as_bool(), Some(index == 1), "{from} {to}: {copied}");
             assert_same_tree(&tree, &landed);
         }
     }

@@ -24,7 +24,7 @@ const ISSUER: &str = "https://issuer.example";
 struct Site {
     folder: tempfile::TempDir,
     /// Ends with the test.
-    _node: farline_lab::Running,
+    node: farline_lab::Running,
     address: String,
 }
 
@@ -85,7 +85,7 @@ path = "/vo"
         let mut command = farline_lab::command(farline_binary());
         let (node, url) = announced(command.args(["--json", "serve"]).arg(at("node.toml")));
         let address = url.strip_prefix("ftp://").unwrap_or(&url).to_owned();
-        Site { folder, _node: node, address }
+        Site { folder, node, address }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -376,6 +376,66 @@ fn a_token_opens_what_its_scopes_say() {
     assert!(!site.at("root/vo/bob/no").exists());
 }
 
+/// Serves the folder that it runs in by HTTPS, with the certificate and key that are its arguments.
+const HTTPS: &str = "
+import http.server, ssl, sys
+
+server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+";
+
+#[test]
+fn an_issuer_is_asked_for_its_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for name in ["pki", "web/.well-known", "root/bob"] {
+        fs::create_dir_all(at(name)).expect("a folder");
+    }
+    certificates(&at("pki"));
+    openssl(&at("pki"), &["genrsa", "-out", "issuer.key", "2048"]);
+    let mut web = farline_lab::command("/usr/bin/python3");
+    web.current_dir(at("web")).args(["-c", HTTPS]).stderr(Stdio::null());
+    let (_web, port) =
+        farline_lab::Running::begun(web.arg(at("pki/node.pem")).arg(at("pki/node.key")));
+    let url = format!("https://127.0.0.1:{}", port.trim());
+    let document = json!({"issuer": url, "jwks_uri": format!("{url}/jwks")}).to_string();
+    fs::write(at("web/.well-known/openid-configuration"), document).expect("written");
+    fs::write(at("web/jwks"), key_set(&at("pki"))).expect("written");
+    let (root, pki) = (at("root"), at("pki"));
+    let config = format!(
+        "root = {root:?}\nlisten = '127.0.0.1:0'\ntls_cert = '{pki}/node.pem'\n\
+         tls_key = '{pki}/node.key'\n[[issuer]]\nurl = '{url}'\nauthorities = '{pki}/ca.pem'\n\
+         audiences = ['https://node.example']\n",
+        pki = pki.display()
+    );
+    fs::write(at("node.toml"), config).expect("written");
+    let mut command = farline_lab::command(farline_binary());
+    let (_node, node) = announced(command.args(["--json", "serve"]).arg(at("node.toml")));
+    let node = node.replacen("ftp://", "farlines://bearer@", 1);
+    let cp = |token: String| {
+        let mut command = farline();
+        command.args(["--json", "cp", "--tls-ca"]).arg(at("pki/ca.pem")).arg(at("pki/names"));
+        command.arg(format!("{node}/bob/up")).env("BEARER_TOKEN", token);
+        command
+    };
+    let issued = |key: &str| {
+        token(&pki, |claims| {
+            claims["iss"] = json!(url);
+            claims["sub"] = json!(key);
+        })
+    };
+    succeed(&mut cp(issued("bob")));
+    succeed(Command::new("cmp").arg(at("pki/names")).arg(at("root/bob/up")));
+    // A key that the issuer does not have.
+    openssl(&at("pki"), &["genrsa", "-out", "issuer.key", "2048"]);
+    let (error, _) = error_of_command(&mut cp(issued("eve")));
+    assert_eq!(error["code"], "login-refused", "{error}");
+}
+
 #[test]
 fn data_of_a_user_is_encrypted_and_known_to_be_the_users() {
     let site = Site::new();
@@ -455,6 +515,68 @@ fn an_identitys_rate_holds_all_its_sessions_together() {
     // A busy machine may hold them back more than the limit does.
     let said = fit_of_three(both, |said| said.iter().all(|said| *said == limit));
     assert_eq!(said, [limit.clone(), limit]);
+}
+
+#[test]
+fn a_day_has_the_bytes_and_files_that_an_identity_may_store() {
+    let site = Site::with("bytes_per_day = \"4MiB\"\nfiles_per_day = 6");
+    let (big, small, tree) = (site.at("big"), site.at("small"), site.at("tree"));
+    fs::write(&big, random(3, 5 << 20)).expect("written");
+    fs::write(&small, random(4, 1 << 20)).expect("written");
+    fs::create_dir(&tree).expect("a folder");
+    for i in 0..6 {
+        fs::write(tree.join(i.to_string()), "x").expect("written");
+    }
+    let there = || {
+        let names = fs::read_dir(site.at("root/home/alice")).expect("a folder");
+        let names = names.map(|entry| entry.expect("a name").file_name().into_string());
+        let mut names: Vec<_> = names.map(|name| name.expect("text")).collect();
+        names.sort();
+        names
+    };
+    let refused = |file: &Path, why: &str| {
+        let to = site.url("alice@", "/home/alice/no");
+        let (error, exit) = error_of_command(site.cp().arg(file).arg(to));
+        assert_eq!((&error["code"], exit), (&json!("quota-exceeded"), 6), "{error}");
+        assert!(error["message"].as_str().expect("words").contains(why), "{error}");
+    };
+    // A client that says no length, or one that does, and a file that is written in place.
+    let curl = |file: &Path, more: &[&str]| {
+        let mut curl = site.curl();
+        curl.args(["--user", "alice:secret", "-T"]).arg(file).args(more);
+        let output = curl.arg(format!("ftp://{}/home/alice/curl", site.address)).output();
+        let output = output.expect("curl runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    refused(&big, "4.00 MiB in a day");
+    refused(&tree, "6 files in a day");
+    for more in [&[][..], &["-Q", "-ALLO 5242880"]] {
+        let (done, said) = curl(&big, more);
+        assert!(!done && said.contains("552"), "{more:?}: {said}");
+    }
+    assert_eq!(there(), ["way"], "what is refused leaves nothing behind");
+    // Nothing of all that counts: four megabytes fit, and two of the files are folders.
+    fs::remove_file(tree.join("5")).expect("it was there");
+    succeed(site.cp().arg(&tree).arg(site.url("alice@", "/home/alice/")));
+    refused(&small, "1 more do not fit");
+    assert_eq!(there(), ["tree", "way"]);
+    // Whose day it is not.
+    succeed(site.cp().arg(&big).arg(site.url("slow@", "/big")));
+
+    let site = Site::with("bytes_per_day = \"4MiB\"");
+    let to = |name: &str| site.url("alice@", &format!("/home/alice/{name}"));
+    fs::write(site.at("three"), random(5, 3 << 20)).expect("written");
+    succeed(site.cp().arg(site.at("three")).arg(to("three")));
+    // What is there already takes nothing.
+    let mut sync = farline();
+    sync.args(["sync", "--tls-ca"]).arg(site.at("pki/ca.pem")).env("FARLINE_PASSWORD", "secret");
+    succeed(sync.arg(site.at("three")).arg(to("three")));
+    let code = code_of(site.cp().arg(&big).arg(to("big")));
+    assert_eq!(code, "quota-exceeded");
+    succeed(site.cp().arg(&small).arg(to("small")));
+    assert_eq!(code_of(site.cp().arg(site.at("pki/names")).arg(to("names"))), "quota-exceeded");
+    let (status, _, log) = site.node.finish();
+    assert!(status.success() && log.contains("farline: quota: alice: you may store"), "{log}");
 }
 
 /// Protects data before it logs in, as RFC 4217 allows, and fetches to its last argument.

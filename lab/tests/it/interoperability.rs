@@ -84,6 +84,12 @@ const CLIENTS: &[Row] = &[
     ),
 ];
 
+const SUITES: &[Row] = &[Row(
+    "pyftpdlib 2.0.1, `test_functional.py`",
+    "over TLS, as a user with a password; what fails of it is listed with its reasons",
+    By(&["ftp_suite::a_node_passes_a_test_suite_of_ftp_servers_as_listed"]),
+)];
+
 const SERVERS: &[Row] = &[
     Row(
         "globus-gridftp-server 13.24",
@@ -139,7 +145,20 @@ const SERVERS: &[Row] = &[
             "plain_servers::a_plain_download_goes_on_from_what_is_durable",
         ]),
     ),
-    Row("ProFTPD", "", Not("not tried: Debian's package excludes vsftpd's from the same machine")),
+    Row(
+        "ProFTPD 1.3.8",
+        "files and trees both ways (MODE S, MLSD); downloads go on",
+        By(&[
+            "plain_servers::a_tree_goes_to_proftpd_and_comes_back",
+            "plain_servers::a_download_from_proftpd_goes_on_from_what_is_durable",
+        ]),
+    ),
+    Row(
+        "",
+        "FTPS, where it wants all connections to be of one TLS session",
+        By(&["plain_servers::a_tree_goes_to_proftpd_and_back_under_tls"]),
+    ),
+    Row("", "compared", Not("its module for HASH is not asked: Farline asks by CKSM")),
 ];
 
 fn table(title: &str, rows: &[Row]) -> String {
@@ -165,6 +184,7 @@ fn page() -> String {
          Generated: `UPDATE_DOCS=1 cargo test -p farline-lab --test it interoperability`.\n",
     );
     page.push_str(&table("Clients of a node", CLIENTS));
+    page.push_str(&table("Test suites of servers, run against a node", SUITES));
     page.push_str(&table("Servers that `farline cp` and `farline sync` copy to and from", SERVERS));
     page
 }
@@ -182,7 +202,7 @@ fn the_page_is_as_the_table() {
 #[test]
 fn each_test_of_the_table_is_there() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-    for Row(peer, _, shown) in CLIENTS.iter().chain(SERVERS) {
+    for Row(peer, _, shown) in CLIENTS.iter().chain(SUITES).chain(SERVERS) {
         let By(tests) = shown else { continue };
         for test in *tests {
             let (module, name) = test.split_once("::").expect("a module and a name");

@@ -22,6 +22,7 @@ mod copy;
 mod corpus;
 mod delete;
 mod existing;
+mod ftp_suite;
 mod globs;
 mod grid_clients;
 mod gsi;

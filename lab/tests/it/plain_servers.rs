@@ -1,18 +1,32 @@
-//! Copies to and from FTP servers that know no GridFTP: vsftpd, which knows no MLSD either, and
+//! Copies to and from FTP servers that know no GridFTP: vsftpd, which knows no MLSD either, ProFTPD and
 //! pyftpdlib's.
 
 use crate::tls::openssl;
 use farline_lab::files::random;
-use farline_lab::plain_ftp::{pyftpdlib, vsftpd, vsftpd_under_tls};
+use farline_lab::plain_ftp::{
+    proftpd, proftpd_folder, proftpd_under_tls, pyftpdlib, vsftpd, vsftpd_under_tls,
+};
 use farline_lab::{Running, error_of, farline, json_of, succeed};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Starts a server for a folder.
 type Serve = fn(&Path) -> (Running, String);
 
 const SERVERS: [(&str, Serve); 2] = [("vsftpd", vsftpd), ("pyftpdlib", pyftpdlib)];
+
+/// Where ProFTPD is, unless the test is to be skipped.
+fn unpacked() -> Option<PathBuf> {
+    let folder = proftpd_folder();
+    if folder.is_none() {
+        farline_lab::skip("there is no ProFTPD on this machine (lab/setup brings it)");
+    } else if !rustix::process::geteuid().is_root() {
+        farline_lab::skip("only root may start ProFTPD for anonymous users");
+        return None;
+    }
+    folder
+}
 
 /// A tree of names and sizes that a list has to get right.
 fn tree(at: &Path) {
@@ -26,31 +40,51 @@ fn tree(at: &Path) {
 #[test]
 fn a_tree_goes_to_plain_servers_and_comes_back() {
     for (name, serve) in SERVERS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| dir.path().join(name);
-        fs::create_dir(at("root")).expect("a folder");
-        tree(&at("src"));
-        let (_server, url) = serve(&at("root"));
-        let up =
-            json_of(farline().args(["--json", "cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
-        succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
-        // What nobody compared is not called verified.
-        assert_eq!((&up["files"], &up["verified"]), (&4.into(), &false.into()), "{name}: {up}");
-        // Over the folders that are there already.
-        succeed(farline().args(["cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
-        succeed(farline().args(["cp", "-r"]).arg(format!("{url}/src/")).arg(at("back")));
-        succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("back")));
-        // Sizes and times are those of the server: nothing comes twice.
-        let again =
-            json_of(farline().args(["--json", "sync"]).arg(format!("{url}/src")).arg(at("back")));
-        assert_eq!(again["files"], 0, "{name}: {again}");
-        succeed(farline().arg("cp").arg(format!("{url}/src/a b")).arg(at("one")));
-        succeed(Command::new("cmp").arg(at("one")).arg(at("src/a b")));
+        there_and_back(name, serve);
     }
 }
 
 #[test]
+fn a_tree_goes_to_proftpd_and_comes_back() {
+    let Some(unpacked) = unpacked() else { return };
+    there_and_back("ProFTPD", |root| proftpd(&unpacked, root));
+}
+
+fn there_and_back(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("root")).expect("a folder");
+    tree(&at("src"));
+    let (_server, url) = serve(&at("root"));
+    let up = json_of(farline().args(["--json", "cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
+    succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
+    // What nobody compared is not called verified.
+    assert_eq!((&up["files"], &up["verified"]), (&4.into(), &false.into()), "{name}: {up}");
+    // Over the folders that are there already.
+    succeed(farline().args(["cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
+    succeed(farline().args(["cp", "-r"]).arg(format!("{url}/src/")).arg(at("back")));
+    succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("back")));
+    // Sizes and times are those of the server: nothing comes twice.
+    let again =
+        json_of(farline().args(["--json", "sync"]).arg(format!("{url}/src")).arg(at("back")));
+    assert_eq!(again["files"], 0, "{name}: {again}");
+    succeed(farline().arg("cp").arg(format!("{url}/src/a b")).arg(at("one")));
+    succeed(Command::new("cmp").arg(at("one")).arg(at("src/a b")));
+}
+
+#[test]
 fn a_tree_goes_there_and_back_under_tls_of_one_session() {
+    under_tls(vsftpd_under_tls, "login-refused");
+}
+
+#[test]
+fn a_tree_goes_to_proftpd_and_back_under_tls() {
+    let Some(unpacked) = unpacked() else { return };
+    under_tls(|root, identity| proftpd_under_tls(&unpacked, root, identity), "login-refused");
+}
+
+/// A server that wants every connection to be of one TLS session; `in_the_clear` is how it refuses others.
+fn under_tls(serve: impl Fn(&Path, &Path) -> (Running, String), in_the_clear: &str) {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("root")).expect("a folder");
@@ -69,7 +103,7 @@ fn a_tree_goes_there_and_back_under_tls_of_one_session() {
         "-sha256",
     ]));
     let pin = print.trim().split('=').nth(1).expect("a fingerprint").to_owned();
-    let (_server, url) = vsftpd_under_tls(&at("root"), &at("both.pem"));
+    let (_server, url) = serve(&at("root"), &at("both.pem"));
     let cp = || {
         let mut command = farline();
         command.args(["--json", "cp", "-r", "--tls-pin", &pin]);
@@ -84,7 +118,7 @@ fn a_tree_goes_there_and_back_under_tls_of_one_session() {
     // A server that wants TLS gets nothing in the clear.
     let clear = url.replacen("ftps", "ftp", 1);
     let (error, _) = error_of(&["cp", &format!("{clear}/src/a b"), "/nowhere"]);
-    assert_eq!(error["code"], "login-refused", "{error}");
+    assert_eq!(error["code"], in_the_clear, "{error}");
 }
 
 #[test]
@@ -112,26 +146,36 @@ fn what_plain_servers_cannot_do_is_said() {
 #[test]
 fn a_plain_download_goes_on_from_what_is_durable() {
     for (name, serve) in SERVERS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| dir.path().join(name);
-        fs::create_dir(at("root")).expect("a folder");
-        fs::write(at("root/big"), random(9, 40_000_000)).expect("written");
-        let (_server, url) = serve(&at("root"));
-        let copy = |more: &[&str]| {
-            let mut command = farline();
-            command.args(["--json", "cp"]).args(more).arg(format!("{url}/big")).arg(at("big"));
-            command
-        };
-        let mut killed = copy(&["--limit", "80M"]).spawn().expect("farline starts");
-        // Two seconds of four: more than the durable window's age.
-        std::thread::sleep(std::time::Duration::from_secs(2));
-        killed.kill().expect("it runs");
-        killed.wait().expect("it ends");
-        assert!(!at("big").exists(), "half a file under its name");
-        let went_on = json_of(&mut copy(&[]));
-        let held = went_on["resumed_bytes"].as_u64().expect("a number");
-        assert!(held > 0, "{name}: it began anew: {went_on}");
-        assert_eq!(went_on["moved_bytes"].as_u64(), Some(40_000_000 - held), "{name}");
-        succeed(Command::new("cmp").arg(at("big")).arg(at("root/big")));
+        goes_on(name, serve);
     }
+}
+
+#[test]
+fn a_download_from_proftpd_goes_on_from_what_is_durable() {
+    let Some(unpacked) = unpacked() else { return };
+    goes_on("ProFTPD", |root| proftpd(&unpacked, root));
+}
+
+fn goes_on(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("root")).expect("a folder");
+    fs::write(at("root/big"), random(9, 40_000_000)).expect("written");
+    let (_server, url) = serve(&at("root"));
+    let copy = |more: &[&str]| {
+        let mut command = farline();
+        command.args(["--json", "cp"]).args(more).arg(format!("{url}/big")).arg(at("big"));
+        command
+    };
+    let mut killed = copy(&["--limit", "80M"]).spawn().expect("farline starts");
+    // Two seconds of four: more than the durable window's age.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    assert!(!at("big").exists(), "half a file under its name");
+    let went_on = json_of(&mut copy(&[]));
+    let held = went_on["resumed_bytes"].as_u64().expect("a number");
+    assert!(held > 0, "{name}: it began anew: {went_on}");
+    assert_eq!(went_on["moved_bytes"].as_u64(), Some(40_000_000 - held), "{name}");
+    succeed(Command::new("cmp").arg(at("big")).arg(at("root/big")));
 }

@@ -1,10 +1,13 @@
 //! QUIC channels: trees there and back, over a path that loses, and where they cannot be had.
 
-use crate::tls::node;
+use crate::tls::{node, openssl};
 use farline_lab::files::{plant_file, same};
-use farline_lab::{LinkUp, assert_same_tree, error_of, farline, json_of, plant};
+use farline_lab::{
+    LinkUp, Running, assert_same_tree, error_of, error_of_command, farline, json_of, plant, succeed,
+};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn a_tree_goes_there_and_back_over_quic() {
@@ -34,6 +37,44 @@ fn a_tree_goes_there_and_back_over_quic() {
             assert_eq!(said, (&"quic".into(), &true.into(), &true.into()), "{result}");
         }
     }
+}
+
+#[test]
+fn a_renewed_certificate_counts_on_the_one_udp_port_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("root")).expect("a folder");
+    let renew = || {
+        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+        let own = ["req", "-x509", "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.pem"];
+        openssl(dir.path(), &[&own[..], &key[..]].concat());
+        let mut print = std::process::Command::new("openssl");
+        print.current_dir(dir.path()).args(["x509", "-in", "node.pem", "-noout", "-fingerprint"]);
+        let print = succeed(print.arg("-sha256"));
+        print.trim().split('=').nth(1).expect("a fingerprint").to_owned()
+    };
+    let first = renew();
+    let files = ["node.pem", "node.key"].map(|name| at(name).display().to_string());
+    let more = ["--tls-cert", &files[0], "--tls-key", &files[1], "--listen-udp", "127.0.0.1:0"];
+    let mut serve = farline();
+    serve.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0"]);
+    let (_node, line) = Running::begun(serve.args(more).arg("--root").arg(at("root")));
+    let said: serde_json::Value = serde_json::from_str(&line).expect("one object");
+    let udp = said["udp"].as_str().expect("a port");
+    let cp = |pin: &str, name: &str| {
+        let mut command = farline();
+        command.args(["--json", "cp", "--streams", "2", "--tls-pin", pin, "memory:3MiB"]);
+        command.arg(format!("farlineq://{udp}/{name}"));
+        command
+    };
+    json_of(&mut cp(&first, "a"));
+    let second = renew();
+    // Files are looked at once a second.
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(json_of(&mut cp(&second, "b"))["data_path"], "quic");
+    let (error, _) = error_of_command(&mut cp(&first, "c"));
+    assert_eq!(error["code"], "tls-untrusted", "{error}");
+    assert!(at("root/b").exists() && !at("root/c").exists());
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn a_tree_goes_from_node_to_node_and_is_verified() {
             (Some(true), Some(207)),
             "{result}"
         );
+        assert_eq!(result["encrypted"], false, "{result}");
         assert_same_tree(&a.join("src"), &b.join(format!("up{streams}/src")));
     }
     copied(&[&format!("{from}/src/"), &format!("{to}/content")]);

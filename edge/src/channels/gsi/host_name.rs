@@ -1,5 +1,5 @@
-//! Whether a certificate is that of a host, as Globus compares them by default (its "hybrid" way): an alternative
-//! name of it (RFC 2818), or its common name, as sites have had it before there were those.
+//! Whether a certificate is that of a host: an alternative name of it, or its common name where it has none, as
+//! sites have had it before there were those (RFC 2818, section 3.1).
 
 use std::net::IpAddr;
 use x509_parser::extensions::GeneralName;
@@ -15,13 +15,25 @@ pub(super) fn names(der: &[u8], host: &str) -> bool {
     let address: Option<IpAddr> = host.parse().ok();
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     let alternatives = alternatives.into_iter().flat_map(|names| &names.value.general_names);
+    // Names of hosts alone: a person's address by mail next to them says nothing of the host.
+    let is_hosts = |name: &&GeneralName<'_>| {
+        matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_))
+    };
+    let mut alternatives = alternatives.filter(is_hosts).peekable();
+    if alternatives.peek().is_some() {
+        return alternatives.any(|name| match (name, address) {
+            (GeneralName::DNSName(name), None) => is_same(name, host),
+            (GeneralName::IPAddress(bytes), Some(IpAddr::V4(address))) => {
+                *bytes == address.octets()
+            }
+            (GeneralName::IPAddress(bytes), Some(IpAddr::V6(address))) => {
+                *bytes == address.octets()
+            }
+            _ => false,
+        });
+    }
     let mut common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    alternatives.into_iter().any(|name| match (name, address) {
-        (GeneralName::DNSName(name), None) => is_same(name, host),
-        (GeneralName::IPAddress(bytes), Some(IpAddr::V4(address))) => *bytes == address.octets(),
-        (GeneralName::IPAddress(bytes), Some(IpAddr::V6(address))) => *bytes == address.octets(),
-        _ => false,
-    }) || common.any(|name| {
+    common.any(|name| {
         let service = SERVICES.iter().find_map(|service| name.strip_prefix(service));
         is_same(service.unwrap_or(name), host)
     })
@@ -42,6 +54,40 @@ fn is_same(pattern: &str, host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A certificate with this common name and these alternative names.
+    fn certificate(common: &str, alternatives: &[&str]) -> Vec<u8> {
+        let alternatives = alternatives.iter().map(|name| match name.split_once('@') {
+            Some(_) => rcgen::SanType::Rfc822Name((*name).try_into().expect("text")),
+            None => match name.parse() {
+                Ok(address) => rcgen::SanType::IpAddress(address),
+                Err(_) => rcgen::SanType::DnsName((*name).try_into().expect("text")),
+            },
+        });
+        let mut params = rcgen::CertificateParams::default();
+        params.subject_alt_names = alternatives.collect();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, common);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("a certificate").der().to_vec()
+    }
+
+    #[test]
+    fn a_common_name_counts_where_no_other_name_is_of_a_host() {
+        for (common, alternatives, host, is) in [
+            ("host/dtn.example.org", &[][..], "dtn.example.org", true),
+            ("dtn.example.org", &["admin@example.org"], "dtn.example.org", true),
+            ("dtn.example.org", &["other.example.org"], "dtn.example.org", false),
+            ("dtn.example.org", &["192.0.2.1"], "dtn.example.org", false),
+            ("dtn.example.org", &["other.example.org"], "other.example.org", true),
+            ("x", &["192.0.2.1", "2001:db8::1"], "2001:db8::1", true),
+            ("192.0.2.2", &["192.0.2.1"], "192.0.2.2", false),
+        ] {
+            let shown = certificate(common, alternatives);
+            assert_eq!(names(&shown, host), is, "{common} {alternatives:?} {host}");
+        }
+        assert!(!names(b"no certificate", "dtn.example.org"));
+    }
 
     #[test]
     fn a_wildcard_stands_for_one_label() {

@@ -77,21 +77,25 @@ struct Place {
 /// A control channel's claim that its address is proven.
 struct ProvenAddress(Arc<PortSessions>, IpAddr);
 
+/// What the port shows to who connects now; nothing when nobody is let in any more.
+pub(crate) type Shows = Arc<dyn Fn() -> Option<Arc<ServerConfig>> + Send + Sync>;
+
 #[derive(Clone)]
 struct Inside {
-    identity: Arc<ServerConfig>,
+    shows: Shows,
     sessions: Arc<PortSessions>,
     tasks: Arc<Tasks>,
     arrived: mpsc::Sender<ControlArrival>,
 }
 
 impl OnePort {
-    /// Listens at `address`, and shows what `identity` has.
+    /// Listens at `address`, and shows each connection what it is to be shown then.
     ///
     /// # Errors
     /// When the port cannot be had.
-    pub(crate) fn open(address: SocketAddr, identity: Arc<ServerConfig>) -> io::Result<OnePort> {
+    pub(crate) fn open(address: SocketAddr, shows: Shows) -> io::Result<OnePort> {
         let tasks = Arc::<Tasks>::default();
+        let identity = shows().ok_or(io::ErrorKind::NotConnected)?;
         let socket = bind(address)?;
         let address = socket.local_addr()?;
         let usual = watched(settings(QuicControl::default(), &Arc::default()));
@@ -104,12 +108,8 @@ impl OnePort {
         };
         let sessions = Arc::new(sessions);
         let (arrived, came) = mpsc::channel(MOST_BEGINNING);
-        let inside = Inside {
-            identity,
-            sessions: Arc::clone(&sessions),
-            tasks: Arc::clone(&tasks),
-            arrived,
-        };
+        let inside =
+            Inside { shows, sessions: Arc::clone(&sessions), tasks: Arc::clone(&tasks), arrived };
         let task = tasks.handle()?.spawn(accept(endpoint, inside)).abort_handle();
         Ok(OnePort { address, sessions, came, task })
     }
@@ -257,7 +257,7 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
 async fn shake_hands(incoming: Incoming, inside: &Inside) -> Option<(Connection, Arc<Meter>)> {
     let meter = Arc::<Meter>::default();
     let usual = watched(settings(QuicControl::default(), &meter));
-    let config = server(&inside.identity, usual, &[CONTROL_ALPN, ALPN]).ok()?;
+    let config = server(&*(inside.shows)()?, usual, &[CONTROL_ALPN, ALPN]).ok()?;
     let connecting = incoming.accept_with(Arc::new(config)).ok()?;
     let connection = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()?;
     Some((connection, meter))

@@ -1,0 +1,2 @@
+/// What fails of the suite, and why.
+const EXPECTED: &[(&str, &str)] = &[];
