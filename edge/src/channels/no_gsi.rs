@@ -54,6 +54,8 @@ impl GssContext {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) certificate: ShownCertificate,
+    pub(crate) attributes: Vec<String>,
+    pub(crate) refused_attributes: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -22,6 +22,8 @@ pub(crate) struct ClientCertificate {
     fingerprint: Fingerprint,
     /// `/O=Site/CN=alice`, of a certificate that an authority signed.
     subject: Option<String>,
+    /// What servers of virtual organisations say of it.
+    attributes: Vec<String>,
 }
 
 impl ClientCertificate {
@@ -29,7 +31,18 @@ impl ClientCertificate {
         ClientCertificate {
             fingerprint: Fingerprint::of(certificate),
             subject: subject_of_certificate(certificate),
+            attributes: Vec::new(),
         }
+    }
+
+    /// The same, of whom servers of virtual organisations say this.
+    pub(crate) fn with_attributes(self, attributes: Vec<String>) -> ClientCertificate {
+        ClientCertificate { attributes, ..self }
+    }
+
+    /// Such as `/vo/group/Role=writer`; the first is the one that its owner prefers.
+    pub(crate) fn attributes(&self) -> &[String] {
+        &self.attributes
     }
 
     /// `/O=Site/CN=alice`; nothing when it cannot be read.

@@ -24,6 +24,9 @@ pub struct IdentityFile {
     /// See [`CertificateName`].
     #[serde(default)]
     pub certificates: Vec<String>,
+    /// See [`Person::voms`].
+    #[serde(default)]
+    pub voms: Vec<String>,
     /// A right for each path: `{ "/raw" = "read", "/home/alice" = "write" }`.
     pub paths: BTreeMap<String, String>,
     /// See [`IdentityLimits::sessions`].
@@ -79,8 +82,14 @@ impl IdentityFile {
         if name.is_empty() || name == BEARER || is_anonymous(name.as_bytes()) {
             return Err(wrong("this name is taken or empty".to_owned()));
         }
-        if self.password.is_none() && self.certificates.is_empty() && !is_mapped {
+        let has_none = self.certificates.is_empty() && self.voms.is_empty();
+        if self.password.is_none() && has_none && !is_mapped {
             return Err(wrong("it has neither password nor certificates".to_owned()));
+        }
+        if let Some(odd) = self.voms.iter().find(|name| !is_attribute(name)) {
+            return Err(wrong(format!(
+                "`{odd}` is no VOMS attribute, such as /vo/group/Role=writer"
+            )));
         }
         if self.paths.is_empty() {
             return Err(wrong("it has no paths, and could do nothing".to_owned()));
@@ -102,6 +111,7 @@ impl IdentityFile {
             grants: grants.collect::<Result<_, String>>().map_err(wrong)?,
             limits,
             clear_data: self.clear_data,
+            voms: self.voms,
             owner: self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?,
             name,
         })
@@ -142,6 +152,12 @@ impl IssuerFile {
         let path = Pathname::root().resolve(&path);
         Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits, owner })
     }
+}
+
+/// Whether that is an attribute as it is written: without the parts that say that there is nothing.
+fn is_attribute(name: &str) -> bool {
+    let has_null = name.ends_with("/Role=NULL") || name.contains("/Capability=");
+    name.len() > 1 && name.starts_with('/') && !name.ends_with('/') && !has_null
 }
 
 fn limits(
@@ -212,6 +228,8 @@ mod tests {
             (format!("{good}\nfiles_per_day = -1"), "files_per_day"),
             (format!("{good}\npassword = 'secret'"), "argon2id"),
             (format!("{good}\nrole = 'x'"), "role"),
+            (format!("{good}\nvoms = ['/vo/Role=NULL']"), "no VOMS attribute"),
+            (format!("{good}\nvoms = ['vo']"), "no VOMS attribute"),
             (format!("{good}\nowner = 'no such user'"), "this host has no user"),
         ] {
             let refused = built(&wrong).expect_err(why);

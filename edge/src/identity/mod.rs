@@ -76,6 +76,9 @@ pub struct Person {
     pub password: Option<StoredPassword>,
     /// How it logs in by certificate.
     pub certificates: Vec<CertificateName>,
+    /// Which members of virtual organisations it is, by VOMS attributes of their proxies, such as
+    /// `/vo/group/Role=writer`.
+    pub voms: Vec<String>,
     /// What it may do.
     pub grants: Vec<Grant>,
     /// What it may take.
@@ -204,6 +207,16 @@ impl Identities {
             };
             if let Some(person) = self.people.iter().find(owns) {
                 return Ok(Some(person.admitted("certificate")));
+            }
+            let is_meant =
+                |person: &Person| is_anonymous || is_mapped || person.name.as_bytes() == user;
+            let by_attribute = certificate.attributes().iter().find_map(|attribute| {
+                self.people
+                    .iter()
+                    .find(|person| is_meant(person) && person.voms.contains(attribute))
+            });
+            if let Some(person) = by_attribute {
+                return Ok(Some(person.admitted("VOMS attribute")));
             }
             if is_mapped {
                 let subject = certificate.subject().unwrap_or_default();

@@ -75,6 +75,14 @@ impl ClientCertificate {
         match self.0 {}
     }
 
+    pub(crate) fn with_attributes(self, _: Vec<String>) -> ClientCertificate {
+        match self.0 {}
+    }
+
+    pub(crate) fn attributes(&self) -> &[String] {
+        match self.0 {}
+    }
+
     pub(crate) fn without_subject(&self) -> ClientCertificate {
         match self.0 {}
     }

@@ -65,7 +65,8 @@ impl Shown {
     pub(super) fn by_gsi(client: GssClient) -> Shown {
         let GssClient { peer, data } = client;
         let mut shown = Shown { gsi: Some(GsiShown { data }), ..Shown::default() };
-        shown.certificates(&[peer.certificate]);
+        let own = ClientCertificate::of(&peer.certificate).with_attributes(peer.attributes);
+        shown.certificate = Some((Fingerprint::of(&peer.certificate), own));
         shown
     }
 

@@ -131,6 +131,10 @@ impl Config {
             )
             .hint("say tls = true, or name tls_cert and tls_key"));
         }
+        if self.gsi.is_none() && self.identities.people.iter().any(|person| !person.voms.is_empty())
+        {
+            return wrong("voms says nothing without gsi".to_owned());
+        }
         if self.listen_udp.is_some() {
             if !one_port::IS_BUILT {
                 return Err(Error::not_built("farlineq://", one_port::DRIVER));

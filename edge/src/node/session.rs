@@ -157,6 +157,10 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     let shown = match came {
                         Ok(Ok((protected, client))) => {
                             wire = protected;
+                            if let Some(why) = &client.peer.refused_attributes {
+                                let what = format_args!("attributes from {ip} do not count: {why}");
+                                shared.notices.say("voms", what);
+                            }
                             Shown::by_gsi(client)
                         }
                         Ok(Err(why)) => {

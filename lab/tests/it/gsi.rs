@@ -279,6 +279,78 @@ fn who_is_refused_hears_why_and_stands_in_the_log() {
     assert!(told.contains("certificate revoked"), "{told}");
 }
 
+/// A certificate by the grid's authority with the identifiers of keys, without which VOMS makes no attributes.
+fn sign_as_voms_likes(at: &Path, file: &str) {
+    sign(at, "ca", file, &format!("/O=Grid/CN={file}"));
+    let request =
+        ["-in", &format!("{file}.pem"), "-signkey", &format!("{file}.key")].map(str::to_owned);
+    let request = request.each_ref().map(String::as_str);
+    openssl(at, &[&["x509", "-x509toreq", "-out", "asked"][..], &request].concat());
+    let identifiers = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n";
+    fs::write(at.join("identifiers"), identifiers).expect("written");
+    let out = format!("{file}.pem");
+    let by = ["x509", "-req", "-in", "asked", "-CA", "ca.pem", "-CAkey", "ca.key"];
+    let more = ["-CAcreateserial", "-days", "2", "-extfile", "identifiers", "-out", &out];
+    openssl(at, &[&by[..], &more[..]].concat());
+}
+
+#[test]
+fn members_of_an_organisation_come_by_what_its_server_says() {
+    let more = "[[identity]]\nname = 'writers'\nvoms = ['/vo/group/Role=writer']\n\
+                paths = { '/' = 'write' }\nclear_data = true";
+    let grid = Grid::new(more);
+    let at = |name: &str| grid.at(name);
+    for name in ["bob", "voms", "fake"] {
+        sign_as_voms_likes(&at(""), name);
+    }
+    let proxy = |name: &str, server: [&str; 2], options: &[&str]| {
+        let out = at(&format!("{name}.proxy"));
+        let mut fake = farline_lab::command("voms-proxy-fake");
+        fake.args(["-rfc", "-newformat", "-voms", "vo", "-uri", "localhost:15000", "-out"])
+            .arg(&out);
+        fake.arg("-cert").arg(at("bob.pem")).arg("-key").arg(at("bob.key"));
+        fake.arg("-hostcert").arg(at(server[0])).arg("-hostkey").arg(at(server[1])).args(options);
+        let folder = at("security/certificates");
+        succeed(fake.arg("-certdir").arg(&folder).env("X509_CERT_DIR", &folder));
+        out
+    };
+    let fqans = ["-fqan", "/vo", "-fqan", "/vo/group/Role=writer/Capability=NULL"];
+    let own = ["voms.pem", "voms.key"];
+    let good = proxy("good", own, &fqans);
+    let said = || grid.log.lock().expect("no panic").clone();
+    let stranger = |proxy: &Path, why: &str| {
+        // A line a second at most.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let told = grid.refused(proxy);
+        assert!(told.contains("no identity here has the certificate of /O=Grid/CN=bob"), "{told}");
+        let is_there = || why.is_empty() || said().contains(why);
+        farline_lab::wait_for(why, is_there);
+    };
+    // Nobody said which servers speak for it.
+    stranger(
+        &good,
+        "voms: attributes from 127.0.0.1 do not count: /O=Grid/CN=voms is no server of vo",
+    );
+    fs::create_dir_all(at("security/vomsdir/vo")).expect("a folder");
+    let list = |server: &str| {
+        let text = format!("/O=Grid/CN={server}\n/O=Grid/CN=Grid CA\n");
+        fs::write(at("security/vomsdir/vo/voms.example.org.lsc"), text).expect("written");
+    };
+    list("voms");
+    let (there, here) = (format!("{}/up", grid.url), format!("file://{}", at("big").display()));
+    succeed(grid.guc(&good).args([&here, &there]));
+    succeed(Command::new("cmp").arg(at("big")).arg(at("root/up")));
+    assert!(said().contains("login: writers from 127.0.0.1 by VOMS attribute"), "{}", said());
+    // A member without that role; another organisation's word; another key; past its time.
+    stranger(&proxy("member", own, &fqans[..2]), "");
+    let other = ["-fqan", "/other/Role=writer"];
+    stranger(&proxy("other", own, &other), "no server of other that is known here");
+    stranger(&proxy("forged", ["voms.pem", "fake.key"], &fqans), "their signature is wrong");
+    stranger(&proxy("fake", ["fake.pem", "fake.key"], &fqans), "CN=fake is no server of vo");
+    let old = [&fqans[..], &["-pastac", "72:00", "-vomslife", "1"]].concat();
+    stranger(&proxy("old", own, &old), "they held until");
+}
+
 #[test]
 fn a_line_without_protection_ends_the_session() {
     let grid = Grid::new("");

@@ -41,6 +41,11 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
+        "proxies with VOMS attributes, of `voms-proxy-fake` 2.1.0",
+        By(&["gsi::members_of_an_organisation_come_by_what_its_server_says"]),
+    ),
+    Row(
+        "",
         "`gsiftp://` third-party, with a globus-gridftp-server at the other end, in the clear and under PROT P",
         By(&["gsi::third_party_copies_go_between_a_node_and_a_globus_server"]),
     ),
@@ -155,7 +160,7 @@ const SERVERS: &[Row] = &[
     ),
     Row(
         "",
-        "FTPS, where it wants all connections to be of one TLS session",
+        "FTPS, where it wants all connections to be of one TLS session; files are stored two a session, in attempts (`--retry-for`): each ticket of TLS 1.3 is good once, and more come with what is read",
         By(&["plain_servers::a_tree_goes_to_proftpd_and_back_under_tls"]),
     ),
     Row("", "compared", Not("its module for HASH is not asked: Farline asks by CKSM")),

@@ -5,6 +5,7 @@
 use super::credential::Credential;
 use super::policy;
 use super::proxy::Kind;
+use super::voms;
 use crate::channels::trust::{ShownCertificate, subject_of_certificate};
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -13,9 +14,10 @@ use openssl::ssl::{
     SslContext, SslContextBuilder, SslFiletype, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
     SslVerifyMode, SslVersion,
 };
+use openssl::stack::Stack;
 use openssl::x509::store::{X509Lookup, X509Store, X509StoreBuilder};
 use openssl::x509::verify::X509VerifyFlags;
-use openssl::x509::{X509, X509PurposeId, X509Ref, X509VerifyResult};
+use openssl::x509::{X509, X509PurposeId, X509Ref, X509StoreContext, X509VerifyResult};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -39,6 +41,10 @@ pub(crate) struct Peer {
     pub(crate) certificate: ShownCertificate,
     /// Whether a proxy in the chain is a limited one.
     pub(crate) is_limited: bool,
+    /// What servers of virtual organisations say of it: `/vo/group/Role=writer`.
+    pub(crate) attributes: Vec<String>,
+    /// Why what stands in a proxy of that does not count.
+    pub(crate) refused_attributes: Option<String>,
 }
 
 /// What an end of a connection is to prove.
@@ -96,7 +102,7 @@ impl Authorities {
         builder.set_session_cache_mode(SslSessionCacheMode::OFF);
         builder.set_num_tickets(0)?;
         builder.set_options(SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);
-        builder.set_cert_store(self.store()?);
+        builder.set_cert_store(self.store(X509VerifyFlags::empty())?);
         let flags = X509VerifyFlags::ALLOW_PROXY_CERTS
             | X509VerifyFlags::CRL_CHECK
             | X509VerifyFlags::CRL_CHECK_ALL;
@@ -126,8 +132,9 @@ impl Authorities {
         Ok((builder.build(), refusal))
     }
 
-    fn store(&self) -> Result<X509Store, ErrorStack> {
+    fn store(&self, flags: X509VerifyFlags) -> Result<X509Store, ErrorStack> {
         let mut builder = X509StoreBuilder::new()?;
+        builder.set_flags(flags)?;
         let lookup = builder.add_lookup(X509Lookup::hash_dir())?;
         lookup.add_dir(&self.name, SslFiletype::PEM)?;
         Ok(builder.build())
@@ -143,11 +150,15 @@ impl Authorities {
             Some(chain) => chain.iter().collect(),
             None => return Err("no certificate was shown".to_owned()),
         };
-        let mut is_limited = false;
+        let (mut is_limited, mut extension) = (false, None);
         for (at, certificate) in chain.iter().enumerate() {
             let der = certificate.to_der().map_err(|error| error.to_string())?;
             let unreadable = || format!("{}: it cannot be read", shown(certificate));
-            match Kind::of(&der).ok_or_else(unreadable)? {
+            let kind = Kind::of(&der).ok_or_else(unreadable)?;
+            if kind != Kind::Own && extension.is_none() {
+                extension = voms::extension_of(&der);
+            }
+            match kind {
                 Kind::Full => {}
                 Kind::Limited => is_limited = true,
                 Kind::Restricted => {
@@ -157,12 +168,70 @@ impl Authorities {
                 Kind::Own => {
                     self.check_policies(&chain[at..])?;
                     let subject = subject_of_certificate(&der).ok_or_else(unreadable)?;
+                    let servers = voms::Servers {
+                        vouched_for: &|server, above| self.vouched_for(server, above),
+                        known: self.folder.with_file_name("vomsdir"),
+                    };
+                    let read = extension
+                        .as_ref()
+                        .map(|value| voms::attributes(value, certificate, &servers));
+                    let (attributes, refused_attributes) = match read {
+                        Some(Ok(attributes)) => (attributes, None),
+                        Some(Err(why)) => (Vec::new(), Some(why)),
+                        None => (Vec::new(), None),
+                    };
                     let certificate = ShownCertificate::from(der);
-                    return Ok(Peer { subject, certificate, is_limited });
+                    return Ok(Peer {
+                        subject,
+                        certificate,
+                        is_limited,
+                        attributes,
+                        refused_attributes,
+                    });
                 }
             }
         }
         Err("its chain is of proxies alone".to_owned())
+    }
+
+    /// The chain from `certificate`, with what lies next to it, to an authority of the folder.
+    ///
+    /// # Errors
+    /// In words, when nobody vouches for it, or an authority took it back.
+    pub(super) fn vouched_for(
+        &self,
+        certificate: &X509,
+        others: &[X509],
+    ) -> Result<Vec<X509>, String> {
+        let failed = |error: ErrorStack| error.to_string();
+        let mut chain = Stack::new().map_err(failed)?;
+        others.iter().try_for_each(|other| chain.push(other.clone())).map_err(failed)?;
+        let mut context = X509StoreContext::new().map_err(failed)?;
+        let mut verify = |flags| {
+            let store = self.store(flags)?;
+            context.init(&store, certificate, &chain, |context| {
+                let is_good = context.verify_cert()?;
+                let found = context.chain().map(|chain| chain.iter().map(ToOwned::to_owned));
+                Ok((is_good, context.error(), found.map(Iterator::collect::<Vec<X509>>)))
+            })
+        };
+        let (is_good, error, found) = verify(X509VerifyFlags::empty()).map_err(failed)?;
+        let revocation = X509VerifyFlags::CRL_CHECK | X509VerifyFlags::CRL_CHECK_ALL;
+        // As with whoever connects: an authority need not publish what it took back.
+        let (is_current, why, _) = verify(revocation).map_err(failed)?;
+        let why = match (is_good, is_current || why.as_raw() == NO_REVOCATION_LIST) {
+            (true, true) => None,
+            (true, false) => Some(why),
+            (false, _) => Some(error),
+        };
+        let whose = shown(certificate);
+        match (why, found) {
+            (None, Some(found)) => {
+                self.check_policies(&found.iter().map(|one| &**one).collect::<Vec<_>>())?;
+                Ok(found)
+            }
+            (why, _) => Err(format!("{whose}: {}", why.unwrap_or(error).error_string())),
+        }
     }
 
     /// Whether each authority of `chain`, which begins with no proxy, may sign what is below it.

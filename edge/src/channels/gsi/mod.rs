@@ -30,6 +30,7 @@ mod proxy;
 #[cfg(test)]
 mod tests;
 mod user_proxy;
+mod voms;
 
 pub(crate) use acceptor::{Acceptor, GssContext, Step};
 pub(crate) use authorities::Peer;

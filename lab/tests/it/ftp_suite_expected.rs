@@ -1,2 +1,0 @@
-/// What fails of the suite, and why.
-const EXPECTED: &[(&str, &str)] = &[];
