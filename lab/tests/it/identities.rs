@@ -566,12 +566,14 @@ fn a_day_has_the_bytes_and_files_that_an_identity_may_store() {
 
     let site = Site::with("bytes_per_day = \"4MiB\"");
     let to = |name: &str| site.url("alice@", &format!("/home/alice/{name}"));
-    fs::write(site.at("three"), random(5, 3 << 20)).expect("written");
-    succeed(site.cp().arg(site.at("three")).arg(to("three")));
+    fs::create_dir(site.at("folder")).expect("a folder");
+    fs::write(site.at("folder/three"), random(5, 3 << 20)).expect("written");
     // What is there already takes nothing.
-    let mut sync = farline();
-    sync.args(["sync", "--tls-ca"]).arg(site.at("pki/ca.pem")).env("FARLINE_PASSWORD", "secret");
-    succeed(sync.arg(site.at("three")).arg(to("three")));
+    for _ in 0..2 {
+        let mut sync = farline();
+        sync.env("FARLINE_PASSWORD", "secret").args(["sync", "--tls-ca"]);
+        succeed(sync.arg(site.at("pki/ca.pem")).arg(site.at("folder")).arg(to("folder")));
+    }
     let code = code_of(site.cp().arg(&big).arg(to("big")));
     assert_eq!(code, "quota-exceeded");
     succeed(site.cp().arg(&small).arg(to("small")));
