@@ -42,13 +42,13 @@ pub(super) fn key_id_of(_: &[u8]) -> Option<String> {
 
 /// The keys of issuers: there are none.
 #[derive(Debug, Default)]
-pub(crate) struct KeySets;
+pub(crate) struct KeySets(());
 
 impl KeySets {
     /// # Errors
     /// Never.
     pub(crate) fn new(_: &Identities) -> Result<KeySets, Error> {
-        Ok(KeySets)
+        Ok(KeySets(()))
     }
 
     pub(super) fn of(&self, _: &str, _: Option<&str>, _: Instant) -> Result<Arc<str>, String> {
