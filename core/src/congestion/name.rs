@@ -70,6 +70,18 @@ impl ControlName {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     }
 
+    /// How names begin of one process's own CUBIC that begins from what an earlier flow saw.
+    pub const RESUMING: &str = "cub.";
+
+    /// The control that a kernel's name means: a CUBIC that resumes is CUBIC.
+    #[must_use]
+    pub fn meant(self) -> ControlName {
+        match self.as_str().starts_with(ControlName::RESUMING) {
+            true => Algorithm::Cubic.into(),
+            false => self,
+        }
+    }
+
     /// Whether it is BBR, or a later version of it by the names that kernels and modules have for
     /// them: it paces, and does not take a loss for congestion.
     pub fn is_bbr(&self) -> bool {

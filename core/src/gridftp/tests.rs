@@ -111,7 +111,7 @@ impl World {
                 | server::Output::CloseChannels
                 | server::Output::CloseData
                 | server::Output::OptionAtOnce { .. }
-                | server::Output::StartTls
+                | server::Output::StartTls { .. }
                 | server::Output::StartGssapi => {}
                 server::Output::Wait(_) => break,
             }

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod backup;
+mod behind_replies;
 mod by_content;
 mod by_file;
 mod channel_opener;

@@ -6,7 +6,7 @@ use super::record::{self, Record};
 use super::request::CcRequest;
 use super::{host, object, privilege};
 use farline_core::congestion::{Algorithm, Constants, ControlName};
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::query::MapInfoIter;
@@ -135,11 +135,14 @@ pub(super) fn register(
             format!("the object of {algorithm} {what}"),
         )
     };
-    let image = object::object(algorithm).ok_or_else(|| missing("is not there"))?;
+    let image = match wish.saved {
+        Some(_) => object::resuming(),
+        None => object::object(algorithm).ok_or_else(|| missing("is not there"))?,
+    };
     listen();
     let mut open =
         ObjectBuilder::default().open_memory(image).map_err(|error| failed("reading", &error))?;
-    prepare(&mut open, algorithm, set, name, wish.sample_every, kernel.links && !wish.without_link)
+    prepare(&mut open, algorithm, set, name, wish, kernel.links && !wish.without_link)
         .map_err(|error| failed("preparing", &error))?;
     let mut object = open.load().map_err(|error| failed("loading", &error))?;
     let is_link = kernel.links && !wish.without_link;
@@ -160,13 +163,17 @@ fn prepare(
     algorithm: Algorithm,
     set: Constants,
     name: ControlName,
-    sample_every: Span,
+    wish: &CcRequest,
     link: bool,
 ) -> Result<(), libbpf_rs::Error> {
     for mut map in open.maps_mut() {
         if map.name().to_string_lossy().ends_with(object::CONFIG) {
             if let Some(config) = map.initial_value_mut() {
-                object::write_config(config, set, sample_every, name);
+                object::write_config(config, set, wish.sample_every, name);
+            }
+        } else if map.name().to_string_lossy().ends_with(object::SAVED) {
+            if let (Some(place), Some(saved)) = (map.initial_value_mut(), wish.saved) {
+                object::write_saved(place, saved);
             }
         } else if map.name().to_string_lossy() == object::map_name(algorithm) {
             if let Some(operations) = map.initial_value_mut() {

@@ -7,7 +7,7 @@ use super::loaded::{self, Loaded, Table};
 use super::record::{self, Claim};
 use super::request::CcRequest;
 use super::{host, is_brought};
-use farline_core::congestion::{Algorithm, Constants, ControlName};
+use farline_core::congestion::{Algorithm, Constants, ControlName, SavedPath};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -93,7 +93,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
             return match table.shared(wish.control) {
                 Some(loaded) => Ok(of(loaded, Constants::default())),
                 None if wish.offered => Err(taken(name)),
-                None => load(wish, algorithm?, private_name(wish.control)?, &mut table),
+                None => load(wish, algorithm?, private_name(&format!("{:.4}_", wish.control))?, &mut table),
             };
         }
         let ours = living || is_pinned(name);
@@ -126,7 +126,7 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
         Err(error)
             if error.code == ErrorCode::CongestionTaken && wish.is_plain() && !wish.offered =>
         {
-            load(wish, algorithm, private_name(wish.control)?, &mut table)
+            load(wish, algorithm, private_name(&format!("{:.4}_", wish.control))?, &mut table)
         }
         loaded => loaded,
     }
@@ -143,11 +143,23 @@ fn unknown(algorithm: Result<Algorithm, Error>, name: ControlName) -> Error {
     algorithm.err().unwrap_or_else(missing)
 }
 
-/// A name that nobody asks for: of the control, the process, and how many it had before.
-fn private_name(control: ControlName) -> Result<ControlName, Error> {
+/// A name that nobody asks for: what it begins with, the process, and how many it had before.
+fn private_name(begins: &str) -> Result<ControlName, Error> {
     static SO_FAR: AtomicU32 = AtomicU32::new(0);
     let number = SO_FAR.fetch_add(1, Ordering::Relaxed) % 1_000;
-    ControlName::to_register(&format!("{control:.4}_{:x}_{number}", std::process::id()))
+    ControlName::to_register(&format!("{begins}{:x}_{number}", std::process::id()))
+}
+
+/// Loads a control for flows over a path of which each has `saved` for its part: CUBIC, which after
+/// a first round trip that confirms the path goes to half of that (RFC 9959).
+///
+/// # Errors
+/// As [`obtain`]; a kernel whose CUBIC no program may call is too old.
+pub(crate) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
+    let name = private_name(ControlName::RESUMING)?;
+    let wish = CcRequest { name: Some(name), saved: Some(saved), ..CcRequest::new(Algorithm::Cubic) };
+    let loaded = hold(Algorithm::Cubic, Constants::Linux, name, wish.clone(), bpf::kernel()?)?;
+    Ok(of(loaded::table().keep(&wish, loaded), Constants::Linux))
 }
 
 fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {

@@ -36,6 +36,7 @@ use farline_core::congestion::Algorithm;
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
 pub use load::{CcGuard, CcOrigin, obtain};
+pub(crate) use load::resuming;
 pub use loaded::give_back;
 pub use request::CcRequest;
 pub use trace::{FlowSample, SampleSource, Trace};

@@ -3,7 +3,7 @@
 //! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks
 //! that they match.
 
-use farline_core::congestion::{Algorithm, Constants, ControlName};
+use farline_core::congestion::{Algorithm, Constants, ControlName, SavedPath};
 use farline_core::units::Span;
 
 /// libbpf wants ELF at eight bytes' alignment.
@@ -28,6 +28,20 @@ pub(super) fn object(algorithm: Algorithm) -> Option<&'static [u8]> {
         Algorithm::Held => Some(embedded!("bpf/held.o")),
         Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno => None,
     }
+}
+
+/// The kernel's CUBIC that begins from what an earlier flow saw.
+pub(super) fn resuming() -> &'static [u8] {
+    embedded!("bpf/resume.o")
+}
+
+/// The section with `struct saved` of `bpf/resume.bpf.c`.
+pub(super) const SAVED: &str = ".rodata.saved";
+
+/// Writes `struct saved`: bytes on their way, and microseconds of a round trip.
+pub(super) fn write_saved(place: &mut [u8], saved: SavedPath) {
+    place[..8].copy_from_slice(&saved.in_flight.0.to_ne_bytes());
+    place[8..16].copy_from_slice(&(saved.rtt.as_nanos() / 1_000).to_ne_bytes());
 }
 
 /// The section with `struct config` of `bpf/flow.h`.

@@ -1,6 +1,6 @@
 //! A control that somebody wants, and how.
 
-use farline_core::congestion::{Constants, ControlName};
+use farline_core::congestion::{Constants, ControlName, SavedPath};
 use farline_core::units::Span;
 
 /// A control that somebody wants.
@@ -22,6 +22,8 @@ pub struct CcRequest {
     /// Whether the control is there for others to use by its name too, not for this process's own
     /// flows alone.
     pub offered: bool,
+    /// What its flows begin from, each by itself: the kernel's CUBIC alone does.
+    pub(super) saved: Option<SavedPath>,
 }
 
 impl CcRequest {
@@ -37,6 +39,7 @@ impl CcRequest {
             pin: false,
             without_link: false,
             offered: false,
+            saved: None,
         }
     }
 

@@ -4,12 +4,14 @@
 use super::tune::{LOOK_EVERY, Notify};
 use crate::channels::Handle;
 use crate::channels::handle::ConnectionSample;
+use crate::kernelcc::{CcGuard, resuming};
 use crate::sys::lock::lock;
-use farline_core::congestion::SavedPath;
+use farline_core::congestion::{Algorithm, SavedPath};
 use farline_core::plan::Reason;
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Span, Time};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -25,6 +27,8 @@ pub(crate) struct PathStart {
     seen: Arc<Observation>,
     /// Who looks on after the last byte was given to the channels.
     after: Mutex<Option<After>>,
+    /// The control of a kernel's channels that begin from it.
+    control: Mutex<Option<CcGuard>>,
 }
 
 /// What was seen so far.
@@ -45,22 +49,49 @@ impl PathStart {
     /// From `saved`, where there is anything.
     pub(crate) fn new(saved: Option<(SavedPath, Span)>) -> PathStart {
         let seen = Observation { began: Instant::now(), record: Mutex::default() };
-        PathStart { saved: Mutex::new(saved), seen: Arc::new(seen), after: Mutex::default() }
+        PathStart {
+            saved: Mutex::new(saved),
+            seen: Arc::new(seen),
+            after: Mutex::default(),
+            control: Mutex::default(),
+        }
     }
 
-    /// Has one channel begin so: were it more, they would send more than the path was seen to hold.
+    /// Has the channels begin so: one connection with all of it, or each of a kernel's with its
+    /// part, for together they may send no more than the path was seen to hold.
     pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
         let SavedPath { in_flight, rtt } = saved;
-        if channels.iter().any(|channel| channel.resume(saved)) {
-            return tell(Reason::Resumed { in_flight, rtt, age });
-        }
-        let why = if channels.iter().any(|channel| channel.tcp_info().is_some()) {
-            "over TCP no copy begins from it (over QUIC they do)"
-        } else {
-            "the congestion control of its channels does not begin from it"
+        let begun = match channels.iter().any(|channel| channel.tcp_info().is_some()) {
+            true => self.begin_in_kernel(channels, saved),
+            false if channels.iter().any(|channel| channel.resume(saved)) => Ok(()),
+            false => {
+                Err("the congestion control of its channels does not begin from it".to_owned())
+            }
         };
-        tell(Reason::NotResumed { in_flight, why: why.to_owned() });
+        tell(match begun {
+            Ok(()) => Reason::Resumed { in_flight, rtt, age },
+            Err(why) => Reason::NotResumed { in_flight, why },
+        });
+    }
+
+    /// Gives a kernel's channels a control that begins so.
+    fn begin_in_kernel(&self, channels: &[Handle], saved: SavedPath) -> Result<(), String> {
+        let is_cubic = |channel: &Handle| {
+            channel.congestion().is_some_and(|name| name == Algorithm::Cubic)
+        };
+        if !channels.iter().all(is_cubic) {
+            return Err("of TCP's controls only cubic begins from it".to_owned());
+        }
+        let part = SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
+        let control = resuming(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;
+        let refused = |error: io::Error| format!("the kernel gives its channels no control: {error}");
+        channels
+            .iter()
+            .try_for_each(|channel| channel.set_congestion(control.name))
+            .map_err(refused)?;
+        *lock(&self.control) = Some(control);
+        Ok(())
     }
 
     /// Takes in what a look at all channels showed.

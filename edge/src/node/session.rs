@@ -111,7 +111,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     wire.close().await;
                     return;
                 }
-                Output::StartTls => {
+                Output::StartTls { early } => {
                     // Whoever cannot do the handshake has no session to go on with.
                     let Some(certificate) = &arrival.certificate else { return };
                     let Ok(mut shown) = Shown::new(&shared, certificate) else { return };
@@ -122,7 +122,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                         false => login_timeout.saturating_sub(began.elapsed()),
                     };
                     let tls = tokio::select! {
-                        tls = tokio::time::timeout(within, wire.start_tls(config)) => tls,
+                        tls = tokio::time::timeout(within, wire.start_tls(config, early)) => tls,
                         _ = visitor.expelled() => return,
                     };
                     match tls {

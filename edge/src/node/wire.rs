@@ -67,9 +67,16 @@ impl Wire {
         };
     }
 
-    /// Does the server's side of the TLS handshake; the caller says for how long at most.
-    pub(super) async fn start_tls(self, config: Arc<ServerConfig>) -> Option<Wire> {
+    /// Does the server's side of the TLS handshake, of which `early` has come already; the caller says
+    /// for how long at most.
+    pub(super) async fn start_tls(
+        self,
+        config: Arc<ServerConfig>,
+        early: Vec<u8>,
+    ) -> Option<Wire> {
         let Wire::Tcp(stream) = self else { return None };
+        let (from, to) = stream.into_split();
+        let stream = tokio::io::join(std::io::Cursor::new(early).chain(from), to);
         let (stream, certificates) = accept_control(stream, config).await.ok()?;
         Some(Wire::Tls(stream, certificates))
     }

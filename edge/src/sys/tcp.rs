@@ -353,7 +353,7 @@ pub(crate) fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
 
 /// The congestion control of a TCP socket.
 pub(crate) fn congestion_of(socket: &socket2::Socket) -> Option<ControlName> {
-    ControlName::from_kernel(&socket.tcp_congestion().ok()?)
+    Some(ControlName::from_kernel(&socket.tcp_congestion().ok()?)?.meant())
 }
 
 /// Processor time of this process and the most memory that it ever had resident, in bytes.

@@ -108,7 +108,8 @@ impl ServerSession {
             name if self.config.tls && Self::is_tls(name) => {
                 self.begin_anew();
                 self.say(234, "Proceed with the TLS handshake.");
-                self.output(Output::StartTls);
+                let early = std::mem::take(&mut self.early);
+                self.output(Output::StartTls { early });
             }
             "GSSAPI" if self.config.gssapi => {
                 self.begin_anew();

@@ -72,8 +72,11 @@ pub enum Output {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
     /// What was sent so far is in the clear; now do the TLS handshake, and give the session only
-    /// what TLS yields. Bytes that came before the handshake must be thrown away.
-    StartTls,
+    /// what TLS yields. Other bytes that came before the handshake must be thrown away.
+    StartTls {
+        /// How the client's part of it begins, which came together with its command.
+        early: Vec<u8>,
+    },
     /// What was sent so far is in the clear; now do the exchange of `ADAT`, and give the session only
     /// what comes protected by it, as lines; send what it says protected too. Bytes that came before
     /// the exchange must be thrown away.

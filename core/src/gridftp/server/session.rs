@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 const QUEUE_FULL: usize = 256 * 1024;
 /// The queue beyond which a client that is not held back is sent away.
 const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
+/// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command begins.
+const HANDSHAKE: u8 = 22;
 
 /// The server's end of one control channel.
 ///
@@ -45,6 +47,8 @@ pub struct ServerSession {
     pub(super) now: Time,
     /// When the client last said a whole line, or the edge something.
     last_active: Time,
+    /// What came right behind an `AUTH TLS` and is a record of TLS's handshake.
+    pub(super) early: Vec<u8>,
     /// An `AUTH` waits for its turn: nothing that comes before the handshake counts.
     pub(super) upgrading: bool,
     /// Whether the control channel is protected by `AUTH GSSAPI`.
@@ -85,6 +89,7 @@ impl ServerSession {
             last_id: 0,
             now,
             last_active: now,
+            early: Vec::new(),
             upgrading: false,
             by_gssapi: false,
             closed: false,
@@ -217,6 +222,11 @@ impl ServerSession {
             // long, would be plain text taken for encrypted.
             if self.is_upgraded_next() {
                 self.upgrading = true;
+                // Its turn is now: a client may send its part of the handshake with it.
+                if self.queue.len() == 1 && self.waiting.is_none() && bytes.first() == Some(&HANDSHAKE)
+                {
+                    self.early = bytes.to_vec();
+                }
                 return;
             }
         }

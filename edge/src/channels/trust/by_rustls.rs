@@ -61,7 +61,7 @@ impl fmt::Debug for NodeCertificate {
 /// # Errors
 /// When the client breaks TLS.
 pub(crate) async fn accept_control(
-    stream: tokio::net::TcpStream,
+    stream: impl Duplex + 'static,
     config: Arc<ServerConfig>,
 ) -> io::Result<(Box<dyn Duplex>, Vec<ShownCertificate>)> {
     let stream = TlsAcceptor::from(config).accept(stream).await?;

@@ -96,7 +96,7 @@ pub(crate) fn pinned(_: Fingerprint) -> Result<Arc<ClientConfig>, Error> {
 }
 
 pub(crate) async fn accept_control(
-    _: tokio::net::TcpStream,
+    _: impl Duplex + 'static,
     config: Arc<ServerConfig>,
 ) -> io::Result<(Box<dyn Duplex>, Vec<ShownCertificate>)> {
     match *config {}

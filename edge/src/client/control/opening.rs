@@ -6,13 +6,17 @@ use crate::channels::driver::{Carries, Offered};
 use crate::channels::gsi::UserProxy;
 use crate::channels::one_port;
 use crate::channels::trust::Trust;
+use crate::client::behind_replies::BehindReplies;
 use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
 use crate::client::location::{ControlTransport, Remote};
 use crate::client::options::Options;
 use crate::stores::not_allowed;
+use crate::sys::lock::lock;
 use farline_core::copy::{HeldRate, NodePaths, farline_option};
-use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, PeerFeatures, Request};
+use farline_core::gridftp::client::{
+    ClientConfig, ClientSession, Event, Input, PeerFeatures, Request,
+};
 use farline_core::gridftp::{Command, Options as Opts, Protection, Site, TransferEvent};
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -271,7 +275,17 @@ impl Control {
         hint: &'static str,
     ) -> Result<ControlStream, Error> {
         let auth = self.request(Request::Exec(Command::Auth(mechanism.to_owned())));
-        self.done(auth).await.map_err(|error| match error.fault {
+        self.replied_to(auth, lacks, hint).await?;
+        self.line.take().ok_or_else(closed)
+    }
+
+    async fn replied_to(
+        &mut self,
+        auth: u64,
+        lacks: &str,
+        hint: &'static str,
+    ) -> Result<(), Error> {
+        self.done(auth).await.map(drop).map_err(|error| match error.fault {
             Fault::Between => error,
             _ => Error::new(
                 Fault::There,
@@ -279,16 +293,39 @@ impl Control {
                 format!("{} {lacks}: {}", self.server, error.message),
             )
             .hint(hint),
-        })?;
-        self.line.take().ok_or_else(closed)
+        })
     }
 
-    /// `AUTH TLS` and the handshake, before anything else is said.
+    /// `AUTH TLS` and the handshake, before anything else is said: to a Farline node in one round
+    /// trip.
     async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
-        let hint = "its operator can offer it: farline serve --tls; ftp:// goes without";
-        let line = self.auth("TLS", "offers no TLS", hint).await?;
-        self.line = Some(line.start_tls(remote, reach).await?);
-        Ok(())
+        let (lacks, hint) =
+            ("offers no TLS", "its operator can offer it: farline serve --tls; ftp:// goes without");
+        if !remote.farline {
+            let line = self.auth("TLS", lacks, hint).await?;
+            self.line = Some(line.start_tls(remote, reach).await?);
+            return Ok(());
+        }
+        let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
+        self.flush().await?;
+        let ControlStream { stream, handle, ends, ssh, shared, tls } =
+            self.line.take().ok_or_else(closed)?;
+        // The greeting, and the reply.
+        let (stream, lines) = BehindReplies::new(stream, 2);
+        let line = ControlStream { stream: Box::new(stream), handle, ends, ssh, shared, tls };
+        let shaken = line.start_tls(remote, reach).await;
+        let (now, said) = (self.now(), std::mem::take(&mut *lock(&lines)));
+        self.session.handle(now, Input::Received(&said));
+        match shaken {
+            Ok(line) => self.line = Some(line),
+            Err(error) => {
+                // What the server said of it tells more than how the handshake ended.
+                self.session.handle(now, Input::Closed);
+                self.replied_to(auth, lacks, hint).await?;
+                return Err(error);
+            }
+        }
+        self.replied_to(auth, lacks, hint).await
     }
 
     /// `AUTH GSSAPI` and the exchange, before anything else is said.

@@ -48,8 +48,21 @@ fn plain_text_behind_auth_tls_is_thrown_away() {
     });
     d.client("AUTH TLS\r\nUSER evil\r\nPASS x\r\nDELE");
     assert_eq!(d.said(), "234 Proceed with the TLS handshake.\r\n");
-    assert_eq!(d.others, [Output::StartTls]);
+    assert_eq!(d.others, [Output::StartTls { early: Vec::new() }]);
     assert_eq!(d.told(" /x"), "500", "no half line is left over");
+}
+
+#[test]
+fn a_handshake_may_begin_behind_auth_tls() {
+    let config = || ServerConfig { tls: true, ..ServerConfig::default() };
+    let mut d = Dialogue::new(config());
+    d.client("AUTH TLS\r\n\u{16}hello\r\nUSER x\r\n");
+    assert_eq!(d.said(), "234 Proceed with the TLS handshake.\r\n");
+    assert_eq!(d.others, [Output::StartTls { early: b"\x16hello\r\nUSER x\r\n".to_vec() }]);
+    // Behind what is still to be replied to it is dropped as any other.
+    let mut d = Dialogue::new(config());
+    d.client("NOOP\r\nAUTH TLS\r\n\u{16}hello");
+    assert_eq!(d.others, [Output::StartTls { early: Vec::new() }]);
 }
 
 #[test]
@@ -160,7 +173,7 @@ fn plain_text_that_waits_with_auth_behind_a_transfer_is_dropped() {
     d.said();
     d.edge(Answer::Finished { bytes: 1 });
     assert!(d.said().ends_with("234 Proceed with the TLS handshake.\r\n"));
-    assert_eq!(d.others, [Output::StartTls]);
+    assert_eq!(d.others, [Output::StartTls { early: Vec::new() }]);
     assert!(d.open.is_none(), "nothing of what came in the clear is done");
     // Under TLS the session is as it was at its beginning.
     assert_eq!(d.told("PWD"), "530");
