@@ -332,6 +332,8 @@ pub struct Listen {
     pub slots: Slots,
     /// The client's address, which its control connection came from.
     pub client: IpAddr,
+    /// The least round trip to it; zero where nobody knows.
+    pub rtt: Span,
     /// The session's key, and where its channels go to. A port must not keep it alive.
     pub arrivals: Arc<Arrivals>,
 }

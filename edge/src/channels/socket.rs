@@ -8,9 +8,10 @@ use crate::sys::tcp::{
 use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use farline_core::wan::frames::wire_bytes;
+use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -175,6 +176,20 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
         let _ = begin_with_window(&socket, FIRST_WINDOW);
     }
     Ok(socket)
+}
+
+/// The longest datagram that leaves here for `address` whole, as far as this host knows.
+pub(crate) fn longest_datagram(address: SocketAddr) -> io::Result<u32> {
+    let any: SocketAddr = match address.ip() {
+        IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        IpAddr::V6(_) => ([0_u16; 8], 0).into(),
+    };
+    let probe = UdpSocket::bind(any)?;
+    probe.connect(address)?;
+    Ok(match address.ip() {
+        IpAddr::V4(_) => sockopt::ip_mtu(&probe)?.saturating_sub(28),
+        IpAddr::V6(_) => sockopt::ipv6_mtu(&probe)?.saturating_sub(48),
+    })
 }
 
 /// TCP's header with its time stamps, and those of IPv4 and IPv6 (RFC 9293, 7323, 791, 8200).

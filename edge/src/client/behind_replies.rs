@@ -143,7 +143,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_ends_it_and_stays_to_be_read() {
-        for said in [&b"421 Too many sessions\r\n"[..], b"220 Hi\r\n504 AUTH TLS is not offered.\r\n"] {
+        for said in
+            [&b"421 Too many sessions\r\n"[..], b"220 Hi\r\n504 AUTH TLS is not offered.\r\n"]
+        {
             for pieces in [1, 1_000] {
                 let (got, told) = read(said, pieces).await;
                 assert_eq!(got.expect_err("a refusal").kind(), io::ErrorKind::ConnectionAborted);

@@ -93,7 +93,12 @@ pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
             return match table.shared(wish.control) {
                 Some(loaded) => Ok(of(loaded, Constants::default())),
                 None if wish.offered => Err(taken(name)),
-                None => load(wish, algorithm?, private_name(&format!("{:.4}_", wish.control))?, &mut table),
+                None => load(
+                    wish,
+                    algorithm?,
+                    private_name(&format!("{:.4}_", wish.control))?,
+                    &mut table,
+                ),
             };
         }
         let ours = living || is_pinned(name);
@@ -157,7 +162,8 @@ fn private_name(begins: &str) -> Result<ControlName, Error> {
 /// As [`obtain`]; a kernel whose CUBIC no program may call is too old.
 pub(crate) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
     let name = private_name(ControlName::RESUMING)?;
-    let wish = CcRequest { name: Some(name), saved: Some(saved), ..CcRequest::new(Algorithm::Cubic) };
+    let wish =
+        CcRequest { name: Some(name), saved: Some(saved), ..CcRequest::new(Algorithm::Cubic) };
     let loaded = hold(Algorithm::Cubic, Constants::Linux, name, wish.clone(), bpf::kernel()?)?;
     Ok(of(loaded::table().keep(&wish, loaded), Constants::Linux))
 }

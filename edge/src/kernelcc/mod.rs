@@ -35,8 +35,8 @@ use farline_core::congestion::Algorithm;
 
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
-pub use load::{CcGuard, CcOrigin, obtain};
 pub(crate) use load::resuming;
+pub use load::{CcGuard, CcOrigin, obtain};
 pub use loaded::give_back;
 pub use request::CcRequest;
 pub use trace::{FlowSample, SampleSource, Trace};

@@ -19,6 +19,9 @@ use std::time::Instant;
 /// Looks without anything new after which nothing more is on its way.
 const QUIET_LOOKS: u32 = 50;
 
+/// Over a shorter path slow start is over before a program is loaded into the kernel.
+const LEAST_RTT: Span = Span::from_millis(5);
+
 /// One transfer's, over however many channels.
 #[derive(Debug)]
 pub(crate) struct PathStart {
@@ -63,6 +66,7 @@ impl PathStart {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
         let SavedPath { in_flight, rtt } = saved;
         let begun = match channels.iter().any(|channel| channel.tcp_info().is_some()) {
+            true if rtt < LEAST_RTT => return,
             true => self.begin_in_kernel(channels, saved),
             false if channels.iter().any(|channel| channel.resume(saved)) => Ok(()),
             false => {
@@ -77,15 +81,16 @@ impl PathStart {
 
     /// Gives a kernel's channels a control that begins so.
     fn begin_in_kernel(&self, channels: &[Handle], saved: SavedPath) -> Result<(), String> {
-        let is_cubic = |channel: &Handle| {
-            channel.congestion().is_some_and(|name| name == Algorithm::Cubic)
-        };
+        let is_cubic =
+            |channel: &Handle| channel.congestion().is_some_and(|name| name == Algorithm::Cubic);
         if !channels.iter().all(is_cubic) {
             return Err("of TCP's controls only cubic begins from it".to_owned());
         }
-        let part = SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
+        let part =
+            SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
         let control = resuming(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;
-        let refused = |error: io::Error| format!("the kernel gives its channels no control: {error}");
+        let refused =
+            |error: io::Error| format!("the kernel gives its channels no control: {error}");
         channels
             .iter()
             .try_for_each(|channel| channel.set_congestion(control.name))

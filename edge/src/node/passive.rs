@@ -57,11 +57,11 @@ impl DataPlane {
             let message = format!("over one port data comes by {} alone", one_port::DRIVER);
             return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
         }
-        let (slots, sockets) = (self.slot_terms(), self.options.clone());
+        let (slots, sockets, rtt) = (self.slot_terms(), self.options.clone(), self.rtt);
         let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
         let listener = self.listener_for(&driver)?;
         let arrivals = Arc::clone(listener.arrivals());
-        let listen = Listen { ip, ports, sockets, slots, client, arrivals };
+        let listen = Listen { ip, ports, sockets, slots, client, rtt, arrivals };
         let port = match shared_port {
             Some(port) => listener.share(port.listen(&listen)?),
             None => listener.listen(&driver, listen)?,

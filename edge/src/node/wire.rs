@@ -69,11 +69,7 @@ impl Wire {
 
     /// Does the server's side of the TLS handshake, of which `early` has come already; the caller says
     /// for how long at most.
-    pub(super) async fn start_tls(
-        self,
-        config: Arc<ServerConfig>,
-        early: Vec<u8>,
-    ) -> Option<Wire> {
+    pub(super) async fn start_tls(self, config: Arc<ServerConfig>, early: Vec<u8>) -> Option<Wire> {
         let Wire::Tcp(stream) = self else { return None };
         let (from, to) = stream.into_split();
         let stream = tokio::io::join(std::io::Cursor::new(early).chain(from), to);

@@ -101,15 +101,13 @@ fn a_node_without_quic_gets_tcp_and_the_copy_says_so() {
     assert!(notes.contains("over TCP instead of QUIC") && notes.contains("QUIC"), "{notes}");
 }
 
-#[test]
-fn quic_gets_whole_files_over_a_path_that_loses_and_delays() {
+/// Copies a file of so many MiB to a node over `link`, and compares.
+fn copied_over(link: &LinkUp, mib: u64) {
     let dir = tempfile::tempdir().expect("a folder");
-    let arguments = ["custom", "--rate", "200M", "--rtt", "20ms", "--loss", "0.003"];
-    let Some(link) = LinkUp::up("t-quic", &arguments) else { return };
     let root = dir.path().join("root");
     std::fs::create_dir_all(&root).expect("a folder");
     let source = dir.path().join("f");
-    plant_file(&source, 12, 7);
+    plant_file(&source, mib, 7);
     let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
     let mut serve = link.farline("b", &listen);
     let mut child = serve.arg("--root").arg(&root).stdout(Stdio::piped()).spawn().expect("starts");
@@ -125,4 +123,24 @@ fn quic_gets_whole_files_over_a_path_that_loses_and_delays() {
     let result = json_of(&mut link.farline("a", &args));
     assert_eq!(result["data_path"], "quic", "{result}");
     assert!(same(source.as_ref(), &root.join("f")), "other bytes came");
+}
+
+#[test]
+fn quic_gets_whole_files_over_a_path_that_loses_and_delays() {
+    let arguments = ["custom", "--rate", "200M", "--rtt", "20ms", "--loss", "0.003"];
+    let Some(link) = LinkUp::up("t-quic", &arguments) else { return };
+    copied_over(&link, 12);
+}
+
+#[test]
+fn quic_packets_become_as_long_as_the_path_takes() {
+    for (mtu, least, most) in [("9000", 4_500, 6_600), ("1500", 1_300, 1_500)] {
+        let arguments = ["custom", "--rate", "200M", "--rtt", "4ms", "--mtu", mtu];
+        let Some(link) = LinkUp::up("t-quicmtu", &arguments) else { return };
+        copied_over(&link, 24);
+        let stats = json_of(farline().args(["--json", "link", "stats", link.name()]));
+        let count = |name: &str| stats["a_to_b"]["model"][name].as_u64().expect("a count");
+        let mean = count("delivered_bytes") / count("delivered_frames");
+        assert!((least..=most).contains(&mean), "{mean} bytes a packet of at most {mtu}");
+    }
 }

@@ -223,7 +223,9 @@ impl ServerSession {
             if self.is_upgraded_next() {
                 self.upgrading = true;
                 // Its turn is now: a client may send its part of the handshake with it.
-                if self.queue.len() == 1 && self.waiting.is_none() && bytes.first() == Some(&HANDSHAKE)
+                if self.queue.len() == 1
+                    && self.waiting.is_none()
+                    && bytes.first() == Some(&HANDSHAKE)
                 {
                     self.early = bytes.to_vec();
                 }

@@ -144,6 +144,7 @@ impl Bench {
             sockets: TcpOptions::default(),
             slots: self.slots(),
             client: self.site.ip,
+            rtt: Span::ZERO,
             arrivals: Arc::clone(&arrivals),
         };
         let listener = transport.listen(listen).expect("a port");

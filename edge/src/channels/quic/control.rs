@@ -75,7 +75,11 @@ pub(crate) async fn connect(
 ) -> io::Result<ConnectedControl> {
     let tasks = Arc::<Tasks>::default();
     let meter = Arc::<Meter>::default();
-    let config = client(trust, watched(settings(QuicControl::default(), &meter)), CONTROL_ALPN)?;
+    let config = client(
+        trust,
+        watched(settings(QuicControl::default(), &meter, Some(address))),
+        CONTROL_ALPN,
+    )?;
     let own: IpAddr = match address.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -2,14 +2,14 @@
 //! stream for each channel.
 
 use super::congestion::{Meter, QuicControl};
-use super::endpoint::{bind, client, endpoint, fit, settings};
+use super::endpoint::{bind, client, endpoint, fit, known, settings};
 use super::stream::{QuicStream, gone};
 use super::tasks::Tasks;
 use super::{ALPN, GREETING_LEN, not_private};
 use crate::channels::driver::{Dialer, Opened, Session};
 use crate::channels::key::{Key, PREAMBLE_LEN};
 use crate::channels::socket::unreachable;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use quinn::Connection;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,6 +30,8 @@ pub(super) struct QuicDialer {
     key: Key,
     trust: Arc<rustls::ClientConfig>,
     control: QuicControl,
+    /// The session's least round trip.
+    rtt: Span,
     tasks: Arc<Tasks>,
     /// The connections; none where none was needed yet.
     connections: Vec<Mutex<Option<Measured>>>,
@@ -65,6 +67,7 @@ impl QuicDialer {
             key,
             trust,
             control,
+            rtt: session.rtt,
             tasks,
             connections: places,
             opened: AtomicUsize::new(0),
@@ -82,7 +85,8 @@ impl QuicDialer {
             return Ok((connection.clone(), Arc::clone(meter)));
         }
         let meter = Arc::<Meter>::default();
-        let config = client(&self.trust, settings(self.control, &meter), ALPN)?;
+        let known = known(settings(self.control, &meter, Some(address)), self.rtt);
+        let config = client(&self.trust, known, ALPN)?;
         // A port for each: what comes in on one wakes one task.
         let own: IpAddr = match address.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -2,6 +2,8 @@
 
 use super::congestion::{Meter, QuicControl, controls};
 use super::tasks::Tasks;
+use crate::channels::socket::longest_datagram;
+use farline_core::units::Span;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout,
@@ -29,18 +31,25 @@ const MOST_WINDOW: u32 = 256 << 20;
 /// Bytes of a socket's buffers, so that a burst of the other end's is not lost here.
 const SOCKET_BUFFER: usize = 8 << 20;
 
-/// The largest UDP payload that is tried: that of Ethernet's jumbo frames, less IPv6 and UDP.
-const LARGEST_PAYLOAD: u16 = 9000 - 48;
+/// The largest UDP payload that is tried: quinn hands the kernel ten packets at once, which do not
+/// leave at all where they are together longer than an IP packet can be.
+const LARGEST_PAYLOAD: u16 = 6_500;
 
 /// Acknowledgements for each so many packets (draft-ietf-quic-ack-frequency): fewer cost less, and
 /// a window of data still brings many.
 const PACKETS_PER_ACK: u32 = 10;
 
-/// What every connection begins with.
-pub(super) fn settings(control: QuicControl, meter: &Arc<Meter>) -> TransportConfig {
+/// What every connection begins with, to `peer` where that is known: each length that the way there
+/// does not take costs the search for longer packets three of them.
+pub(super) fn settings(
+    control: QuicControl,
+    meter: &Arc<Meter>,
+    peer: Option<SocketAddr>,
+) -> TransportConfig {
     let mut settings = TransportConfig::default();
+    let longest = peer.and_then(|peer| u16::try_from(longest_datagram(peer).ok()?).ok());
     let mut mtu = MtuDiscoveryConfig::default();
-    mtu.upper_bound(LARGEST_PAYLOAD);
+    mtu.upper_bound(longest.map_or(LARGEST_PAYLOAD, |longest| longest.min(LARGEST_PAYLOAD)));
     let mut acks = AckFrequencyConfig::default();
     acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK));
     settings
@@ -64,10 +73,23 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
     settings
 }
 
+/// Bytes that a path with this round trip takes.
+fn window(rtt: Duration) -> u32 {
+    let product = 2.0 * WINDOW_RATE * rtt.as_secs_f64();
+    (product as u32).clamp(LEAST_WINDOW, MOST_WINDOW)
+}
+
+/// The same for a connection of a session whose control connection has this round trip: it need not
+/// wait for its own to be measured before the other end may send as much.
+pub(super) fn known(mut settings: TransportConfig, rtt: Span) -> TransportConfig {
+    let window = window(rtt.into());
+    settings.receive_window(VarInt::from_u32(window)).send_window(u64::from(window));
+    settings
+}
+
 /// Gives `connection`, whose handshake measured its path, the windows that the path takes.
 pub(super) fn fit(connection: &Connection) {
-    let product = 2.0 * WINDOW_RATE * connection.rtt().as_secs_f64();
-    let window = (product as u32).clamp(LEAST_WINDOW, MOST_WINDOW);
+    let window = window(connection.rtt());
     connection.set_receive_window(VarInt::from_u32(window));
     connection.set_send_window(u64::from(window));
 }
@@ -135,5 +157,9 @@ pub(super) fn endpoint(
 ) -> io::Result<Endpoint> {
     let handle = tasks.handle()?;
     let _inside = handle.enter();
-    Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))
+    // What each end says that it takes ends the other's search for longer packets, whatever the path
+    // has; unsaid it is an Ethernet's 1,472.
+    let mut config = EndpointConfig::default();
+    config.max_udp_payload_size(LARGEST_PAYLOAD).map_err(io::Error::other)?;
+    Endpoint::new(config, server, socket, Arc::new(TokioRuntime))
 }

@@ -1,7 +1,7 @@
 //! The node's end: a UDP port for one session, whose connections carry the session's channels.
 
 use super::congestion::{Meter, QuicControl};
-use super::endpoint::{bind, endpoint, fit, server, settings};
+use super::endpoint::{bind, endpoint, fit, known, server, settings};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
 use super::{ALPN, GREETING_LEN, not_private};
@@ -10,7 +10,7 @@ use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
 use crate::channels::socket::no_port;
-use farline_core::units::Error;
+use farline_core::units::{Error, Span};
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -36,6 +36,8 @@ struct Inside {
     control: QuicControl,
     /// The address that the session's client has, for certain.
     client: IpAddr,
+    /// The least round trip to it.
+    rtt: Span,
 }
 
 impl QuicPort {
@@ -51,11 +53,12 @@ impl QuicPort {
         let socket = bind_one_of(wanted, listen.ports).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let config =
-            server(&identity, settings(control, &Arc::default()), &[ALPN]).map_err(failed)?;
+            server(&identity, settings(control, &Arc::default(), None), &[ALPN]).map_err(failed)?;
         let endpoint = endpoint(&tasks, socket, Some(config)).map_err(failed)?;
         let handle = tasks.handle().map_err(failed)?;
         let arrivals = Arc::downgrade(&listen.arrivals);
-        let inside = Inside { arrivals, tasks, identity, control, client: listen.client };
+        let Listen { client, rtt, .. } = *listen;
+        let inside = Inside { arrivals, tasks, identity, control, client, rtt };
         let task = handle.spawn(accept(endpoint, inside)).abort_handle();
         Ok(QuicPort { address, task })
     }
@@ -96,16 +99,16 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
             let _ = incoming.retry();
             continue;
         }
-        tokio::spawn(carry(incoming, inside.clone()));
+        tokio::spawn(carry(incoming, is_client, inside.clone()));
     }
 }
 
 /// Takes one connection, and the streams in it as channels.
-async fn carry(incoming: Incoming, inside: Inside) {
+async fn carry(incoming: Incoming, is_client: bool, inside: Inside) {
     let meter = Arc::<Meter>::default();
-    let Ok(config) = server(&inside.identity, settings(inside.control, &meter), &[ALPN]) else {
-        return;
-    };
+    let usual = settings(inside.control, &meter, Some(incoming.remote_address()));
+    let settings = if is_client { known(usual, inside.rtt) } else { usual };
+    let Ok(config) = server(&inside.identity, settings, &[ALPN]) else { return };
     let Ok(connecting) = incoming.accept_with(Arc::new(config)) else { return };
     let Ok(Ok(connection)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await else {
         return;

@@ -98,7 +98,7 @@ impl OnePort {
         let identity = shows().ok_or(io::ErrorKind::NotConnected)?;
         let socket = bind(address)?;
         let address = socket.local_addr()?;
-        let usual = watched(settings(QuicControl::default(), &Arc::default()));
+        let usual = watched(settings(QuicControl::default(), &Arc::default(), None));
         let config = server(&identity, usual, &[CONTROL_ALPN, ALPN])?;
         let endpoint = endpoint(&tasks, socket, Some(config))?;
         let sessions = PortSessions {
@@ -256,7 +256,8 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
 
 async fn shake_hands(incoming: Incoming, inside: &Inside) -> Option<(Connection, Arc<Meter>)> {
     let meter = Arc::<Meter>::default();
-    let usual = watched(settings(QuicControl::default(), &meter));
+    let peer = Some(incoming.remote_address());
+    let usual = watched(settings(QuicControl::default(), &meter, peer));
     let config = server(&*(inside.shows)()?, usual, &[CONTROL_ALPN, ALPN]).ok()?;
     let connecting = incoming.accept_with(Arc::new(config)).ok()?;
     let connection = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()?;

@@ -5,7 +5,7 @@ use bytes::{Bytes as Shared, BytesMut};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 /// Bytes of one message of the kernel's: the longest datagram, and the longest train.
 const MESSAGE: usize = 64 << 10;
@@ -208,18 +208,4 @@ impl Train {
                 && self.count < most
                 && self.bytes.len() + len <= TRAIN)
     }
-}
-
-/// The longest datagram that leaves here for `ip` whole, as far as this host knows.
-pub(super) fn longest_datagram(address: SocketAddr) -> io::Result<u32> {
-    let any: SocketAddr = match address.ip() {
-        IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-        IpAddr::V6(_) => ([0_u16; 8], 0).into(),
-    };
-    let probe = UdpSocket::bind(any)?;
-    probe.connect(address)?;
-    Ok(match address.ip() {
-        IpAddr::V4(_) => sockopt::ip_mtu(&probe)?.saturating_sub(28),
-        IpAddr::V6(_) => sockopt::ipv6_mtu(&probe)?.saturating_sub(48),
-    })
 }

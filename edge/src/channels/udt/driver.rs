@@ -6,9 +6,8 @@ use super::super::driver::{
     Peer, Role, Session, Transport,
 };
 use super::super::ordered::ByteStream;
-use super::super::socket::{no_port, unreachable};
+use super::super::socket::{longest_datagram, no_port, unreachable};
 use super::connected::packet_len;
-use super::datagrams::longest_datagram;
 use super::port::{self, Accept, Call, Open, PortSettings};
 use super::stream::UdtStream;
 use crate::drivers::{DriverOption, OptionKind, Values};

@@ -1,8 +1,9 @@
 //! A UDP port and the thread that serves it: connections by the name of their end, who asks, and who
 //! waits to be asked.
 
+use super::super::socket::longest_datagram;
 use super::connected::{Connected, packet_len};
-use super::datagrams::{Datagrams, Received, longest_datagram};
+use super::datagrams::{Datagrams, Received};
 use super::pipe::{Pipe, Waker};
 use super::stream::UdtStream;
 use farline_core::udt::{

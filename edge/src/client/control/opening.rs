@@ -299,8 +299,10 @@ impl Control {
     /// `AUTH TLS` and the handshake, before anything else is said: to a Farline node in one round
     /// trip.
     async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
-        let (lacks, hint) =
-            ("offers no TLS", "its operator can offer it: farline serve --tls; ftp:// goes without");
+        let (lacks, hint) = (
+            "offers no TLS",
+            "its operator can offer it: farline serve --tls; ftp:// goes without",
+        );
         if !remote.farline {
             let line = self.auth("TLS", lacks, hint).await?;
             self.line = Some(line.start_tls(remote, reach).await?);

@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Runs with a CUBIC flow that another joins
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// What the copies that join it go over
+    #[arg(long, value_delimiter = ',', default_value = "quic,tcp")]
+    joins: Vec<String>,
 }
 
 /// Prints the rows.
@@ -51,7 +54,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let figure = format!("{:.3}, {:.0} Mbit/s", jain(&rates).context("a flow")?, all / 1e6);
         row(&format!("{name}: {}", shares.join(" ")), &figure, "");
     }
-    joined(options, &ends)?;
+    for channel in &options.joins {
+        joined(options, &ends, channel)?;
+    }
     row("", &ends.validity()?, "");
     Ok(())
 }
@@ -128,14 +133,16 @@ impl Flow {
     }
 }
 
-/// What a CUBIC flow has left of the path in the three seconds after a copy over QUIC has joined it.
-fn joined(options: &Options, ends: &Ends) -> Result<()> {
-    heading("What a CUBIC flow that is there keeps in the three seconds after a QUIC copy begins");
+/// What a CUBIC flow has left of the path in the three seconds after a copy of one channel has joined it.
+fn joined(options: &Options, ends: &Ends, channel: &str) -> Result<()> {
+    heading(&format!(
+        "What a CUBIC flow that is there keeps in the three seconds after a copy over {channel} begins"
+    ));
     let folder = tempfile::tempdir()?;
     let node = Node::start(ends, &binary(), folder.path(), &["--tls"])?;
     let state = folder.path().join("state");
     // So that the path is known.
-    copy(ends, &node, &state, false)?;
+    copy(ends, &node, &state, channel, false)?;
     let path = document(&state)?;
     let seen: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
     let sides = [
@@ -150,7 +157,7 @@ fn joined(options: &Options, ends: &Ends) -> Result<()> {
             let held = seen["in_flight"].as_f64().context("a path")? * factor.unwrap_or(1.0);
             known["in_flight"] = (held as u64).into();
             std::fs::write(&path, known.to_string())?;
-            shares.push(kept(ends, &node, &state, factor.is_none())?);
+            shares.push(kept(ends, &node, &state, channel, factor.is_none())?);
         }
         row(
             &format!("a copy that begins {name}"),
@@ -162,10 +169,10 @@ fn joined(options: &Options, ends: &Ends) -> Result<()> {
 }
 
 /// The part of what it had before that a CUBIC flow keeps.
-fn kept(ends: &Ends, node: &Node, state: &Path, fresh: bool) -> Result<f64> {
+fn kept(ends: &Ends, node: &Node, state: &Path, channel: &str, fresh: bool) -> Result<f64> {
     let flow = Flow::tcp(ends, PORT, 14, "cubic")?;
     std::thread::sleep(Duration::from_secs(8));
-    copy(ends, node, state, fresh)?;
+    copy(ends, node, state, channel, fresh)?;
     let said = flow.said()?;
     let intervals = said["intervals"].as_array().context("intervals")?;
     let of = |from: f64, to: f64| {
@@ -179,11 +186,11 @@ fn kept(ends: &Ends, node: &Node, state: &Path, fresh: bool) -> Result<f64> {
     Ok(of(8.5, 11.5) / of(5.0, 8.0))
 }
 
-fn copy(ends: &Ends, node: &Node, state: &Path, fresh: bool) -> Result<()> {
+fn copy(ends: &Ends, node: &Node, state: &Path, channel: &str, fresh: bool) -> Result<()> {
     let mut command = node.client(ends);
     command.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", state);
     let pin = node.fingerprint.as_deref().context("a fingerprint")?;
-    command.args(["--json", "cp", "--tls-pin", pin, "--channel", "quic"]);
+    command.args(["--json", "cp", "--tls-pin", pin, "--channel", channel, "--streams", "1"]);
     command.args(fresh.then_some("--fresh-start")).arg("memory:128MiB");
     json(command.arg(format!("farlines://{}/?null", node.address))).map(drop)
 }
