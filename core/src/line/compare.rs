@@ -252,6 +252,7 @@ mod tests {
             criterion: None,
             confidence: 0.95,
             most_seconds: 10,
+            most_frames: None,
         };
         let mut test = LineTest::new(settings, true);
         let mut rng = Rng::new(seed);

@@ -150,9 +150,9 @@ impl LoadCurve {
                 (true, None) => "-".to_owned(),
             })
             .figures("There, ms: median", delay(there, |delay| delay.median_ns))
-            .figures("99 %", delay(there, |delay| delay.p99_ns))
+            .figures("there, 99 %", delay(there, |delay| delay.p99_ns))
             .figures("Round trip, ms: median", delay(round, |delay| delay.median_ns))
-            .figures("99 %", delay(round, |delay| delay.p99_ns));
+            .figures("round trip, 99 %", delay(round, |delay| delay.p99_ns));
         let points = |of: fn(&LoadRow) -> Option<f64>| -> Vec<(f64, f64)> {
             self.fit().filter_map(|row| Some((row.load_percent, of(row)?))).collect()
         };

@@ -51,6 +51,9 @@ pub struct LineSettings {
     pub confidence: f64,
     /// How long the test lasts at most, in seconds.
     pub most_seconds: u64,
+    /// Frames after which it ends, where it is one burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_frames: Option<u64>,
 }
 
 /// What was sent in a second.

@@ -14,6 +14,7 @@
 //!
 //! Not here: sockets, clocks, pacing.
 
+mod bursts;
 mod compare;
 mod curve;
 mod delay;
@@ -28,7 +29,9 @@ mod page;
 mod pattern;
 mod preset;
 mod ratio;
+mod ratio_search;
 mod raw;
+mod raw_port;
 mod read;
 mod reflector;
 mod runs;
@@ -42,6 +45,7 @@ mod strip;
 mod tally;
 mod window;
 
+pub use bursts::{BurstBuffer, BurstSearch, BurstTrial};
 pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
 pub use curve::{LoadCurve, LoadRow};
 pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
@@ -58,7 +62,9 @@ pub use pacer::FramePacer;
 pub use pattern::Pattern;
 pub use preset::{LinePreset, PresetTest};
 pub use ratio::Ratio;
+pub use ratio_search::{GoalOutcome, GoalTrial, RatioSearch, SearchGoal};
 pub use raw::{RawDocument, RawRow};
+pub use raw_port::RawPort;
 pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
 pub use runs::LossRuns;
 pub use search::{LoadSearch, LoadTrial};

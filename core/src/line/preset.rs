@@ -124,6 +124,7 @@ impl LinePreset {
                 criterion: form.ber.map(LineCriterion::BitErrors),
                 confidence: 0.95,
                 most_seconds: form.seconds,
+                most_frames: None,
             };
             Ok(PresetTest { wan, settings })
         };

@@ -188,6 +188,7 @@ mod tests {
             criterion: None,
             confidence: 0.95,
             most_seconds: 2,
+            most_frames: None,
         };
         let mut test = LineTest::new(settings, true);
         test.sender = SenderTotals {

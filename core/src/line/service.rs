@@ -130,6 +130,7 @@ mod tests {
                 criterion: None,
                 confidence: 0.95,
                 most_seconds: 4,
+                most_frames: None,
             },
             true,
         );

@@ -121,6 +121,7 @@ fn a_test_goes_on_from_what_was_written_down() {
         criterion: Some(LineCriterion::BitErrors(1e-9)),
         confidence: 0.95,
         most_seconds: 100,
+        most_frames: None,
     };
     let mut test = LineTest::new(settings, false);
     let sent =

@@ -67,17 +67,19 @@ impl LoadSender {
         let begun = self.clock.since();
         let (mut pacer, first) = (FramePacer::new(begun), begun / SECOND);
         let (mut sums, first_frame) = (SenderTotals::default(), self.next);
+        let most_frames = self.settings.most_frames.unwrap_or(u64::MAX);
         let mut running: Option<Running> = None;
         for at in (0..bursts.len()).cycle() {
             let now = self.wait_until(pacer.due());
-            if now >= end || self.stop.load(Ordering::Relaxed) {
+            let frames_left = most_frames.saturating_sub(writer.next() - first_frame);
+            if now >= end || frames_left == 0 || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             let second = now / SECOND;
             if running.as_ref().is_none_or(|running| running.sent.second != second) {
                 if let Some(over) = running.take() {
-                    let is_first = over.sent.second == first;
-                    let over = self.finished(over, is_first, writer.next());
+                    let seen = if over.sent.second == first { 0.0 } else { 1.0 };
+                    let over = self.finished(over, seen, writer.next());
                     sums.own_drops += over.0.own_drops;
                     let _ = tell.send(over);
                 }
@@ -85,13 +87,17 @@ impl LoadSender {
                 running = Some(Running { sent, device_drops: self.drops.read().1 });
             }
             if let Some(running) = &mut running {
-                self.send_burst(&mut writer, &mut bursts[at], now / 1_000, &mut running.sent)?;
+                let burst = &mut bursts[at];
+                self.send_burst(&mut writer, burst, frames_left, now / 1_000, &mut running.sent)?;
             }
             pacer.sent(now, gaps[at]);
         }
         if let Some(over) = running {
             let is_whole = over.sent.second + 1 >= self.settings.most_seconds;
-            let over = self.finished(over, !is_whole, writer.next());
+            // Of a test of one second, what was left of it after the first questions.
+            let missed = if over.sent.second == first { begun % SECOND } else { 0 };
+            let seen = if is_whole { 1.0 - missed as f64 / SECOND as f64 } else { 0.0 };
+            let over = self.finished(over, seen, writer.next());
             sums.own_drops += over.0.own_drops;
             let _ = tell.send(over);
         }
@@ -100,14 +106,14 @@ impl LoadSender {
         Ok((writer.next(), sums))
     }
 
-    /// The account of a second that is over, and what the next frame's number is; one that this
-    /// sender did not see from begin to end is never short.
-    fn finished(&self, mut running: Running, is_part: bool, next: u64) -> (SentSecond, u64) {
+    /// The account of a second that is over, and what the next frame's number is. It is short where
+    /// much less was sent than in `seen` of it, which this sender saw; where that is nothing, never.
+    fn finished(&self, mut running: Running, seen: f64, next: u64) -> (SentSecond, u64) {
         let device = self.drops.read().1.saturating_sub(running.device_drops);
         // What a device drops it may tell the sender of too: the larger count has both.
         running.sent.own_drops = running.sent.own_drops.max(device);
-        let planned = self.settings.frames_a_second();
-        running.sent.is_short = !is_part && (running.sent.frames as f64) < planned * ENOUGH;
+        let planned = self.settings.frames_a_second() * seen;
+        running.sent.is_short = (running.sent.frames as f64) < planned * ENOUGH;
         (running.sent, next)
     }
 
@@ -150,21 +156,26 @@ impl LoadSender {
         &self,
         writer: &mut LoadWriter,
         burst: &mut [Train],
+        mut most_frames: u64,
         sent_us: u64,
         sent: &mut SentSecond,
     ) -> Result<(), Error> {
+        let mut left: Vec<DatagramTrain<'_>> = Vec::with_capacity(burst.len());
         for train in burst.iter_mut() {
-            for frame in train.bytes.chunks_exact_mut(train.len) {
+            let count = most_frames.min(train.count as u64);
+            if count == 0 {
+                break;
+            }
+            most_frames -= count;
+            let bytes = &mut train.bytes[..count as usize * train.len];
+            for frame in bytes.chunks_exact_mut(train.len) {
                 writer.write(train.kind, sent_us, train.is_filled, frame);
             }
-            train.is_filled = true;
-            sent.frames += train.count as u64;
-            sent.framed_bits += train.count as u64 * self.socket.framed_bits(train.len);
+            train.is_filled = count == train.count as u64;
+            sent.frames += count;
+            sent.framed_bits += count * self.socket.framed_bits(train.len);
+            left.push(DatagramTrain { bytes, segment: train.len });
         }
-        let mut left: Vec<DatagramTrain<'_>> = burst
-            .iter()
-            .map(|train| DatagramTrain { bytes: &train.bytes, segment: train.len })
-            .collect();
         while let Some(first) = left.first() {
             let frames = first.bytes.len().div_ceil(first.segment) as u64;
             match self.socket.send_trains(&left) {

@@ -33,19 +33,19 @@ pub(crate) fn write_made(files: &[PathBuf], document: &impl ReportDocument) -> R
 
 /// Writes `document` as what the name of `file` says: a page, a table, or itself.
 pub(crate) fn write_as_named(file: &Path, document: &impl ReportDocument) -> Result<(), Error> {
-    write_with(file, document, None)
+    write_with(file, document, &[])
 }
 
 /// The same, with one more section on a page.
 pub(crate) fn write_with(
     file: &Path,
     document: &impl ReportDocument,
-    more: Option<&Section>,
+    more: &[Section],
 ) -> Result<(), Error> {
     match file {
         file if is_page(file) => {
             let page = document.page(&[command()]);
-            write(file, more.cloned().into_iter().fold(page, Page::section).html().as_bytes())
+            write(file, more.iter().cloned().fold(page, Page::section).html().as_bytes())
         }
         file if is(file, "csv") => write(file, document.columns().csv().as_bytes()),
         file if is(file, "parquet") => write(file, &parquet::encoded(&document.columns())?),

@@ -7,6 +7,7 @@ mod progress;
 mod raw;
 mod raw_preset;
 mod reflect;
+mod search;
 mod steps;
 mod target;
 mod vlan;
@@ -22,6 +23,7 @@ use farline_core::line::{
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
 use progress::LineFace;
+use search::SearchFor;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -91,9 +93,9 @@ pub(crate) struct Args {
     /// .html, .csv, .parquet, or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
-    /// Highest load with this loss [default: none]
+    /// Load at this loss; mlr; bursts [default: none]
     #[arg(long, value_name = "RATIO", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp"])]
-    search: Option<Probability>,
+    search: Option<SearchFor>,
     /// Y.1564's steps, in TOML [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp", "search", "rate", "load"])]
     service: Option<PathBuf>,
@@ -157,8 +159,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let mut options = LineRequestOptions::new(settings);
     (options.stop, options.resume) = (stop, resume);
-    if let Some(goal) = args.search {
-        return steps::search(&target, &options, goal.0, output);
+    if let Some(search) = &args.search {
+        return search.run(&target, &options, output);
     }
     if let Some(file) = &args.service {
         return steps::service(&target, &options, file, output);
@@ -262,13 +264,14 @@ impl Args {
             criterion,
             confidence: self.confidence / 100.0,
             most_seconds: USUAL,
+            most_frames: None,
         };
         let usual = (settings.frames_a_second() * BURST).clamp(1.0, MOST_IN_BURST) as u32;
         settings.burst = self.burst.unwrap_or(usual);
         settings.most_seconds = match (self.duration, settings.at_best()) {
             (Some(duration), _) => duration.as_secs_f64().ceil() as u64,
             (None, Some(best)) => (best.as_secs_f64() * TIMES).ceil() as u64 + 1,
-            (None, None) => USUAL,
+            (None, None) => self.search.as_ref().map_or(USUAL, |what| what.usual_seconds(USUAL)),
         };
         if settings.most_seconds == 0 {
             return Err(wrong("--for is above 0"));

@@ -80,7 +80,7 @@ fn write(
             let page = comparison.page(&[command()]).section(against_paper.clone());
             farline::plan::document::write(file, page.html().as_bytes())
         }
-        (_, [(_, document)]) => write_with(file, document, Some(against_paper)),
+        (_, [(_, document)]) => write_with(file, document, std::slice::from_ref(against_paper)),
         _ => {
             let all: Vec<&LineDocument> = documents.iter().map(|(_, document)| document).collect();
             write_json(file, &all)

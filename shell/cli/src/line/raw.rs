@@ -112,6 +112,7 @@ pub(super) fn settings(
         criterion: None,
         confidence: 0.95,
         most_seconds,
+        most_frames: None,
     }
 }
 

@@ -8,7 +8,8 @@ use farline::line::{LineRequestOptions, LinkFarEnd, run_over};
 use farline::link::{Link, Settings};
 use farline::run_dir::name_here;
 use farline_core::line::{
-    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, RawDocument, RawRow,
+    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, RawDocument, RawPort, RawRow,
+    TestedSecond,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use farline_core::wan;
@@ -67,9 +68,9 @@ pub(super) fn run(
         // A port's buffer: what waits in it when the senders end counts for more the longer it is.
         direction.queue = rate.bytes_in(PORT_BUFFER);
     }
-    let together = over(path, wan, output, |link| at_once(link, &rates, &test.settings, &framing))?;
-    let sum: f64 = together.iter().map(RawRow::throughput_bps).sum();
-    let together_percent = sum / rate.as_bps() as f64 * 100.0;
+    let senders = over(path, wan, output, |link| at_once(link, &rates, &test.settings, &framing))?;
+    let port = RawPort { rate, senders };
+    let together_percent = port.percent();
     let sizes = document(path, rows);
     let against_paper = preset.against_paper_by(|_, figure| match figure {
         "raw_best_gbps" => sizes.best().map(|row| row.throughput_bps() / 1e9),
@@ -77,8 +78,9 @@ pub(super) fn run(
         _ => None,
     });
     for file in out {
-        write_with(file, &sizes, Some(&against_paper))?;
+        write_with(file, &sizes, &[port.section(), against_paper.clone()])?;
     }
+    let together: Vec<RawRow> = port.senders.iter().map(|(row, _)| *row).collect();
     let done = Done {
         schema: "farline/line-raw-preset/1",
         preset: &preset.name,
@@ -86,7 +88,8 @@ pub(super) fn run(
         together: &together,
         together_percent,
     };
-    output.result(&done, [sizes.section().plain(), against_paper.plain()].join("\n\n"))?;
+    let text = [sizes.section().plain(), port.section().plain(), against_paper.plain()];
+    output.result(&done, text.join("\n\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,7 +122,7 @@ fn at_once(
     rates: &[Rate],
     test: &LineSettings,
     framing: &EthernetFraming,
-) -> Result<Vec<RawRow>, Error> {
+) -> Result<Vec<(RawRow, Vec<TestedSecond>)>, Error> {
     let far = LinkFarEnd::start(link, Some(framing))?;
     let lost = || Error::new(Fault::Bug, ErrorCode::ThreadLost, "a test's thread ended early");
     std::thread::scope(|scope| {
@@ -129,9 +132,16 @@ fn at_once(
                 let ethernet = Some(framing.clone());
                 let settings = LineSettings { rate, ethernet, burst: 1, ..test.clone() };
                 let (far, options) = (&far, LineRequestOptions::new(settings));
-                scope.spawn(move || far.test(&options, |_| Ok(())))
+                scope.spawn(move || {
+                    let mut seconds = Vec::new();
+                    let test = far.test(&options, |progress| {
+                        seconds.extend_from_slice(progress.news);
+                        Ok(())
+                    })?;
+                    Ok((RawRow::of(&test), seconds))
+                })
             })
             .collect();
-        begun.into_iter().map(|test| Ok(RawRow::of(&test.join().map_err(|_| lost())??))).collect()
+        begun.into_iter().map(|test| test.join().map_err(|_| lost())?).collect()
     })
 }

@@ -1,4 +1,4 @@
-//! `farline line --load 10..100`, `--search` and `--service`: tests at several loads.
+//! `farline line --load 10..100` and `--service`: tests at several loads.
 
 use super::exit_code;
 use super::target::LineTarget;
@@ -7,8 +7,7 @@ use crate::output::Output;
 use crate::provenance::now;
 use farline::line::LineRequestOptions;
 use farline_core::line::{
-    LineDocument, LineOutcome, LineSettings, LoadCurve, LoadRow, LoadSearch, ServiceLevel,
-    ServiceRow,
+    LineDocument, LineSettings, LoadCurve, LoadRow, ServiceLevel, ServiceRow,
 };
 use farline_core::report::{Section, TableSpec};
 use farline_core::units::{Error, Fault};
@@ -16,18 +15,6 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-
-/// How exact a load is found, in per cent of the rate.
-const PRECISION: f64 = 1.0;
-
-/// What a search found.
-#[derive(Serialize)]
-struct Found<'a> {
-    schema: &'static str,
-    load_percent: f64,
-    is_host_limited: bool,
-    search: &'a LoadSearch,
-}
 
 /// What came of a service level.
 #[derive(Serialize)]
@@ -38,7 +25,8 @@ struct Held<'a> {
     rows: &'a [ServiceRow],
 }
 
-fn tested(
+/// A test of `settings`.
+pub(super) fn tested(
     target: &LineTarget,
     options: &LineRequestOptions,
     settings: LineSettings,
@@ -85,39 +73,6 @@ pub(super) fn curve(
     } else {
         ExitCode::from(Fault::Here.exit_code())
     })
-}
-
-/// The highest load with at most `goal` of the frames lost.
-pub(super) fn search(
-    target: &LineTarget,
-    options: &LineRequestOptions,
-    goal: f64,
-    output: &Output,
-) -> Result<ExitCode, Error> {
-    let mut search = LoadSearch::new(goal, PRECISION);
-    while let Some(load_percent) = search.next() {
-        let document =
-            tested(target, options, LineSettings { load_percent, ..options.settings.clone() })?;
-        let fit = document.outcome != LineOutcome::Unfit;
-        let loss = document.loss.filter(|_| fit).map(|loss| loss.value());
-        output.remark(format_args!(
-            "{load_percent:.1} %: {}",
-            loss.map_or("a host did not keep up".to_owned(), |loss| format!("loss {loss:.1e}"))
-        ));
-        search.note(loss);
-    }
-    let (load_percent, is_host_limited) = (search.carried_percent(), search.is_host_limited());
-    let rate = options.settings.rate;
-    let mut text =
-        format!("{load_percent:.1} % of {rate} is carried with loss of at most {goal:e}");
-    if is_host_limited {
-        text += "; above it a host did not keep up, so that the line may carry more";
-    }
-    let found =
-        Found { schema: "farline/line-search/1", load_percent, is_host_limited, search: &search };
-    output.result(&found, text)?;
-    let is_found = load_percent > 0.0 && !is_host_limited;
-    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
 }
 
 /// Holds the line against the service level in `file`, step by step.

@@ -1,7 +1,9 @@
 //! The line tester: its figures in virtual time, where the truth is put in on purpose, and what it
 //! holds between two namespaces next to iperf3.
 
+mod endurance;
 mod raw;
+mod searches;
 mod simulated;
 mod speed;
 
@@ -15,6 +17,8 @@ pub(crate) struct Options {
 
 #[derive(clap::Subcommand)]
 enum How {
+    /// An hour over a link, with either end killed every five minutes
+    Endurance(endurance::Options),
     /// Ethernet frames a second over a veth pair, next to trafgen
     Raw(raw::Options),
     /// Intervals and decisions over the link's machine, in virtual time
@@ -29,6 +33,7 @@ enum How {
 /// When a part of it fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.how {
+        How::Endurance(options) => endurance::run(options),
         How::Raw(options) => raw::run(options),
         How::Simulated(options) => {
             simulated::run(options);

@@ -1,6 +1,7 @@
 //! The tester's figures in virtual time: how often the truth lies in its intervals, how often it
 //! decides wrong, how long that takes, what it finds of clocks.
 
+use super::searches;
 use crate::table::{heading, row};
 use farline_core::line::{
     Arrived, DelaySample, PathDelay, Ratio, RatioDecision, RatioTest, Tally, simulate,
@@ -55,6 +56,7 @@ pub(crate) fn run(options: &Options) {
     }
     let all = means.iter().sum::<f64>() / means.len() as f64;
     row("mean of these lengths", &format!("{all:.3}"), "at most 0.6");
+    searches::rows(seeds);
     for load in [0.1, 0.9] {
         let (mut offset, mut skew, mut mean) = (0.0_f64, 0.0_f64, 0.0_f64);
         for seed in 0..seeds.div_ceil(100) {

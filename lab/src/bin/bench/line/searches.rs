@@ -1,0 +1,113 @@
+//! Searches for throughput on lines of a known capacity, in virtual time: MLRsearch for two loss
+//! ratios at once, next to RFC 2544's halving for each of them.
+
+use crate::table::row;
+use farline_core::line::{LoadSearch, RatioSearch, SearchGoal};
+use farline_core::statistics::Summary;
+use farline_core::units::Rng;
+
+const RATIOS: [f64; 2] = [0.0, 0.005];
+/// Seconds after which a load is decided on; and those of a trial of the search by halving.
+const SUM: f64 = 21.0;
+/// How exact both are.
+const WIDTH: f64 = 0.005;
+
+/// A line in virtual time.
+struct Line {
+    /// In per cent of the rate.
+    capacity: f64,
+    /// The mean part of it that is missing in a second, as an exponential distribution has it.
+    missing: f64,
+    rng: Rng,
+}
+
+impl Line {
+    fn of(seed: u64, missing: f64) -> Line {
+        let mut rng = Rng::new(seed);
+        Line { capacity: 10.0 + 80.0 * rng.unit(), missing, rng }
+    }
+
+    /// The loss of a trial.
+    fn loss(&mut self, load: f64, seconds: f64) -> f64 {
+        let mut second = || {
+            let now = self.capacity * (1.0 + self.missing * (1.0 - self.rng.unit()).ln());
+            (1.0 - now / load).max(0.0)
+        };
+        (0..seconds as u64).map(|_| second()).sum::<f64>() / seconds
+    }
+
+    /// The load of which half of the seconds lose more than `ratio`.
+    fn truth(&self, ratio: f64) -> f64 {
+        self.capacity * (1.0 - self.missing * std::f64::consts::LN_2) / (1.0 - ratio)
+    }
+}
+
+/// What the searches of a number of lines come to, by ratio.
+#[derive(Default)]
+struct Seen {
+    held: [u64; 2],
+    near: [u64; 2],
+    seconds: f64,
+    plain_seconds: f64,
+    /// What was found over the truth.
+    found: [Vec<f64>; 2],
+    plain_found: [Vec<f64>; 2],
+}
+
+/// Prints the rows.
+pub(super) fn rows(seeds: u64) {
+    for (what, missing) in [("sharp", 0.0), ("noisy", 0.01)] {
+        let mut seen = Seen::default();
+        (0..seeds).for_each(|seed| seen.note(seed, missing));
+        let of = |count: u64| format!("{:.2} %", count as f64 / seeds as f64 * 100.0);
+        for (n, ratio) in RATIOS.iter().enumerate() {
+            let asked = if missing > 0.0 { "" } else { "100 %" };
+            let label = format!("MLRsearch, {what} line, loss {ratio}: truth in the bounds");
+            row(&label, &of(seen.held[n]), asked);
+            row("  or within their width of them", &of(seen.near[n]), "at least 95 %");
+            let sd = |found: &[f64]| {
+                Summary::of(found).map_or("-".to_owned(), |it| {
+                    format!("{:.4}, sd {:.2} %", it.mean, it.sd / it.mean * 100.0)
+                })
+            };
+            row("  found over the truth", &sd(&seen.found[n]), "");
+            row("  found by halving over the truth", &sd(&seen.plain_found[n]), "");
+        }
+        let mean = |seconds: f64| format!("{:.1} s", seconds / seeds as f64);
+        row("  seconds of trials for both ratios", &mean(seen.seconds), "");
+        row("  by halving, in trials of 21 s", &mean(seen.plain_seconds), "");
+    }
+}
+
+impl Seen {
+    fn note(&mut self, seed: u64, missing: f64) {
+        let mut line = Line::of(seed, missing);
+        let goals = RATIOS.map(|ratio| SearchGoal {
+            relative_width: WIDTH,
+            ..SearchGoal::of_seconds(ratio, SUM)
+        });
+        let mut search = RatioSearch::new(goals.to_vec());
+        while let Some((load, seconds)) = search.next() {
+            let loss = line.loss(load, seconds);
+            search.note(Some(loss));
+        }
+        self.seconds += search.seconds();
+        for (n, outcome) in search.outcomes().iter().enumerate() {
+            let truth = line.truth(RATIOS[n]);
+            let (lower, upper) =
+                (outcome.lower_percent.unwrap_or(0.0), outcome.upper_percent.unwrap_or(100.0));
+            let is_in = |more: f64| lower <= truth * (1.0 + more) && truth * (1.0 - more) <= upper;
+            // Of the truth itself, what a float of it is off.
+            self.held[n] += u64::from(is_in(1e-12));
+            self.near[n] += u64::from(is_in(WIDTH));
+            self.found[n].push(lower / truth);
+            let mut plain = LoadSearch::new(RATIOS[n], WIDTH * 100.0);
+            while let Some(load) = plain.next() {
+                let loss = line.loss(load, SUM);
+                plain.note(Some(loss));
+            }
+            self.plain_seconds += plain.trials.len() as f64 * SUM;
+            self.plain_found[n].push(plain.carried_percent() / truth);
+        }
+    }
+}
