@@ -1,13 +1,20 @@
 //! What a copy that sends knows of its path from the one before, and keeps for the next.
 
 use super::copy::Copy;
-use crate::mover::PathStart;
+use crate::kernelcc::resuming;
+use crate::mover::{LoadedControl, PathStart};
 use crate::plan::paths::{StoredPath, address_towards};
-use farline_core::congestion::SavedPath;
+use farline_core::congestion::{ControlName, SavedPath};
 use farline_core::copy::SeenPath;
 use farline_core::plan::Reason;
-use farline_core::units::Bytes;
+use farline_core::units::{Bytes, Error};
 use std::net::IpAddr;
+
+/// The kernel's CUBIC that begins from what is given, for as long as the other thing lives.
+fn load(part: SavedPath) -> Result<(ControlName, LoadedControl), Error> {
+    let control = resuming(part)?;
+    Ok((control.name, Box::new(control)))
+}
 
 impl Copy<'_> {
     /// Has the transfer that begins now to `remote` begin from what the last one
@@ -31,7 +38,7 @@ impl Copy<'_> {
             }
         }
         // A pass begins with a fresh transfer, so that nothing was set before.
-        let _ = self.live.start.set(PathStart::new(saved));
+        let _ = self.live.start.set(PathStart::new(saved).loading(load));
     }
 
     /// Keeps what the transfer that ends saw.

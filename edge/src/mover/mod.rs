@@ -39,7 +39,7 @@ pub(crate) use lists::{
 pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
 pub use pace::LiveRate;
 pub(crate) use pace::Pace;
-pub(crate) use path_start::PathStart;
+pub(crate) use path_start::{LoadedControl, PathStart};
 pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
 pub(crate) use send::{SendJob, SendOutcome, WantedBlocks, least_left, send};
 pub(crate) use shared::Cancel;

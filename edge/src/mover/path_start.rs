@@ -4,12 +4,12 @@
 use super::tune::{LOOK_EVERY, Notify};
 use crate::channels::Handle;
 use crate::channels::handle::ConnectionSample;
-use crate::kernelcc::{CcGuard, resuming};
 use crate::sys::lock::lock;
-use farline_core::congestion::{Algorithm, SavedPath};
+use farline_core::congestion::{Algorithm, ControlName, SavedPath};
 use farline_core::plan::Reason;
 use farline_core::transfer::PathRecord;
-use farline_core::units::{Bytes, Span, Time};
+use farline_core::units::{Bytes, Error, Span, Time};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, mpsc};
@@ -30,9 +30,16 @@ pub(crate) struct PathStart {
     seen: Arc<Observation>,
     /// Who looks on after the last byte was given to the channels.
     after: Mutex<Option<After>>,
-    /// The control of a kernel's channels that begin from it.
-    control: Mutex<Option<CcGuard>>,
+    /// Loads a control for a kernel's channels, which begin from it, each with its part.
+    load: Option<LoadControl>,
+    /// What keeps that control loaded.
+    control: Mutex<Option<LoadedControl>>,
 }
+
+/// Loads a control whose flows begin from what is given: its name, and what keeps it loaded.
+pub(crate) type LoadControl = fn(SavedPath) -> Result<(ControlName, LoadedControl), Error>;
+/// What keeps a control loaded until it is dropped.
+pub(crate) type LoadedControl = Box<dyn Any + Send + Sync>;
 
 /// What was seen so far.
 #[derive(Debug)]
@@ -56,8 +63,14 @@ impl PathStart {
             saved: Mutex::new(saved),
             seen: Arc::new(seen),
             after: Mutex::default(),
+            load: None,
             control: Mutex::default(),
         }
+    }
+
+    /// The same, where a kernel's channels may be given a control that begins from it.
+    pub(crate) fn loading(self, load: LoadControl) -> PathStart {
+        PathStart { load: Some(load), ..self }
     }
 
     /// Has the channels begin so: one connection with all of it, or each of a kernel's with its
@@ -88,13 +101,12 @@ impl PathStart {
         }
         let part =
             SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
-        let control = resuming(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;
+        let load = self.load.ok_or("over TCP it takes BPF, which a node gives up")?;
+        let (name, control) =
+            load(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;
         let refused =
             |error: io::Error| format!("the kernel gives its channels no control: {error}");
-        channels
-            .iter()
-            .try_for_each(|channel| channel.set_congestion(control.name))
-            .map_err(refused)?;
+        channels.iter().try_for_each(|channel| channel.set_congestion(name)).map_err(refused)?;
         *lock(&self.control) = Some(control);
         Ok(())
     }
