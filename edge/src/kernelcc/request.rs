@@ -23,6 +23,7 @@ pub struct CcRequest {
     /// flows alone.
     pub offered: bool,
     /// What its flows begin from, each by itself: the kernel's CUBIC alone does.
+    #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "nothing is loaded"))]
     pub(super) saved: Option<SavedPath>,
 }
 
