@@ -138,11 +138,12 @@ fn a_second_copy_over_quic_begins_where_the_first_was() {
 
 #[test]
 fn a_second_copy_over_tcp_begins_where_the_first_was() {
-    // It takes a control that is loaded into the kernel.
-    let Some(_turn) = farline_lab::controls::turn() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root can load a congestion control");
+    }
     let Some(bed) = Bed::new("t-knownt") else { return };
     three_copies(&bed, "tcp");
-    let several = bed.copy("tcp", 16, false, &["--streams", "4"]);
+    let several = bed.copy("tcp", 4, false, &["--streams", "4"]);
     assert!(begins(&several).is_some(), "{}", several["reasons"]);
     assert_eq!(several["congestion"], "cubic", "{several}");
     let bbr = bed.copy("tcp", 1, false, &["--congestion", "bbr"]);
