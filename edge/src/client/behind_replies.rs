@@ -2,13 +2,12 @@
 //! part of the handshake need not wait for them.
 
 use crate::channels::trust::Duplex;
+use crate::sys::lock::lock;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-use crate::sys::lock::lock;
 
 /// Bytes of lines at most: a greeting and a reply.
 const MOST_LINES: usize = 16 * 1024;

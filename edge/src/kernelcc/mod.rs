@@ -1,8 +1,9 @@
 //! Congestion controls that this host's kernel lacks, brought along as BPF programs.
 //!
 //! [`obtain`] makes a control available by its name: one that the kernel has, else a kernel module,
-//! else one of five BPF programs (`struct_ops`) that Farline carries, compiled and loaded here
-//! without a compiler. What it answers, [`CcGuard`], keeps a BPF control registered; when it is
+//! else one of the BPF programs (`struct_ops`) that Farline carries, compiled and loaded here
+//! without a compiler; `resuming` is the kernel's CUBIC that begins from what an earlier flow saw.
+//! What they return, [`CcGuard`], keeps a BPF control registered; when it is
 //! dropped, or the process dies, the name is gone again. Flows that use the control keep it to
 //! their end.
 //!

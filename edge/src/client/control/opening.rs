@@ -310,11 +310,10 @@ impl Control {
         }
         let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
         self.flush().await?;
-        let ControlStream { stream, handle, ends, ssh, shared, tls } =
-            self.line.take().ok_or_else(closed)?;
+        let line = self.line.take().ok_or_else(closed)?;
         // The greeting, and the reply.
-        let (stream, lines) = BehindReplies::new(stream, 2);
-        let line = ControlStream { stream: Box::new(stream), handle, ends, ssh, shared, tls };
+        let (stream, lines) = BehindReplies::new(line.stream, 2);
+        let line = ControlStream { stream: Box::new(stream), ..line };
         let shaken = line.start_tls(remote, reach).await;
         let (now, said) = (self.now(), std::mem::take(&mut *lock(&lines)));
         self.session.handle(now, Input::Received(&said));
