@@ -89,9 +89,11 @@
 //!   and line-end conversion.
 
 pub mod address;
+mod attribute_certificate;
 pub mod checked;
 pub mod client;
 mod command;
+mod der;
 mod end_of_data;
 mod facts;
 mod fault;
@@ -104,6 +106,7 @@ pub mod markers;
 pub mod mode_e;
 pub mod omission;
 mod pathname;
+mod proxy;
 mod reply;
 pub mod server;
 #[cfg(test)]
@@ -112,6 +115,7 @@ mod timestamp;
 mod views;
 
 pub use address::Family;
+pub use attribute_certificate::{AttributeCertificate, attribute_certificates};
 pub use command::*;
 pub use end_of_data::EndOfData;
 pub use facts::{Fact, FactSet, ListingEntry, ListingKind};
@@ -119,5 +123,6 @@ pub use line::MAX_LINE;
 pub use listing::ListFormat;
 pub use markers::Perf;
 pub use pathname::Pathname;
+pub use proxy::ProxyKind;
 pub use reply::{MAX_REPLY, Reply, ReplyReader};
 pub use timestamp::Timestamp;

@@ -165,11 +165,12 @@ impl StampTime {
         }
         into[..8].copy_from_slice(&ntp_of(self.time).to_be_bytes());
         // The error is `multiplier * 2^scale / 2^32` seconds; a multiplier of 0 is forbidden.
-        let units = ((u128::from(self.error_ns) << 32) / 1_000_000_000) as u64 + 1;
-        let scale = (64 - units.leading_zeros()).saturating_sub(8).min(63);
-        let multiplier = (units >> scale).min(254) as u8 + u8::from(scale > 0);
+        let units = (u128::from(self.error_ns) << 32).div_ceil(1_000_000_000).max(1);
+        let least = (128 - units.leading_zeros()).saturating_sub(8);
+        // Rounded up, it may take a bit more.
+        let scale = least + u32::from(units.div_ceil(1 << least) > 255);
         into[8] = u8::from(self.is_synchronised) << 7 | scale as u8;
-        into[9] = multiplier.max(1);
+        into[9] = units.div_ceil(1 << scale) as u8;
     }
 
     fn read(bytes: &[u8]) -> StampTime {

@@ -4,7 +4,7 @@
 // The file rather than its crate, whose dependencies take minutes to build; the other targets in it
 // are not used here.
 #[allow(dead_code)]
-#[path = "../../src/targets.rs"]
+#[path = "../../src/targets/mod.rs"]
 mod targets;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::token(bytes));

@@ -349,6 +349,8 @@ fn members_of_an_organisation_come_by_what_its_server_says() {
     stranger(&proxy("fake", ["fake.pem", "fake.key"], &fqans), "CN=fake is no server of vo");
     let old = [&fqans[..], &["-pastac", "72:00", "-vomslife", "1"]].concat();
     stranger(&proxy("old", own, &old), "they held until");
+    let targeted = [&fqans[..], &["-target", "other.example.org"]].concat();
+    stranger(&proxy("targeted", own, &targeted), "they are for certain hosts alone");
 }
 
 #[test]

@@ -4,10 +4,11 @@
 
 use super::credential::Credential;
 use super::policy;
-use super::proxy::Kind;
+use super::proxy::kind_of;
 use super::voms;
 use crate::channels::trust::{ShownCertificate, subject_of_certificate};
 use crate::sys::lock::lock;
+use farline_core::gridftp::ProxyKind;
 use farline_core::units::{Error, ErrorCode, Fault};
 use openssl::error::ErrorStack;
 use openssl::ssl::{
@@ -154,18 +155,18 @@ impl Authorities {
         for (at, certificate) in chain.iter().enumerate() {
             let der = certificate.to_der().map_err(|error| error.to_string())?;
             let unreadable = || format!("{}: it cannot be read", shown(certificate));
-            let kind = Kind::of(&der).ok_or_else(unreadable)?;
-            if kind != Kind::Own && extension.is_none() {
+            let kind = kind_of(&der).ok_or_else(unreadable)?;
+            if kind != ProxyKind::Own && extension.is_none() {
                 extension = voms::extension_of(&der);
             }
             match kind {
-                Kind::Full => {}
-                Kind::Limited => is_limited = true,
-                Kind::Restricted => {
+                ProxyKind::Full => {}
+                ProxyKind::Limited => is_limited = true,
+                ProxyKind::Restricted => {
                     let whose = shown(certificate);
                     return Err(format!("{whose}: a proxy with a policy that is not known here"));
                 }
-                Kind::Own => {
+                ProxyKind::Own => {
                     self.check_policies(&chain[at..])?;
                     let subject = subject_of_certificate(&der).ok_or_else(unreadable)?;
                     let servers = voms::Servers {

@@ -1,7 +1,8 @@
 //! A certificate, the key to it, and those between it and an authority.
 
-use super::proxy::Kind;
+use super::proxy::kind_of;
 use crate::channels::trust::subject_of_certificate;
+use farline_core::gridftp::ProxyKind;
 use farline_core::units::{Error, ErrorCode, Fault};
 use openssl::asn1::Asn1TimeRef;
 use openssl::error::ErrorStack;
@@ -72,7 +73,7 @@ impl Credential {
     /// The subject of the first of its chain that is no proxy.
     pub(super) fn subject(&self) -> Option<String> {
         let mut chain = self.chain.iter().filter_map(|certificate| certificate.to_der().ok());
-        let own = chain.find(|der| Kind::of(der) == Some(Kind::Own))?;
+        let own = chain.find(|der| kind_of(der) == Some(ProxyKind::Own))?;
         subject_of_certificate(&own)
     }
 

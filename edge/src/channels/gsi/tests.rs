@@ -4,6 +4,7 @@ use super::authorities::Purpose;
 use super::pipe::{Pipe, read_all, write_all};
 use super::*;
 use crate::channels::trust::{Fingerprint, GridProxy};
+use farline_core::gridftp::ProxyKind;
 use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString, Asn1Time};
 use openssl::bn::BigNum;
 use openssl::ec::{EcGroup, EcKey};
@@ -428,8 +429,8 @@ fn a_client_shows_its_proxy_and_delegates_a_limited_one() {
     // What was delegated is alice's, limited, and good no longer than hers.
     let chain = delegated.chain();
     let kinds: Vec<_> =
-        chain.iter().map(|one| proxy::Kind::of(&one.to_der().expect("DER"))).collect();
-    let expected = [proxy::Kind::Limited, proxy::Kind::Full, proxy::Kind::Own];
+        chain.iter().map(|one| proxy::kind_of(&one.to_der().expect("DER"))).collect();
+    let expected = [ProxyKind::Limited, ProxyKind::Full, ProxyKind::Own];
     assert_eq!(kinds, expected.map(Some));
     assert!(chain[0].not_after() <= chain[1].not_after(), "{:?}", chain[0]);
     // Both ends of a data connection that waits for something to go over it.

@@ -3,6 +3,7 @@
 //! organisation: `vomsdir/VO/*.lsc`, the subjects of the server's certificate and of those above it.
 
 use crate::channels::trust::subject_of_certificate;
+use farline_core::gridftp::{AttributeCertificate, attribute_certificates};
 use openssl::asn1::Asn1Time;
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -18,24 +19,6 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 const SKEW: i64 = 300;
 /// Attributes that are read of one proxy.
 const MOST: usize = 256;
-
-const SEQUENCE: u8 = 0x30;
-const INTEGER: u8 = 2;
-const BIT_STRING: u8 = 3;
-const OCTET_STRING: u8 = 4;
-const OBJECT: u8 = 6;
-const TIME: u8 = 0x18;
-/// `[0]`, and a name of the kind `directoryName`.
-const FIRST: u8 = 0xa0;
-const DIRECTORY: u8 = 0xa4;
-
-/// Of OID 1.3.6.1.4.1.8005.100.100.
-const NAMES: &[u8] = &[0x2b, 6, 1, 4, 1, 0xbe, 0x45, 0x64, 0x64, 4];
-const CERTIFICATES: &[u8] = &[0x2b, 6, 1, 4, 1, 0xbe, 0x45, 0x64, 0x64, 10];
-const TAGS: &[u8] = &[0x2b, 6, 1, 4, 1, 0xbe, 0x45, 0x64, 0x64, 11];
-/// 2.5.29: no revocation is to be had; whose key signed.
-const NO_REVOCATION: &[u8] = &[0x55, 0x1d, 56];
-const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 35];
 
 /// What there is of attributes in a proxy, in DER.
 pub(super) fn extension_of(proxy: &[u8]) -> Option<Vec<u8>> {
@@ -54,10 +37,9 @@ pub(super) fn attributes(
     holder: &X509Ref,
     servers: &Servers<'_>,
 ) -> Result<Vec<String>, String> {
-    let list = read(extension).ok_or("they cannot be read")?;
     let mut names = Vec::new();
-    for one in &list {
-        one.check(holder, servers)?;
+    for one in attribute_certificates(extension)? {
+        check(&one, holder, servers)?;
         names.extend(one.names.iter().map(|name| plain(name).to_owned()));
     }
     match names.len() > MOST {
@@ -72,23 +54,6 @@ pub(crate) fn plain(name: &str) -> &str {
     name.strip_suffix("/Role=NULL").unwrap_or(name)
 }
 
-/// One attribute certificate.
-#[derive(Debug)]
-struct Attributes<'a> {
-    /// What is signed, by which algorithm, and the signature.
-    signed: &'a [u8],
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-    /// Issuer (or subject, as VOMS takes it too) and serial number of the holder's certificate.
-    holder: (&'a [u8], &'a [u8]),
-    issuer: &'a [u8],
-    from: &'a [u8],
-    until: &'a [u8],
-    names: Vec<&'a str>,
-    /// The server's, and those above it.
-    certificates: Vec<&'a [u8]>,
-}
-
 /// Finds the chain from a certificate, with what lies next to it, to an authority; in words, why there is none.
 pub(super) type Vouch<'a> = dyn Fn(&X509, &[X509]) -> Result<Vec<X509>, String> + 'a;
 
@@ -99,216 +64,60 @@ pub(super) struct Servers<'a> {
     pub(super) known: PathBuf,
 }
 
-/// What is left to read of DER.
-#[derive(Clone, Copy, Debug)]
-struct Der<'a>(&'a [u8]);
-
-struct Part<'a> {
-    tag: u8,
-    content: &'a [u8],
-    /// With tag and length.
-    whole: &'a [u8],
+/// # Errors
+/// In words, why it does not count.
+fn check(
+    one: &AttributeCertificate<'_>,
+    holder: &X509Ref,
+    servers: &Servers<'_>,
+) -> Result<(), String> {
+    let failed = |error: ErrorStack| error.to_string();
+    let serial = holder.serial_number().to_bn().map_err(failed)?;
+    let (name, number) = one.holder;
+    let is_holder = is_name(name, holder.issuer_name()) || is_name(name, holder.subject_name());
+    // Serial numbers are not negative, whatever their first bit says.
+    let number = number.strip_prefix(&[0]).unwrap_or(number);
+    if !is_holder || serial.to_vec() != number {
+        return Err("they are somebody else's".to_owned());
+    }
+    let now = i64::try_from(crate::sys::clock::since_1970().as_secs()).unwrap_or(i64::MAX);
+    let (from, until) = (time(one.from)?, time(one.until)?);
+    if from > Asn1Time::from_unix(now.saturating_add(SKEW)).map_err(failed)? {
+        return Err(format!("they hold from {} on", &*from));
+    }
+    if until < Asn1Time::from_unix(now).map_err(failed)? {
+        return Err(format!("they held until {}", &*until));
+    }
+    let certificates: Result<Vec<X509>, _> =
+        one.certificates.iter().map(|der| X509::from_der(der)).collect();
+    let certificates = certificates.map_err(failed)?;
+    let Some((server, above)) = certificates.split_first() else {
+        return Err("the server's certificate is not with them".to_owned());
+    };
+    if !is_name(one.issuer, server.subject_name()) {
+        return Err("they are signed by another than they name".to_owned());
+    }
+    let key = server.public_key().map_err(failed)?;
+    let mut verifier = Verifier::new(digest(one.algorithm)?, &key).map_err(failed)?;
+    // A signature of another kind of key is as wrong as a wrong one.
+    if !verifier.verify_oneshot(one.signature, one.signed).unwrap_or(false) {
+        return Err("their signature is wrong".to_owned());
+    }
+    let chain = (servers.vouched_for)(server, above)?;
+    let subjects: Option<Vec<String>> = chain
+        .iter()
+        .map(|certificate| subject_of_certificate(&certificate.to_der().ok()?))
+        .collect();
+    let subjects = subjects.ok_or("the server's certificate cannot be read")?;
+    for name in &one.names {
+        let vo = vo_of(name).ok_or_else(|| format!("`{name}` is no attribute"))?;
+        if !is_listed(&servers.known.join(vo), &subjects) {
+            let server = subjects.first().map_or("", |subject| subject);
+            return Err(format!("{server} is no server of {vo} that is known here"));
+        }
+    }
+    Ok(())
 }
-
-impl<'a> Der<'a> {
-    fn next(&mut self) -> Option<Part<'a>> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, rest) = rest.split_first()?;
-        let (len, rest) = match first {
-            0..=0x7f => (usize::from(first), rest),
-            0x81..=0x83 => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                (bytes.iter().fold(0, |len, &byte| len << 8 | usize::from(byte)), rest)
-            }
-            _ => return None,
-        };
-        // Tags of several bytes are nowhere in what is read here.
-        if tag & 0x1f == 0x1f {
-            return None;
-        }
-        let (content, left) = rest.split_at_checked(len)?;
-        let whole = &self.0[..self.0.len() - left.len()];
-        self.0 = left;
-        Some(Part { tag, content, whole })
-    }
-
-    /// The next part, which has to be of that kind.
-    fn take(&mut self, tag: u8) -> Option<Part<'a>> {
-        self.next().filter(|part| part.tag == tag)
-    }
-
-    fn within(&mut self, tag: u8) -> Option<Der<'a>> {
-        self.take(tag).map(|part| Der(part.content))
-    }
-
-    fn is(&self, tag: u8) -> bool {
-        self.0.first() == Some(&tag)
-    }
-
-    /// `GeneralNames` of one directory name: the name.
-    fn name(&mut self) -> Option<&'a [u8]> {
-        let mut names = self.within(SEQUENCE)?;
-        let mut name = names.within(DIRECTORY)?;
-        let whole = name.take(SEQUENCE)?.whole;
-        (names.0.is_empty() && name.0.is_empty()).then_some(whole)
-    }
-
-    /// `AlgorithmIdentifier`: its OID.
-    fn algorithm(&mut self) -> Option<&'a [u8]> {
-        Some(self.within(SEQUENCE)?.take(OBJECT)?.content)
-    }
-}
-
-fn read(extension: &[u8]) -> Option<Vec<Attributes<'_>>> {
-    let mut outer = Der(extension);
-    let mut lists = outer.within(SEQUENCE)?;
-    let mut list = lists.within(SEQUENCE)?;
-    if !outer.0.is_empty() || !lists.0.is_empty() {
-        return None;
-    }
-    let mut all = Vec::new();
-    while !list.0.is_empty() {
-        all.push(read_one(list.within(SEQUENCE)?)?);
-    }
-    Some(all)
-}
-
-fn read_one(mut der: Der<'_>) -> Option<Attributes<'_>> {
-    let info = der.take(SEQUENCE)?;
-    let algorithm = der.algorithm()?;
-    // No bits of its last byte are unused.
-    let signature = der.take(BIT_STRING)?.content.strip_prefix(&[0])?;
-    let mut rest = Der(info.content);
-    let version = rest.take(INTEGER)?.content;
-    let mut holder = rest.within(SEQUENCE)?;
-    let mut base = holder.within(FIRST)?;
-    let held_by = (base.name()?, base.take(INTEGER)?.content);
-    let issuer = rest.within(FIRST)?.name()?;
-    let is_same = rest.algorithm()? == algorithm;
-    rest.take(INTEGER)?;
-    let mut validity = rest.within(SEQUENCE)?;
-    let (from, until) = (validity.take(TIME)?.content, validity.take(TIME)?.content);
-    let names = read_names(rest.within(SEQUENCE)?)?;
-    if rest.is(BIT_STRING) {
-        rest.next()?;
-    }
-    let certificates = read_extensions(rest.within(SEQUENCE)?)?;
-    let is_all = der.0.is_empty() && rest.0.is_empty() && holder.0.is_empty() && base.0.is_empty();
-    (is_all && is_same && version == [1]).then_some(Attributes {
-        signed: info.whole,
-        algorithm,
-        signature,
-        holder: held_by,
-        issuer,
-        from,
-        until,
-        names,
-        certificates,
-    })
-}
-
-/// `SEQUENCE OF { type, SET OF IetfAttrSyntax }`; attributes of other types are nothing here.
-fn read_names(mut attributes: Der<'_>) -> Option<Vec<&str>> {
-    let mut names = Vec::new();
-    while !attributes.0.is_empty() {
-        let mut attribute = attributes.within(SEQUENCE)?;
-        if attribute.take(OBJECT)?.content != NAMES {
-            continue;
-        }
-        let mut values = attribute.within(0x31)?;
-        while !values.0.is_empty() {
-            let mut value = values.within(SEQUENCE)?;
-            // The server's own name for itself.
-            if value.is(FIRST) {
-                value.next()?;
-            }
-            let mut list = value.within(SEQUENCE)?;
-            while !list.0.is_empty() {
-                names.push(std::str::from_utf8(list.take(OCTET_STRING)?.content).ok()?);
-            }
-        }
-    }
-    Some(names)
-}
-
-/// The certificates among an attribute certificate's extensions; nothing where one is not understood that is to
-/// be, such as which hosts alone it is for.
-fn read_extensions(mut extensions: Der<'_>) -> Option<Vec<&[u8]>> {
-    let mut certificates = Vec::new();
-    while !extensions.0.is_empty() {
-        let mut extension = extensions.within(SEQUENCE)?;
-        let kind = extension.take(OBJECT)?.content;
-        let critical = extension.is(1).then(|| extension.next()).flatten();
-        let is_critical = critical.is_some_and(|part| part.content != [0]);
-        let mut value = extension.within(OCTET_STRING)?;
-        match kind {
-            CERTIFICATES => {
-                let mut list = value.within(SEQUENCE)?.within(SEQUENCE)?;
-                while !list.0.is_empty() {
-                    certificates.push(list.take(SEQUENCE)?.whole);
-                }
-            }
-            NO_REVOCATION | AUTHORITY_KEY | TAGS => {}
-            _ if is_critical => return None,
-            _ => {}
-        }
-    }
-    Some(certificates)
-}
-
-impl Attributes<'_> {
-    /// # Errors
-    /// In words, why it does not count.
-    fn check(&self, holder: &X509Ref, servers: &Servers<'_>) -> Result<(), String> {
-        let failed = |error: ErrorStack| error.to_string();
-        let serial = holder.serial_number().to_bn().map_err(failed)?;
-        let (name, number) = self.holder;
-        let is_holder = is_name(name, holder.issuer_name()) || is_name(name, holder.subject_name());
-        // Serial numbers are not negative, whatever their first bit says.
-        let number = number.strip_prefix(&[0]).unwrap_or(number);
-        if !is_holder || serial.to_vec() != number {
-            return Err("they are somebody else's".to_owned());
-        }
-        let now = i64::try_from(crate::sys::clock::since_1970().as_secs()).unwrap_or(i64::MAX);
-        let (from, until) = (time(self.from)?, time(self.until)?);
-        if from > Asn1Time::from_unix(now.saturating_add(SKEW)).map_err(failed)? {
-            return Err(format!("they hold from {} on", &*from));
-        }
-        if until < Asn1Time::from_unix(now).map_err(failed)? {
-            return Err(format!("they held until {}", &*until));
-        }
-        let certificates: Result<Vec<X509>, _> =
-            self.certificates.iter().map(|der| X509::from_der(der)).collect();
-        let certificates = certificates.map_err(failed)?;
-        let Some((server, above)) = certificates.split_first() else {
-            return Err("the server's certificate is not with them".to_owned());
-        };
-        if !is_name(self.issuer, server.subject_name()) {
-            return Err("they are signed by another than they name".to_owned());
-        }
-        let key = server.public_key().map_err(failed)?;
-        let mut verifier = Verifier::new(digest(self.algorithm)?, &key).map_err(failed)?;
-        // A signature of another kind of key is as wrong as a wrong one.
-        if !verifier.verify_oneshot(self.signature, self.signed).unwrap_or(false) {
-            return Err("their signature is wrong".to_owned());
-        }
-        let chain = (servers.vouched_for)(server, above)?;
-        let subjects: Option<Vec<String>> = chain
-            .iter()
-            .map(|certificate| subject_of_certificate(&certificate.to_der().ok()?))
-            .collect();
-        let subjects = subjects.ok_or("the server's certificate cannot be read")?;
-        for name in &self.names {
-            let vo = vo_of(name).ok_or_else(|| format!("`{name}` is no attribute"))?;
-            if !is_listed(&servers.known.join(vo), &subjects) {
-                let server = subjects.first().map_or("", |subject| subject);
-                return Err(format!("{server} is no server of {vo} that is known here"));
-            }
-        }
-        Ok(())
-    }
-}
-
 fn is_name(der: &[u8], name: &X509NameRef) -> bool {
     let own = X509Name::from_der(der).and_then(|own| own.try_cmp(name));
     own.is_ok_and(|order| order == Ordering::Equal)
@@ -395,40 +204,5 @@ mod tests {
         assert!(!is("/CN=server\n/CN=CA\n/CN=Root\n/CN=more\n"));
         fs::rename(folder.path().join("server.lsc"), folder.path().join("x")).expect("renamed");
         assert!(!is_listed(folder.path(), &chain), "of another kind of file");
-    }
-
-    #[test]
-    fn bytes_that_are_no_attributes_are_read_to_their_end() {
-        for broken in [
-            &[][..],
-            &[0x30],
-            &[0x30, 0x80],
-            &[0x30, 0x84, 0xff, 0xff, 0xff, 0xff],
-            &[0x30, 0x83, 0xff, 0xff, 0xff, 0],
-            &[0x30, 2, 0x30, 1],
-            &[0x3f, 0x1f, 0],
-            &[0x30, 2, 0x30, 0, 0],
-        ] {
-            assert!(read(broken).is_none(), "{broken:?}");
-        }
-        assert!(read(&[0x30, 2, 0x30, 0]).is_some_and(|list| list.is_empty()));
-        // Every beginning of something long, and every byte of it changed.
-        let long: Vec<u8> = [
-            &[0x30, 0x14][..],
-            &[0x30, 0x12],
-            &[0x30, 0x10],
-            &[0x30, 0x0e],
-            &[0x02, 1, 1],
-            &[0; 11],
-        ]
-        .concat();
-        for end in 0..long.len() {
-            assert!(read(&long[..end]).is_none());
-            for bit in 0..8 {
-                let mut other = long.clone();
-                other[end] ^= 1 << bit;
-                let _ = read(&other);
-            }
-        }
     }
 }

@@ -4,6 +4,10 @@
 //! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/it/corpus.rs` feeds them the committed corpus
 //! and seeded mutations of it.
 
+mod line;
+mod proxy;
+mod rdma;
+
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check};
 use farline_core::gridftp::gssapi::{
     SecurityCommand, SecurityCommands, decode_base64, encode_base64,
@@ -14,15 +18,22 @@ use farline_core::transfer::{Layout, manifest_lines, parse_manifest};
 use farline_core::udt::{Content, UdtPacket};
 use std::mem::take;
 
+pub use line::line;
+pub use proxy::proxy;
+pub use rdma::rdma;
+
 /// Takes any bytes and panics when a law does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 7] = [
+pub const ALL: [(&str, Target); 10] = [
     ("checked", checked),
     ("command", command),
+    ("line", line),
     ("manifest", manifest),
     ("mode_e", mode_e),
+    ("proxy", proxy),
+    ("rdma", rdma),
     ("reply", reply),
     ("token", token),
     ("udt", udt),
