@@ -9,6 +9,8 @@ mod blake3_tree;
 mod crc64;
 mod other_blocks;
 
+pub use crc64::{crc64_with, crc64_with_zeros};
+
 use super::layout::{Layout, Piece};
 use crate::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;

@@ -49,7 +49,10 @@ pub use attributes::{Account, AttributeSet, Attributes};
 pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
 pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
 pub use completion_stats::CompletionStats;
-pub use digest::{BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest};
+pub use digest::{
+    BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest, crc64_with,
+    crc64_with_zeros,
+};
 pub use durable::{Batch, Durability};
 pub use durable_window::DurableWindow;
 pub use layout::{Block, Entry, EntryKind, LONGEST_BLOCK, Layout, Piece, SHORTEST_BLOCK};

@@ -1,6 +1,7 @@
 //! `--checksum`: files of the same content stay, whatever their times; and the sums that a node
 //! computes for others.
 
+use farline_core::transfer::{crc64_with, crc64_with_zeros};
 use farline_lab::files::{folder, text};
 use farline_lab::{
     assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed,
@@ -8,6 +9,7 @@ use farline_lab::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -145,6 +147,37 @@ fn what_cannot_be_is_refused_before_anything_moves() {
     let (error, exit) = error_of(&args);
     assert_eq!((error["code"].as_str(), exit), (Some("usage"), 2), "{error}");
     assert!(!to.exists());
+}
+
+#[test]
+fn holes_of_any_length_cost_a_node_no_time() {
+    let dir = folder();
+    let file = fs::File::create(dir.path().join("f")).expect("made");
+    file.set_len(1 << 40).expect("a hole");
+    file.write_all_at(b"farline", 1 << 39).expect("written");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let sum = |algorithm: &str, part: &str| {
+        let command = format!("CKSM {algorithm} {part} /f");
+        let output = Command::new("curl")
+            .args(["-sv", "--ftp-pasv", "--max-time", "20", "-I", "-Q", &command])
+            .arg(format!("{url}/f"))
+            .output();
+        let output = output.expect("curl runs");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    // A tebibyte would take a processor minutes.
+    let said = sum("CRC64NVME", "0 -1");
+    let before = crc64_with(crc64_with_zeros(0, 1 << 39), b"farline");
+    let whole = crc64_with_zeros(before, (1 << 39) - 7);
+    assert!(said.contains(&format!("< 213 {whole:016x}")), "{said}");
+    let said = sum("ADLER32", "0 -1");
+    assert!(said.contains("< 213 "), "{said}");
+    // What has to look at each zero does so for 64 GiB of them.
+    let said = sum("MD5", "0 -1");
+    assert!(said.contains("< 550") && said.contains("lie in holes"), "{said}");
+    let said = sum("MD5", &format!("{} 8", (1_u64 << 39) - 1));
+    let md5 = "1a3e4fed95f446b4c9602c0623fb6ff9";
+    assert!(said.contains(&format!("< 213 {md5}")), "{said}");
 }
 
 #[test]
