@@ -1,6 +1,8 @@
 //! Clients that hold a node's places and do nothing with them, all at once.
 
-use crate::raw::RawClient;
+use crate::raw::{Blocks, RawClient};
+use farline_core::gridftp::checked::{Check, ZEROS, encode};
+use farline_core::gridftp::mode_e::{Flags, Header};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -21,6 +23,9 @@ pub struct CrowdSize {
     pub dripping: usize,
     /// Connections that send lines of a mebibyte, one after the other.
     pub babbling: usize,
+    /// Sessions that store files of 8 GiB one after the other and send no byte of them: of each the headers of
+    /// 8,192 blocks of zeros.
+    pub zeroing: usize,
 }
 
 /// Lets this process open as many files as it may ask for: an ordinary user's limit is 1,024 at first,
@@ -88,8 +93,52 @@ impl Crowd {
             let over = Arc::clone(&over);
             threads.push(std::thread::spawn(move || babble(address, &over)));
         }
+        for index in 0..size.zeroing {
+            let (over, url) = (Arc::clone(&over), url.to_owned());
+            threads.push(std::thread::spawn(move || {
+                let mut file = 0;
+                while !over.load(Ordering::Relaxed) {
+                    store_zeros(&url, &format!("zeros{index}-{file}"), &over);
+                    file += 1;
+                }
+            }));
+        }
         Crowd { over, _connections: connections, _sessions: sessions, threads }
     }
+}
+
+/// Blocks of one file of zeros, and their length in bytes.
+const ZERO_BLOCKS: u64 = 8_192;
+const ZERO_BLOCK_LEN: u64 = 1 << 20;
+
+/// Stores a file by headers alone (`docs/protocol.md`, clause Z-2).
+fn store_zeros(url: &str, name: &str, over: &AtomicBool) {
+    let zeros = vec![0; ZERO_BLOCK_LEN as usize];
+    let of_zeros = Check::of(&zeros, [0; 32]);
+    let end = encode(&Header::eof(1).with(Flags::EOD), &Check::by_digest([0; 32]));
+    let mut client = RawClient::open(url);
+    let mut data = client.passive();
+    let reply = client.ask("OPTS FARLINE check=crc32c;");
+    assert!(reply.starts_with('2'), "{reply}");
+    let len = ZERO_BLOCKS * ZERO_BLOCK_LEN;
+    let list = format!("Type=file;Size={len};Modify=0.000000000;UNIX.mode=0644; {name}\n");
+    let list = list.into_bytes();
+    client.say("ESTO FARLINE.TREE=\"manifest\" /");
+    let first = encode(&Header::data(0, list.len() as u64), &Check::of(&list, [0; 32]));
+    Blocks::write(&mut data, &[&first[..], &list, &end].concat());
+    let reply = client.final_reply();
+    assert!(reply.starts_with('2'), "{reply}");
+    client.say("ESTO FARLINE.TREE=\"data\" /");
+    for block in 0..ZERO_BLOCKS {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let block = Header::data(block * ZERO_BLOCK_LEN, ZERO_BLOCK_LEN).with(ZEROS);
+        Blocks::write(&mut data, &encode(&block, &of_zeros));
+    }
+    Blocks::write(&mut data, &end);
+    let reply = client.final_reply();
+    assert!(reply.starts_with('2'), "{reply}");
 }
 
 /// Sends lines that are too long until that is over, over a new connection when one is closed.

@@ -64,7 +64,14 @@ fn amid_a_crowd_of_all_kinds_a_copy_begins_and_lands_whole() {
     std::fs::create_dir(&root).expect("a folder");
     std::fs::write(&file, random(11, 20_000_001)).expect("written");
     let (_node, url) = node(&root, "write", &["--tls"]);
-    let size = CrowdSize { silent: 600, half_open: 100, stalled: 40, dripping: 2, babbling: 2 };
+    let size = CrowdSize {
+        silent: 600,
+        half_open: 100,
+        stalled: 40,
+        dripping: 2,
+        babbling: 2,
+        zeroing: 0,
+    };
     let crowd = Crowd::gather(&url, size);
     for index in 0..3 {
         // One attempt, with no time to wait for a place.

@@ -16,16 +16,22 @@ pub(crate) struct Options {
     /// Copies of each side
     #[arg(long, default_value_t = 5)]
     runs: usize,
+    /// Instead of the crowd so many sessions that send headers of zeros alone
+    #[arg(long)]
+    zeroing: Option<usize>,
 }
 
 const CROWD: CrowdSize =
-    CrowdSize { silent: 2_000, half_open: 500, stalled: 58, dripping: 2, babbling: 2 };
+    CrowdSize { silent: 2_000, half_open: 500, stalled: 58, dripping: 2, babbling: 2, zeroing: 0 };
+const NOBODY: CrowdSize =
+    CrowdSize { silent: 0, half_open: 0, stalled: 0, dripping: 0, babbling: 0, zeroing: 0 };
 
 /// Prints a row for each side.
 ///
 /// # Errors
 /// When a copy fails, or says no figure.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let size = options.zeroing.map_or(CROWD, |zeroing| CrowdSize { zeroing, ..NOBODY });
     let folder = tempfile::tempdir()?;
     let (_node, url) = node(folder.path(), "write", &["--tls", "--allow-null"]);
     let node = url.replacen("ftp", "farline", 1);
@@ -42,11 +48,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (mut alone, mut amid) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
         alone.push(copy()?);
-        let crowd = Crowd::gather(&url, CROWD);
+        let crowd = Crowd::gather(&url, size);
         amid.push(copy()?);
         drop(crowd);
     }
-    println!("{CROWD:?}\n\n| | first byte | rate |\n|---|---:|---:|");
+    println!("{size:?}\n\n| | first byte | rate |\n|---|---:|---:|");
     let middle = |runs: &[(f64, f64)]| -> Result<(f64, f64)> {
         Ok((median(runs.iter().map(|run| run.0))?, median(runs.iter().map(|run| run.1))?))
     };
