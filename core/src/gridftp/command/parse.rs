@@ -204,7 +204,9 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
             ('A' | 'I', _) => return Err(wrong()),
             (other, _) => Type::Other(other),
         }),
-        "USER" => Command::User(path()?.into_bytes()),
+        // No pathname, and no bytes in it stand for others.
+        "USER" if rest.is_empty() => return Err(String::new()),
+        "USER" => Command::User(rest.to_vec()),
         _ => return Err(wrong()),
     })
 }
