@@ -8,11 +8,12 @@
 mod blake3_tree;
 mod crc64;
 mod other_blocks;
+mod verdict_list;
 
 pub use crc64::{crc64_with, crc64_with_zeros};
+pub use verdict_list::VerdictList;
 
 use super::layout::{Layout, Piece};
-use crate::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -236,48 +237,6 @@ impl DigestVerdict {
         wire
     }
 
-    /// Reads the list of verdicts on the entries of `layout`, which comes in parts of any length.
-    ///
-    /// # Errors
-    /// When it is malformed, or of another number of entries: the sender's fault.
-    pub fn decode_for(
-        layout: &Layout,
-        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Result<Vec<DigestVerdict>, Error> {
-        let mut verdicts = Vec::with_capacity(layout.entries().len());
-        // What the part before ended with.
-        let mut rest = Vec::new();
-        let mut is_sound = true;
-        let mut take = |wire: &[u8]| match DigestVerdict::decode(wire) {
-            Some(verdict) if verdicts.len() < layout.entries().len() => verdicts.push(verdict),
-            _ => is_sound = false,
-        };
-        for part in parts {
-            let lacking = match rest.len() {
-                0 => 0,
-                len => DigestVerdict::WIRE_LEN - len,
-            };
-            let part = part.as_ref();
-            let (end, part) = part.split_at(lacking.min(part.len()));
-            rest.extend(end);
-            if rest.len() == DigestVerdict::WIRE_LEN {
-                take(&rest);
-                rest.clear();
-            }
-            let whole = part.chunks_exact(DigestVerdict::WIRE_LEN);
-            rest.extend(whole.remainder());
-            whole.for_each(&mut take);
-        }
-        match is_sound && rest.is_empty() && verdicts.len() == layout.entries().len() {
-            true => Ok(verdicts),
-            false => Err(Error::new(
-                Fault::There,
-                ErrorCode::BadDigests,
-                "the list of digests does not fit the list of files",
-            )),
-        }
-    }
-
     /// Reads the wire form; `None` when its length or its status is wrong.
     fn decode(wire: &[u8]) -> Option<DigestVerdict> {
         let (status, digest) = wire.split_first()?;
@@ -432,28 +391,5 @@ mod tests {
     #[test]
     fn a_file_of_a_large_tree_costs_two_words() {
         assert_eq!(size_of::<FileDigest>(), 16);
-    }
-
-    #[test]
-    fn verdicts_cross_the_wire() {
-        let verdicts = [
-            DigestVerdict::Read([9; 32]),
-            DigestVerdict::Unreadable,
-            DigestVerdict::Part,
-            DigestVerdict::Uncomputed,
-        ];
-        let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
-        let layout = |files: usize| {
-            let one = Layout::of_file(1, 1024).entries()[0].clone();
-            Layout::new(vec![one; files], 1024)
-        };
-        for part in 1..=wire.len() {
-            let read = DigestVerdict::decode_for(&layout(4), wire.chunks(part));
-            assert_eq!(read.as_deref(), Ok(&verdicts[..]), "in parts of {part}");
-        }
-        for (files, wrong) in [(4, &wire[1..]), (3, &wire), (5, &wire), (1, &[5; 33])] {
-            let read = DigestVerdict::decode_for(&layout(files), [wrong]);
-            assert_eq!(read.map_err(|error| error.code), Err(ErrorCode::BadDigests));
-        }
     }
 }

@@ -23,10 +23,27 @@ pub struct Durability {
     noted: BTreeMap<(usize, u64), [u8; 32]>,
     written: Pieces,
     /// Entries whose names the journal has from this run.
-    named: BTreeSet<usize>,
+    named: EntrySet,
     begun: bool,
     /// Bytes of the space.
     durable: ByteRanges,
+}
+
+/// Entries, a bit each: in the end all of millions.
+#[derive(Debug, Default)]
+struct EntrySet(Vec<u64>);
+
+impl EntrySet {
+    /// Returns whether it was not there.
+    fn insert(&mut self, entry: usize) -> bool {
+        let (word, bit) = (entry / 64, 1 << (entry % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let was_there = self.0[word] & bit != 0;
+        self.0[word] |= bit;
+        !was_there
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +77,7 @@ impl Durability {
         held: ByteRanges,
         begun: bool,
     ) -> Durability {
-        let (noted, written, named) = (BTreeMap::new(), Pieces::default(), BTreeSet::new());
+        let (noted, written, named) = (BTreeMap::new(), Pieces::default(), EntrySet::default());
         Durability { layout, prefix, origin, noted, written, named, begun, durable: held }
     }
 

@@ -118,10 +118,25 @@ pub(super) fn block_len(payload: u64, most: Bytes) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     entries: Vec<Entry>,
-    /// `(start in the space, entry)` of each non-empty file, ascending.
-    starts: Vec<(u64, usize)>,
+    /// The files that are not empty, by their entries: of fewer than 2^32, for a manifest has its end before.
+    files: Vec<u32>,
+    /// Where what lies before it ends, of each [`APART`]th of them: of millions the others are found from there.
+    marks: Vec<u64>,
+    end: u64,
     block_len: usize,
     payload: u64,
+}
+
+/// Files from one mark to the next.
+const APART: usize = 16;
+
+/// Where a file of `len` bytes starts behind what ends at `cursor`, in blocks of `block` bytes.
+fn start_behind(cursor: u64, len: u64, block: u64) -> u64 {
+    let left = block - cursor % block;
+    match !cursor.is_multiple_of(block) && len > left {
+        true => cursor.saturating_add(left),
+        false => cursor,
+    }
 }
 
 impl Layout {
@@ -138,20 +153,17 @@ impl Layout {
             "a block is a power of two of at least 1 KiB"
         );
         let block = block_len as u64;
-        let mut cursor = 0u64;
-        let mut payload = 0u64;
-        let mut starts = Vec::new();
-        for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| !entry.is_empty()) {
-            let len = entry.len();
-            let left = block - cursor % block;
-            if !cursor.is_multiple_of(block) && len > left {
-                cursor += left;
+        let (mut cursor, mut payload) = (0u64, 0u64);
+        let (mut files, mut marks) = (Vec::new(), Vec::new());
+        for (index, entry) in (0..).zip(&entries).filter(|(_, entry)| !entry.is_empty()) {
+            if files.len() % APART == 0 {
+                marks.push(cursor);
             }
-            starts.push((cursor, index));
-            cursor = cursor.saturating_add(len);
-            payload = payload.saturating_add(len);
+            files.push(index);
+            cursor = start_behind(cursor, entry.len(), block).saturating_add(entry.len());
+            payload = payload.saturating_add(entry.len());
         }
-        Layout { entries, starts, block_len, payload }
+        Layout { entries, files, marks, end: cursor, block_len, payload }
     }
 
     /// Lays `entries` out in blocks as long as clause T-12 has it; 1 MiB where no `most` is agreed.
@@ -196,23 +208,37 @@ impl Layout {
 
     /// How many blocks there are, the last perhaps short.
     pub fn block_count(&self) -> u64 {
-        self.end().div_ceil(self.block_len as u64)
+        self.end.div_ceil(self.block_len as u64)
     }
 
     /// Block `index`; every block from 0 to [`Self::block_count`] has at least one byte.
     pub fn block(&self, index: u64) -> Block {
         let offset = index * self.block_len as u64;
         let limit = offset + self.block_len as u64;
-        let last = self.starts.partition_point(|&(start, _)| start < limit);
-        let used = last.checked_sub(1).map_or(offset, |i| self.end_of(i).min(limit));
+        let mark = self.marks.partition_point(|&end| end < limit).saturating_sub(1);
+        let last = self.files_from(mark).take_while(|file| file.start < limit).last();
+        let before = self.marks.get(mark).copied();
+        let used = last.map(|file| file.end).or(before).map_or(offset, |end| end.min(limit));
         Block { offset, len: (used.saturating_sub(offset)) as usize }
     }
 
     /// Where `entry` starts in the space; `None` when it takes no bytes.
     pub fn start_of(&self, entry: usize) -> Option<u64> {
         // Entries lie in the space in their order.
-        let at = self.starts.binary_search_by_key(&entry, |&(_, entry)| entry).ok()?;
-        Some(self.starts[at].0)
+        let at = self.files.binary_search(&u32::try_from(entry).ok()?).ok()?;
+        self.files_from(at / APART).nth(at % APART).map(|file| file.start)
+    }
+
+    /// The files that are not empty from a mark on, in their order.
+    fn files_from(&self, mark: usize) -> impl Iterator<Item = PlacedFile> + '_ {
+        let mut cursor = self.marks.get(mark).copied().unwrap_or(self.end);
+        self.files.iter().skip(mark.saturating_mul(APART)).map(move |&entry| {
+            let entry = entry as usize;
+            let len = self.entries[entry].len();
+            let start = start_behind(cursor, len, self.block_len as u64);
+            cursor = start.saturating_add(len);
+            PlacedFile { start, end: cursor, entry }
+        })
     }
 
     /// Whether `block` is one of the layout's own blocks, whole.
@@ -225,20 +251,16 @@ impl Layout {
     /// parts yield nothing.
     pub fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + '_ {
         let end = offset.saturating_add(len as u64);
-        let first = self.starts.partition_point(|&(start, _)| start <= offset).saturating_sub(1);
-        self.starts[first.min(self.starts.len())..]
-            .iter()
-            .enumerate()
-            .take_while(move |(_, (start, _))| *start < end)
-            .filter_map(move |(i, &(start, entry))| {
-                let (from, to) = (start.max(offset), self.end_of(first + i).min(end));
-                (from < to).then(|| Piece {
-                    entry,
-                    file_offset: from - start,
-                    block_offset: (from - offset) as usize,
-                    len: (to - from) as usize,
-                })
+        let mark = self.marks.partition_point(|&before| before <= offset).saturating_sub(1);
+        self.files_from(mark).take_while(move |file| file.start < end).filter_map(move |file| {
+            let (from, to) = (file.start.max(offset), file.end.min(end));
+            (from < to).then(|| Piece {
+                entry: file.entry,
+                file_offset: from - file.start,
+                block_offset: (from - offset) as usize,
+                len: (to - from) as usize,
             })
+        })
     }
 
     /// The blocks that a receiver which holds `held` of the space lacks, whole or in parts, in
@@ -254,16 +276,13 @@ impl Layout {
                 .map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
         })
     }
+}
 
-    /// The end of the space.
-    fn end(&self) -> u64 {
-        self.starts.len().checked_sub(1).map_or(0, |i| self.end_of(i))
-    }
-
-    fn end_of(&self, i: usize) -> u64 {
-        let (start, entry) = self.starts[i];
-        start + self.entries[entry].len()
-    }
+/// Where a file lies in the space.
+struct PlacedFile {
+    start: u64,
+    end: u64,
+    entry: usize,
 }
 
 #[cfg(test)]
@@ -316,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_carry_every_byte_of_every_file_once(lens in prop::collection::vec(0u64..9000, 0..40)) {
+        fn blocks_carry_every_byte_of_every_file_once(lens in prop::collection::vec(prop_oneof![Just(0u64), 0u64..300, 0u64..9000], 0..90)) {
             let layout = Layout::new(files(&lens), 1024);
             let mut seen: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
             for index in 0..layout.block_count() {
@@ -335,6 +354,12 @@ mod tests {
             }
             prop_assert!(seen.iter().flatten().all(|&count| count == 1));
             prop_assert_eq!(layout.payload(), lens.iter().sum::<u64>());
+            for (entry, &len) in lens.iter().enumerate() {
+                let start = layout.start_of(entry);
+                prop_assert_eq!(start.is_some(), len > 0);
+                let first = start.and_then(|start| layout.pieces(start, 1).next());
+                prop_assert!(first.is_none_or(|piece| (piece.entry, piece.file_offset) == (entry, 0)));
+            }
         }
     }
 }

@@ -50,8 +50,8 @@ pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
 pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
 pub use completion_stats::CompletionStats;
 pub use digest::{
-    BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest, crc64_with,
-    crc64_with_zeros,
+    BlockDigest, Digest, DigestAlgorithm, DigestVerdict, Digests, PieceDigest, VerdictList,
+    crc64_with, crc64_with_zeros,
 };
 pub use durable::{Batch, Durability};
 pub use durable_window::DurableWindow;

@@ -1,6 +1,6 @@
 //! A store of this program's own: objects by name, in memory, for as long as it runs.
 
-use farline::core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
+use farline::core::transfer::{Digests, Entry, EntryKind, Layout, VerdictList};
 use farline::core::units::{Error, ErrorCode, Fault};
 use farline::stores::{
     Landed, Landing, LandingOptions, Listing, Sink, Source, Store, StoreCapabilities, StoreDriver,
@@ -136,7 +136,7 @@ impl Landing for ObjectSink {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = entries.clone();
     }
 
-    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.objects.all();
         Landed::each(&self.layout, &left, check, |index, entry| {

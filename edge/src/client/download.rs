@@ -27,7 +27,9 @@ use farline_core::copy::{
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams};
+use farline_core::transfer::{
+    DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, VerdictList,
+};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -360,7 +362,7 @@ impl Pass {
             layout.entries().len() * DigestVerdict::WIRE_LEN,
             integrity,
         )?;
-        let verdicts = DigestVerdict::decode_for(&layout, list.into_parts())?;
+        let verdicts = VerdictList::decode_for(&layout, list.into_parts())?;
         let digests = lock(&digests);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }

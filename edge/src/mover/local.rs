@@ -92,7 +92,8 @@ impl LocalMove {
         }
         let (verdicts, unreadable) = self.audit.finish();
         let landing = Instant::now();
-        let mut landed = self.sink.land(Some((&verdicts, &lock(&self.audit.digests))));
+        let mut landed =
+            self.sink.land(Some((&verdicts.into_iter().collect(), &lock(&self.audit.digests))));
         (0..threads).for_each(|_| live.tally.add_network(landing));
         // The reader's own words say more than the verdict does.
         for (index, error) in unreadable {

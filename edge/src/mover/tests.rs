@@ -207,7 +207,7 @@ fn a_tree_lands_whole_with_digests_modes_and_times() {
         sink.make_folders().expect("folders");
         let ends = transfer(&layout, &source, &sink, channels, &Cancel::new());
         let (verdicts, digests) = (ends.sent.expect("sent"), ends.received.expect("received"));
-        let landed = sink.land(Some((&verdicts, &digests)));
+        let landed = sink.land(Some((&verdicts.into_iter().collect(), &digests)));
         assert_eq!(
             (landed.files, landed.bytes, &landed.failures[..]),
             (8, layout.payload(), &[][..])
@@ -249,7 +249,7 @@ fn a_file_whose_digest_differs_does_not_land_and_the_others_do() {
     let (mut verdicts, digests) = (ends.sent.expect("sent"), ends.received.expect("received"));
     let victim = layout.entries().iter().position(|entry| entry.len() == 1000).expect("planted");
     verdicts[victim] = DigestVerdict::Read([0; 32]);
-    let landed = sink.land(Some((&verdicts, &digests)));
+    let landed = sink.land(Some((&verdicts.into_iter().collect(), &digests)));
     assert_eq!((landed.files, landed.failures.len()), (7, 1));
     assert_eq!(landed.failures[0].1.code, ErrorCode::DigestMismatch);
     let (_, copy) = tree(to.path());

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of entries that a byte of a manifest's text becomes, about, its text with them.
 const OF_TEXT: u64 = 3;
 /// Bytes that a node keeps of an entry next to it: its state, its digest, where it starts.
-const OF_STATE: u64 = 24 + 16 + 16;
+const OF_STATE: u64 = 1 + 16 + 5;
 /// The least that an allocation takes.
 const OF_ALLOCATION: u64 = 32;
 

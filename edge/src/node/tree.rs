@@ -24,7 +24,7 @@ use crate::stores::{
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Entry, EntryKind, Layout};
+use farline_core::transfer::{DigestVerdict, Entry, EntryKind, Layout, VerdictList};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, in_short};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -165,7 +165,7 @@ pub(super) fn store(
                 received => received?,
             }
             let len = list.len() as u64;
-            let verdicts = DigestVerdict::decode_for(&incoming.layout, list.into_parts())?;
+            let verdicts = VerdictList::decode_for(&incoming.layout, list.into_parts())?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             if let Some(quota) = &incoming.quota {

@@ -6,7 +6,7 @@ use super::{Landed, Landing, Sink, Source, not_allowed};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use crate::sys::clock::ns_since_1970;
 use crate::sys::pool::{Slot, pool};
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
+use farline_core::transfer::{Digests, Entry, EntryKind, Layout, VerdictList};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rng};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -270,7 +270,7 @@ impl Landing for MemorySink {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone_from(entries);
     }
 
-    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         Landed::each(&self.layout, &left, check, |_, _| Ok(()))
     }

@@ -64,7 +64,7 @@ pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};
 
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Digests, PieceDigest};
+use farline_core::transfer::{Digests, PieceDigest, VerdictList};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -162,7 +162,7 @@ pub trait Landing: Sink + fmt::Debug {
 
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
-    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed;
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed;
 }
 
 impl Landing for PosixSink {
@@ -190,7 +190,7 @@ impl Landing for PosixSink {
         PosixSink::read_back(self, entry).map(Some)
     }
 
-    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
         PosixSink::land(self, check)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::driver::{Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver};
 use super::{Landed, Landing, Sink, Source};
-use farline_core::transfer::{DigestVerdict, Digests, Layout};
+use farline_core::transfer::{Digests, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +69,7 @@ impl Landing for NullSink {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone_from(entries);
     }
 
-    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         Landed::each(&self.layout, &left, check, |_, _| Ok(()))
     }

@@ -4,7 +4,7 @@ use super::driver::{Access, LandingOptions, Store, StoreCapabilities, StoreDrive
 use super::landing::check_digest;
 use super::{Landed, Landing, Sink, storage_error};
 use crate::drivers::Values;
-use farline_core::transfer::{DigestVerdict, Digests, Layout};
+use farline_core::transfer::{Digests, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -124,7 +124,7 @@ impl Landing for StreamSink {
     /// It has nothing at its place that could stay.
     fn leave(&self, _entries: &BTreeSet<usize>) {}
 
-    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
         let bytes = self.next.load(Ordering::Acquire);
         match check_digest(0, check) {
             Ok(()) => Landed { files: 1, bytes, ..Landed::default() },

@@ -38,8 +38,8 @@ fn lists_of_files_have_a_memory_of_their_own() {
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
     let (node, url) = configured(&root, "list_memory = \"16MiB\"\n", &[]);
-    // Some 6 MiB each while they come: three times their text.
-    let list = manifest(35_000, 1);
+    // Some 7 MiB each while they come: three times their text.
+    let list = manifest(40_000, 1);
     let hold = || {
         let mut client = RawClient::open(&url);
         let mut data = client.passive();

@@ -1,6 +1,7 @@
 //! Grids' own clients at a node by GSI: proxies, delegation, authenticated data channels, and who is refused.
 
 use crate::tls::openssl;
+use farline_core::gridftp::attribute_certificates;
 use farline_lab::files::random;
 use farline_lab::{announced, farline_binary, succeed};
 use std::fs;
@@ -349,8 +350,21 @@ fn members_of_an_organisation_come_by_what_its_server_says() {
     stranger(&proxy("fake", ["fake.pem", "fake.key"], &fqans), "CN=fake is no server of vo");
     let old = [&fqans[..], &["-pastac", "72:00", "-vomslife", "1"]].concat();
     stranger(&proxy("old", own, &old), "they held until");
-    let targeted = [&fqans[..], &["-target", "other.example.org"]].concat();
-    stranger(&proxy("targeted", own, &targeted), "they are for certain hosts alone");
+}
+
+#[test]
+fn attributes_for_certain_hosts_alone_are_not_taken() {
+    let read = |name: &str| {
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/proxy").join(name))
+    };
+    // Made by voms-proxy-fake 2.1.0-rc3, without and with `-target host.example.org`, with which it crashes as
+    // often as not.
+    let (plain, targeted) =
+        (read("attributes").expect("a file"), read("for-one-host").expect("a file"));
+    let taken = attribute_certificates(&plain).expect("it can be read");
+    assert_eq!(taken[0].names, ["/vo", "/vo/group/Role=writer/Capability=NULL"]);
+    let refused = attribute_certificates(&targeted).expect_err("a critical extension");
+    assert!(refused.contains("for certain hosts alone"), "{refused}");
 }
 
 #[test]

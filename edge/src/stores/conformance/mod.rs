@@ -148,7 +148,7 @@ impl<'a> Writing<'a> {
     }
 
     pub(super) fn land_as(&self, verdicts: &[DigestVerdict]) -> Landed {
-        self.sink.land(Some((verdicts, &self.digests)))
+        self.sink.land(Some((&verdicts.iter().copied().collect(), &self.digests)))
     }
 
     /// Where an entry is in the layout.

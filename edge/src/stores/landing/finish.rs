@@ -6,7 +6,7 @@ use crate::stores::attributes::NotSet;
 use crate::stores::in_short;
 use crate::stores::walk::is_no_file;
 use crate::sys::lock::lock;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, renameat,
@@ -51,7 +51,7 @@ impl Landed {
     pub fn each(
         layout: &Layout,
         left: &BTreeSet<usize>,
-        check: Option<(&[DigestVerdict], &Digests)>,
+        check: Option<(&VerdictList, &Digests)>,
         mut land: impl FnMut(usize, &Entry) -> Result<(), Error>,
     ) -> Landed {
         let mut landed = Landed::default();
@@ -89,7 +89,7 @@ type Outcome = Result<(), Box<Error>>;
 impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
-    pub fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
+    pub fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
         let open = {
             let mut state = lock(&self.state);
             state.ending = Ending::Landed;
@@ -410,11 +410,11 @@ fn is_top(entry: &Entry) -> bool {
 
 pub(in crate::stores) fn check_digest(
     index: usize,
-    check: Option<(&[DigestVerdict], &Digests)>,
+    check: Option<(&VerdictList, &Digests)>,
 ) -> Result<(), Error> {
     let Some((verdicts, digests)) = check else { return Ok(()) };
     match (verdicts.get(index), digests.digest(index)) {
-        (Some(DigestVerdict::Read(sent)), Some(got)) if *sent == got => Ok(()),
+        (Some(DigestVerdict::Read(sent)), Some(got)) if sent == got => Ok(()),
         // Each block was compared when it came, in this run or before.
         (Some(DigestVerdict::Part), Some(_)) if digests.is_vouched(index) => Ok(()),
         (Some(DigestVerdict::Uncomputed), _) if digests.algorithm().is_none() => Ok(()),

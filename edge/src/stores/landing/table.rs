@@ -9,10 +9,13 @@
 //! which a `Closed` one becomes when it takes its final name before the end. An `Open` one becomes
 //! `Closed` before its last byte where too many others were opened after it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many files are open at once: a sender that begins all of millions takes no more descriptors.
 const MOST_OPEN: usize = 128;
+
+/// Bytes held of a file that is whole, whatever its length.
+const WHOLE: u64 = u64::MAX;
 
 /// The temporary file of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,23 +29,44 @@ pub(super) struct Temporary {
     is_named: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum EntryState<F> {
+/// The state of one entry, as bits of a byte: there are millions, of which most are `Absent`, then `Closed` and
+/// whole. What else there is to know of few stands apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct EntryState(u8);
+
+impl EntryState {
     /// There is no temporary file.
-    Absent,
+    const ABSENT: EntryState = EntryState(0);
+    /// It is there, and nobody writes to it: [`Temporary`] in three bits, but for bytes that lack.
+    const CLOSED: EntryState = EntryState(1);
+    const IS_AGAIN: u8 = 2;
+    const IS_NAMED: u8 = 4;
+    const IS_WHOLE: u8 = 8;
+    /// It is made, opened or written to: [`Moving`].
+    const MOVING: EntryState = EntryState(16);
+    /// What is at the entry's place stays: what comes of it is dropped.
+    const KEPT: EntryState = EntryState(32);
+    /// It is at its place, in this run or one before: what comes of it again is dropped.
+    const LANDED: EntryState = EntryState(64);
+
+    fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+
+    fn with(self, bits: u8, is_so: bool) -> EntryState {
+        EntryState(if is_so { self.0 | bits } else { self.0 & !bits })
+    }
+}
+
+/// An entry that threads are at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Moving<F> {
     /// One thread makes it, or opens it again; others wait.
     Opening(Option<Temporary>),
     /// It is written to.
-    Open(Box<OpenEntry<F>>),
-    /// It is there, and nobody writes to it.
-    Closed(Temporary),
-    /// What is at the entry's place stays: what comes of it is dropped.
-    Kept,
-    /// It is at its place, in this run or one before: what comes of it again is dropped.
-    Landed,
+    Open(OpenEntry<F>),
 }
 
-/// Apart, for it is longer than what the millions of others take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OpenEntry<F> {
     file: F,
@@ -56,7 +80,8 @@ struct OpenEntry<F> {
 impl<F> OpenEntry<F> {
     /// What is there of it when it is closed.
     fn closed(&self) -> Temporary {
-        Temporary { held: self.len.saturating_sub(self.left), ..self.temporary }
+        let held = if self.left == 0 { WHOLE } else { self.len.saturating_sub(self.left) };
+        Temporary { held, ..self.temporary }
     }
 }
 
@@ -83,70 +108,110 @@ pub(super) enum OpenStep<F> {
 /// The states of all entries, by their places in the layout.
 #[derive(Debug)]
 pub(super) struct Table<F> {
-    states: Vec<EntryState<F>>,
+    states: Vec<EntryState>,
+    /// Those that threads are at.
+    moving: BTreeMap<usize, Moving<F>>,
+    /// Of those that are closed and not whole, the bytes that are held.
+    held: BTreeMap<usize, u64>,
     /// Those that were opened, the first first; some are closed again.
     opened: VecDeque<usize>,
 }
 
 impl<F: Clone> Table<F> {
     pub(super) fn new(entries: usize) -> Table<F> {
-        let states = (0..entries).map(|_| EntryState::Absent).collect();
-        Table { states, opened: VecDeque::new() }
+        Table {
+            states: vec![EntryState::ABSENT; entries],
+            moving: BTreeMap::new(),
+            held: BTreeMap::new(),
+            opened: VecDeque::new(),
+        }
     }
 
     /// `held` bytes of an entry are there from an earlier run.
     pub(super) fn resume(&mut self, entry: usize, held: u64) {
-        let state = &mut self.states[entry];
-        if matches!(state, EntryState::Absent) {
-            *state = EntryState::Closed(Temporary { held, is_again: true, is_named: true });
+        if self.states[entry] == EntryState::ABSENT {
+            self.close_as(entry, Temporary { held, is_again: true, is_named: true });
         }
     }
 
     /// What is at the places of these entries stays.
     pub(super) fn keep(&mut self, entries: &BTreeSet<usize>) {
-        for &entry in entries {
-            self.states[entry] = EntryState::Kept;
-        }
+        entries.iter().for_each(|&entry| self.set(entry, EntryState::KEPT));
     }
 
     /// The entry has its final name.
     pub(super) fn land(&mut self, entry: usize) {
-        self.states[entry] = EntryState::Landed;
+        self.set(entry, EntryState::LANDED);
     }
 
     pub(super) fn has_landed(&self, entry: usize) -> bool {
-        matches!(self.states[entry], EntryState::Landed)
+        self.states[entry] == EntryState::LANDED
     }
 
     pub(super) fn is_kept(&self, entry: usize) -> bool {
-        matches!(self.states[entry], EntryState::Kept)
+        self.states[entry] == EntryState::KEPT
+    }
+
+    fn set(&mut self, entry: usize, state: EntryState) {
+        self.states[entry] = state;
+        if state != EntryState::MOVING {
+            self.moving.remove(&entry);
+        }
+        self.held.remove(&entry);
+    }
+
+    fn close_as(&mut self, entry: usize, temporary: Temporary) {
+        let state = EntryState::CLOSED
+            .with(EntryState::IS_AGAIN, temporary.is_again)
+            .with(EntryState::IS_NAMED, temporary.is_named)
+            .with(EntryState::IS_WHOLE, temporary.held == WHOLE);
+        self.set(entry, state);
+        if !state.has(EntryState::IS_WHOLE) {
+            self.held.insert(entry, temporary.held);
+        }
+    }
+
+    /// The temporary file of an entry that is closed.
+    fn closed(&self, entry: usize) -> Option<Temporary> {
+        let state = self.states[entry];
+        let held = || match state.has(EntryState::IS_WHOLE) {
+            true => WHOLE,
+            false => self.held.get(&entry).copied().unwrap_or(0),
+        };
+        state.has(EntryState::CLOSED.0).then(|| Temporary {
+            held: held(),
+            is_again: state.has(EntryState::IS_AGAIN),
+            is_named: state.has(EntryState::IS_NAMED),
+        })
     }
 
     /// The turn of a thread that wants to write to an entry.
     pub(super) fn open(&mut self, entry: usize) -> OpenStep<F> {
-        let state = &mut self.states[entry];
-        let (next, turn) = match state {
-            EntryState::Open(open) => {
+        match self.moving.get(&entry) {
+            Some(Moving::Open(open)) => {
                 let is_again = open.temporary.is_again;
                 return OpenStep::Write { file: open.file.clone(), is_again };
             }
-            EntryState::Opening(_) => return OpenStep::Wait,
-            EntryState::Kept | EntryState::Landed => return OpenStep::Drop,
-            EntryState::Absent => (None, OpenStep::Make),
-            EntryState::Closed(temporary) => (Some(*temporary), OpenStep::OpenAgain),
-        };
-        *state = EntryState::Opening(next);
+            Some(Moving::Opening(_)) => return OpenStep::Wait,
+            None => {}
+        }
+        if self.is_kept(entry) || self.has_landed(entry) {
+            return OpenStep::Drop;
+        }
+        let before = self.closed(entry);
+        let turn = if before.is_some() { OpenStep::OpenAgain } else { OpenStep::Make };
+        self.set(entry, EntryState::MOVING);
+        self.moving.insert(entry, Moving::Opening(before));
         turn
     }
 
     /// The entry, of `len` bytes, is open as `file`; another is closed where too many are.
     pub(super) fn opened(&mut self, entry: usize, file: F, len: u64) {
-        if let EntryState::Opening(before) = self.states[entry] {
+        if let Some(Moving::Opening(before)) = self.moving.get(&entry) {
             let temporary = before
                 .map_or_else(Temporary::default, |before| Temporary { is_again: true, ..before });
             let left = len.saturating_sub(temporary.held);
-            let open = OpenEntry { file, left, len, temporary };
-            self.states[entry] = EntryState::Open(Box::new(open));
+            self.moving.insert(entry, Moving::Open(OpenEntry { file, left, len, temporary }));
             self.opened.push_back(entry);
             self.close_oldest();
         }
@@ -155,67 +220,67 @@ impl<F: Clone> Table<F> {
     fn close_oldest(&mut self) {
         while self.opened.len() > MOST_OPEN {
             let Some(oldest) = self.opened.pop_front() else { return };
-            if let EntryState::Open(open) = &self.states[oldest] {
-                self.states[oldest] = EntryState::Closed(open.closed());
-            }
+            self.close_one(oldest);
         }
+    }
+
+    /// Closes an entry that is open; returns its file.
+    fn close_one(&mut self, entry: usize) -> Option<F> {
+        let Some(Moving::Open(open)) = self.moving.get(&entry) else { return None };
+        let (file, closed) = (open.file.clone(), open.closed());
+        self.close_as(entry, closed);
+        Some(file)
     }
 
     /// The entry could not be opened.
     pub(super) fn failed(&mut self, entry: usize) {
-        if let EntryState::Opening(before) = self.states[entry] {
-            self.states[entry] = before.map_or(EntryState::Absent, EntryState::Closed);
+        if let Some(Moving::Opening(before)) = self.moving.get(&entry) {
+            match *before {
+                Some(before) => self.close_as(entry, before),
+                None => self.set(entry, EntryState::ABSENT),
+            }
         }
     }
 
     /// `len` bytes more of an entry of `whole` are written; returns whether they were the last.
     pub(super) fn wrote(&mut self, entry: usize, len: u64, whole: u64) -> bool {
-        match &mut self.states[entry] {
-            EntryState::Open(open) => {
-                open.left = open.left.saturating_sub(len);
-                let is_last = open.left == 0;
-                if is_last {
-                    self.states[entry] = EntryState::Closed(open.closed());
-                    self.opened.retain(|&other| other != entry);
-                }
-                is_last
+        if let Some(Moving::Open(open)) = self.moving.get_mut(&entry) {
+            open.left = open.left.saturating_sub(len);
+            let is_last = open.left == 0;
+            if is_last {
+                self.close_one(entry);
+                self.opened.retain(|&other| other != entry);
             }
-            // It was closed for others between the write and this.
-            EntryState::Closed(temporary) => {
-                temporary.held = temporary.held.saturating_add(len);
-                temporary.held >= whole
-            }
-            _ => false,
+            return is_last;
         }
+        // It was closed for others between the write and this.
+        let Some(temporary) = self.closed(entry) else { return false };
+        let held = temporary.held.saturating_add(len);
+        let is_last = held >= whole;
+        self.close_as(entry, Temporary { held: if is_last { WHOLE } else { held }, ..temporary });
+        is_last
     }
 
     /// Nothing more comes: closes what is open, of which this returns the files.
     pub(super) fn close(&mut self) -> Vec<(usize, F)> {
-        let mut closed = Vec::new();
-        for (entry, state) in self.states.iter_mut().enumerate() {
-            if let EntryState::Open(open) = state {
-                closed.push((entry, open.file.clone()));
-                *state = EntryState::Closed(open.closed());
-            }
-        }
-        closed
+        let moving: Vec<usize> = self.moving.keys().copied().collect();
+        moving.into_iter().filter_map(|entry| Some((entry, self.close_one(entry)?))).collect()
     }
 
     /// The file of an entry, while it is open.
     pub(super) fn file(&self, entry: usize) -> Option<F> {
-        match &self.states[entry] {
-            EntryState::Open(open) => Some(open.file.clone()),
+        match self.moving.get(&entry) {
+            Some(Moving::Open(open)) => Some(open.file.clone()),
             _ => None,
         }
     }
 
     /// The temporary file of an entry, if there is one.
     pub(super) fn temporary(&self, entry: usize) -> Option<Temporary> {
-        match &self.states[entry] {
-            EntryState::Open(open) => Some(open.temporary),
-            EntryState::Closed(temporary) => Some(*temporary),
-            EntryState::Opening(before) => *before,
-            EntryState::Absent | EntryState::Kept | EntryState::Landed => None,
+        match self.moving.get(&entry) {
+            Some(Moving::Open(open)) => Some(open.temporary),
+            Some(Moving::Opening(before)) => *before,
+            None => self.closed(entry),
         }
     }
 
@@ -226,10 +291,10 @@ impl<F: Clone> Table<F> {
 
     /// It is now.
     pub(super) fn named(&mut self, entry: usize) {
-        match &mut self.states[entry] {
-            EntryState::Open(open) => open.temporary.is_named = true,
-            EntryState::Closed(temporary) => temporary.is_named = true,
-            _ => {}
+        if let Some(Moving::Open(open)) = self.moving.get_mut(&entry) {
+            open.temporary.is_named = true;
+        } else if self.states[entry].has(EntryState::CLOSED.0) {
+            self.states[entry] = self.states[entry].with(EntryState::IS_NAMED, true);
         }
     }
 }
@@ -345,7 +410,16 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_millions_takes_three_words() {
-        assert_eq!(size_of::<EntryState<std::sync::Arc<()>>>(), 24);
+    fn an_entry_of_millions_takes_a_byte() {
+        let mut table = Table::new(1_000);
+        for entry in 0..1_000 {
+            table.open(entry);
+            table.opened(entry, "f", 10);
+            table.named(entry);
+            assert!(table.wrote(entry, 10, 10));
+        }
+        assert_eq!(size_of::<EntryState>(), 1);
+        assert!(table.moving.is_empty() && table.held.is_empty() && table.opened.is_empty());
+        assert!(table.temporary(7).is_some_and(|it| it.is_named && !it.is_again));
     }
 }

@@ -5,7 +5,7 @@ use super::finish::{SYNC_TOGETHER, check_digest};
 use crate::stores::partial::{Partial, landed_as};
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::LandedFile;
-use farline_core::transfer::{DigestVerdict, Digests, Entry};
+use farline_core::transfer::{Digests, Entry, VerdictList};
 use farline_core::units::{Error, ErrorCode};
 use rustix::fs::{AtFlags, statat, unlinkat};
 use std::ffi::OsStr;
@@ -52,7 +52,7 @@ impl PosixSink {
         &self,
         index: usize,
         entry: &Entry,
-        check: Option<(&[DigestVerdict], &Digests)>,
+        check: Option<(&VerdictList, &Digests)>,
     ) -> Result<(), Error> {
         check_digest(index, check).or_else(|error| match error.code {
             // It changed after it was read, and was to be sent once more: what landed is as it was.

@@ -4,7 +4,7 @@ use super::PosixSink;
 use crate::stores::{ResumeState, Root, Sink};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
-    DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest,
+    DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest, VerdictList,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -69,8 +69,8 @@ impl Run {
         self.sink.checkpoint();
     }
 
-    fn verdicts(&self) -> Vec<DigestVerdict> {
-        self.digests.verdicts()
+    fn verdicts(&self) -> VerdictList {
+        self.digests.verdicts().into_iter().collect()
     }
 }
 
@@ -153,11 +153,11 @@ fn one_that_turns_out_wrong_at_the_end_goes() {
     let mut run = begin(dir.path(), true);
     run.bring(&[0, 1, 2], &[]);
     assert_eq!(there(dir.path()), ["a", "b", "locked"]);
-    let mut verdicts = run.verdicts();
+    let mut verdicts = run.digests.verdicts();
     verdicts[0] = DigestVerdict::Read([9; 32]);
     // It changed when it had been read, and was to be read again.
     verdicts[1] = DigestVerdict::Unreadable;
-    let landed = run.sink.land(Some((&verdicts, &run.digests)));
+    let landed = run.sink.land(Some((&verdicts.into_iter().collect(), &run.digests)));
     assert_eq!((landed.files, landed.failures.len()), (2, 1));
     assert_eq!(landed.failures[0].0, b"a");
     assert_eq!(there(dir.path()), ["b", "locked"]);
