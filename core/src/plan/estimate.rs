@@ -64,7 +64,7 @@ fn unpaced(
 }
 
 /// As many streams as `size` is worth.
-pub(super) fn most_streams(size: Option<Bytes>) -> u32 {
+pub fn most_streams(size: Option<Bytes>) -> u32 {
     size.map_or(u32::MAX, |size| u32::try_from(size.0.div_ceil(LEAST.0).max(1)).unwrap_or(u32::MAX))
 }
 

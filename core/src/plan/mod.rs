@@ -17,7 +17,7 @@ mod reason;
 pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
 #[cfg(feature = "profile")]
 pub(crate) use advisor::{Runs, TIE, finished};
-pub use estimate::{PathEstimate, for_size};
+pub use estimate::{PathEstimate, for_size, most_streams};
 pub use fluid::Disturbance;
 pub use limits::ChannelLimits;
 pub use model::plan;

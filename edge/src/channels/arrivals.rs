@@ -182,7 +182,8 @@ mod tests {
             let near = connection(&listener, &arrivals).await;
             let config = pinned(identity.fingerprint).expect("TLS");
             let client = std::thread::spawn(move || {
-                layer.connect(Box::new(near), &TlsPeer { config, address }, &key).map(drop)
+                let mut stream = layer.connect(Box::new(near), &TlsPeer { config, address })?;
+                stream.write_all(&key.proof())
             });
             let channel = tokio::task::block_in_place(|| {
                 arrived

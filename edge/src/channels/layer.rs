@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What stands over a channel of ordered bytes.
 pub trait Layer: Send + Sync {
-    /// The client's end over `below`, of the session that `key` is of.
+    /// The client's end over `below`, which then has to [prove](Key::proof) of which session it is.
     ///
     /// # Errors
     /// When the peer is not whom `trust` wants, or breaks the layer's protocol.
@@ -19,7 +19,6 @@ pub trait Layer: Send + Sync {
         &self,
         below: Box<dyn ByteStream>,
         trust: &TlsPeer,
-        key: &Key,
     ) -> io::Result<Box<dyn ByteStream>>;
 
     /// The node's end of the handshake, at its beginning, with a peer that has to prove that it is of

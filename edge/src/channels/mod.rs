@@ -19,6 +19,7 @@
 
 pub mod arrivals;
 pub mod driver;
+mod greeted;
 #[cfg_attr(not(feature = "gsi"), path = "no_gsi.rs")]
 pub(crate) mod gsi;
 pub mod handle;

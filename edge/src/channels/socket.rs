@@ -255,6 +255,32 @@ impl TcpChannel {
     }
 }
 
+/// Has a connection that stands go by `options`.
+///
+/// # Errors
+/// When there is no such congestion control, or `options` have buffers of a fixed size, which a
+/// connection begins with.
+pub(crate) fn adjust(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
+    if options.held.is_some() || options.buffer.is_some() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    match options.congestion {
+        Some(name) => SockRef::from(stream).set_tcp_congestion(name.as_str().as_bytes()),
+        None => Ok(()),
+    }
+}
+
+/// Whether both directions of a connection are open, as far as this end knows.
+pub(crate) fn is_open(stream: &TcpStream) -> bool {
+    tcp_info(stream).is_ok_and(|info| info.established)
+}
+
+/// Has the connections that a listener will accept begin with the window of a data connection.
+pub(crate) fn begin_as_data(listener: &impl AsFd) {
+    // Only a wish: without it the window grows as everywhere.
+    let _ = begin_with_window(listener, FIRST_WINDOW);
+}
+
 /// Sets what every data connection needs.
 ///
 /// # Errors

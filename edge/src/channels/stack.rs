@@ -2,6 +2,7 @@
 
 use super::Channel;
 use super::driver::{Dialer, Driver, Opened, Role, Session, Transport};
+use super::greeted::GreetedStream;
 use super::key::Key;
 use super::layer::TlsPeer;
 use super::ordered::{ByteStream, OrderedChannel};
@@ -13,9 +14,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The longest greeting before the data of a connection to the control port.
-const LONGEST_GREETING: usize = 1024;
 
 /// A channel driver with the values of its options, and the layers over it.
 #[derive(Clone)]
@@ -81,15 +79,21 @@ impl fmt::Display for Stack {
 #[derive(Clone)]
 pub struct Opener {
     dialer: Arc<dyn Dialer>,
-    layers: Vec<Arc<Driver>>,
-    key: Option<Key>,
-    trust: Option<TlsPeer>,
     /// Where the node listens.
     address: SocketAddr,
     /// How long a channel may take.
     timeout: Duration,
-    /// Whether the other end says a line before the data: it is the control port.
-    is_greeted: bool,
+    entrance: Entrance,
+}
+
+/// How a connection becomes one of a session.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    layers: Vec<Arc<Driver>>,
+    key: Option<Key>,
+    trust: Option<TlsPeer>,
+    /// How long the other end may take to say a line before the data: it is the control port.
+    greeted_within: Option<Duration>,
 }
 
 impl Opener {
@@ -101,14 +105,14 @@ impl Opener {
         trust: Option<TlsPeer>,
         (address, timeout): (SocketAddr, Duration),
     ) -> Opener {
-        let layers = stack.layers.clone();
-        Opener { dialer, layers, key, trust, address, timeout, is_greeted: false }
+        Opener { dialer, address, timeout, entrance: Entrance::new(stack, key, trust) }
     }
 
     /// The same to the control port, which says a line first.
     #[must_use]
     pub fn greeted(self) -> Opener {
-        Opener { is_greeted: true, ..self }
+        let entrance = self.entrance.greeted(self.timeout);
+        Opener { entrance, ..self }
     }
 
     /// Opens one channel; waits for it.
@@ -120,7 +124,7 @@ impl Opener {
             Opened::Channel(channel) => Ok(channel),
             Opened::Entered(stream) => Ok(Box::new(OrderedChannel::over(stream))),
             Opened::Bytes(stream) => {
-                let stream = self.enter(stream);
+                let stream = self.entrance.enter(stream);
                 let stream = stream.map_err(|error| unreachable(self.address, &error))?;
                 Ok(Box::new(OrderedChannel::over(stream)))
             }
@@ -140,41 +144,73 @@ impl Opener {
             )),
             Opened::Entered(stream) => Ok(stream),
             Opened::Bytes(stream) => {
-                self.enter(stream).map_err(|error| unreachable(self.address, &error))
+                self.entrance.enter(stream).map_err(|error| unreachable(self.address, &error))
             }
         }
     }
+}
 
-    /// Shows the key, and puts the layers over a connection.
-    fn enter(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>> {
+impl Entrance {
+    /// Of the session that `key` is of, whose connections are under the layers of `stack`.
+    pub(crate) fn new(stack: &Stack, key: Option<Key>, trust: Option<TlsPeer>) -> Entrance {
+        Entrance { layers: stack.layers.clone(), key, trust, greeted_within: None }
+    }
+
+    /// The same at the control port, which says a line first, within so long.
+    #[must_use]
+    pub(crate) fn greeted(self, within: Duration) -> Entrance {
+        Entrance { greeted_within: Some(within), ..self }
+    }
+
+    /// Shows the key, and puts the layers over a connection: it is a channel then.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the peer is not whom the layers want.
+    pub(crate) fn enter(&self, stream: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>> {
+        let mut stream = self.approach(stream)?;
+        self.prove(&mut *stream)?;
+        Ok(stream)
+    }
+
+    /// The part of [`Self::enter`] that waits for the peer. The node makes a channel of a connection
+    /// under a layer only by what [`Self::prove`] sends.
+    ///
+    /// # Errors
+    /// As [`Self::enter`].
+    pub(crate) fn approach(
+        &self,
+        mut stream: Box<dyn ByteStream>,
+    ) -> io::Result<Box<dyn ByteStream>> {
         if let Some(key) = &self.key {
             stream.write_all(&key.preamble())?;
         }
-        if self.is_greeted {
-            let handle = stream.handle()?;
-            handle.set_read_timeout(Some(self.timeout))?;
-            skip_line(&mut *stream)?;
-            handle.set_read_timeout(None)?;
+        if let Some(within) = self.greeted_within {
+            stream = Box::new(GreetedStream::new(stream, within));
         }
         for driver in self.layers.iter().rev() {
-            let (Some(layer), Some(trust), Some(key)) = (driver.layer(), &self.trust, &self.key)
-            else {
+            let (Some(layer), Some(trust)) = (driver.layer(), &self.trust) else {
                 return Err(io::Error::other(format!("nothing to begin {} with", driver.title)));
             };
-            stream = layer.connect(stream, trust, key)?;
+            stream = layer.connect(stream, trust)?;
         }
         Ok(stream)
     }
-}
 
-/// Reads to the end of a line, and not a byte further: data may follow.
-fn skip_line(stream: &mut dyn ByteStream) -> io::Result<()> {
-    let mut byte = [0];
-    for _ in 0..LONGEST_GREETING {
-        stream.read_exact(&mut byte)?;
-        if byte[0] == b'\n' {
-            return Ok(());
+    /// Shows under a layer that this end knows the key.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub(crate) fn prove(&self, stream: &mut dyn ByteStream) -> io::Result<()> {
+        match &self.key {
+            Some(key) if !self.layers.is_empty() => stream.write_all(&key.proof()),
+            Some(_) => Ok(()),
+            None if self.layers.is_empty() => Ok(()),
+            None => Err(io::Error::other("a layer needs a session with a key")),
         }
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the control port said no line"))
+
+    /// Whether a layer stands over its connections.
+    pub(crate) fn is_layered(&self) -> bool {
+        !self.layers.is_empty()
+    }
 }

@@ -61,13 +61,10 @@ impl Layer for Tls {
         &self,
         below: Box<dyn ByteStream>,
         trust: &TlsPeer,
-        key: &Key,
     ) -> io::Result<Box<dyn ByteStream>> {
         // The name is looked at by nobody: the certificate is known by its fingerprint.
         let name = ServerName::IpAddress(trust.address.ip().into());
-        let mut stream = connect(below, name, Arc::clone(&trust.config), CONNECT_TIMEOUT)?;
-        stream.write_all(&key.proof())?;
-        Ok(Box::new(stream))
+        Ok(Box::new(connect(below, name, Arc::clone(&trust.config), CONNECT_TIMEOUT)?))
     }
 
     fn handshake(&self, identity: &Arc<ServerConfig>, key: &Key) -> io::Result<Box<dyn Handshake>> {

@@ -4,6 +4,7 @@ mod data;
 mod opening;
 
 use super::control_stream::ControlStream;
+use super::early::EarlyConnections;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::gsi::DataSecurity;
@@ -72,6 +73,8 @@ pub(super) struct Control {
     /// The driver that the node was told of before anything was known of it, and the request while
     /// its answer is not known.
     early_stack: Option<(&'static str, u64)>,
+    /// Data connections that were begun with the session, until they are asked for.
+    early: Option<EarlyConnections>,
     /// The driver that the node listens by, where it is not the usual one.
     net_stack: Option<&'static str>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.

@@ -123,7 +123,7 @@ async fn by(
     let session = Session {
         key: key.clone(),
         rtt: control.rtt(),
-        sockets,
+        sockets: sockets.clone(),
         slots: Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most },
         trust: control.data_tls().await?,
         tunnel,
@@ -145,13 +145,23 @@ async fn by(
     let channels = if dialer.is_by_offer() {
         by_offers(control, stack.channel().name, address, streams, dialer).await?
     } else {
+        let early = match offer.route {
+            Route::Straight => control.early_channels(stack, address, &sockets, streams).await,
+            Route::ControlPort | Route::Tunnel => Vec::new(),
+        };
         let trust = control.data_tls().await?.map(|config| TlsPeer { config, address });
         let is_keyed = key.is_some();
         let opener = Opener::new(stack, dialer, key, trust, (address, timeout));
         let opener = if offer.route == Route::ControlPort { opener.greeted() } else { opener };
-        let channels = match can.carries {
-            Carries::OrderedBytes => at_once(&opener, streams).await?,
-            Carries::RegisteredSlots => in_turn(opener.clone(), streams).await?,
+        let opened = match can.carries {
+            Carries::OrderedBytes => at_once(&opener, streams - early.len()).await,
+            Carries::RegisteredSlots => in_turn(opener.clone(), streams).await,
+        };
+        let channels = match opened {
+            Ok(opened) => early.into_iter().chain(opened).collect(),
+            // With fewer than there were to be.
+            Err(_) if !early.is_empty() => early,
+            Err(error) => return Err(error),
         };
         if can.grows && is_keyed {
             return Ok(Dialed { channels, opener: Some(opener) });

@@ -18,6 +18,7 @@ mod data_path;
 mod destination;
 mod dial;
 mod download;
+mod early;
 mod existing;
 mod extraneous;
 mod from_stock;

@@ -131,7 +131,7 @@ pub(super) async fn to_node(
         Request::Passive { mode: Mode::Extended, striped: false },
         Request::Stat(Pathname::new(to.path.clone())),
     ];
-    let (mut control, ahead) = Control::open_for_copy(to, copy.options, ahead).await?;
+    let (mut control, ahead) = Control::open_for_copy(to, copy.options, ahead, None).await?;
     control.require(to).await?;
     match control.looked(ahead[1]).await? {
         Some(there) if there.kind == ListingKind::Directory => return Err(nameless(to)),

@@ -87,10 +87,12 @@ pub(super) async fn run(
     };
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
-    let (mut control, ahead) = Control::open_for_copy(to, copy.options, ahead).await?;
-    if !copy.options.fresh_start {
-        control.ask_paths();
-    }
+    let expected = match (&store, &paths[..]) {
+        (None, [only]) if alone => Some(Bytes(look_at(only)?.len())),
+        _ => None,
+    };
+    let opening = Control::open_for_copy(to, copy.options, ahead, expected);
+    let (mut control, ahead) = opening.await?;
     control.require(to).await?;
     let into_folder = match ahead.get(1) {
         Some(&look) => {

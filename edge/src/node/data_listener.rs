@@ -5,7 +5,7 @@
 //! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
 
 use crate::channels::Channel;
-use crate::channels::arrivals::Arrivals;
+use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::channels::layer::Layer;
@@ -18,13 +18,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// A node that lists it waits for a connection's session (K-7).
+pub(super) const FEATURE: &str = "FARLINE EARLY";
 
 /// Channels that wait for a transfer to take them; more than any session uses.
 const MOST_WAITING: usize = 128;
 
-/// The listeners of all sessions of a node.
+/// The listeners of all sessions of a node, once they take connections.
 #[derive(Default)]
-pub(super) struct DataListeners(Mutex<HashMap<Token, Weak<Arrivals>>>);
+pub(super) struct DataListeners {
+    listening: Mutex<HashMap<Token, Weak<Arrivals>>>,
+    /// One was added.
+    added: Notify,
+}
 
 /// One session's listener.
 pub(super) struct DataListener {
@@ -56,7 +64,6 @@ impl DataListeners {
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
         let arrivals = Arc::new(Arrivals::new(key, layer, deliver));
-        lock(&self.0).insert(arrivals.key().token(), Arc::downgrade(&arrivals));
         DataListener {
             arrivals,
             incoming,
@@ -67,15 +74,35 @@ impl DataListeners {
         }
     }
 
-    /// Gives a connection that came with `preamble` to the session it is of. Answers whether there
-    /// is one.
-    pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) -> bool {
-        let Some(token) = Token::of(preamble) else { return false };
-        let Some(arrivals) = lock(&self.0).get(&token).and_then(Weak::upgrade) else {
-            return false;
+    /// Gives a connection that came with `preamble` to the session it is of, which may be a while
+    /// behind it (K-7); it is closed when there is none.
+    pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) {
+        self.admit_within(preamble, stream, PREAMBLE_TIMEOUT).await;
+    }
+
+    async fn admit_within(
+        &self,
+        preamble: &[u8; PREAMBLE_LEN],
+        stream: TcpStream,
+        within: Duration,
+    ) {
+        let Some(token) = Token::of(preamble) else { return };
+        let found = async {
+            loop {
+                // Before the look, so that none is missed that comes after it.
+                let added = self.added.notified();
+                tokio::pin!(added);
+                added.as_mut().enable();
+                let arrivals = lock(&self.listening).get(&token).and_then(Weak::upgrade);
+                if let Some(arrivals) = arrivals {
+                    return arrivals;
+                }
+                added.await;
+            }
         };
-        arrivals.enter(stream).await;
-        true
+        if let Ok(arrivals) = tokio::time::timeout(within, found).await {
+            arrivals.enter(stream).await;
+        }
     }
 }
 
@@ -91,11 +118,8 @@ impl DataListener {
     /// When no port can be had.
     pub(super) fn listen(&mut self, driver: &Driver, listen: Listen) -> Result<SocketAddr, Error> {
         let Role::Channel(transport) = &driver.role else { return Err(no_channel(driver)) };
-        self.clear();
         let port = transport.listen(listen)?;
-        let address = port.address();
-        self.port = Some(port);
-        Ok(address)
+        Ok(self.share(port))
     }
 
     /// Takes channels from a place at a port that sessions share; returns its address.
@@ -103,6 +127,10 @@ impl DataListener {
         self.clear();
         let address = place.address();
         self.port = Some(place);
+        // What came for a port before this one is gone: from here on it is for this one.
+        let arrivals = Arc::downgrade(&self.arrivals);
+        lock(&self.listeners.listening).insert(self.arrivals.key().token(), arrivals);
+        self.listeners.added.notify_waiters();
         address
     }
 
@@ -142,7 +170,7 @@ impl DataListener {
 
 impl Drop for DataListener {
     fn drop(&mut self) {
-        lock(&self.listeners.0).remove(&self.arrivals.key().token());
+        lock(&self.listeners.listening).remove(&self.arrivals.key().token());
     }
 }
 
@@ -166,4 +194,59 @@ impl Incoming for DataListener {
 fn no_channel(driver: &Driver) -> Error {
     let message = format!("no channel of {} can be offered to this node", driver.title);
     Error::new(Fault::You, ErrorCode::Unsupported, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::key::Key;
+    use tokio::net::TcpListener as AsyncListener;
+
+    /// A place that never delivers by itself.
+    struct NoPort;
+
+    impl Listener for NoPort {
+        fn address(&self) -> SocketAddr {
+            ([127, 0, 0, 1], 9).into()
+        }
+    }
+
+    /// A connection from a client, and its end here.
+    async fn connection() -> (std::net::TcpStream, TcpStream) {
+        let listener = AsyncListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let near = std::net::TcpStream::connect(address).expect("it listens");
+        (near, listener.accept().await.expect("a connection").0)
+    }
+
+    #[tokio::test]
+    async fn a_connection_ahead_of_its_session_waits_for_it() {
+        let listeners = Arc::new(DataListeners::default());
+        let key = Key::random().expect("random bytes");
+        let (near, far) = connection().await;
+        let (preamble, shared) = (key.preamble(), Arc::clone(&listeners));
+        let waits = tokio::spawn(async move { shared.admit(&preamble, far).await });
+        let mut session = listeners.open(key, None);
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished(), "a key alone is no port");
+        session.share(Box::new(NoPort));
+        waits.await.expect("no panic");
+        let came = session.accept(Duration::from_secs(8)).expect("it is open");
+        assert!(came.is_some(), "the session has a channel");
+        drop(near);
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_no_session_is_closed_after_a_while() {
+        let listeners = Arc::new(DataListeners::default());
+        let (mut near, far) = connection().await;
+        let other = Key::random().expect("random bytes");
+        let mut session = listeners.open(Key::random().expect("random bytes"), None);
+        session.share(Box::new(NoPort));
+        listeners.admit_within(&other.preamble(), far, Duration::from_millis(50)).await;
+        let none = session.accept(Duration::ZERO).expect("it is open");
+        assert!(none.is_none(), "another's key opens nothing");
+        near.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");
+        assert_eq!(std::io::Read::read(&mut near, &mut [0]).expect("closed"), 0);
+    }
 }

@@ -64,6 +64,7 @@ use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
 use crate::channels::gsi::Gsi;
 use crate::channels::one_port::{ControlArrival, OnePort};
+use crate::channels::socket::begin_as_data;
 use crate::channels::trust::{Fingerprint, NodeCertificate};
 use crate::identity::KeySets;
 use crate::mover::UnsentWork;
@@ -250,6 +251,8 @@ impl Node {
                 .hint("choose another address with --listen ADDR:PORT")
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        // Data connections come there too: K-5, K-7.
+        begin_as_data(&listener);
         let address = listener.local_addr().map_err(failed)?;
         let certificate = ServedCertificate::open(&config)?;
         let gsi = config.gsi.as_ref().map(Gsi::open).transpose()?.map(Arc::new);

@@ -9,7 +9,7 @@ use super::files::Files;
 use super::quota::QuotaShare;
 use super::reporter::Reporter;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, line, profile, stores, told_path, tree};
+use super::{Shared, adapt, data_listener, line, profile, stores, told_path, tree};
 use crate::channels::Registry;
 use crate::mover::{Cancel, LiveRate, TREE_MODULE};
 use crate::sys::host::kernel_id;
@@ -197,7 +197,10 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     Received::Bytes(len) => session.handle(now(), Input::Received(&received[..len])),
                     Received::Preamble(preamble) => {
                         if let Wire::Tcp(stream) = wire {
-                            shared.listeners.admit(&preamble, stream).await;
+                            tokio::select! {
+                                () = shared.listeners.admit(&preamble, stream) => {}
+                                _ = visitor.expelled() => {}
+                            }
                         }
                         return;
                     }
@@ -236,6 +239,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .map(str::to_owned)
                 .to_vec(),
             [
+                data_listener::FEATURE,
                 "FARLINE HELD",
                 "FARLINE KEY",
                 "FARLINE LIMIT",

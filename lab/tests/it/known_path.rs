@@ -97,7 +97,8 @@ fn three_copies(bed: &Bed, channel: &str) {
     assert_eq!(begins(&first), None, "nothing is known yet");
     let (place, seen) = bed.document("a");
     let held = seen["in_flight"].as_f64().expect("a number");
-    assert!(held > 0.5 * HOLDS && held < 1.2 * HOLDS, "{seen}, of {HOLDS}");
+    // A machine that was held up sees at once what arrived meanwhile.
+    assert!(held > 0.5 * HOLDS && held < 1.5 * HOLDS, "{seen}, of {HOLDS}");
 
     // A machine that is busy takes from a copy what knowing the path gives it, so there are three.
     let faster = (0..3).any(|_| {

@@ -21,6 +21,7 @@ mod cli;
 mod copy;
 mod corpus;
 mod delete;
+mod early;
 mod existing;
 mod ftp_suite;
 mod globs;

@@ -78,7 +78,7 @@ pub(crate) async fn connect_control(
     host: &str,
     trust: &Trust,
     own: Option<&ClientKey>,
-) -> Result<(Box<dyn Duplex>, ControlTls), Error> {
+) -> Result<(Box<dyn Duplex>, ControlTls, Option<Fingerprint>), Error> {
     let (config, verifier) = client(trust, own)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         Error::new(Fault::You, ErrorCode::BadUrl, format!("`{host}` is no name for TLS"))
@@ -90,7 +90,7 @@ pub(crate) async fn connect_control(
         Error::new(Fault::Between, ErrorCode::TlsTimeout, "the TLS handshake takes too long")
     })?;
     let stream = stream.map_err(|error| untrusted(host, trust, verifier.seen(), &error))?;
-    Ok((Box::new(stream), tls))
+    Ok((Box::new(stream), tls, verifier.seen()))
 }
 
 /// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.

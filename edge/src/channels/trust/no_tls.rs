@@ -107,6 +107,6 @@ pub(crate) async fn connect_control(
     _: &str,
     _: &Trust,
     _: Option<&ClientKey>,
-) -> Result<(Box<dyn Duplex>, ControlTls), Error> {
+) -> Result<(Box<dyn Duplex>, ControlTls, Option<Fingerprint>), Error> {
     Err(no_tls())
 }

@@ -2,11 +2,12 @@
 //! encrypted or not.
 
 use super::{Control, closed};
-use crate::channels::Stack;
 use crate::channels::driver::{Dialer, Driver, Offered, Session};
 use crate::channels::gsi::DataSecurity;
 use crate::channels::key::Key;
 use crate::channels::trust::{ClientConfig, pinned};
+use crate::channels::{Channel, Stack, TcpOptions};
+use crate::client::early::{self, Agreed};
 use crate::client::ssh::Ssh;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
@@ -77,8 +78,29 @@ impl Control {
             .map_err(|error| Error::new(Fault::Here, ErrorCode::NoRandomness, error.to_string()))?;
         let offer = Request::ToFarline(Box::new(farline_option("key", &key.to_hex())));
         self.offered = Some(self.try_request(offer));
+        if let Some(early) = &mut self.early {
+            let shown = self.line.as_ref().and_then(|line| line.certificate);
+            early.approach(&key, shown.filter(|_| self.encrypt))?;
+        }
         self.key = Some(key);
         Ok(())
+    }
+
+    /// Channels of those that were begun with the session, `most` at most, if it goes by `stack` to
+    /// `address`; they are there once.
+    pub(in crate::client) async fn early_channels(
+        &mut self,
+        stack: &Stack,
+        address: SocketAddr,
+        sockets: &TcpOptions,
+        most: usize,
+    ) -> Vec<Box<dyn Channel>> {
+        let early = self.early.take().filter(|_| self.has(early::FEATURE));
+        let (Some(early), Some(key)) = (early, self.key.clone()) else { return Vec::new() };
+        let told = self.features.tls_fingerprint.as_ref().and_then(|text| text.parse().ok());
+        let certificate = told.filter(|_| self.data_tls.is_some());
+        let agreed = Agreed { stack, key: &key, certificate, address, sockets };
+        early.channels(&agreed, most).await
     }
 
     /// How data connections are encrypted: with a peer that shows the certificate it told of, or

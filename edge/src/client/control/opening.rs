@@ -9,6 +9,7 @@ use crate::channels::trust::Trust;
 use crate::client::behind_replies::BehindReplies;
 use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
+use crate::client::early::EarlyConnections;
 use crate::client::location::{ControlTransport, Remote};
 use crate::client::options::Options;
 use crate::stores::not_allowed;
@@ -18,7 +19,7 @@ use farline_core::gridftp::client::{
     ClientConfig, ClientSession, Event, Input, PeerFeatures, Request,
 };
 use farline_core::gridftp::{Command, Options as Opts, Protection, Site, TransferEvent};
-use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -50,23 +51,30 @@ impl Control {
         reach: &ConnectOptions,
         ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, reach, ahead, Some(None)).await
+        Control::connect(remote, reach, ahead, Some(None), None).await
     }
 
-    /// The same for a copy whose sender holds a rate, if it is to: [`Self::require`] learns whether
-    /// the node admits it (O-8).
+    /// The same for a copy of so much, where that is known. If its sender is to hold a rate,
+    /// [`Self::require`] learns whether the node admits it (O-8).
     pub(in crate::client) async fn open_for_copy(
         remote: &Remote,
         options: &Options,
         mut ahead: Vec<Request>,
+        size: Option<Bytes>,
     ) -> Result<(Control, Vec<u64>), Error> {
         let early = Control::early_stack(remote, options);
         if let Some(name) = early {
             let choose = Request::Exec(Command::Site(Site::NetStack(name.to_owned())));
             ahead.insert(0, Request::ToFarline(Box::new(choose)));
         }
-        let (mut control, mut asked) =
-            Control::connect(remote, &options.reach, ahead, Some(options.held)).await?;
+        let (mut control, mut asked) = Control::connect(
+            remote,
+            &options.reach,
+            ahead,
+            Some(options.held),
+            Some((options, size)),
+        )
+        .await?;
         control.early_stack = early.map(|name| (name, asked.remove(0)));
         Ok((control, asked))
     }
@@ -119,7 +127,7 @@ impl Control {
             )
             .hint("let it go in the clear with --no-encrypt"));
         }
-        Ok(Control::connect(remote, reach, Vec::new(), None).await?.0)
+        Ok(Control::connect(remote, reach, Vec::new(), None, None).await?.0)
     }
 
     async fn connect(
@@ -127,6 +135,7 @@ impl Control {
         reach: &ConnectOptions,
         ahead: Vec<Request>,
         keyed: Option<Option<HeldRate>>,
+        copying: Option<(&Options, Option<Bytes>)>,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
         if remote.via == ControlTransport::Tcp && reach.trust != Trust::default() {
@@ -201,11 +210,19 @@ impl Control {
             carried: None,
             dialer: None,
             early_stack: None,
+            early: None,
             net_stack: (remote.via == ControlTransport::OnePort).then_some(one_port::DRIVER),
             answered_in: None,
             live_limit: None,
             asked: None,
         };
+        if let (ControlTransport::Tcp | ControlTransport::Tls, true) = (remote.via, remote.farline)
+        {
+            let (path, encrypt) =
+                ((control.server(), control.peer()?, control.rtt()), control.encrypt);
+            let begin = |(options, size)| EarlyConnections::begin(path, encrypt, options, size);
+            control.early = copying.and_then(begin);
+        }
         if remote.via == ControlTransport::Tls {
             control.start_tls(remote, reach).await?;
         }
@@ -222,6 +239,9 @@ impl Control {
                 None => control.offer_key()?,
             }
             control.ask_rate(held);
+        }
+        if copying.is_some_and(|(options, _)| !options.fresh_start) {
+            control.ask_paths();
         }
         control.choose_store(remote);
         if reach.idle_timeout().is_some_and(|idle_timeout| idle_timeout < SPARSE_MARKERS) {

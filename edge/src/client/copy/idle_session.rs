@@ -34,7 +34,7 @@ impl Copy<'_> {
                 let ahead = control.submit(ahead);
                 Ok((control, ahead))
             }
-            _ => Control::open_for_copy(remote, self.options, ahead).await,
+            _ => Control::open_for_copy(remote, self.options, ahead, None).await,
         }
     }
 

@@ -20,7 +20,11 @@ use std::sync::atomic::Ordering;
 #[derive(Serialize)]
 struct Held<'a> {
     schema: &'static str,
-    is_held: bool,
+    /// Nothing where a step said nothing of the line.
+    is_held: Option<bool>,
+    /// What that step said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undecided: Option<&'a str>,
     level: &'a ServiceLevel,
     rows: &'a [ServiceRow],
 }
@@ -85,28 +89,34 @@ pub(super) fn service(
     let level = ServiceLevel::read(&super::text_of(file)?)
         .map_err(|error| error.while_doing(file.display()))?;
     let rate = level.committed()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut undecided) = (Vec::new(), None);
     for load_percent in ServiceLevel::steps() {
         let settings = LineSettings { rate, load_percent, ..options.settings.clone() };
         let document = tested(target, options, settings)?;
         match level.judge(&document) {
             Some(judged) => rows.extend(judged),
             None => {
-                output.remark(format_args!("{load_percent} %: {}", document.verdict));
-                return Ok(ExitCode::from(exit_code(document.outcome)));
+                let said = format!("{load_percent} %: {}", document.verdict);
+                undecided = Some((said, exit_code(document.outcome)));
+                break;
             }
         }
     }
-    let is_held = rows.iter().all(|row| row.is_held);
+    let is_held = undecided.is_none().then(|| rows.iter().all(|row| row.is_held));
     let table = TableSpec::new()
         .words("Load, %", |row: &ServiceRow| format!("{:.0}", row.load_percent))
         .words("What", |row| row.what.clone())
         .figures("Found", |row| format!("{:.4e}", row.found))
         .figures("Agreed", |row| format!("{:.4e}", row.agreed))
         .words("", |row| if row.is_held { "pass" } else { "FAIL" }.to_owned());
-    let title = if is_held { "The service level is held" } else { "The service level is not held" };
-    let section = Section::new(title).table(table.of(rows.iter().cloned()));
-    let held = Held { schema: "farline/line-service/1", is_held, level: &level, rows: &rows };
-    output.result(&held, section.plain())?;
-    Ok(if is_held { ExitCode::SUCCESS } else { ExitCode::from(Fault::Between.exit_code()) })
+    let (title, code) = match (&undecided, is_held) {
+        (Some((said, code)), _) => (format!("Undecided at {said}"), *code),
+        (None, Some(true)) => ("The service level is held".to_owned(), 0),
+        (None, _) => ("The service level is not held".to_owned(), Fault::Between.exit_code()),
+    };
+    let section = Section::new(&title).table(table.of(rows.iter().cloned()));
+    let undecided = undecided.as_ref().map(|(said, _)| said.as_str());
+    let (schema, level, rows) = ("farline/line-service/1", &level, &rows[..]);
+    output.result(&Held { schema, is_held, undecided, level, rows }, section.plain())?;
+    Ok(ExitCode::from(code))
 }

@@ -1,0 +1,68 @@
+//! Data connections that a client begins before the node has said where its data port is (docs/protocol.md,
+//! K-7).
+
+use farline_lab::files::{plant_file, same};
+use farline_lab::{LinkUp, Running, json_of};
+use serde_json::Value;
+
+/// Long enough that it is worth it.
+const PATH: [&str; 5] = ["custom", "--rate", "100M", "--rtt", "40ms"];
+
+/// A node at the far end of a link, over which no connection comes to any but its control port.
+fn bed(name: &str) -> Option<(LinkUp, tempfile::TempDir, String, Running)> {
+    let link = LinkUp::up(name, &PATH)?;
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
+    let (node, line) = Running::begun(link.farline("b", &listen).arg("--root").arg(&root));
+    let said: Value = serde_json::from_str(&line).expect("one object");
+    let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
+    Some((link, dir, fingerprint, node))
+}
+
+fn block_data_ports(link: &LinkUp) {
+    let rules = "nft add table inet f; nft add chain inet f i \
+        '{ type filter hook input priority 0; }'; \
+        nft add rule inet f i tcp flags syn tcp dport != 2811 drop";
+    assert!(link.exec("b", &["sh", "-c", rules]).status.success());
+}
+
+#[test]
+fn data_goes_ahead_of_the_reply_that_tells_its_port() {
+    let Some((link, dir, fingerprint, _node)) = bed("t-early") else { return };
+    block_data_ports(&link);
+    let (near, far, back) =
+        (dir.path().join("near"), dir.path().join("root/far"), dir.path().join("back"));
+    plant_file(&near, 3, 7);
+    let [near_text, back_text] = [&near, &back].map(|path| path.to_str().expect("text"));
+    for (scheme, encrypted) in [("farline", false), ("farlines", true)] {
+        let url = format!("{scheme}://{}-b:2811/far", link.name());
+        for ends in [[near_text, &url], [&url, back_text]] {
+            let _ = std::fs::remove_file(&back);
+            let mut command = link.farline("a", &["--json", "cp", "--streams", "3"]);
+            if encrypted {
+                command.args(["--tls-pin", &fingerprint]);
+            }
+            let result = json_of(command.args(ends));
+            // Behind the reply it would have found the data port closed, and said `control-port`.
+            assert_eq!(result["data_path"], "direct", "{result}");
+            assert_eq!(result["encrypted"], encrypted, "{result}");
+            assert_eq!(result["streams"], 3, "{result}");
+        }
+        assert!(same(&near, &far) && same(&near, &back), "{scheme}: other bytes came");
+    }
+}
+
+#[test]
+fn more_channels_than_go_ahead_come_by_the_data_port() {
+    let Some((link, dir, fingerprint, _node)) = bed("t-early-more") else { return };
+    let (near, far) = (dir.path().join("near"), dir.path().join("root/far"));
+    plant_file(&near, 24, 7);
+    let url = format!("farlines://{}-b:2811/far", link.name());
+    let mut command = link.farline("a", &["--json", "cp", "--streams", "20"]);
+    command.args(["--tls-pin", &fingerprint]).arg(&near).arg(&url);
+    let result = json_of(&mut command);
+    assert_eq!(result["streams"], 20, "{result}");
+    assert!(same(&near, &far), "other bytes came");
+}
