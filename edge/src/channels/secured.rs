@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The client's end of TLS over a data connection without a key, which goes on from the session of
-/// the control connection that `config` made (RFC 4217).
+/// its control connection (RFC 4217).
 ///
 /// # Errors
 /// When the peer breaks TLS or takes longer than `timeout`.
 #[cfg(feature = "tls")]
 pub(crate) fn secured_for_server(
     stream: TcpStream,
-    (name, config): ControlTls,
+    ControlTls { name, config, .. }: ControlTls,
     timeout: Duration,
 ) -> io::Result<Box<dyn ByteStream>> {
     Ok(Box::new(tls::connect(stream, name, config, timeout)?))
@@ -30,7 +30,7 @@ pub(crate) fn secured_for_server(
     tls: ControlTls,
     _: Duration,
 ) -> io::Result<Box<dyn ByteStream>> {
-    match *tls {}
+    match tls {}
 }
 
 /// The server's end of TLS over a data connection without a key: RFC 4217 (P-3). With `bound` it is

@@ -10,6 +10,8 @@ mod by_rustls;
 mod no_tls;
 #[cfg(feature = "tls")]
 mod subject;
+#[cfg(feature = "tls")]
+mod tickets;
 #[cfg(not(feature = "tls"))]
 use no_tls as by_rustls;
 

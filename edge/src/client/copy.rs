@@ -68,6 +68,8 @@ pub(super) struct Copy<'a> {
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
+    /// Whether the server refuses data connections that do not go on from its session's TLS.
+    pub(super) needs_tickets: bool,
 }
 
 impl<'a> Copy<'a> {
@@ -111,6 +113,7 @@ impl<'a> Copy<'a> {
             verified: None,
             claimed: ClaimedPaths::default(),
             landed: BTreeSet::new(),
+            needs_tickets: false,
         }
     }
 

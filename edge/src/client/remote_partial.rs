@@ -176,7 +176,7 @@ impl<'a> RemotePartial<'a> {
         }
     }
 
-    fn take_back(&mut self, control: &Control) {
+    pub(super) fn take_back(&mut self, control: &Control) {
         if self.receipts.is_none() {
             self.receipts = lock(&control.heard()).unfollow();
         }

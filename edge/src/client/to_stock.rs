@@ -93,6 +93,7 @@ pub(super) async fn run(
     let targets: Vec<Vec<u8>> = layout.entries().iter().map(at).collect();
     let mut end = ToServer {
         control,
+        to,
         place: &place,
         targets: &targets,
         source_id: load.source_id,
@@ -133,6 +134,7 @@ async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<()
 /// The server, and the file that goes there now.
 struct ToServer<'a> {
     control: &'a mut Control,
+    to: &'a Remote,
     /// The server, as journals have it.
     place: &'a str,
     /// Where each entry goes.
@@ -152,8 +154,38 @@ impl<'a> ToServer<'a> {
         &self.layout.entries()[self.file]
     }
 
-    /// Sends a file over one connection, whose close is the end.
+    /// Sends a file over one connection, whose close is the end. Some servers want each to go on from their
+    /// session's TLS, and give no tickets with those that they only read from (ProFTPD): when all are taken,
+    /// another session has more.
     async fn carry_in_order(&mut self, copy: &mut Copy<'_>, one: OneOf) -> Result<(), Error> {
+        let is_stranger = self.control.tls().is_some_and(|tls| !tls.has_ticket());
+        if !is_stranger || copy.stats.encrypted != Some(true) {
+            return self.carry_once(copy, one).await;
+        }
+        if !copy.needs_tickets {
+            let Err(error) = self.carry_once(copy, one.clone()).await else { return Ok(()) };
+            if copy.options.stop.reason().is_some() {
+                return Err(error);
+            }
+            copy.needs_tickets = true;
+        }
+        self.log_in_again(copy).await?;
+        self.carry_once(copy, one).await
+    }
+
+    /// Goes on in another session with the server.
+    async fn log_in_again(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
+        copy.settle();
+        if let Some(partial) = &mut self.partial {
+            partial.take_back(self.control);
+        }
+        let (control, _) = Control::open_for_copy(self.to, copy.options, Vec::new()).await?;
+        // Servers count how many sessions a client has.
+        std::mem::replace(self.control, control).leave().await;
+        stream_mode::arrange(copy, self.control).await
+    }
+
+    async fn carry_once(&mut self, copy: &mut Copy<'_>, one: OneOf) -> Result<(), Error> {
         let (partial, control) = self.partial()?;
         let (id, data) =
             stream_mode::begin(copy, control, |control| partial.store(control)).await?;
@@ -269,6 +301,7 @@ impl FileEnd for ToServer<'_> {
 }
 
 /// One entry of a larger source, as the only entry.
+#[derive(Clone)]
 struct OneOf {
     source: Arc<dyn Source>,
     entry: usize,

@@ -160,7 +160,7 @@ const SERVERS: &[Row] = &[
     ),
     Row(
         "",
-        "FTPS, where it wants all connections to be of one TLS session; files are stored two a session, in attempts (`--retry-for`): each ticket of TLS 1.3 is good once, and more come with what is read",
+        "FTPS, where it wants all connections to be of one TLS session; it gives no tickets with connections that it only reads from, so that its client logs in again for each two files that it stores",
         By(&["plain_servers::a_tree_goes_to_proftpd_and_back_under_tls"]),
     ),
     Row("", "compared", Not("its module for HASH is not asked: Farline asks by CKSM")),

@@ -1,10 +1,11 @@
 //! TLS by rustls: a node's certificate, and how a client finds out whether it talks to the node.
 
+use super::tickets::Tickets;
 use super::{ClientKey, Duplex, Fingerprint, Trust};
 use aws_lc_rs::digest::{SHA256, digest};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite, default_provider};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -27,7 +28,19 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) type ShownCertificate = CertificateDer<'static>;
 
 /// What encrypts a client's control connection: data connections of plain FTP servers go on from it.
-pub(crate) type ControlTls = (ServerName<'static>, Arc<ClientConfig>);
+#[derive(Clone)]
+pub(crate) struct ControlTls {
+    pub(crate) name: ServerName<'static>,
+    pub(crate) config: Arc<ClientConfig>,
+    tickets: Arc<Tickets>,
+}
+
+impl ControlTls {
+    /// Whether a data connection can go on from it: each takes a ticket, and not all bring another.
+    pub(crate) fn has_ticket(&self) -> bool {
+        !self.tickets.is_empty()
+    }
+}
 
 impl Fingerprint {
     /// That of `certificate`.
@@ -83,7 +96,12 @@ pub(crate) async fn connect_control(
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         Error::new(Fault::You, ErrorCode::BadUrl, format!("`{host}` is no name for TLS"))
     })?;
-    let tls = (name.clone(), Arc::clone(&config));
+    let tickets = Arc::<Tickets>::default();
+    let mut config = ClientConfig::clone(&config);
+    // Data connections of plain FTP servers go on from the control connection.
+    config.resumption = Resumption::store(Arc::clone(&tickets) as _);
+    let config = Arc::new(config);
+    let tls = ControlTls { name: name.clone(), config: Arc::clone(&config), tickets };
     let handshake = TlsConnector::from(config).connect(name, stream);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
     let stream = stream.map_err(|_| {
@@ -314,8 +332,7 @@ pub(crate) fn client(
                 .map_err(|error| wrong_key(&own.key, &error))?
         }
     };
-    // Data connections of plain FTP servers go on from the control connection.
-    config.resumption = rustls::client::Resumption::in_memory_sessions(1);
+    config.resumption = Resumption::disabled();
     Ok((Arc::new(config), verifier))
 }
 
