@@ -357,7 +357,7 @@ fn attributes_for_certain_hosts_alone_are_not_taken() {
     let read = |name: &str| {
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/proxy").join(name))
     };
-    // Made by voms-proxy-fake 2.1.0-rc3, without and with `-target host.example.org`, with which it crashes as
+    // Made by voms-proxy-fake 2.1.1, without and with `-target host.example.org`, with which it crashes as
     // often as not.
     let (plain, targeted) =
         (read("attributes").expect("a file"), read("for-one-host").expect("a file"));
