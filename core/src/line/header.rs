@@ -33,6 +33,23 @@ impl LoadHeader {
         into[12..16].copy_from_slice(&check.to_be_bytes());
     }
 
+    /// How each byte of number and time, which stand at 4 to 11, changes the check from what it is with
+    /// that byte 0.
+    pub(super) fn check_changes(&self, key: u64) -> Box<[[u32; 256]; 8]> {
+        let mut head = [0; HEADER_BYTES];
+        LoadHeader { sequence: 0, sent_us: 0, ..*self }.write(key, &mut head);
+        let zero = check(key, &head[..12]);
+        let mut changes = Box::new([[0; 256]; 8]);
+        for (at, changes) in changes.iter_mut().enumerate() {
+            for (byte, change) in (0..=255).zip(changes) {
+                head[4 + at] = byte;
+                *change = check(key, &head[..12]) ^ zero;
+            }
+            head[4 + at] = 0;
+        }
+        changes
+    }
+
     /// Reads a header and says how many of its bits are wrong: none, or one that the check gives
     /// away. `None` for what is no header of the session with this `key`.
     pub fn read(key: u64, bytes: &[u8]) -> Option<(LoadHeader, u32)> {

@@ -16,6 +16,23 @@ pub struct LoadWriter {
     tables: PatternTables,
 }
 
+/// What is the same in all frames of a kind and a test, and what their numbers and times add to the check:
+/// for a sender that does not call [`LoadWriter::write`] for each.
+#[derive(Clone, Debug)]
+pub struct LoadTemplate {
+    /// A frame's payload with number and time 0.
+    pub payload: Vec<u8>,
+    /// How byte 4 + `k` of the payload changes the check when it is `b`: by an exclusive or with
+    /// `checks[k][b]`, as a CRC is linear. Bytes 4 to 7 are the number and 8 to 11 the time, from the
+    /// highest byte on, and 12 to 15 the check.
+    pub checks: Box<[[u32; 256]; LoadTemplate::CHANGED]>,
+}
+
+impl LoadTemplate {
+    /// Bytes that change from frame to frame, before the check.
+    pub const CHANGED: usize = 8;
+}
+
 /// Reads the frames of one test and counts them.
 #[derive(Clone, Debug)]
 pub struct LoadReader {
@@ -50,6 +67,26 @@ impl LoadWriter {
     /// How many frames were written, from the test's begin on.
     pub fn next(&self) -> u64 {
         self.next
+    }
+
+    /// What frames of `len` bytes of this kind have in common; `None` where each carries another part
+    /// of its pattern.
+    pub fn template(&mut self, kind: FrameKind, len: usize) -> Option<LoadTemplate> {
+        if !kind.pattern.is_constant() {
+            return None;
+        }
+        let mut payload = vec![0; len];
+        let (tag, pattern) = (self.session as u16, kind.pattern);
+        let head = LoadHeader { pattern, tag, sequence: 0, sent_us: 0 };
+        head.write(self.session, &mut payload);
+        let rest = len - HEADER_BYTES;
+        payload[HEADER_BYTES..].copy_from_slice(self.tables.payload(pattern, 0, rest));
+        Some(LoadTemplate { checks: head.check_changes(self.session), payload })
+    }
+
+    /// Others wrote the next `frames`, by a [`LoadTemplate`].
+    pub fn skip(&mut self, frames: u64) {
+        self.next += frames;
     }
 
     /// Writes the next frame's payload, sent `sent_us` microseconds after the test began. Where
@@ -115,6 +152,34 @@ pub fn framed_bits(payload: usize, is_ipv6: bool) -> u64 {
 mod tests {
     use super::*;
     use crate::line::FrameMix;
+    use crate::units::Rng;
+
+    #[test]
+    fn a_patched_template_is_what_the_writer_writes() {
+        let mut rng = Rng::new(3);
+        for size in [64, 1_518] {
+            let kind = FrameMix::fixed(size, Pattern::Cjpat).turn[0];
+            let mut writer = LoadWriter::new(rng.next_u64(), rng.next_u64());
+            let template = writer.template(kind, size as usize - 20).expect("a constant pattern");
+            for _ in 0..100 {
+                let (sequence, us) = (writer.next(), rng.next_u64());
+                let mut written = vec![0; template.payload.len()];
+                writer.write(kind, us, false, &mut written);
+                let mut patched = template.payload.clone();
+                patched[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
+                patched[8..12].copy_from_slice(&(us as u32).to_be_bytes());
+                let changes = template.checks.iter().zip(&patched[4..12]);
+                let change = changes.fold(0, |sum, (by, byte)| sum ^ by[usize::from(*byte)]);
+                for (byte, change) in patched[12..16].iter_mut().zip(change.to_be_bytes()) {
+                    *byte ^= change;
+                }
+                assert_eq!(patched, written, "frame {sequence} at {us}");
+                writer.skip(7);
+            }
+        }
+        let changing = FrameMix::fixed(64, Pattern::Prbs7).turn[0];
+        assert!(LoadWriter::new(1, 0).template(changing, 44).is_none());
+    }
 
     #[test]
     fn every_flipped_bit_of_every_pattern_is_found() {

@@ -56,7 +56,7 @@ pub use document::{
 pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};
-pub use load::{LoadReader, LoadWriter, framed_bits};
+pub use load::{LoadReader, LoadTemplate, LoadWriter, framed_bits};
 pub use message::{LineAnswer, LineRequest, read_message, write_message};
 pub use pacer::FramePacer;
 pub use pattern::Pattern;

@@ -147,31 +147,48 @@ impl LinePreset {
         self.senders.iter().map(part).collect()
     }
 
-    /// What the paper prints next to what was measured: the figure of a path's document, by its name.
-    pub fn against_paper(&self, documents: &[(String, LineDocument)]) -> Section {
-        self.against_paper_by(|path, figure| {
-            documents
-                .iter()
-                .find(|(name, _)| path.is_none_or(|path| path == name))
-                .and_then(|(_, document)| document.figure(figure))
-        })
+    /// What the paper prints next to what was measured: the figure of a path's document, by its name,
+    /// and what the emulated link says of it itself, as `own` has it by path and name.
+    pub fn against_paper(
+        &self,
+        documents: &[(String, LineDocument)],
+        own: impl Fn(&str, &str) -> Option<f64>,
+    ) -> Section {
+        let of = |path: Option<&str>| {
+            documents.iter().find(|(name, _)| path.is_none_or(|path| path == name))
+        };
+        self.against_paper_by(
+            |path, figure| of(path).and_then(|(_, document)| document.figure(figure)),
+            |path, figure| of(path).and_then(|(name, _)| own(name, figure)),
+        )
     }
 
-    /// The same, of figures that `found` has by path and name.
-    pub fn against_paper_by(&self, found: impl Fn(Option<&str>, &str) -> Option<f64>) -> Section {
-        let rows: Vec<(String, f64, Option<f64>)> = self
+    /// The same, of figures that `found` and `own` have by path and name.
+    pub fn against_paper_by(
+        &self,
+        found: impl Fn(Option<&str>, &str) -> Option<f64>,
+        own: impl Fn(Option<&str>, &str) -> Option<f64>,
+    ) -> Section {
+        let rows: Vec<(String, f64, [Option<f64>; 2])> = self
             .printed
             .iter()
             .map(|printed| {
                 let found = found(printed.path.as_deref(), &printed.figure);
+                let own = own(printed.path.as_deref(), &printed.figure);
                 let path = printed.path.as_ref().map_or(String::new(), |path| format!("{path}: "));
-                (format!("{path}{}", printed.what), printed.value, found)
+                (format!("{path}{}", printed.what), printed.value, [own, found])
             })
             .collect();
+        let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), |it| format!("{it:.4}"));
+        let has_own = rows.iter().any(|(_, _, [own, _])| own.is_some());
         let table = TableSpec::new()
-            .words("Figure", |row: &(String, f64, Option<f64>)| row.0.clone())
-            .figures("Paper", |row| format!("{:.4}", row.1))
-            .figures("Here", |row| row.2.map_or("-".to_owned(), |found| format!("{found:.4}")));
+            .words("Figure", |row: &(String, f64, [Option<f64>; 2])| row.0.clone())
+            .figures("Paper", |row| format!("{:.4}", row.1));
+        let table = match has_own {
+            true => table.figures("The link itself", move |row| shown(row.2[0])),
+            false => table,
+        };
+        let table = table.figures("Here", move |row| shown(row.2[1]));
         Section::new("The paper's figures, and ours")
             .text(format!("{}.", self.about))
             .table(table.of(rows))
@@ -232,7 +249,11 @@ mod tests {
                 let most = if printed.figure.contains("sd") { 0.05 } else { 1e-3 };
                 assert!(off < most, "{}: {found} for {}", printed.what, printed.value);
             }
-            assert!(preset.against_paper(&documents).plain().contains("Paper"));
+            let own = |_: &str, figure: &str| figure.contains("rtt").then_some(1.0);
+            let plain = preset.against_paper(&documents, own).plain();
+            assert!(plain.contains("Paper"), "{plain}");
+            let has_rtt = preset.printed.iter().any(|printed| printed.figure.contains("rtt"));
+            assert_eq!(plain.contains("1.0000"), has_rtt, "{plain}");
         }
     }
 
@@ -247,7 +268,7 @@ mod tests {
         assert!(rates.iter().map(|rate| rate.as_bps()).sum::<u64>() > rate.as_bps());
         assert!((gbps[0] - 5.163).abs() < 1e-3 && (gbps[1] - 4.130).abs() < 1e-3, "{gbps:?}");
         let found = |_: Option<&str>, figure: &str| (figure == "raw_best_gbps").then_some(1.25);
-        let plain = preset.against_paper_by(found).plain();
+        let plain = preset.against_paper_by(found, |_, _| None).plain();
         assert!(preset.is_raw() && plain.contains("5.163") && plain.contains("1.25"), "{plain}");
     }
 

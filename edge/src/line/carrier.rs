@@ -2,8 +2,10 @@
 
 use super::host::random;
 use crate::sys::datagrams::{self, DatagramBuffers, DatagramTrain};
+use crate::sys::ethtool;
+use crate::sys::frame_flood::{FloodFrame, FrameFlood};
 use crate::sys::frames::{FrameDevice, FrameRing, FrameSender};
-use farline_core::line::{EthernetFraming, FrameKind, framed_bits};
+use farline_core::line::{EthernetFraming, FrameKind, LoadTemplate, framed_bits};
 use farline_core::units::{Error, ErrorCode, Fault, Time};
 use std::fmt;
 use std::io;
@@ -134,6 +136,20 @@ impl EthernetSocket {
         put(&EthernetFraming::KIND.to_be_bytes());
         put(&stream.to_be_bytes());
         (header, len)
+    }
+
+    /// A flood of frames of this payload to the other end, where this host and the device can do that.
+    pub(super) fn flood(&self, template: &LoadTemplate) -> io::Result<FrameFlood> {
+        // What a TAP device has no room for comes back as one refusal, and it does not count the rest:
+        // an emulated link would not know what it was offered.
+        if ethtool::driver(&self.framing.device)? == "tun" {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let (peer, stream) = self.peer.ok_or(io::ErrorKind::NotConnected)?;
+        let (header, len) = self.header(peer.0, self.framing.tag(), stream);
+        let bytes = [&header[..len], &template.payload].concat();
+        let checks = &template.checks;
+        FrameFlood::open(&self.device, FloodFrame { bytes: &bytes, payload_at: len, checks })
     }
 
     fn send_to(&self, end: EthernetEnd, trains: &[DatagramTrain<'_>]) -> io::Result<u64> {

@@ -8,6 +8,7 @@
 //! Invariant: a test says nothing of a second in which this host is not sure of itself.
 
 mod carrier;
+mod flood;
 mod host;
 mod peer_protocol;
 mod reflect;

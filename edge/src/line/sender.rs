@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-const SECOND: u64 = 1_000_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
 /// The longest train: what an IP packet holds, and what the kernel cuts.
 const TRAIN_BYTES: usize = 64_000;
 const TRAIN_FRAMES: usize = 64;
@@ -57,7 +57,11 @@ impl LoadSender {
         tell: &Sender<(SentSecond, u64)>,
     ) -> Result<(u64, SenderTotals), Error> {
         let mut writer = LoadWriter::new(self.session, self.next);
+        if let Some(flood) = self.flood(&mut writer) {
+            return self.run_flood(&flood, tell);
+        }
         let mut bursts = self.bursts();
+        let part_of_line = (self.settings.load_percent / 100.0).min(1.0);
         let bits = self.settings.rate.as_bps() as f64 * self.settings.load_percent / 100.0;
         // Where there is no rate, frames follow each other as fast as this host can.
         let gap = |burst: &Vec<Train>| (self.wire_bits(burst) / bits * 1e9) as u64;
@@ -90,7 +94,7 @@ impl LoadSender {
                 let burst = &mut bursts[at];
                 self.send_burst(&mut writer, burst, frames_left, now / 1_000, &mut running.sent)?;
             }
-            pacer.sent(now, gaps[at]);
+            pacer.sent(now, gaps[at], (gaps[at] as f64 * part_of_line) as u64);
         }
         if let Some(over) = running {
             let is_whole = over.sent.second + 1 >= self.settings.most_seconds;
@@ -234,7 +238,7 @@ impl LoadSender {
 }
 
 /// Processor time of the calling thread.
-fn cpu_ns() -> u64 {
+pub(super) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }

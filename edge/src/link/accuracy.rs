@@ -57,6 +57,41 @@ impl Spans {
     }
 }
 
+/// Mean and deviation of delays, without keeping them (Welford, Technometrics 4, 1962).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delays {
+    count: u64,
+    mean_ns: f64,
+    squares: f64,
+}
+
+impl Delays {
+    pub(super) fn record(&mut self, delay: Span) {
+        self.count += 1;
+        let off = delay.as_nanos() as f64 - self.mean_ns;
+        self.mean_ns += off / self.count as f64;
+        self.squares += off * (delay.as_nanos() as f64 - self.mean_ns);
+    }
+
+    pub(super) fn summary(&self) -> LinkDelay {
+        let variance = self.squares / self.count.saturating_sub(1).max(1) as f64;
+        let (mean_us, sd_us) = (self.mean_ns / 1e3, variance.sqrt() / 1e3);
+        LinkDelay { count: self.count, mean_us, sd_us }
+    }
+}
+
+/// The delay that packets were given, from when each was read to when it was written: the model's, and
+/// how late the link was with the write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkDelay {
+    /// How many writes.
+    pub count: u64,
+    /// Mean, in microseconds.
+    pub mean_us: f64,
+    /// Standard deviation, in microseconds.
+    pub sd_us: f64,
+}
+
 /// A stamp that may be later than this is in doubt: half of what makes a run invalid, at least.
 const DOUBT: Span = Span::from_micros(500);
 
@@ -131,6 +166,18 @@ pub fn lateness_limit(rtt: Span) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mean_and_deviation_of_delays_come_back() {
+        let (mut rng, mut delays) = (farline_core::units::Rng::new(3), Delays::default());
+        // A uniform draw of a span has a deviation of the span over the root of twelve.
+        (0..100_000).for_each(|_| delays.record(Span::from_secs_f64(1.0 + 1e-3 * rng.unit())));
+        let given = delays.summary();
+        assert_eq!(given.count, 100_000);
+        assert!((given.mean_us - 1_000_500.0).abs() < 4.0, "{given:?}");
+        assert!((given.sd_us - 288.7).abs() < 2.0, "{given:?}");
+        assert_eq!(Delays::default().summary(), LinkDelay::default());
+    }
 
     #[test]
     fn a_stamp_is_late_by_what_the_wire_idled() {

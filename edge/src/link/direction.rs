@@ -12,7 +12,7 @@
 //! the packet after the write is the receiver's time, not the link's: as behind a card, a thread of
 //! that kernel takes it from the device's queue (NAPI).
 
-use super::accuracy::{Spans, Stamps};
+use super::accuracy::{Delays, Spans, Stamps};
 use super::cut;
 use super::packet::Layout;
 use super::ring::Ring;
@@ -56,6 +56,7 @@ pub(super) struct Shown {
     refused: u64,
     lateness: Spans,
     stamping: Spans,
+    delays: Delays,
 }
 
 impl Shown {
@@ -65,6 +66,7 @@ impl Shown {
             refused: 0,
             lateness: Spans::new(),
             stamping: Spans::new(),
+            delays: Delays::default(),
         }
     }
 
@@ -76,6 +78,7 @@ impl Shown {
             overrun: dropped + self.refused,
             lateness: self.lateness.summary(),
             stamping: self.stamping.summary(),
+            delay: self.delays.summary(),
         }
     }
 }
@@ -211,7 +214,7 @@ impl Direction {
                     *clock = now();
                     let layout = layout(self.is_ethernet, &room[..len]);
                     let frames = layout.frames();
-                    let token = self.ring.push(len, frames.count());
+                    let token = self.ring.push(len, frames.count(), *clock);
                     self.own.stamping.record(self.stamps.read(*clock));
                     self.wires.handle(*clock, layout.vlan, Packet { token, frames });
                     self.stamps.busy_until(self.wires.idle_at(*clock));
@@ -247,6 +250,7 @@ impl Direction {
         match output {
             Output::Deliver { token, frames, due, flip } => {
                 self.own.lateness.record(clock.since(due));
+                self.own.delays.record(clock.since(self.ring.read_at(token)));
                 self.write(token, &frames, flip);
                 self.ring.done(token, frames.end - frames.start);
                 self.unpublished = true;
@@ -297,6 +301,7 @@ impl Direction {
         shown.refused = self.own.refused;
         shown.lateness.copy_from(&self.own.lateness);
         shown.stamping.copy_from(&self.own.stamping);
+        shown.delays = self.own.delays;
         (self.published, self.unpublished) = (clock, false);
     }
 }

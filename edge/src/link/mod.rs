@@ -46,7 +46,7 @@ mod valve;
 mod vlan;
 mod wires;
 
-pub use accuracy::{Accuracy, lateness_limit};
+pub use accuracy::{Accuracy, LinkDelay, lateness_limit};
 use emulator::emulate;
 pub(crate) use role::{Role, play};
 pub use rootless::WITHOUT_ROOT;

@@ -6,6 +6,7 @@
 
 use crate::sys::memory::Memory;
 use crate::sys::tun;
+use farline_core::units::Time;
 use std::collections::VecDeque;
 use std::io;
 
@@ -18,6 +19,7 @@ struct Record {
     offset: usize,
     len: usize,
     frames_left: u32,
+    read_at: Time,
 }
 
 /// Packets in flight, named by consecutive tokens.
@@ -59,12 +61,17 @@ impl Ring {
         self.memory.get_mut(self.head..self.head + tun::LARGEST)
     }
 
-    /// Keeps the `len` bytes just read into [`room`](Ring::room) as a packet of `frames`; answers
+    /// Keeps the `len` bytes just read into [`room`](Ring::room) as a packet of `frames`; returns
     /// its token.
-    pub(super) fn push(&mut self, len: usize, frames: u32) -> u64 {
-        self.records.push_back(Record { offset: self.head, len, frames_left: frames });
+    pub(super) fn push(&mut self, len: usize, frames: u32, read_at: Time) -> u64 {
+        self.records.push_back(Record { offset: self.head, len, frames_left: frames, read_at });
         self.head += len.next_multiple_of(ALIGN);
         self.first + self.records.len() as u64 - 1
+    }
+
+    /// When a packet that has frames left was read.
+    pub(super) fn read_at(&self, token: u64) -> Time {
+        self.records[(token - self.first) as usize].read_at
     }
 
     /// The bytes of a packet that has frames left.
@@ -99,13 +106,14 @@ mod tests {
                 Some(room) => {
                     let fill = step as u8;
                     room[..len].fill(fill);
-                    live.push((ring.push(len, 2), fill, len));
+                    live.push((ring.push(len, 2, Time::from_nanos(step)), fill, len));
                 }
                 None => full += 1,
             }
             if rng.below(3) > 0 && !live.is_empty() {
                 let (token, fill, len) = live.swap_remove(rng.below(live.len() as u64) as usize);
                 assert_eq!(ring.packet(token), vec![fill; len]);
+                assert_eq!(ring.read_at(token).as_nanos() as u8, fill);
                 ring.done(token, 1);
                 ring.done(token, 1);
             }

@@ -1,6 +1,6 @@
 //! What a link tells about itself while it runs and at its end.
 
-use super::accuracy::{Accuracy, lateness_limit};
+use super::accuracy::{Accuracy, LinkDelay, lateness_limit};
 use farline_core::wan;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,9 @@ pub struct DirectionStats {
     /// model's wire idle may have waited in the device since that was last seen empty or woke us,
     /// and with it those behind it.
     pub stamping: Accuracy,
+    /// The delay that packets were given, by the link's own clock.
+    #[serde(default)]
+    pub delay: LinkDelay,
 }
 
 /// What `link stats` prints.

@@ -10,6 +10,8 @@ use std::os::fd::AsRawFd;
 const SIOCETHTOOL: u32 = 0x8946;
 #[cfg(feature = "calendar")]
 const ETHTOOL_GSET: u32 = 1;
+#[cfg(feature = "line")]
+const ETHTOOL_GDRVINFO: u32 = 3;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
 
 /// An offload that can be asked about with a command of its own.
@@ -79,6 +81,15 @@ struct LinkSettings {
     more: [u32; 3],
 }
 
+/// `struct ethtool_drvinfo`, of which only the driver's name is read.
+#[cfg(feature = "line")]
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
 /// Whether `offload` of the interface `name` is on.
 ///
 /// # Errors
@@ -109,6 +120,19 @@ pub(crate) fn speed(name: &str) -> Option<u32> {
     unsafe { ask(name, (&raw mut settings).cast()) }.ok()?;
     let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);
     (speed != 0 && speed != u32::MAX && speed != u32::from(u16::MAX)).then_some(speed)
+}
+
+/// The driver of the interface `name`: `veth`, `tun`, `mlx5_core` ...
+///
+/// # Errors
+/// `EOPNOTSUPP` when it does not say, `ENODEV` when there is no such interface.
+#[cfg(feature = "line")]
+pub(crate) fn driver(name: &str) -> io::Result<String> {
+    let mut said = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    // SAFETY: this command reads and writes a `struct ethtool_drvinfo`, which `said` is.
+    unsafe { ask(name, (&raw mut said).cast())? };
+    let name = said.driver.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// # Safety

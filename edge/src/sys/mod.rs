@@ -8,6 +8,8 @@ pub(crate) mod datagrams;
 pub(crate) mod ethtool;
 pub(crate) mod files;
 #[cfg(feature = "line")]
+pub(crate) mod frame_flood;
+#[cfg(feature = "line")]
 pub(crate) mod frames;
 pub(crate) mod fs_user;
 pub(crate) mod heap;

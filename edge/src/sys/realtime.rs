@@ -1,4 +1,4 @@
-//! Scheduling of a thread that must wake in time. rustix and libc have no wrapper for these
+//! Scheduling of threads that must wake in time. rustix and libc have no wrapper for these
 //! policies, hence the unsafe calls.
 
 use std::io;
@@ -41,7 +41,31 @@ const SLICE: u64 = 100_000;
 /// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`), also where the turns
 /// are short now.
 pub(crate) fn be_realtime() -> io::Result<()> {
-    let policy = |policy: libc::c_int| Attributes {
+    let deadline = Attributes {
+        runtime: RUNTIME,
+        deadline: PERIOD,
+        period: PERIOD,
+        ..policy(libc::SCHED_DEADLINE)
+    };
+    set(0, &deadline)
+        .or_else(|_| set(0, &Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
+        .inspect_err(|_| {
+            // An older kernel ignores or refuses it, and nothing is worse.
+            drop(set(0, &Attributes { runtime: SLICE, ..policy(libc::SCHED_OTHER) }));
+        })
+}
+
+/// Lets the thread `thread` run before every ordinary one, and after all others of real time.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_NICE`, `ESRCH` when it is gone.
+pub(crate) fn put_first(thread: u32) -> io::Result<()> {
+    set(thread, &Attributes { priority: 1, ..policy(libc::SCHED_FIFO) })
+}
+
+/// A policy without what it takes.
+fn policy(policy: libc::c_int) -> Attributes {
+    Attributes {
         size: size_of::<Attributes>() as u32,
         policy: policy as u32,
         flags: 0,
@@ -50,23 +74,12 @@ pub(crate) fn be_realtime() -> io::Result<()> {
         runtime: 0,
         deadline: 0,
         period: 0,
-    };
-    let deadline = Attributes {
-        runtime: RUNTIME,
-        deadline: PERIOD,
-        period: PERIOD,
-        ..policy(libc::SCHED_DEADLINE)
-    };
-    set(&deadline)
-        .or_else(|_| set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
-        .inspect_err(|_| {
-            // An older kernel ignores or refuses it, and nothing is worse.
-            drop(set(&Attributes { runtime: SLICE, ..policy(libc::SCHED_OTHER) }));
-        })
+    }
 }
 
-fn set(attributes: &Attributes) -> io::Result<()> {
-    let (thread, flags) = (0, 0);
+/// Of a thread by its number, or of the calling one by 0.
+fn set(thread: u32, attributes: &Attributes) -> io::Result<()> {
+    let flags = 0;
     // SAFETY: the kernel reads `size` bytes of the structure, which has its layout, and keeps no
     // pointer to it.
     match unsafe {

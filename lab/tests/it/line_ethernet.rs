@@ -2,9 +2,12 @@
 //! them: what it says is what was put in, and what an end drops itself is never the line's.
 
 use farline_lab::ordinary::Ordinary;
-use farline_lab::{LinkUp, Running, error_of, error_of_command, farline, json_of, skip};
+use farline_lab::{
+    LinkUp, Namespaces, Running, error_of, error_of_command, farline, farline_binary, json_of, skip,
+};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -121,6 +124,53 @@ fn of_a_flood_each_lost_frame_has_its_place() {
     assert!(device.checked_sub(of("sender_drops")) <= Some(others), "{device}: {row}");
     assert!(of("sender_drops") <= device, "{device} dropped by the device: {row}");
     assert!(row["sender_cpu_seconds"].as_f64() > Some(0.0), "{row}");
+}
+
+/// Frames that the device of the other namespace took from an XDP program.
+fn taken_from_xdp(spaces: &Namespaces) -> u64 {
+    let mut command = spaces.run_there(Path::new("ethtool"));
+    let said = command.args(["-S", "v"]).output().expect("ethtool runs");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let counts = said.lines().filter_map(|line| line.trim().split_once("_xdp_packets: "));
+    counts.map(|(_, count)| count.parse::<u64>().expect("a count")).sum()
+}
+
+#[test]
+fn a_flood_made_within_the_kernel_is_counted_whole() {
+    let Some(spaces) = Namespaces::pair("t-flood") else { return };
+    if Command::new("ethtool").arg("--version").output().is_err() {
+        return skip("ethtool makes a veth device take frames of XDP");
+    }
+    spaces.there(&format!("ip link set v address {THERE}"));
+    let mut far = spaces.run_there(&farline_binary());
+    let (_far, _) = Running::begun(far.args(["--json", "line", "reflect", "--ethernet", "v"]));
+    let raw = |more: &[&str]| {
+        let mut command = spaces.run_here(&farline_binary());
+        command.args(["--json", "-q", "line", "raw", THERE, "--ethernet", "v", "--for", "1s"]);
+        json_of(command.args(more))["rows"].clone()
+    };
+    // Without GRO a veth device takes no such frames, and each is sent by a system call.
+    spaces.there("ethtool -K v gro off");
+    let slow = raw(&["--sizes", "64"]);
+    assert!(slow[0]["received"].as_u64() > Some(1_000), "{slow}");
+    assert_eq!((slow[0]["wrong_bits"].as_u64(), taken_from_xdp(&spaces)), (Some(0), 0), "{slow}");
+    spaces.there("ethtool -K v gro on");
+    for vlan in [&[][..], &["--vlan", "7:3"]] {
+        let before = taken_from_xdp(&spaces);
+        let rows = raw(&[&["--sizes", "64,1518"][..], vlan].concat());
+        let rows = rows.as_array().expect("rows");
+        let of = |row: &Value, key: &str| row[key].as_u64().expect("a count");
+        for row in rows {
+            assert!(of(row, "sent") > 10_000 && of(row, "received") > 1_000, "{row}");
+            assert_eq!((of(row, "lost"), of(row, "wrong_bits")), (0, 0), "{row}");
+            let known = of(row, "received") + of(row, "sender_drops") + of(row, "receiver_drops");
+            // Of what found no room in the ring, a few are questions and STAMP packets.
+            assert!((of(row, "sent")..of(row, "sent") + 400).contains(&known), "{row}");
+        }
+        let left: u64 = rows.iter().map(|row| of(row, "sent") - of(row, "sender_drops")).sum();
+        // One frame before each test shows whether the device takes them.
+        assert_eq!(taken_from_xdp(&spaces) - before, left + rows.len() as u64, "{rows:?}");
+    }
 }
 
 #[test]

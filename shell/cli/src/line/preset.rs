@@ -4,7 +4,7 @@ use crate::export::{is_page, write_json, write_with};
 use crate::output::Output;
 use crate::provenance::{command, now};
 use farline::line::{LineRequestOptions, run_over};
-use farline::link::{Link, Settings};
+use farline::link::{Link, Settings, Stats};
 use farline::run_dir::name_here;
 use farline_core::line::{LineComparison, LineDocument, LinePreset, PresetTest};
 use farline_core::report::Section;
@@ -31,7 +31,7 @@ pub(super) fn run(
     if preset.is_raw() {
         return super::raw_preset::run(&preset, is_full, out, output);
     }
-    let mut documents = Vec::new();
+    let (mut documents, mut accounts) = (Vec::new(), Vec::new());
     for PresetTest { wan, settings } in preset.tests(is_full)? {
         let path = settings.target.clone();
         output.remark(format_args!("{path}: {} s", settings.most_seconds));
@@ -39,16 +39,19 @@ pub(super) fn run(
         (link.name, link.with_parent) = (name_here(&format!("line-{path}")), true);
         let link = Link::up(&link)?;
         let test = run_over(&link, &LineRequestOptions::new(settings), |_| Ok(()));
-        let valid = link.stats().map(|stats| stats.valid);
+        let stats = link.stats();
         link.down()?;
-        if valid.is_ok_and(|valid| !valid) {
+        if stats.as_ref().is_ok_and(|stats| !stats.valid) {
             output.remark(format_args!(
                 "{path}: this machine had too little processor time to emulate the link exactly"
             ));
         }
+        accounts.extend(stats.ok().map(|stats| (path.clone(), stats)));
         documents.push((path, test?.document(env!("CARGO_PKG_VERSION"), &now())));
     }
-    let against_paper = preset.against_paper(&documents);
+    let against_paper = preset.against_paper(&documents, |path, figure| {
+        accounts.iter().find(|(name, _)| name == path).and_then(|(_, stats)| own(stats, figure))
+    });
     let comparison =
         if documents.len() > 1 { Some(LineComparison::of(&documents, true)?) } else { None };
     for file in out {
@@ -67,6 +70,20 @@ pub(super) fn run(
     output.result(&done, text.join("\n\n"))?;
     let codes = documents.iter().map(|(_, document)| super::exit_code(document.outcome));
     Ok(ExitCode::from(codes.max().unwrap_or(0)))
+}
+
+/// What a link says itself of the delays that it gave packets there and back, which are drawn
+/// independently.
+fn own(stats: &Stats, figure: &str) -> Option<f64> {
+    let (there, back) = (stats.a_to_b.delay, stats.b_to_a.delay);
+    let mean_us = there.mean_us + back.mean_us;
+    match figure {
+        _ if there.count.min(back.count) == 0 => None,
+        "rtt_mean_ms" => Some(mean_us / 1e3),
+        "rtt_sd_percent" => Some(there.sd_us.hypot(back.sd_us) / mean_us * 100.0),
+        "one_way_mean_ms" => Some(there.mean_us / 1e3),
+        _ => None,
+    }
 }
 
 fn write(

@@ -72,11 +72,12 @@ pub(super) fn run(
     let port = RawPort { rate, senders };
     let together_percent = port.percent();
     let sizes = document(path, rows);
-    let against_paper = preset.against_paper_by(|_, figure| match figure {
+    let found = |_: Option<&str>, figure: &str| match figure {
         "raw_best_gbps" => sizes.best().map(|row| row.throughput_bps() / 1e9),
         "raw_together_percent" => Some(together_percent),
         _ => None,
-    });
+    };
+    let against_paper = preset.against_paper_by(found, |_, _| None);
     for file in out {
         write_with(file, &sizes, &[port.section(), against_paper.clone()])?;
     }

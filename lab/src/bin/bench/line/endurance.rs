@@ -124,12 +124,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if document["schema"] != "farline/line/1" {
         bail!("the test failed: {text}");
     }
-    told(&document, seconds, wall, &kills)?;
     let stats = farline().args(["--json", "link", "stats", link.name()]).output()?;
     let stats: Value = serde_json::from_slice(&stats.stdout)?;
     let there = &stats["a_to_b"];
-    let (queue, overrun) = (&there["model"]["dropped_queue"], &there["overrun"]);
-    row("  the link's own: queue full, no processor", &format!("{queue}, {overrun}"), "");
+    let queue = there["model"]["dropped_queue"].as_u64().context("the link's own account")?;
+    told(&document, seconds, wall, &kills, queue)?;
+    row("  dropped by the link for lack of processor", &there["overrun"].to_string(), "");
     row("the link was exact enough to be believed", &stats["valid"].to_string(), "true");
     row("memory of the tester, change in a life", &near_memory.shown(), "at most 4 MiB");
     row("memory of the reflector, change in a life", &far_memory.shown(), "at most 4 MiB");
@@ -139,7 +139,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// What the document says of the time and of the line.
-fn told(document: &Value, seconds: u64, wall: f64, kills: &[f64]) -> Result<()> {
+///
+/// The link's queue dropped `queue` frames, of seconds that count or not.
+fn told(document: &Value, seconds: u64, wall: f64, kills: &[f64], queue: u64) -> Result<()> {
     let sums = &document["sums"];
     let count = |key: &str| sums[key].as_u64().with_context(|| format!("{key}: {document}"));
     let untested = ["away", "sender_late", "sender_drops", "receiver_drops"];
@@ -163,7 +165,8 @@ fn told(document: &Value, seconds: u64, wall: f64, kills: &[f64]) -> Result<()> 
     row("frames a second in tested time", &format!("{frames:.0}"), "");
     let bits = count("framed_bits")? as f64 / tested.max(1) as f64;
     row("  bits a second, header to FCS", &format!("{:.1} Mbit/s", bits / 1e6), "");
-    row("frames held against the line", &format!("{}", count("lost")?), "0");
+    let most = format!("at most {queue}, by the link's own account");
+    row("frames held against the line", &format!("{}", count("lost")?), &most);
     row("  wrong bits", &format!("{}", count("wrong_bits")?), "0");
     row("verdict", document["verdict"].as_str().unwrap_or_default(), "");
     Ok(())
