@@ -179,7 +179,7 @@ impl<'a> ToServer<'a> {
         if let Some(partial) = &mut self.partial {
             partial.take_back(self.control);
         }
-        let (control, _) = Control::open_for_copy(self.to, copy.options, Vec::new()).await?;
+        let (control, _) = Control::open_for_copy(self.to, copy.options, Vec::new(), None).await?;
         // Servers count how many sessions a client has.
         std::mem::replace(self.control, control).leave().await;
         stream_mode::arrange(copy, self.control).await
