@@ -105,23 +105,7 @@ pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
         ],
         "1",
     );
-    receive_first();
     Ok(())
-}
-
-/// Lets the kernel's threads that receive for links run before every program, as what a card's interrupt
-/// sets off does. Next to ordinary programs they took a packet from the device milliseconds after it was
-/// written, and nothing but the receiver's clock knew. Who may not do this has later packets.
-fn receive_first() {
-    let threads = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    for entry in threads {
-        let thread = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        let is_receiver = name.strip_prefix("napi/").is_some_and(|of| of.starts_with(DEVICE));
-        if let (Some(thread), true) = (thread, is_receiver) {
-            let _ = crate::sys::realtime::put_first(thread);
-        }
-    }
 }
 
 /// Runs `work` on a thread inside the namespace `name`.

@@ -55,14 +55,6 @@ pub(crate) fn be_realtime() -> io::Result<()> {
         })
 }
 
-/// Lets the thread `thread` run before every ordinary one, and after all others of real time.
-///
-/// # Errors
-/// `EPERM` without `CAP_SYS_NICE`, `ESRCH` when it is gone.
-pub(crate) fn put_first(thread: u32) -> io::Result<()> {
-    set(thread, &Attributes { priority: 1, ..policy(libc::SCHED_FIFO) })
-}
-
 /// A policy without what it takes.
 fn policy(policy: libc::c_int) -> Attributes {
     Attributes {
