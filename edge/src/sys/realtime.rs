@@ -1,4 +1,4 @@
-//! Scheduling of threads that must wake in time. rustix and libc have no wrapper for these
+//! Scheduling of a thread that must wake in time. rustix and libc have no wrapper for these
 //! policies, hence the unsafe calls.
 
 use std::io;
@@ -41,23 +41,7 @@ const SLICE: u64 = 100_000;
 /// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`), also where the turns
 /// are short now.
 pub(crate) fn be_realtime() -> io::Result<()> {
-    let deadline = Attributes {
-        runtime: RUNTIME,
-        deadline: PERIOD,
-        period: PERIOD,
-        ..policy(libc::SCHED_DEADLINE)
-    };
-    set(0, &deadline)
-        .or_else(|_| set(0, &Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
-        .inspect_err(|_| {
-            // An older kernel ignores or refuses it, and nothing is worse.
-            drop(set(0, &Attributes { runtime: SLICE, ..policy(libc::SCHED_OTHER) }));
-        })
-}
-
-/// A policy without what it takes.
-fn policy(policy: libc::c_int) -> Attributes {
-    Attributes {
+    let policy = |policy: libc::c_int| Attributes {
         size: size_of::<Attributes>() as u32,
         policy: policy as u32,
         flags: 0,
@@ -66,12 +50,23 @@ fn policy(policy: libc::c_int) -> Attributes {
         runtime: 0,
         deadline: 0,
         period: 0,
-    }
+    };
+    let deadline = Attributes {
+        runtime: RUNTIME,
+        deadline: PERIOD,
+        period: PERIOD,
+        ..policy(libc::SCHED_DEADLINE)
+    };
+    set(&deadline)
+        .or_else(|_| set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
+        .inspect_err(|_| {
+            // An older kernel ignores or refuses it, and nothing is worse.
+            drop(set(&Attributes { runtime: SLICE, ..policy(libc::SCHED_OTHER) }));
+        })
 }
 
-/// Of a thread by its number, or of the calling one by 0.
-fn set(thread: u32, attributes: &Attributes) -> io::Result<()> {
-    let flags = 0;
+fn set(attributes: &Attributes) -> io::Result<()> {
+    let (thread, flags) = (0, 0);
     // SAFETY: the kernel reads `size` bytes of the structure, which has its layout, and keeps no
     // pointer to it.
     match unsafe {
