@@ -172,8 +172,7 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
         socket.set_send_buffer_size(len)?;
         socket.set_recv_buffer_size(len)?;
     } else {
-        // Only a wish: without it the window grows as everywhere.
-        let _ = begin_with_window(&socket, FIRST_WINDOW);
+        begin_as_data(&socket);
     }
     Ok(socket)
 }
@@ -275,10 +274,11 @@ pub(crate) fn is_open(stream: &TcpStream) -> bool {
     tcp_info(stream).is_ok_and(|info| info.established)
 }
 
-/// Has the connections that a listener will accept begin with the window of a data connection.
-pub(crate) fn begin_as_data(listener: &impl AsFd) {
+/// Has a connection that is yet to come about, or those that a listener will accept, begin with the
+/// window of a data connection.
+pub(crate) fn begin_as_data(socket: &impl AsFd) {
     // Only a wish: without it the window grows as everywhere.
-    let _ = begin_with_window(listener, FIRST_WINDOW);
+    let _ = begin_with_window(socket, FIRST_WINDOW);
 }
 
 /// Sets what every data connection needs.

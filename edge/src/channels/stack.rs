@@ -201,12 +201,11 @@ impl Entrance {
     /// # Errors
     /// When the connection breaks.
     pub(crate) fn prove(&self, stream: &mut dyn ByteStream) -> io::Result<()> {
-        match &self.key {
-            Some(key) if !self.layers.is_empty() => stream.write_all(&key.proof()),
-            Some(_) => Ok(()),
-            None if self.layers.is_empty() => Ok(()),
-            None => Err(io::Error::other("a layer needs a session with a key")),
+        if !self.is_layered() {
+            return Ok(());
         }
+        let no_key = || io::Error::other("a layer needs a session with a key");
+        stream.write_all(&self.key.as_ref().ok_or_else(no_key)?.proof())
     }
 
     /// Whether a layer stands over its connections.

@@ -9,6 +9,12 @@ use std::time::Duration;
 /// How long a server may be silent when nothing else is said.
 pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 
+/// How long a data connection to a node may take on a path of this round trip, before another way is
+/// tried: H-2.
+pub(super) fn patience(rtt: Span) -> Duration {
+    Duration::from_secs(2) + 3 * Duration::from(rtt)
+}
+
 /// What the user said about the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use super::ssh::Ssh;
 use crate::channels::Handle;
 use crate::channels::gsi::UserProxy;
 use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
-use crate::channels::trust::{ControlTls, Duplex, Fingerprint, client, connect_control, untrusted};
+use crate::channels::trust::{ControlTls, Duplex, client, connect_control, untrusted};
 use crate::plan::paths::address_towards;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::io;
@@ -34,8 +34,6 @@ pub(super) struct ControlStream {
     pub(super) shared: Option<SharedConnection>,
     /// What encrypts it, where that is TLS: data connections of plain FTP servers go on from it.
     pub(super) tls: Option<ControlTls>,
-    /// The certificate that the server showed for that.
-    pub(super) certificate: Option<Fingerprint>,
 }
 
 impl ControlStream {
@@ -53,7 +51,6 @@ impl ControlStream {
                 ssh: Some(Arc::new(ssh)),
                 shared: None,
                 tls: None,
-                certificate: None,
             });
         }
         if remote.via == ControlTransport::OnePort {
@@ -89,7 +86,6 @@ impl ControlStream {
             ssh: None,
             shared: None,
             tls: None,
-            certificate: None,
         })
     }
 
@@ -133,9 +129,7 @@ impl ControlStream {
             })?;
         let own = address_towards(peer.ip()).unwrap_or(peer.ip());
         let ends = Some((SocketAddr::new(own, port), peer));
-        let shared = Some(shared);
-        let (handle, ssh, tls, certificate) = (None, None, None, None);
-        Ok(ControlStream { stream, handle, ends, ssh, shared, tls, certificate })
+        Ok(ControlStream { stream, handle: None, ends, ssh: None, shared: Some(shared), tls: None })
     }
 
     /// Does the client's side of the TLS handshake.
@@ -145,9 +139,8 @@ impl ControlStream {
         reach: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
         let own = reach.credentials.certificate.as_ref();
-        let (stream, tls, certificate) =
-            connect_control(self.stream, &remote.host, &reach.trust, own).await?;
-        Ok(ControlStream { stream, tls: Some(tls), certificate, ..self })
+        let (stream, tls) = connect_control(self.stream, &remote.host, &reach.trust, own).await?;
+        Ok(ControlStream { stream, tls: Some(tls), ..self })
     }
 
     /// Does the initiator's side of the exchange of GSSAPI.

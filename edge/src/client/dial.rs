@@ -2,6 +2,7 @@
 //! comes about: straight to the node's data port, or, where that cannot be reached, through ssh or
 //! the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
 
+use super::connect_options::patience;
 use super::control::Control;
 use super::copy::Copy;
 use super::data_path::DataPath;
@@ -21,10 +22,6 @@ use std::time::Duration;
 
 /// How long a stock server's data port may take; it has no other way in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a node's data port may take, besides three round trips, before another way is
-/// tried: H-2.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Open data connections.
 pub(super) struct Dialed {
     pub(super) channels: Vec<Box<dyn Channel>>,
@@ -138,7 +135,7 @@ async fn by(
         _ => address,
     };
     let timeout = match offer.route {
-        Route::Straight if key.is_some() => PATIENCE + 3 * Duration::from(control.rtt()),
+        Route::Straight if key.is_some() => patience(control.rtt()),
         _ => CONNECT_TIMEOUT,
     };
     let timeout = control.idle_timeout().map_or(timeout, |idle_timeout| idle_timeout.min(timeout));

@@ -1,6 +1,7 @@
 //! Data connections that are begun before the node has said where its data port is: to its control
 //! port, next to the login, so that they stand by the time of its reply (docs/protocol.md, K-7).
 
+use super::connect_options::patience;
 use super::options::Options;
 use crate::channels::driver::Peer;
 use crate::channels::key::Key;
@@ -76,25 +77,25 @@ impl EarlyConnections {
         if rtt < WORTH_FROM || options.buffer.is_some() || options.held.is_some() {
             return None;
         }
-        let asked = options.channel.as_ref();
         let usual = options.drivers.default_channel()?.name;
+        let is_usual = |stack: &Stack| stack.channel().name == usual;
+        let asked = options.channel.as_ref();
+        if !asked.is_none_or(is_usual) {
+            return None;
+        }
         let need = Need {
-            asked: asked.filter(|stack| stack.channel().name == usual),
+            asked,
             encrypt,
             keyed: true,
             tunnel: Tunnelled::No,
             peer: Peer { server, has: &|_| false },
         };
         let offers = options.drivers.offers(&need).ok()?;
-        let stack = Fallback::new(offers).try_next()?.stack;
-        if stack.channel().name != usual || asked.is_some_and(|asked| asked.channel().name != usual)
-        {
-            return None;
-        }
+        let stack = Some(Fallback::new(offers).try_next()?.stack).filter(is_usual)?;
         // As many as it may be: the plan, which knows more by then, leaves some out.
         let worth = || most_streams(size) as usize;
         let count = options.overrides.streams.unwrap_or_else(worth);
-        let within = Duration::from_secs(2) + 3 * Duration::from(rtt);
+        let within = patience(rtt);
         let connect = move || {
             let stream = connect_stream(peer, None, &TcpOptions::default(), within)?;
             prepare(&stream)?;
@@ -144,11 +145,11 @@ impl EarlyConnections {
         }
         let mut connections = Vec::new();
         for connecting in self.connecting {
-            if let Ok(Ok(connection)) = connecting.await
-                && connections.len() < most
-            {
-                connections.push(connection);
+            // What is not needed is not waited for.
+            if connections.len() == most {
+                break;
             }
+            connections.extend(connecting.await.into_iter().flatten());
         }
         if self.begun.elapsed() > GOOD_FOR {
             return Vec::new();

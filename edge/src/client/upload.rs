@@ -91,8 +91,13 @@ pub(super) async fn run(
         (None, [only]) if alone => Some(Bytes(look_at(only)?.len())),
         _ => None,
     };
+    let asks_path = !copy.options.fresh_start;
+    ahead.extend(asks_path.then(Control::path_question));
     let opening = Control::open_for_copy(to, copy.options, ahead, expected);
-    let (mut control, ahead) = opening.await?;
+    let (mut control, mut ahead) = opening.await?;
+    if let Some(asked) = ahead.pop_if(|_| asks_path) {
+        control.asked_paths(asked);
+    }
     control.require(to).await?;
     let into_folder = match ahead.get(1) {
         Some(&look) => {

@@ -95,8 +95,7 @@ impl FrameFlood {
                 shared.at(at).store(both.unwrap_or_default(), Ordering::Relaxed);
             }
         }
-        // SAFETY: asks for a number, and changes nothing.
-        let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
         shared.at(THREAD).store(thread as u64, Ordering::Relaxed);
         shared.at(END).store(u64::MAX, Ordering::Relaxed);
         shared.at(LAST).store(1, Ordering::Relaxed);

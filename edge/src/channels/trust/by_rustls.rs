@@ -33,9 +33,15 @@ pub(crate) struct ControlTls {
     pub(crate) name: ServerName<'static>,
     pub(crate) config: Arc<ClientConfig>,
     tickets: Arc<Tickets>,
+    certificate: Option<Fingerprint>,
 }
 
 impl ControlTls {
+    /// The certificate that the server showed.
+    pub(crate) fn certificate(&self) -> Option<Fingerprint> {
+        self.certificate
+    }
+
     /// Whether a data connection can go on from it: each takes a ticket, and not all bring another.
     pub(crate) fn has_ticket(&self) -> bool {
         !self.tickets.is_empty()
@@ -91,7 +97,7 @@ pub(crate) async fn connect_control(
     host: &str,
     trust: &Trust,
     own: Option<&ClientKey>,
-) -> Result<(Box<dyn Duplex>, ControlTls, Option<Fingerprint>), Error> {
+) -> Result<(Box<dyn Duplex>, ControlTls), Error> {
     let (config, verifier) = client(trust, own)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         Error::new(Fault::You, ErrorCode::BadUrl, format!("`{host}` is no name for TLS"))
@@ -101,14 +107,14 @@ pub(crate) async fn connect_control(
     // Data connections of plain FTP servers go on from the control connection.
     config.resumption = Resumption::store(Arc::clone(&tickets) as _);
     let config = Arc::new(config);
-    let tls = ControlTls { name: name.clone(), config: Arc::clone(&config), tickets };
-    let handshake = TlsConnector::from(config).connect(name, stream);
+    let handshake = TlsConnector::from(Arc::clone(&config)).connect(name.clone(), stream);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
     let stream = stream.map_err(|_| {
         Error::new(Fault::Between, ErrorCode::TlsTimeout, "the TLS handshake takes too long")
     })?;
     let stream = stream.map_err(|error| untrusted(host, trust, verifier.seen(), &error))?;
-    Ok((Box::new(stream), tls, verifier.seen()))
+    let certificate = verifier.seen();
+    Ok((Box::new(stream), ControlTls { name, config, tickets, certificate }))
 }
 
 /// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.

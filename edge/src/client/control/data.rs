@@ -5,7 +5,7 @@ use super::{Control, closed};
 use crate::channels::driver::{Dialer, Driver, Offered, Session};
 use crate::channels::gsi::DataSecurity;
 use crate::channels::key::Key;
-use crate::channels::trust::{ClientConfig, pinned};
+use crate::channels::trust::{ClientConfig, ControlTls, Fingerprint, pinned};
 use crate::channels::{Channel, Stack, TcpOptions};
 use crate::client::early::{self, Agreed};
 use crate::client::ssh::Ssh;
@@ -79,7 +79,8 @@ impl Control {
         let offer = Request::ToFarline(Box::new(farline_option("key", &key.to_hex())));
         self.offered = Some(self.try_request(offer));
         if let Some(early) = &mut self.early {
-            let shown = self.line.as_ref().and_then(|line| line.certificate);
+            let tls = self.line.as_ref().and_then(|line| line.tls.as_ref());
+            let shown = tls.and_then(ControlTls::certificate);
             early.approach(&key, shown.filter(|_| self.encrypt))?;
         }
         self.key = Some(key);
@@ -97,10 +98,14 @@ impl Control {
     ) -> Vec<Box<dyn Channel>> {
         let early = self.early.take().filter(|_| self.has(early::FEATURE));
         let (Some(early), Some(key)) = (early, self.key.clone()) else { return Vec::new() };
-        let told = self.features.tls_fingerprint.as_ref().and_then(|text| text.parse().ok());
-        let certificate = told.filter(|_| self.data_tls.is_some());
+        let certificate = self.told_certificate().filter(|_| self.data_tls.is_some());
         let agreed = Agreed { stack, key: &key, certificate, address, sockets };
         early.channels(&agreed, most).await
+    }
+
+    /// What the node told that it shows on data connections (P-1).
+    fn told_certificate(&self) -> Option<Fingerprint> {
+        self.features.tls_fingerprint.as_ref()?.parse().ok()
     }
 
     /// How data connections are encrypted: with a peer that shows the certificate it told of, or
@@ -116,8 +121,7 @@ impl Control {
         if !self.encrypt {
             return Ok(None);
         }
-        let told = self.features.tls_fingerprint.as_ref().and_then(|text| text.parse().ok());
-        let (Ok(_), Some(fingerprint)) = (asked, told) else {
+        let (Ok(_), Some(fingerprint)) = (asked, self.told_certificate()) else {
             return Err(Error::new(
                 Fault::Refused,
                 ErrorCode::CannotEncrypt,

@@ -51,7 +51,7 @@ impl Control {
         reach: &ConnectOptions,
         ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, reach, ahead, Some(None), None).await
+        Control::connect(remote, reach, ahead, true, None).await
     }
 
     /// The same for a copy of so much, where that is known. If its sender is to hold a rate,
@@ -67,14 +67,8 @@ impl Control {
             let choose = Request::Exec(Command::Site(Site::NetStack(name.to_owned())));
             ahead.insert(0, Request::ToFarline(Box::new(choose)));
         }
-        let (mut control, mut asked) = Control::connect(
-            remote,
-            &options.reach,
-            ahead,
-            Some(options.held),
-            Some((options, size)),
-        )
-        .await?;
+        let (mut control, mut asked) =
+            Control::connect(remote, &options.reach, ahead, true, Some((options, size))).await?;
         control.early_stack = early.map(|name| (name, asked.remove(0)));
         Ok((control, asked))
     }
@@ -127,14 +121,14 @@ impl Control {
             )
             .hint("let it go in the clear with --no-encrypt"));
         }
-        Ok(Control::connect(remote, reach, Vec::new(), None, None).await?.0)
+        Ok(Control::connect(remote, reach, Vec::new(), false, None).await?.0)
     }
 
     async fn connect(
         remote: &Remote,
         reach: &ConnectOptions,
         ahead: Vec<Request>,
-        keyed: Option<Option<HeldRate>>,
+        is_keyed: bool,
         copying: Option<(&Options, Option<Bytes>)>,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
@@ -233,15 +227,12 @@ impl Control {
         if control.encrypt {
             control.protect(Protection::Private);
         }
-        if let Some(held) = keyed {
+        if is_keyed {
             match proxy {
                 Some(_) => control.protect_grid(control.encrypts_grid(reach)),
                 None => control.offer_key()?,
             }
-            control.ask_rate(held);
-        }
-        if copying.is_some_and(|(options, _)| !options.fresh_start) {
-            control.ask_paths();
+            control.ask_rate(copying.and_then(|(options, _)| options.held));
         }
         control.choose_store(remote);
         if reach.idle_timeout().is_some_and(|idle_timeout| idle_timeout < SPARSE_MARKERS) {
@@ -412,8 +403,17 @@ impl Control {
 
     /// Asks what the node knows of the path between it and here; [`Self::told_paths`] has it.
     pub(in crate::client) fn ask_paths(&mut self) {
-        let ask = farline_option("path", "ask");
-        self.paths = Some(self.try_request(Request::ToFarline(Box::new(ask))));
+        self.paths = Some(self.try_request(Control::path_question()));
+    }
+
+    /// The same question, for whoever sends it ahead, and tells of it by [`Self::asked_paths`].
+    pub(in crate::client) fn path_question() -> Request {
+        Request::ToFarline(Box::new(farline_option("path", "ask")))
+    }
+
+    /// The question was sent, by this number.
+    pub(in crate::client) fn asked_paths(&mut self, id: u64) {
+        self.paths = Some(id);
     }
 
     /// What the node knows of the path, where it was asked and says anything.
