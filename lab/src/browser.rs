@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 /// How an element is named in WebDriver's documents.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long a page may take to become what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is tried to start a browser: on a busy machine Chromium may begin later than its driver
+/// waits for it.
+const STARTS: usize = 3;
 
 /// The keys that WebDriver has no letters for.
 pub mod key {
@@ -51,14 +54,27 @@ impl Browser {
         });
         let port = port.expect("chromedriver says where it listens");
         let mut browser = Browser { driver, port, session: String::new() };
-        let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"];
+        // A container's /dev/shm may be too small for a page.
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-dev-shm-usage",
+        ];
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "acceptInsecureCerts": true,
             "goog:chromeOptions": { "args": arguments },
         }}});
-        let begun = browser.asked("POST", "/session", &wanted);
-        if begun["error"] == "session not created" && begun.to_string().contains("binary") {
-            return None;
+        let mut begun = Value::Null;
+        for _ in 0..STARTS {
+            begun = browser.asked("POST", "/session", &wanted);
+            if begun["error"] != "session not created" {
+                break;
+            }
+            if begun.to_string().contains("binary") {
+                return None;
+            }
         }
         let session = begun["sessionId"].as_str().unwrap_or_else(|| panic!("{begun}"));
         browser.session = format!("/session/{session}");
@@ -115,15 +131,25 @@ impl Browser {
     /// Waits until the expression `script` is true on the page.
     ///
     /// # Panics
-    /// When it is not within half a minute.
+    /// When it is not within a minute.
     pub fn until(&self, what: &str, script: &str) {
+        self.until_amid(what, script, || {});
+    }
+
+    /// Waits as [`until`](Browser::until) does, and does something before each look.
+    ///
+    /// # Panics
+    /// When it is not within a minute.
+    pub fn until_amid(&self, what: &str, script: &str, amid: impl Fn()) {
         let begun = Instant::now();
+        amid();
         while self.run(&format!("return Boolean({script})"), json!([])) != true {
             if begun.elapsed() > PATIENCE {
                 let page = self.run("return document.body.innerText", json!([]));
                 panic!("{what}: {script} is not so on: {page}");
             }
             std::thread::sleep(Duration::from_millis(30));
+            amid();
         }
     }
 

@@ -209,17 +209,13 @@ fn trouble_of_one_circuit_stands_in_its_row() {
     };
     // An agent repeats itself; so does this one, until the page has seen it.
     let shows = |words: [(bool, &str); 2], expected: &str| {
-        for _ in 0..60 {
+        let shown = format!(
+            "document.querySelector('tr[data-id=\"r-1\"]')?.innerText.includes({})",
+            json!(expected)
+        );
+        browser.until_amid("what agents say is shown", &shown, || {
             (16..).zip(words).for_each(|(number, (up, trouble))| say(number, up, trouble));
-            let row = "const row = document.querySelector('tr[data-id=\"r-1\"]'); \
-                       return row ? row.innerText : ''";
-            let row = browser.run(row, json!([])).as_str().unwrap_or_default().to_owned();
-            if row.contains(expected) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(500));
-        }
-        panic!("{expected}: {}", browser.text("tr[data-id=\"r-1\"]"));
+        });
     };
     shows([(false, "no such port"), (true, "")], "c16: no such port");
     shows([(false, ""), (true, "")], "c16: it is not up in its time");
