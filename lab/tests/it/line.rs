@@ -371,7 +371,8 @@ fn the_load_that_a_slow_link_carries_is_found() {
     assert_eq!(found["schema"], "farline/line-search/1", "{found}");
     // The link carries 56.25 %; what is late on a busy machine comes as a burst and costs frames.
     let load = found["load_percent"].as_f64().expect("a load");
-    assert!((25.0..58.0).contains(&load), "{found}");
+    let least = if found["is_host_limited"] == true { 0.0 } else { 25.0 };
+    assert!((least..58.0).contains(&load), "{found}");
     let ratios = || said(by_name(&link, &asked).args(["1s", "--search", "0,0.2"]));
     let (found, _) = fit_of_three(ratios, |(_, code)| *code == 0);
     assert_eq!(found["schema"], "farline/line-mlrsearch/1", "{found}");

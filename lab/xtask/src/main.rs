@@ -1,16 +1,19 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
 //! another kernel, `bench` what measures Farline against others, `tidy` the house's rules;
-//! `errors` writes the table of error codes, `features` builds with each feature alone.
+//! `errors` writes the table of error codes, `features` builds with each feature alone, `lint` is what
+//! `ci` runs next to the tests.
 
 mod arrows;
 mod ci;
 mod circles;
 mod counts;
 mod errors;
+mod failures;
 mod features;
 mod guest;
 mod house;
 mod links;
+mod lint;
 mod run;
 mod skips;
 mod source;
@@ -21,8 +24,8 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | features | guest GROUP... [-- ARGUMENT...] | \
-    bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
+const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | features | lint | \
+    guest GROUP... [-- ARGUMENT...] | bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +53,7 @@ fn command(arguments: &[String]) -> Result<()> {
                 .into_iter()
                 .try_for_each(|package| features::check(&metadata, package))
         }
+        ["lint"] => lint::lint(),
         ["guest", ..] => {
             guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
         }

@@ -1,0 +1,78 @@
+//! What the compiler and its lints say of all code, and of what few features leave of it; by itself, or
+//! aside: next to the tests, in the time that those leave the processors idle.
+
+use crate::counts::Counts;
+use crate::{features, metadata, run};
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Instant;
+
+/// Runs its arguments in a session of their own, which yields to all others and ends with who began it.
+/// The policy alone would not do: where Linux groups tasks by session, an idle one is idle among its own.
+const ASIDE: &str = "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; \
+                     trap 'trap - TERM; kill 0' TERM; chrt --idle 0 \"$@\" & wait $!";
+
+/// Prints what clippy and rustdoc have against the workspace, and the seconds of each step.
+pub(crate) fn lint() -> Result<()> {
+    step("lint", || {
+        let all = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        run::cargo(&all)
+    })?;
+    // What takes no feature builds alone, and says what it has not; the core also with each alone
+    // (`cargo xtask features` does so with the library and the command).
+    step("least", || {
+        features::check(&metadata()?, "farline-core")?;
+        let none = ["-p", "farline", "--no-default-features", "--locked"];
+        let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
+        run::cargo(&[&["clippy"], &none[..], &warned].concat())?;
+        run::cargo(&[&["test"], &none[..], &["--lib", "kernelcc::"]].concat())
+    })?;
+    step("docs", || {
+        let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];
+        run::succeed(run::command(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
+    })
+}
+
+fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("\n== {name}");
+    let from = Instant::now();
+    work()?;
+    println!("{name} took {} s", from.elapsed().as_secs());
+    Ok(())
+}
+
+/// A [`lint`] in a process of its own, at no cost to what else runs.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Aside {
+    /// Starts it; its words go to a file below `root`. It ends with the calling thread.
+    pub(crate) fn start(root: &Path) -> Result<Aside> {
+        let folder = root.join("target");
+        fs::create_dir_all(&folder)?;
+        let log = folder.join("lint.log");
+        let file = File::create(&log).with_context(|| log.display().to_string())?;
+        let mut command = run::program("setpriv");
+        command.args(["--pdeathsig", "TERM", "setsid", "sh", "-c", ASIDE, "sh"]);
+        command.arg(std::env::current_exe()?).arg("lint").current_dir(root);
+        let child = command.stdout(file.try_clone()?).stderr(file).spawn().context("setpriv")?;
+        Ok(Aside { child, log })
+    }
+
+    /// Waits for its end, shows what it said, and adds the tests among that to `counts`.
+    pub(crate) fn end(mut self, counts: &mut Counts) -> Result<()> {
+        let status = self.child.wait()?;
+        let said = fs::read(&self.log)?;
+        for line in String::from_utf8_lossy(&said).lines() {
+            println!("{line}");
+            counts.add(line);
+        }
+        anyhow::ensure!(status.success(), "lint, next to the tests: {status}");
+        Ok(())
+    }
+}
