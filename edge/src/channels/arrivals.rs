@@ -9,8 +9,10 @@ use super::key::{Key, PREAMBLE_LEN, Token};
 use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::trust::ServerConfig;
+use crate::sys::lock::lock;
+use farline_core::units::Bytes;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -34,6 +36,8 @@ pub struct Arrivals {
     layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
     handshakes: Semaphore,
+    /// The buffers that each connection has, where it is to hold a rate.
+    buffer: Mutex<Option<Bytes>>,
 }
 
 impl Arrivals {
@@ -43,7 +47,18 @@ impl Arrivals {
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
     ) -> Arrivals {
-        Arrivals { key, layer, deliver, handshakes: Semaphore::new(MOST_HANDSHAKES) }
+        let handshakes = Semaphore::new(MOST_HANDSHAKES);
+        Arrivals { key, layer, deliver, handshakes, buffer: Mutex::default() }
+    }
+
+    /// From here on connections have such buffers, or those of every connection.
+    pub fn set_buffer(&self, buffer: Option<Bytes>) {
+        *lock(&self.buffer) = buffer;
+    }
+
+    /// The buffers that each connection has, where it is to hold a rate.
+    pub fn buffer(&self) -> Option<Bytes> {
+        *lock(&self.buffer)
     }
 
     /// The session's key.

@@ -2,8 +2,10 @@
 
 use super::ordered::{ByteStream, OrderedChannel};
 use super::{Handle, plain, told};
+pub(crate) use crate::sys::tcp::narrow_window;
 use crate::sys::tcp::{
-    TcpInfo, begin_with_window, congestion_of, fix_buffers, hold_back, pace, tcp_info, wake_at,
+    TcpInfo, begin_with_window, congestion_of, fix_buffers, hold_back, open_window, pace, tcp_info,
+    wake_at,
 };
 use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
@@ -257,15 +259,16 @@ impl TcpChannel {
 /// Has a connection that stands go by `options`.
 ///
 /// # Errors
-/// When there is no such congestion control, or `options` have buffers of a fixed size, which a
-/// connection begins with.
+/// When there is no such congestion control, or `options` have buffers of a fixed size without a held
+/// rate, which a connection begins with.
 pub(crate) fn adjust(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
-    if options.held.is_some() || options.buffer.is_some() {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    match options.congestion {
-        Some(name) => SockRef::from(stream).set_tcp_congestion(name.as_str().as_bytes()),
-        None => Ok(()),
+    match (options.congestion, options.held) {
+        // It began with the buffers of its rate.
+        (Some(control), Some(rate)) => hold(&SockRef::from(stream), rate, control),
+        (None, Some(_)) => Ok(()),
+        (_, None) if options.buffer.is_some() => Err(io::ErrorKind::Unsupported.into()),
+        (Some(name), None) => SockRef::from(stream).set_tcp_congestion(name.as_str().as_bytes()),
+        (None, None) => Ok(()),
     }
 }
 
@@ -279,6 +282,25 @@ pub(crate) fn is_open(stream: &TcpStream) -> bool {
 pub(crate) fn begin_as_data(socket: &impl AsFd) {
     // Only a wish: without it the window grows as everywhere.
     let _ = begin_with_window(socket, FIRST_WINDOW);
+}
+
+/// Has those that `listener` will accept begin with a window of `len` bytes, which a connection of a held
+/// rate needs from the first; says whether this host can. Until it is known what each is, it has
+/// [`narrow_window`], and is then [`widen`]ed.
+pub(crate) fn begin_wide(listener: &impl AsFd, len: Bytes) -> bool {
+    open_window(listener, len).is_ok()
+}
+
+/// Gives a connection that a listener accepted the buffers of a rate that it holds, or those that every data
+/// connection begins with.
+///
+/// # Errors
+/// When the kernel allows this process no buffers of that size.
+pub(crate) fn widen(stream: &impl AsFd, held: Option<Bytes>) -> io::Result<()> {
+    match held {
+        Some(len) => fix_buffers(stream, len).map_err(io::Error::other),
+        None => open_window(stream, Bytes(FIRST_WINDOW as u64)),
+    }
 }
 
 /// Sets what every data connection needs.

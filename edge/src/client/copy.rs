@@ -30,6 +30,7 @@ use farline_core::transfer::{
 use farline_core::units::{Error, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// A copy under way.
@@ -39,6 +40,8 @@ pub(super) struct Copy<'a> {
     overrides: UserOverrides,
     /// The congestion control that was loaded for this copy, until its end.
     held: Option<CcGuard>,
+    /// What holds its rate, while that is loaded.
+    loading: Option<JoinHandle<Result<CcGuard, Error>>>,
     /// What is known of the path that it sends over.
     pub(super) path: Option<StoredPath>,
     pub(super) began: Instant,
@@ -88,6 +91,7 @@ impl<'a> Copy<'a> {
             options,
             overrides,
             held: None,
+            loading: None,
             path: None,
             began,
             stats: CopyStats {

@@ -12,6 +12,7 @@ use crate::channels::socket::{adjust, connect_stream, is_open, prepare};
 use crate::channels::stack::{Entrance, Stack};
 use crate::channels::trust::{ClientConfig, Fingerprint, pinned};
 use crate::channels::{Channel, TcpOptions};
+use farline_core::copy::HeldRate;
 use farline_core::plan::most_streams;
 use farline_core::units::{Bytes, Error, Span};
 use std::io;
@@ -40,6 +41,8 @@ pub(super) struct EarlyConnections {
     /// How long each may take.
     within: Duration,
     begun: Instant,
+    /// The rate that they are to hold, and their buffers.
+    held: Option<(HeldRate, Bytes)>,
     connecting: Vec<JoinHandle<io::Result<Connection>>>,
     entrance: Option<Entered>,
 }
@@ -50,6 +53,8 @@ struct Entered {
     /// What the node shows on them.
     certificate: Option<Fingerprint>,
     entrance: Entrance,
+    /// Whether they show the key before it is known that they are needed.
+    is_shown: bool,
 }
 
 /// What the session has agreed on, when its channels are to be opened.
@@ -61,6 +66,8 @@ pub(super) struct Agreed<'a> {
     /// Where it listens for them.
     pub(super) address: SocketAddr,
     pub(super) sockets: &'a TcpOptions,
+    /// The window that it opens to a held rate on connections to its control port.
+    pub(super) early_held: Option<Bytes>,
 }
 
 impl EarlyConnections {
@@ -72,11 +79,12 @@ impl EarlyConnections {
         options: &Options,
         size: Option<Bytes>,
     ) -> Option<Self> {
-        // Buffers of a fixed size, which a held rate needs at both ends, have to be there before a
-        // connection is.
-        if rtt < WORTH_FROM || options.buffer.is_some() || options.held.is_some() {
+        // Buffers of a fixed size have to be there before a connection is: the node's are those of a
+        // held rate, or the kernel's.
+        if rtt < WORTH_FROM || options.buffer.is_some() {
             return None;
         }
+        let held = options.held.map(|held| (held, held.buffer(rtt)));
         let usual = options.drivers.default_channel()?.name;
         let is_usual = |stack: &Stack| stack.channel().name == usual;
         let asked = options.channel.as_ref();
@@ -94,17 +102,29 @@ impl EarlyConnections {
         let stack = Some(Fallback::new(offers).try_next()?.stack).filter(is_usual)?;
         // As many as it may be: the plan, which knows more by then, leaves some out.
         let worth = || most_streams(size) as usize;
-        let count = options.overrides.streams.unwrap_or_else(worth);
+        let count = match held {
+            Some((held, _)) => held.channels,
+            None => options.overrides.streams.unwrap_or_else(worth),
+        };
+        let sockets = match held {
+            Some((held, buffer)) => TcpOptions {
+                buffer: Some(buffer),
+                held: Some(held.share()),
+                ..TcpOptions::default()
+            },
+            None => TcpOptions::default(),
+        };
         let within = patience(rtt);
         let connect = move || {
-            let stream = connect_stream(peer, None, &TcpOptions::default(), within)?;
+            let stream = connect_stream(peer, None, &sockets, within)?;
             prepare(&stream)?;
             let socket = stream.try_clone()?;
             Ok((socket, Box::new(stream) as Box<dyn ByteStream>))
         };
-        let connecting =
-            (0..count.clamp(1, MOST)).map(|_| tokio::task::spawn_blocking(connect)).collect();
-        Some(Self { stack, peer, within, begun: Instant::now(), connecting, entrance: None })
+        let connecting = (0..count.clamp(1, MOST))
+            .map(|_| tokio::task::spawn_blocking(connect.clone()))
+            .collect();
+        Some(Self { stack, peer, within, begun: Instant::now(), held, connecting, entrance: None })
     }
 
     /// The session has offered `key`: handshakes begin, with a node that shows `certificate` on its
@@ -117,7 +137,9 @@ impl EarlyConnections {
         let trust = |config: Arc<ClientConfig>| TlsPeer { config, address: self.peer };
         let trust = certificate.map(pinned).transpose()?.map(trust);
         let entrance = Entrance::new(&self.stack, Some(key.clone()), trust).greeted(self.within);
-        if entrance.is_layered() {
+        // What the node acknowledges opens its window: a held rate needs that before there is data.
+        let is_shown = entrance.is_layered() || self.held.is_some();
+        if is_shown {
             let approach = |connecting: JoinHandle<io::Result<Connection>>| {
                 let entrance = entrance.clone();
                 tokio::spawn(async move {
@@ -128,15 +150,19 @@ impl EarlyConnections {
             };
             self.connecting = self.connecting.drain(..).map(approach).collect();
         }
-        self.entrance = Some(Entered { key: key.clone(), certificate, entrance });
+        self.entrance = Some(Entered { key: key.clone(), certificate, entrance, is_shown });
         Ok(())
     }
 
     /// Channels of the session with a node that lists [`FEATURE`], `most` at most, of those that have
     /// come about; none where it is not the one that was meant.
     pub(super) async fn channels(self, agreed: &Agreed<'_>, most: usize) -> Vec<Box<dyn Channel>> {
-        let Some(Entered { key, certificate, entrance }) = self.entrance else { return Vec::new() };
-        let is_agreed = agreed.stack.to_string() == self.stack.to_string()
+        let Some(Entered { key, certificate, entrance, is_shown }) = self.entrance else {
+            return Vec::new();
+        };
+        let fits = self.held.is_none_or(|(_, buffer)| agreed.early_held >= Some(buffer));
+        let is_agreed = fits
+            && agreed.stack.to_string() == self.stack.to_string()
             && agreed.key.token() == key.token()
             && agreed.certificate == certificate
             && agreed.address.ip() == self.peer.ip();
@@ -161,7 +187,7 @@ impl EarlyConnections {
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
                 adjust(&socket, &sockets)?;
-                if entrance.is_layered() {
+                if is_shown {
                     entrance.prove(&mut *stream)?;
                 } else {
                     stream = entrance.enter(stream)?;

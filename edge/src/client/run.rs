@@ -102,6 +102,7 @@ async fn run(
         }
         Location::Remote(to) => {
             copy.obtain_congestion()?;
+            copy.begin_held();
             with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
         }
         here => {

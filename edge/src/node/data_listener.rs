@@ -9,12 +9,14 @@ use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::channels::layer::Layer;
+use crate::channels::socket::widen;
 use crate::channels::trust::ServerConfig;
 use crate::mover::Incoming;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -22,6 +24,8 @@ use tokio::sync::Notify;
 
 /// A node that lists it waits for a connection's session (K-7).
 pub(super) const FEATURE: &str = "FARLINE EARLY";
+/// What a node lists that gives such connections the window of a held rate, with its bytes.
+pub(super) const HELD_FEATURE: &str = "FARLINE EARLYHELD";
 
 /// Channels that wait for a transfer to take them; more than any session uses.
 const MOST_WAITING: usize = 128;
@@ -32,6 +36,8 @@ pub(super) struct DataListeners {
     listening: Mutex<HashMap<Token, Weak<Arrivals>>>,
     /// One was added.
     added: Notify,
+    /// Whether connections of the control port begin with the window of a held rate.
+    begin_wide: AtomicBool,
 }
 
 /// One session's listener.
@@ -74,6 +80,11 @@ impl DataListeners {
         }
     }
 
+    /// Connections of the control port begin with the window of a held rate.
+    pub(super) fn begin_wide(&self) {
+        self.begin_wide.store(true, Ordering::Relaxed);
+    }
+
     /// Gives a connection that came with `preamble` to the session it is of, which may be a while
     /// behind it (K-7); it is closed when there is none.
     pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) {
@@ -101,6 +112,10 @@ impl DataListeners {
             }
         };
         if let Ok(arrivals) = tokio::time::timeout(within, found).await {
+            if self.begin_wide.load(Ordering::Relaxed) && widen(&stream, arrivals.buffer()).is_err()
+            {
+                return;
+            }
             arrivals.enter(stream).await;
         }
     }
@@ -118,6 +133,7 @@ impl DataListener {
     /// When no port can be had.
     pub(super) fn listen(&mut self, driver: &Driver, listen: Listen) -> Result<SocketAddr, Error> {
         let Role::Channel(transport) = &driver.role else { return Err(no_channel(driver)) };
+        self.arrivals.set_buffer(listen.sockets.held.and(listen.sockets.buffer));
         let port = transport.listen(listen)?;
         Ok(self.share(port))
     }

@@ -64,13 +64,14 @@ use crate::channels::accept_error::{AfterError, BackOff};
 use crate::channels::driver::Role;
 use crate::channels::gsi::Gsi;
 use crate::channels::one_port::{ControlArrival, OnePort};
-use crate::channels::socket::begin_as_data;
+use crate::channels::socket::{begin_as_data, begin_wide, narrow_window};
 use crate::channels::trust::{Fingerprint, NodeCertificate};
 use crate::identity::KeySets;
 use crate::mover::UnsentWork;
 use crate::stores::{Root, StoreRegistry};
+use farline_core::copy::HeldRate;
 use farline_core::gridftp::Pathname;
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 #[cfg(not(feature = "line"))]
 use no_line as line;
 #[cfg(not(feature = "profile"))]
@@ -110,6 +111,8 @@ struct Shared {
     unsent: UnsentWork,
     /// Booked rates that sessions hold.
     held: Arc<held::HeldRates>,
+    /// The window that connections of the control port begin with, where it is that of a held rate.
+    wide: Option<Bytes>,
     /// Memory that the lists of trees take.
     lists: Arc<list_memory::ListMemory>,
     admission: Arc<admission::Admission>,
@@ -164,6 +167,7 @@ impl Shared {
             quotas: quota::Quotas::default(),
             unsent: UnsentWork::new(std::thread::available_parallelism().map_or(1, usize::from)),
             held: Arc::new(held::HeldRates::new(config.allow_held)),
+            wide: None,
             lists: list_memory::ListMemory::new(config.limits.list_memory),
             config,
             certificate,
@@ -253,12 +257,17 @@ impl Node {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         // Data connections come there too: K-5, K-7.
         begin_as_data(&listener);
+        let wide = config.allow_held.map(|rate| HeldRate { rate, channels: 1 }.buffer(Span::ZERO));
+        let wide = wide.filter(|&len| begin_wide(&listener, len));
         let address = listener.local_addr().map_err(failed)?;
         let certificate = ServedCertificate::open(&config)?;
         let gsi = config.gsi.as_ref().map(Gsi::open).transpose()?.map(Arc::new);
         let shared = Shared::new(config, root, certificate, gsi, Pathname::root());
         let issuer_keys = KeySets::new(&shared.config.identities)?;
-        let shared = Shared { issuer_keys, ..shared };
+        let shared = Shared { issuer_keys, wide, ..shared };
+        if wide.is_some() {
+            shared.listeners.begin_wide();
+        }
         #[cfg(feature = "line")]
         let shared = Shared { line: line::NodeReflector::start(&shared.config)?, ..shared };
         let shared = Arc::new(shared);
@@ -392,6 +401,10 @@ async fn accept_udp(shared: &Arc<Shared>, port: Option<OnePort>) -> io::Error {
 /// Begins a session.
 fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let Ok(local) = stream.local_addr() else { return };
+    if shared.wide.is_some() {
+        // What it is shows later; until then it takes a control connection's room.
+        let _ = narrow_window(&stream);
+    }
     // Replies are short and a client waits for each.
     let _ = stream.set_nodelay(true);
     // A client that vanished without a word still holds the place that it was writing to.

@@ -274,6 +274,11 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .then(|| format!("FARLINE ADDRESS {}", arrival.local.ip()))
                 .into_iter()
                 .collect(),
+            shared
+                .wide
+                .map(|len| format!("{} {}", data_listener::HELD_FEATURE, len.0))
+                .into_iter()
+                .collect(),
             shared.config.allow_profile.and_then(profile::feature).into_iter().collect(),
             shared.config.allow_line.and_then(line::feature).into_iter().collect(),
             driver_features(&shared.drivers),

@@ -6,6 +6,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+/// `SO_BUF_LOCK` (include/uapi/asm-generic/socket.h): which buffers the kernel leaves as they were set.
+const SO_BUF_LOCK: libc::c_int = 72;
+/// The receive buffer of a control connection, which carries lines and at most a listing.
+const NARROW: usize = 256 << 10;
+
 /// The head of Linux's `struct tcp_info` (include/uapi/linux/tcp.h), as far as we read it; the
 /// kernel only ever appends.
 #[repr(C)]
@@ -326,6 +331,33 @@ pub(crate) fn begin_with_window(socket: &impl AsFd, len: usize) -> io::Result<()
     wake_at(socket, len)?;
     wake_at(socket, 1)?;
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, 0)
+}
+
+/// Has a TCP socket offer a window of `len` bytes, past the system's limits where this process may, which
+/// the kernel grows by itself from there on; on a listening socket, its future connections, from the first.
+///
+/// # Errors
+/// When it is no socket, or the system grants less.
+pub(crate) fn open_window(socket: &impl AsFd, len: Bytes) -> io::Result<()> {
+    if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len.0).is_err() {
+        set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, len.0)?;
+    }
+    // The kernel doubles what it is told (socket(7)).
+    let given = socket2::SockRef::from(socket).recv_buffer_size()? as u64 / 2;
+    // A size that was set the kernel keeps, unless its lock is taken off (Linux 5.14).
+    set_number(socket, libc::SOL_SOCKET, SO_BUF_LOCK, 0)?;
+    if given < len.0 {
+        return Err(io::Error::other(format!("a buffer of {} is granted", Bytes(given))));
+    }
+    Ok(())
+}
+
+/// Has a connection take in no more than a control connection needs, whatever its listener began with.
+///
+/// # Errors
+/// When it is no socket.
+pub(crate) fn narrow_window(socket: &impl AsFd) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_recv_buffer_size(NARROW)
 }
 
 /// Has the kernel take no more than `len` bytes that it cannot send yet.

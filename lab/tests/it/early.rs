@@ -2,20 +2,21 @@
 //! K-7).
 
 use farline_lab::files::{plant_file, same};
-use farline_lab::{LinkUp, Running, json_of};
+use farline_lab::{LinkUp, Running, json_of, skip};
 use serde_json::Value;
 
 /// Long enough that it is worth it.
 const PATH: [&str; 5] = ["custom", "--rate", "100M", "--rtt", "40ms"];
 
 /// A node at the far end of a link, over which no connection comes to any but its control port.
-fn bed(name: &str) -> Option<(LinkUp, tempfile::TempDir, String, Running)> {
+fn bed(name: &str, more: &[&str]) -> Option<(LinkUp, tempfile::TempDir, String, Running)> {
     let link = LinkUp::up(name, &PATH)?;
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
     std::fs::create_dir_all(&root).expect("a folder");
     let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
-    let (node, line) = Running::begun(link.farline("b", &listen).arg("--root").arg(&root));
+    let mut serve = link.farline("b", &listen);
+    let (node, line) = Running::begun(serve.args(more).arg("--root").arg(&root));
     let said: Value = serde_json::from_str(&line).expect("one object");
     let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
     Some((link, dir, fingerprint, node))
@@ -30,7 +31,7 @@ fn block_data_ports(link: &LinkUp) {
 
 #[test]
 fn data_goes_ahead_of_the_reply_that_tells_its_port() {
-    let Some((link, dir, fingerprint, _node)) = bed("t-early") else { return };
+    let Some((link, dir, fingerprint, _node)) = bed("t-early", &[]) else { return };
     block_data_ports(&link);
     let (near, far, back) =
         (dir.path().join("near"), dir.path().join("root/far"), dir.path().join("back"));
@@ -55,8 +56,39 @@ fn data_goes_ahead_of_the_reply_that_tells_its_port() {
 }
 
 #[test]
+fn a_held_rate_goes_ahead_with_the_window_that_it_needs() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("over TCP: only root can load a congestion control");
+    }
+    let admitted = ["--allow-held", "90M"];
+    let Some((link, dir, fingerprint, _node)) = bed("t-early-held", &admitted) else { return };
+    block_data_ports(&link);
+    let (near, far) = (dir.path().join("near"), dir.path().join("root/far"));
+    let near_text = near.to_str().expect("text");
+    plant_file(&near, 6, 7);
+    for scheme in ["farline", "farlines"] {
+        let url = format!("{scheme}://{}-b:2811/far", link.name());
+        for ends in [[near_text, &url], [&url, near_text]] {
+            let mut command = link.farline("a", &["--json", "cp"]);
+            if scheme == "farlines" {
+                command.args(["--tls-pin", &fingerprint]);
+            }
+            command.args(["--congestion", "held", "--rate", "90M"]);
+            let result = json_of(command.args(ends));
+            assert_eq!(result["data_path"], "direct", "{result}");
+            assert!(result["reasons"].to_string().contains("90.0 Mbit/s held"), "{result}");
+        }
+        assert!(same(&near, &far), "{scheme}: other bytes came");
+    }
+    let url = format!("farline://{}-b:2811/far", link.name());
+    let mut command = link.farline("a", &["--json", "cp", "--streams", "3", near_text, &url]);
+    let result = json_of(&mut command);
+    assert_eq!(result["data_path"], "direct", "what holds no rate goes ahead as ever: {result}");
+}
+
+#[test]
 fn more_channels_than_go_ahead_come_by_the_data_port() {
-    let Some((link, dir, fingerprint, _node)) = bed("t-early-more") else { return };
+    let Some((link, dir, fingerprint, _node)) = bed("t-early-more", &[]) else { return };
     let (near, far) = (dir.path().join("near"), dir.path().join("root/far"));
     plant_file(&near, 24, 7);
     let url = format!("farlines://{}-b:2811/far", link.name());

@@ -1,7 +1,7 @@
 //! What the server announced in FEAT, parsed once.
 
 use crate::gridftp::Reply;
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 use std::net::IpAddr;
 
 /// The server's features (RFC 2389); none when it does not know FEAT. Clauses are those of
@@ -28,6 +28,8 @@ pub struct PeerFeatures {
     pub check: bool,
     /// Where its data ports are, when that is another address (K-6).
     pub data_address: Option<IpAddr>,
+    /// The window that connections to its control port begin with, for a held rate (K-7).
+    pub early_held: Option<Bytes>,
     /// Takes all that a client holds, however scattered.
     pub held: bool,
     /// What tells the server's kernel from all others.
@@ -108,6 +110,7 @@ impl PeerFeatures {
             backup: ours("BACKUP"),
             check: ours("CHECK"),
             data_address: told("ADDRESS ").and_then(|address| address.parse().ok()),
+            early_held: told("EARLYHELD ").and_then(|bytes| bytes.parse().ok()).map(Bytes),
             held: ours("HELD"),
             host: told("HOST ").map(str::to_owned),
             key: ours("KEY"),

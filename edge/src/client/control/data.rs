@@ -99,7 +99,8 @@ impl Control {
         let early = self.early.take().filter(|_| self.has(early::FEATURE));
         let (Some(early), Some(key)) = (early, self.key.clone()) else { return Vec::new() };
         let certificate = self.told_certificate().filter(|_| self.data_tls.is_some());
-        let agreed = Agreed { stack, key: &key, certificate, address, sockets };
+        let early_held = self.features.early_held;
+        let agreed = Agreed { stack, key: &key, certificate, address, sockets, early_held };
         early.channels(&agreed, most).await
     }
 

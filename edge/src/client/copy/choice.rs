@@ -180,14 +180,27 @@ impl Copy<'_> {
         }
     }
 
+    /// Begins to load the control that holds a rate over TCP, if this copy is to hold one: by the time of
+    /// [`Self::obtain_held`] it is there.
+    pub(in crate::client) fn begin_held(&mut self) {
+        let usual = || self.options.drivers.default_channel().map(|driver| driver.name);
+        let asked = self.options.channel.as_ref().map(|stack| stack.channel().name);
+        if self.options.held.is_some() && asked.is_none_or(|name| usual() == Some(name)) {
+            let load = || kernelcc::obtain(&CcRequest::new(Algorithm::Held));
+            self.loading = std::thread::Builder::new().name("control".to_owned()).spawn(load).ok();
+        }
+    }
+
     /// The control that holds the rate of what this end sends over TCP.
     ///
     /// # Errors
     /// When this host cannot have it.
     pub(in crate::client) fn obtain_held(&mut self) -> Result<ControlName, Error> {
+        let loaded = self.loading.take().and_then(|loading| loading.join().ok());
+        let obtain = || kernelcc::obtain(&CcRequest::new(Algorithm::Held));
         let guard = match self.held.take().filter(|held| held.name.holds_rates()) {
             Some(guard) => guard,
-            None => kernelcc::obtain(&CcRequest::new(Algorithm::Held)).map_err(|error| {
+            None => loaded.unwrap_or_else(obtain).map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();
                 let error = error.while_doing("a rate cannot be held over TCP");
                 error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp --channel; {hint}"))
