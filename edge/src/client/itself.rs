@@ -116,6 +116,45 @@ fn above_there(target: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
+/// More questions than this do not go ahead: most nodes are of another host, and these are for nothing
+/// there.
+const MOST_AHEAD: usize = 32;
+
+/// The same questions, of few things, that go to a node with the login: whether it is of this host is
+/// known with the replies, which would otherwise cost a round trip of their own.
+#[derive(Default)]
+pub(super) struct LooksAhead(Vec<(PathBuf, Vec<Vec<u8>>)>);
+
+impl LooksAhead {
+    /// What [`LooksThere::begin`] would ask.
+    pub(super) fn new(sources: &[(PathBuf, Vec<u8>)], target: &[u8]) -> LooksAhead {
+        let paths = |name: &[u8]| above_there(&join(trim(target), name));
+        let all: Vec<_> = sources.iter().map(|(path, name)| (path.clone(), paths(name))).collect();
+        let count: usize = all.iter().map(|(_, paths)| paths.len()).sum();
+        if count > MOST_AHEAD { LooksAhead::default() } else { LooksAhead(all) }
+    }
+
+    /// The questions, in their order.
+    pub(super) fn requests(&self) -> impl Iterator<Item = Request> {
+        self.0.iter().flat_map(|(_, paths)| paths).cloned().map(Pathname::new).map(Request::Stat)
+    }
+
+    /// They were asked of `control` by these numbers, if at all.
+    pub(super) fn asked(self, control: &Control, asked: &[u64]) -> Option<LooksThere> {
+        let count: usize = self.0.iter().map(|(_, paths)| paths.len()).sum();
+        if count == 0 || asked.len() != count {
+            return None;
+        }
+        let mut asked = asked.iter().copied();
+        let is_here = control.is_of_this_host();
+        let looks = self.0.into_iter().filter_map(|(path, paths)| {
+            let looks = asked.by_ref().take(paths.len()).collect();
+            Some((Identity::here(&path)?, path, looks)).filter(|_| is_here)
+        });
+        Some(LooksThere(looks.map(|(source, path, looks)| (path, source, looks)).collect()))
+    }
+}
+
 /// Questions to a node that is of this host too, whose answers come while the copy's beginning goes
 /// on.
 pub(super) struct LooksThere(Vec<(PathBuf, Identity, Vec<u64>)>);

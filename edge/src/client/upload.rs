@@ -8,7 +8,7 @@ use super::copy::{Copy, Watched};
 use super::dial::handles;
 use super::existing::kept_there;
 use super::interrupted::interrupted;
-use super::itself::LooksThere;
+use super::itself::{LooksAhead, LooksThere};
 use super::keep_replaced;
 use super::location::{Location, Remote, last_name, trim};
 use super::meanwhile::Meanwhile;
@@ -93,8 +93,25 @@ pub(super) async fn run(
     };
     let asks_path = !copy.options.fresh_start;
     ahead.extend(asks_path.then(Control::path_question));
+    let named = |into_folder: bool| -> Vec<(PathBuf, Vec<u8>)> {
+        let named = |path: &PathBuf| {
+            let bytes = path.as_os_str().as_bytes();
+            let is_contents = path.is_dir() && names_content(bytes);
+            let name = if is_contents || !into_folder { b"" } else { last_name(bytes) };
+            (path.clone(), name.to_vec())
+        };
+        paths.iter().map(named).collect()
+    };
+    // Where things will be named is not known of what may be a folder's name or a file's.
+    let looks = match must_look || !to.farline {
+        true => LooksAhead::default(),
+        false => LooksAhead::new(&named(true), &to.path),
+    };
+    let before_looks = ahead.len();
+    ahead.extend(looks.requests());
     let opening = Control::open_for_copy(to, copy.options, ahead, expected);
     let (mut control, mut ahead) = opening.await?;
+    let looks = looks.asked(&control, &ahead.split_off(before_looks.min(ahead.len())));
     if let Some(asked) = ahead.pop_if(|_| asks_path) {
         control.asked_paths(asked);
     }
@@ -111,16 +128,10 @@ pub(super) async fn run(
         (None, None) => load(&copy.options.selection, &paths, to.path.clone(), into_folder)?,
     };
     copy.stats.failures.extend(problems);
-    let named: Vec<(PathBuf, Vec<u8>)> = paths
-        .into_iter()
-        .map(|path| {
-            let bytes = path.as_os_str().as_bytes();
-            let is_contents = path.is_dir() && names_content(bytes);
-            let name = if is_contents || !into_folder { b"" } else { last_name(bytes) };
-            (path.clone(), name.to_vec())
-        })
-        .collect();
-    let mut looks = LooksThere::begin(&mut control, named, &load.target);
+    let mut looks = match looks {
+        Some(looks) => looks,
+        None => LooksThere::begin(&mut control, named(into_folder), &load.target),
+    };
     let wanted = copy.options.attributes;
     if !wanted.is_empty() && !copy.options.dry_run {
         attributes::arrange(copy.options, &mut control, to).await?;
