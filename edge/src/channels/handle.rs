@@ -1,7 +1,7 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
 use super::socket::hold;
-use crate::sys::tcp::{TcpInfo, congestion_of, pace, tcp_info};
+use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, pace, tcp_info};
 use farline_core::congestion::{ControlName, SavedPath, Yielded};
 use farline_core::units::{Bytes, Rate, Span};
 use socket2::Socket;
@@ -118,6 +118,9 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Has it take no more than about `len` bytes that it cannot send yet, as far as it can.
+    fn queue_at_most(&self, _len: Bytes) {}
+
     /// Limits how long a read may take.
     ///
     /// # Errors
@@ -222,6 +225,11 @@ impl Handle {
         Ok(socket.try_clone()?.into())
     }
 
+    /// Has the connection take no more than about `len` bytes that it cannot send yet, as far as it can.
+    pub(crate) fn queue_at_most(&self, len: Bytes) {
+        self.0.queue_at_most(len);
+    }
+
     /// Limits how long a read may take.
     ///
     /// # Errors
@@ -319,6 +327,11 @@ impl ConnectionControl for OfSocket {
         let len = usize::try_from(len.0).unwrap_or(usize::MAX);
         self.0.set_send_buffer_size(len)?;
         self.0.set_recv_buffer_size(len)
+    }
+
+    fn queue_at_most(&self, len: Bytes) {
+        // Only a wish: without it blocks queue in the kernel.
+        let _ = hold_back(&self.0, usize::try_from(len.0).unwrap_or(usize::MAX));
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {

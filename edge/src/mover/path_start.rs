@@ -73,6 +73,12 @@ impl PathStart {
         PathStart { load: Some(load), ..self }
     }
 
+    /// Whether to begin takes longer than data should wait: a kernel's channels are given a control, which has
+    /// its use for a round trip from then on.
+    pub(super) fn takes_long(channels: &[Handle]) -> bool {
+        channels.iter().any(|channel| channel.tcp_info().is_some())
+    }
+
     /// Has the channels begin so: one connection with all of it, or each of a kernel's with its
     /// part, for together they may send no more than the path was seen to hold.
     pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {

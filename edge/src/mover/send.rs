@@ -25,7 +25,7 @@ use farline_core::transfer::{
     Block, BlockDigest, ChannelId, DigestAlgorithm, Layout, PieceDigest, Sender, SenderInput,
     SenderOutput, SlotId, Watermarks,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use inline::{is_short, send_inline};
 use std::collections::VecDeque;
 use std::io;
@@ -33,6 +33,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+/// What a channel's connection takes at least and at most beyond its window: a few blocks of much, so that
+/// it never waits for this process, and of little a part.
+const QUEUES: (u64, u64) = (256 << 10, 4 << 20);
 
 /// Whether the receiver has said that it holds a block.
 type IsHeld<'a> = &'a (dyn Fn(&Block) -> bool + Sync);
@@ -182,9 +186,15 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         watched.extend(channel.handle());
     }
-    if let Some((start, tell)) = job.start {
+    // Channels that begin alike do not stay alike: what is left at the end goes to those that can send.
+    let share = job.layout.payload() / (4 * count as u64);
+    let queue = Bytes(share.clamp(QUEUES.0, QUEUES.1));
+    watched.iter().for_each(|channel: &Handle| channel.queue_at_most(queue));
+    let aside = job.start.filter(|_| PathStart::takes_long(&watched));
+    if let (Some((start, tell)), None) = (job.start, aside) {
         start.begin(&watched, tell);
     }
+    let aside = aside.map(|begin| (begin, handles(&job.channels)));
     let start = job.start.map(|(start, _)| start);
     let parts = Parts {
         layout: job.layout,
@@ -222,6 +232,12 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
                 .name("read".to_owned())
                 .spawn_scoped(scope, || shared.read(&read_queue))
                 .map_err(|error| no_thread(&error))?;
+        }
+        if let Some(((start, tell), channels)) = aside {
+            let begin = move || start.begin(&channels, tell);
+            let name = "begin".to_owned();
+            let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, begin);
+            thread.map_err(|error| no_thread(&error))?;
         }
         let mut threads = Vec::new();
         for (i, (channel, queue)) in job.channels.into_iter().zip(queues).enumerate() {
@@ -272,6 +288,10 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(SendOutcome { channels, slots: state.free.into_slots(), tcp, lost })
+}
+
+fn handles(channels: &[Box<dyn Channel>]) -> Vec<Handle> {
+    channels.iter().filter_map(|channel| channel.handle().ok()).collect()
 }
 
 impl Shared<'_> {

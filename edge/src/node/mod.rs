@@ -256,9 +256,11 @@ impl Node {
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         // Data connections come there too: K-5, K-7.
-        begin_as_data(&listener);
         let wide = config.allow_held.map(|rate| HeldRate { rate, channels: 1 }.buffer(Span::ZERO));
         let wide = wide.filter(|&len| begin_wide(&listener, len));
+        if wide.is_none() {
+            begin_as_data(&listener);
+        }
         let address = listener.local_addr().map_err(failed)?;
         let certificate = ServedCertificate::open(&config)?;
         let gsi = config.gsi.as_ref().map(Gsi::open).transpose()?.map(Arc::new);

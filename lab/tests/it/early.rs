@@ -86,6 +86,26 @@ fn a_held_rate_goes_ahead_with_the_window_that_it_needs() {
     assert_eq!(result["data_path"], "direct", "what holds no rate goes ahead as ever: {result}");
 }
 
+/// The receive buffer of a connection that has said nothing to the node.
+fn strangers_buffer(link: &LinkUp) -> u64 {
+    let look = "exec 3<>/dev/tcp/::1/2811; sleep 0.5; ss -tmnH 'sport = :2811'";
+    let said = link.exec("b", &["bash", "-c", look]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let buffer = said.split(",rb").nth(1).and_then(|rest| rest.split(',').next());
+    buffer.and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+}
+
+#[test]
+fn a_stranger_has_little_of_the_window_of_a_held_rate() {
+    let Some((link, _dir, _fingerprint, _node)) = bed("t-early-narrow", &["--allow-held", "10G"])
+    else {
+        return;
+    };
+    // 500 MB, of which an ordinary user's node has what `net.core.rmem_max` allows.
+    let buffer = strangers_buffer(&link);
+    assert!(buffer <= 512 << 10, "{buffer} bytes");
+}
+
 #[test]
 fn more_channels_than_go_ahead_come_by_the_data_port() {
     let Some((link, dir, fingerprint, _node)) = bed("t-early-more", &[]) else { return };

@@ -100,8 +100,10 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		cubictcp_cong_avoid(sk, ack, acked);
 		if (tp->delivered - own->delivered < FIRST_WINDOW)
 			return;
-		/* A flow that has no use for its first window has none for a jump. */
-		if (!is_confirmed(tp) || !window_limited(tp) || tp->snd_cwnd >= own->jump) {
+		/* A flow that has no use for its first window has none for a jump, and where slow start has ended since, for this
+		 * came behind its first data, the path has said what it holds. */
+		if (!is_confirmed(tp) || !window_limited(tp) || tp->snd_cwnd >= own->jump ||
+		    !in_slow_start(tp)) {
 			go_on(sk, own);
 			return;
 		}
