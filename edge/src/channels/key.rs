@@ -4,7 +4,7 @@
 use std::io;
 
 /// What every preamble begins with: K-1.
-const MAGIC: [u8; 8] = *b"FARLINE\x01";
+pub(super) const MAGIC: [u8; 8] = *b"FARLINE\x01";
 
 /// Bytes of a preamble.
 pub const PREAMBLE_LEN: usize = MAGIC.len() + blake3::OUT_LEN;

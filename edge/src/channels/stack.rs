@@ -3,14 +3,14 @@
 use super::Channel;
 use super::driver::{Dialer, Driver, Opened, Role, Session, Transport};
 use super::greeted::GreetedStream;
-use super::key::Key;
+use super::key::{Key, MAGIC};
 use super::layer::TlsPeer;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::socket::unreachable;
 use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +94,17 @@ pub(crate) struct Entrance {
     trust: Option<TlsPeer>,
     /// How long the other end may take to say a line before the data: it is the control port.
     greeted_within: Option<Duration>,
+    /// Whether it began with [`announce`].
+    is_announced: bool,
+}
+
+/// Begins a preamble, of which the rest comes by [`Entrance::approach`]: what the other end acknowledges
+/// opens its window, which is 64 KiB before.
+///
+/// # Errors
+/// When the connection breaks.
+pub(crate) fn announce(stream: &mut impl Write) -> io::Result<()> {
+    stream.write_all(&MAGIC)
 }
 
 impl Opener {
@@ -153,7 +164,19 @@ impl Opener {
 impl Entrance {
     /// Of the session that `key` is of, whose connections are under the layers of `stack`.
     pub(crate) fn new(stack: &Stack, key: Option<Key>, trust: Option<TlsPeer>) -> Entrance {
-        Entrance { layers: stack.layers.clone(), key, trust, greeted_within: None }
+        Entrance {
+            layers: stack.layers.clone(),
+            key,
+            trust,
+            greeted_within: None,
+            is_announced: false,
+        }
+    }
+
+    /// The same of connections that have begun by [`announce`].
+    #[must_use]
+    pub(crate) fn announced(self) -> Entrance {
+        Entrance { is_announced: true, ..self }
     }
 
     /// The same at the control port, which says a line first, within so long.
@@ -182,7 +205,8 @@ impl Entrance {
         mut stream: Box<dyn ByteStream>,
     ) -> io::Result<Box<dyn ByteStream>> {
         if let Some(key) = &self.key {
-            stream.write_all(&key.preamble())?;
+            let begun = if self.is_announced { MAGIC.len() } else { 0 };
+            stream.write_all(&key.preamble()[begun..])?;
         }
         if let Some(within) = self.greeted_within {
             stream = Box::new(GreetedStream::new(stream, within));

@@ -9,7 +9,7 @@ use crate::channels::layer::TlsPeer;
 use crate::channels::offers::{Fallback, Need, Tunnelled};
 use crate::channels::ordered::{ByteStream, OrderedChannel};
 use crate::channels::socket::{adjust, connect_stream, is_open, prepare};
-use crate::channels::stack::{Entrance, Stack};
+use crate::channels::stack::{Entrance, Stack, announce};
 use crate::channels::trust::{ClientConfig, Fingerprint, pinned};
 use crate::channels::{Channel, TcpOptions};
 use farline_core::copy::HeldRate;
@@ -118,6 +118,7 @@ impl EarlyConnections {
         let connect = move || {
             let stream = connect_stream(peer, None, &sockets, within)?;
             prepare(&stream)?;
+            announce(&mut &stream)?;
             let socket = stream.try_clone()?;
             Ok((socket, Box::new(stream) as Box<dyn ByteStream>))
         };
@@ -136,7 +137,8 @@ impl EarlyConnections {
     ) -> Result<(), Error> {
         let trust = |config: Arc<ClientConfig>| TlsPeer { config, address: self.peer };
         let trust = certificate.map(pinned).transpose()?.map(trust);
-        let entrance = Entrance::new(&self.stack, Some(key.clone()), trust).greeted(self.within);
+        let entrance =
+            Entrance::new(&self.stack, Some(key.clone()), trust).greeted(self.within).announced();
         // What the node acknowledges opens its window: a held rate needs that before there is data.
         let is_shown = entrance.is_layered() || self.held.is_some();
         if is_shown {

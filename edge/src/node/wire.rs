@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Join, Stdin, Stdout};
 use tokio::net::TcpStream;
 
 /// How soon to look again for the rest of a preamble that came in pieces.
-const PEEK_AGAIN: Duration = Duration::from_millis(10);
+const PEEK_AGAIN: Duration = Duration::from_millis(5);
 /// How long the TLS handshake of a data connection may take.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
