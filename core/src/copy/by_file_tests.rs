@@ -18,7 +18,7 @@ fn file(path: &str, mib: u64) -> Entry {
 }
 
 fn link() -> Entry {
-    Entry { kind: EntryKind::Symlink { target: b"f".to_vec() }, ..file("link", 0) }
+    Entry { kind: EntryKind::Symlink { target: Box::from(*b"f") }, ..file("link", 0) }
 }
 
 fn lost() -> Error {

@@ -237,6 +237,11 @@ impl DigestVerdict {
         wire
     }
 
+    /// Whether a wire form may begin so.
+    fn is_status(byte: u8) -> bool {
+        byte <= 3
+    }
+
     /// Reads the wire form; `None` when its length or its status is wrong.
     fn decode(wire: &[u8]) -> Option<DigestVerdict> {
         let (status, digest) = wire.split_first()?;

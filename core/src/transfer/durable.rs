@@ -4,10 +4,13 @@
 //! the store says so of a batch. Only then do its records exist (`docs/protocol.md`, clause R-4):
 //! the order is in the types, a [`Batch`] must be settled for its records.
 
+mod noted;
+
 use super::digest::PieceDigest;
 use super::journal::{self, Origin};
 use super::layout::Layout;
 use crate::units::ByteRanges;
+use noted::NotedPieces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +22,7 @@ pub struct Durability {
     /// The path of the layout below the journal's place.
     prefix: Vec<u8>,
     origin: Origin,
-    /// Values of pieces that arrived and are not written yet, by entry and block.
-    noted: BTreeMap<(usize, u64), [u8; 32]>,
+    noted: NotedPieces,
     written: Pieces,
     /// Entries whose names the journal has from this run.
     named: EntrySet,
@@ -46,9 +48,42 @@ impl EntrySet {
     }
 }
 
+/// The value of a piece in two words: what is staged of files of some bytes each has many of them.
+#[derive(Debug)]
+enum PieceValue {
+    /// Zeros follow: a CRC.
+    Short([u8; 8]),
+    Long(Box<[u8; 32]>),
+}
+
+impl PieceValue {
+    /// Of `value` what follows in 32 bytes are zeros.
+    fn new(value: &[u8]) -> PieceValue {
+        match value.split_first_chunk() {
+            Some((short, rest)) if rest.iter().all(|&byte| byte == 0) => PieceValue::Short(*short),
+            _ => {
+                let mut bytes = Box::new([0; 32]);
+                bytes[..value.len()].copy_from_slice(value);
+                PieceValue::Long(bytes)
+            }
+        }
+    }
+
+    fn bytes(&self) -> [u8; 32] {
+        match self {
+            PieceValue::Short(short) => {
+                let mut bytes = [0; 32];
+                bytes[..short.len()].copy_from_slice(short);
+                bytes
+            }
+            PieceValue::Long(bytes) => **bytes,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Pieces {
-    values: Vec<(usize, u64, [u8; 32])>,
+    values: Vec<(usize, u64, PieceValue)>,
     ranges: BTreeMap<usize, ByteRanges>,
 }
 
@@ -77,14 +112,15 @@ impl Durability {
         held: ByteRanges,
         begun: bool,
     ) -> Durability {
-        let (noted, written, named) = (BTreeMap::new(), Pieces::default(), EntrySet::default());
+        let (noted, written, named) =
+            (NotedPieces::default(), Pieces::default(), EntrySet::default());
         Durability { layout, prefix, origin, noted, written, named, begun, durable: held }
     }
 
-    /// A piece arrived and was found good; its writing follows.
-    pub fn record(&mut self, piece: &PieceDigest) {
+    /// The pieces of a block, in their order, arrived and were found good; their writing follows.
+    pub fn record(&mut self, block: &[PieceDigest]) {
         if self.origin.digests.is_some() {
-            self.noted.insert((piece.entry(), piece.index()), *piece.value());
+            self.noted.insert(block);
         }
     }
 
@@ -96,7 +132,7 @@ impl Durability {
         }
         let index = range.start / self.layout.block_len() as u64;
         // A piece without a value cannot be journaled: it is sent again after a crash.
-        if let Some(value) = self.noted.remove(&(entry, index)) {
+        if let Some(value) = self.noted.take(entry, index) {
             self.written.values.push((entry, index, value));
         }
     }
@@ -131,8 +167,8 @@ impl Durability {
         pieces.values.sort_unstable_by_key(|&(entry, index, _)| (entry, index));
         let block = self.layout.block_len() as u64;
         for run in pieces.values.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
-            let (entry, first, _) = run[0];
-            let values: Vec<[u8; 32]> = run.iter().map(|&(.., value)| value).collect();
+            let (entry, first) = (run[0].0, run[0].1);
+            let values: Vec<[u8; 32]> = run.iter().map(|(.., value)| value.bytes()).collect();
             journal::blocks(entry as u32, first, &values, &mut records);
             let end = (first + run.len() as u64)
                 .saturating_mul(block)
@@ -183,7 +219,7 @@ mod tests {
         let mut account =
             Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
         for index in 0..4 {
-            account.record(&PieceDigest::known(&layout, 0, index, [index as u8; 32]));
+            account.record(&[PieceDigest::known(&layout, 0, index, [index as u8; 32])]);
         }
         account.wrote(0, 1024..2048);
         account.wrote(0, 0..1024);
@@ -227,7 +263,7 @@ mod tests {
             let mut left = [2, 2];
             while !pieces.is_empty() {
                 let (entry, index) = pieces.swap_remove(rng.below(pieces.len() as u64) as usize);
-                account.record(&PieceDigest::known(&layout, entry, index, [7; 32]));
+                account.record(&[PieceDigest::known(&layout, entry, index, [7; 32])]);
                 account.wrote(entry, index * 1024..1500.min(index * 1024 + 1024));
                 left[entry] -= 1;
                 let batch = account.batch().expect("a piece");
@@ -239,7 +275,7 @@ mod tests {
         let start = layout.start_of(1).expect("it has bytes");
         let mut resumed =
             account(true, ByteRanges::from_iter(std::iter::once(start..start + 1024)));
-        resumed.record(&PieceDigest::known(&layout, 1, 1, [7; 32]));
+        resumed.record(&[PieceDigest::known(&layout, 1, 1, [7; 32])]);
         resumed.wrote(1, 1024..1500);
         let batch = resumed.batch().expect("a piece");
         assert_eq!(resumed.commit(batch).1, [1]);

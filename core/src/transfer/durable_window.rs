@@ -7,11 +7,15 @@
 //! sync. Where writers have to wait, a small checkpoint and a large one tell it from a disk that has
 //! a rate of its own, for which the window stays; the other's is doubled for as long as a doubling
 //! makes it faster, and comes to what the disk writes in about a second.
+//!
+//! Of each piece of a file there is a line to remember and to journal, so that their number has a limit too.
 
 use crate::units::{Bytes, Span, Time};
 
 /// The window to begin with.
 const FIRST: Bytes = Bytes::mib(64);
+/// The most pieces of files that may be written and not durable: a hundred bytes each at a receiver.
+const MOST_PIECES: u64 = 65_536;
 /// Between two checkpoints where much was written.
 const REST: Span = Span::from_millis(250);
 /// What much is: less is left for [`REST_OF_LITTLE`], so that a few small files are not synced one
@@ -37,9 +41,9 @@ const TRIED: u32 = 2;
 pub struct DurableWindow {
     window: u64,
     /// Written since the last checkpoint began.
-    written: u64,
+    written: Written,
     /// Being made durable, since then.
-    syncing: Option<(u64, Time)>,
+    syncing: Option<(Written, Time)>,
     /// When the last checkpoint ended.
     ended: Time,
     /// What it made durable, and how long that took.
@@ -51,6 +55,13 @@ pub struct DurableWindow {
     /// Bytes a second that became durable, before the last change.
     before: f64,
     phase: Phase,
+}
+
+/// Bytes that are not durable, and of how many pieces of files.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    bytes: u64,
+    pieces: u64,
 }
 
 /// How far the window's size is decided.
@@ -77,7 +88,7 @@ impl DurableWindow {
     pub fn new(now: Time) -> DurableWindow {
         DurableWindow {
             window: FIRST.0,
-            written: 0,
+            written: Written::default(),
             syncing: None,
             ended: now,
             last: None,
@@ -93,31 +104,44 @@ impl DurableWindow {
         Bytes(self.window)
     }
 
-    /// Takes `bytes` in, which a writer is about to write; false where it must wait for the end of
-    /// a checkpoint.
-    pub fn admit(&mut self, bytes: u64) -> bool {
-        let lost_by_crash = self.written + self.syncing.map_or(0, |(bytes, _)| bytes);
+    /// Takes `bytes` of `pieces` of files in, which a writer is about to write; false where it must wait
+    /// for the end of a checkpoint.
+    pub fn admit(&mut self, bytes: u64, pieces: u64) -> bool {
+        let lost_by_crash = self.not_durable();
         // One write may be larger than all of it.
-        if lost_by_crash > 0 && lost_by_crash + bytes > self.window {
+        if lost_by_crash.bytes > 0
+            && (lost_by_crash.bytes + bytes > self.window
+                || lost_by_crash.pieces + pieces > MOST_PIECES)
+        {
             self.was_full = true;
             return false;
         }
-        self.written += bytes;
+        self.written.bytes += bytes;
+        self.written.pieces += pieces;
         true
+    }
+
+    fn not_durable(&self) -> Written {
+        let syncing = self.syncing.map_or(Written::default(), |(written, _)| written);
+        Written {
+            bytes: self.written.bytes + syncing.bytes,
+            pieces: self.written.pieces + syncing.pieces,
+        }
     }
 
     /// When the next checkpoint is due, by what is known at `now`; `None` while nothing is written,
     /// and while one runs.
     pub fn due(&self, now: Time) -> Option<Time> {
-        if self.written == 0 || self.syncing.is_some() {
+        let Written { bytes, pieces } = self.written;
+        if bytes == 0 || self.syncing.is_some() {
             return None;
         }
         if self.was_full {
             return Some(now);
         }
-        let rest = if self.written >= MUCH.0 { REST } else { REST_OF_LITTLE };
+        let rest = if bytes >= MUCH.0 { REST } else { REST_OF_LITTLE };
         let (part, took) = self.last.map_or((4, Span::ZERO), |(_, took)| (2, took));
-        let rest = match self.written * part >= self.window {
+        let rest = match bytes * part >= self.window || pieces * part >= MOST_PIECES {
             true => rest.min(took.mul_f64(RESTS_PER_SYNC)),
             false => rest,
         };
@@ -131,7 +155,7 @@ impl DurableWindow {
 
     /// It ended.
     pub fn end(&mut self, now: Time) {
-        let Some((bytes, began)) = self.syncing.take() else { return };
+        let Some((Written { bytes, .. }, began)) = self.syncing.take() else { return };
         let cycle_began = std::mem::replace(&mut self.ended, now);
         let took = now.since(began);
         let before = self.last.replace((bytes, took));
@@ -202,7 +226,7 @@ mod tests {
         let mut syncs_until = None;
         let at = |now: f64| Time::ZERO + Span::from_secs_f64(now);
         let mut next_block = 0.0;
-        while left > 0 || window.written > 0 || window.syncing.is_some() {
+        while left > 0 || window.written.bytes > 0 || window.syncing.is_some() {
             let mut progressed = false;
             if let Some(until) = syncs_until
                 && now >= until
@@ -211,20 +235,19 @@ mod tests {
                 (syncs_until, progressed) = (None, true);
             }
             if window.due(at(now)).is_some_and(|due| due <= at(now)) {
-                let bytes = window.written as f64;
+                let bytes = window.written.bytes as f64;
                 window.begin(at(now));
                 let noise = 0.9 + 0.2 * rng.unit();
                 syncs_until = Some(now + (disk.latency + bytes / disk.rate) * noise);
                 progressed = true;
             }
-            if left > 0 && now >= next_block && window.admit((1 << 20).min(left)) {
+            if left > 0 && now >= next_block && window.admit((1 << 20).min(left), 1) {
                 left -= (1 << 20).min(left);
                 // What waited does not catch up.
                 next_block = f64::max(next_block, now - 0.001) + f64::from(1 << 20) / arrives;
                 progressed = true;
             }
-            let lost = window.written + window.syncing.map_or(0, |(bytes, _)| bytes);
-            worst = worst.max(lost);
+            worst = worst.max(window.not_durable().bytes);
             if !progressed {
                 now += 0.000_5;
             }
@@ -269,19 +292,31 @@ mod tests {
     fn little_is_left_for_a_second_and_nothing_for_ever() {
         let mut window = DurableWindow::new(Time::ZERO);
         assert_eq!(window.due(Time::ZERO), None);
-        assert!(window.admit(1 << 20));
+        assert!(window.admit(1 << 20, 1));
         assert_eq!(window.due(Time::ZERO), Some(Time::ZERO + Span::from_secs(1)));
-        assert!(window.admit(8 << 20));
+        assert!(window.admit(8 << 20, 1));
         assert_eq!(window.due(Time::ZERO), Some(Time::ZERO + Span::from_millis(250)));
     }
 
     #[test]
     fn a_write_larger_than_the_window_is_written_alone() {
         let mut window = DurableWindow::new(Time::ZERO);
-        assert!(window.admit(1 << 30) && !window.admit(1));
+        assert!(window.admit(1 << 30, 1) && !window.admit(1, 1));
         window.begin(Time::ZERO);
-        assert!(!window.admit(1));
+        assert!(!window.admit(1, 1));
         window.end(Time::ZERO + Span::from_millis(1));
-        assert!(window.admit(1));
+        assert!(window.admit(1, 1));
+    }
+
+    #[test]
+    fn files_of_some_bytes_fill_the_window_by_their_number() {
+        let mut window = DurableWindow::new(Time::ZERO);
+        let admitted = (0..1_000).take_while(|_| window.admit(100 * 50, 100)).count();
+        assert_eq!(admitted, 655, "65,500 files");
+        assert_eq!(window.due(Time::ZERO), Some(Time::ZERO), "who waits has it made durable");
+        window.begin(Time::ZERO);
+        assert!(!window.admit(50, 100), "they are not durable yet");
+        window.end(Time::ZERO + Span::from_millis(1));
+        assert!(window.admit(50, 100));
     }
 }

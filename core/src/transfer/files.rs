@@ -98,13 +98,14 @@ impl Files {
     /// The digests of a block that arrived.
     pub(super) fn arrived(&self, block: Block, digests: &mut Digests, account: &mut Durability) {
         let Some(algorithm) = self.origin.digests else { return };
-        for piece in self.layout.pieces(block.offset, block.len) {
+        let pieces = self.layout.pieces(block.offset, block.len).map(|piece| {
             let from = piece.file_offset as usize;
             let bytes = &self.source[piece.entry][from..from + piece.len];
-            let digest = PieceDigest::of(&self.layout, &piece, bytes, algorithm);
-            digests.insert(&digest);
-            account.record(&digest);
-        }
+            PieceDigest::of(&self.layout, &piece, bytes, algorithm)
+        });
+        let pieces: Vec<_> = pieces.collect();
+        pieces.iter().for_each(|piece| digests.insert(piece));
+        account.record(&pieces);
     }
 
     /// Writes a block.

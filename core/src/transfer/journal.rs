@@ -5,14 +5,16 @@
 //! each, big-endian) and the payload; reading ends at the first record that is cut or damaged, so a
 //! write that a crash tore costs only what it would have said.
 
+mod by_path;
 mod other_blocks;
 mod survey;
 
 pub use survey::{Survey, Surveyed};
 
 use super::digest::{DigestAlgorithm, Digests, PieceDigest};
-use super::layout::{Entry, EntryKind, Layout};
+use super::layout::{Entry, Layout};
 use crate::units::ByteRanges;
+use by_path::EntriesByPath;
 use crc_fast::crc32_iscsi;
 use other_blocks::ShorterBlocks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,7 +183,7 @@ pub fn payload_len(head: &[u8; HEAD_LEN]) -> Option<usize> {
 pub struct Replay<'a> {
     layout: &'a Layout,
     origin: Origin,
-    entries: BTreeMap<Vec<u8>, usize>,
+    by_path: EntriesByPath,
     /// Journal numbers to entries of the layout; `None` where the file is not the same.
     numbers: BTreeMap<u32, Option<usize>>,
     /// Bytes of each block that the run which is read journaled; none before the first run.
@@ -218,15 +220,10 @@ impl<'a> Replay<'a> {
     /// A journal for the files of `layout` from `origin`, of which nothing is read yet. `prefix` is
     /// the path of the layout below the place that the journal is of (clause R-1).
     pub fn new(layout: &'a Layout, prefix: &[u8], origin: Origin) -> Replay<'a> {
-        let files = layout
-            .entries()
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. }));
         Replay {
             layout,
             origin,
-            entries: files.map(|(index, entry)| (below(prefix, &entry.path), index)).collect(),
+            by_path: EntriesByPath::new(prefix),
             numbers: BTreeMap::new(),
             block_len: None,
             matches: false,
@@ -298,7 +295,7 @@ impl<'a> Replay<'a> {
             FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
                 let (facts, path) = FileFacts::parse(kind, rest)?;
-                let entry = self.entries.get(path).copied().filter(|&entry| {
+                let entry = self.by_path.find(self.layout, path).filter(|&entry| {
                     self.matches && FileFacts::of(&self.layout.entries()[entry]) == facts
                 });
                 // The same name with other facts: what was said of the file before is of another
@@ -370,7 +367,7 @@ impl<'a> Replay<'a> {
 
     fn drop_path(&mut self, path: &[u8]) {
         self.paths.remove(path);
-        if let Some(&entry) = self.entries.get(path) {
+        if let Some(entry) = self.by_path.find(self.layout, path) {
             self.held.remove(&entry);
             self.landed.remove(&entry);
             self.digests.forget(self.layout, entry);
@@ -424,6 +421,7 @@ fn number<const N: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transfer::layout::EntryKind;
     use proptest::prelude::*;
 
     const BLOCK: usize = 1024;

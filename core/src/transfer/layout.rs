@@ -44,12 +44,12 @@ pub enum EntryKind {
     /// where that is its name, stays.
     There {
         /// Its path below the tree's root.
-        at: Vec<u8>,
+        at: Box<[u8]>,
     },
     /// A symbolic link.
     Symlink {
         /// The text of the link.
-        target: Vec<u8>,
+        target: Box<[u8]>,
     },
 }
 

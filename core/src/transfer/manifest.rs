@@ -255,8 +255,8 @@ fn entry(line: &[u8]) -> Option<Entry> {
     let kind = match kind? {
         "dir" => EntryKind::Directory,
         "file" => EntryKind::File { len: len? },
-        "OS.unix=symlink" => EntryKind::Symlink { target: target? },
-        "OS.unix=there" => EntryKind::There { at: at.filter(|at| is_inside(at))? },
+        "OS.unix=symlink" => EntryKind::Symlink { target: target?.into() },
+        "OS.unix=there" => EntryKind::There { at: at.filter(|at| is_inside(at))?.into() },
         _ => return None,
     };
     is_inside(&path).then_some(Entry {
@@ -348,8 +348,8 @@ mod tests {
             let kind = match kind {
                 0 => EntryKind::Directory,
                 1 => EntryKind::File { len },
-                2 => EntryKind::There { at: parts.concat().into_bytes() },
-                _ => EntryKind::Symlink { target: bytes },
+                2 => EntryKind::There { at: parts.concat().into_bytes().into() },
+                _ => EntryKind::Symlink { target: bytes.into() },
             };
             // The smallest representable time needs a second below i64's range to print; no file
             // system has it.

@@ -81,7 +81,7 @@ pub(super) fn stay(entries: &mut [Entry], kept: &BTreeSet<usize>) {
     for &index in kept {
         let entry = &mut entries[index];
         if matches!(entry.kind, EntryKind::File { .. }) {
-            entry.kind = EntryKind::There { at: entry.path.clone() };
+            entry.kind = EntryKind::There { at: entry.path.as_slice().into() };
         }
     }
 }

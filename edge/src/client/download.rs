@@ -17,7 +17,7 @@ use super::receiving::{listen, receive_layout, receive_list};
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
-use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, entries_of};
+use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, VerdictSink, entries_of};
 use crate::stores::{BytesSink, Landed, Landing, ResumeState, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
@@ -27,9 +27,7 @@ use farline_core::copy::{
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{
-    DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, VerdictList,
-};
+use farline_core::transfer::{Digests, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -225,7 +223,9 @@ impl TreeEnd for Download<'_> {
         let resources = std::mem::take(&mut self.resources);
         let Some(tree) = self.tree.clone().filter(|_| part == TreePart::Files) else {
             let moved = copy.watch(Some(control), move |live| {
-                receive_list(live, resources, MANIFEST_LIMIT, integrity)
+                let text = BytesSink::new(MANIFEST_LIMIT);
+                let resources = receive_list(live, resources, (&text, MANIFEST_LIMIT), integrity)?;
+                Ok((resources, text))
             });
             let listed = moved.await;
             return listed.map(|listed| (self.resources, self.text) = listed);
@@ -356,13 +356,9 @@ impl Pass {
                 false => Error::new(Fault::There, ErrorCode::Incomplete, message),
             });
         }
-        let (resources, list) = receive_list(
-            live,
-            resources,
-            layout.entries().len() * DigestVerdict::WIRE_LEN,
-            integrity,
-        )?;
-        let verdicts = VerdictList::decode_for(&layout, list.into_parts())?;
+        let list = VerdictSink::new(&layout);
+        let resources = receive_list(live, resources, (&list, list.len()), integrity)?;
+        let verdicts = list.finish()?;
         let digests = lock(&digests);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }

@@ -58,7 +58,7 @@ pub(super) async fn list_tree(
             }
             // Farline lists a link as what it leads to, and says where.
             if let Some(link) = &found.link {
-                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
+                let kind = EntryKind::Symlink { target: link.as_bytes().into() };
                 entries.push(Entry { kind, ..entry(path, &found) });
                 continue;
             }
@@ -86,7 +86,7 @@ pub(super) fn entry_or_link(found: &gridftp::ListingEntry) -> Entry {
     let whole = entry(Vec::new(), found);
     match &found.link {
         Some(link) => {
-            Entry { kind: EntryKind::Symlink { target: link.as_bytes().to_vec() }, ..whole }
+            Entry { kind: EntryKind::Symlink { target: link.as_bytes().into() }, ..whole }
         }
         None => whole,
     }

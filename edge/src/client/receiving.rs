@@ -9,7 +9,7 @@ use super::transfer_state::TransferState;
 use crate::mover::{
     Acceptor, BLOCK_LEN, GsiPort, Incoming, Integrity, ReceiveJob, ReceiveOutcome, Tally, receive,
 };
-use crate::stores::{BytesSink, Sink, SlowSink};
+use crate::stores::{Sink, SlowSink};
 use farline_core::gridftp::Command;
 use farline_core::gridftp::client::Request;
 use farline_core::plan::Reason;
@@ -69,17 +69,16 @@ pub(super) async fn listen(
 pub(super) fn receive_list(
     live: &TransferState,
     resources: TransferResources,
-    limit: usize,
+    (sink, limit): (&dyn Sink, usize),
     integrity: Integrity,
-) -> Result<(TransferResources, BytesSink), Error> {
-    let sink = BytesSink::new(limit);
+) -> Result<TransferResources, Error> {
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let tally = Tally::default();
     let (resources, lost) = receive_layout(
         live,
         resources,
         &layout,
-        &sink,
+        sink,
         (integrity, None),
         &Mutex::default(),
         &tally,
@@ -92,7 +91,7 @@ pub(super) fn receive_list(
                 what arrived",
                 ))
         }
-        false => Ok((resources, sink)),
+        false => Ok(resources),
     }
 }
 

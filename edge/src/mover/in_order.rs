@@ -58,7 +58,7 @@ pub(crate) fn receive_in_order(
             pace.through(read, tally);
         }
         if let Some(journal) = &journal {
-            journal.admit(read);
+            journal.admit(read, 1);
         }
         sink.write(0, at, &buffer[..read]).map_err(Ok)?;
         tally.add_bytes(read);

@@ -29,10 +29,10 @@ impl Journal {
         Time::ZERO + Span::from(self.began.elapsed())
     }
 
-    /// Waits until `bytes` more may be written, or the transfer is over.
-    pub(super) fn admit(&self, bytes: usize) {
+    /// Waits until `bytes` more, of so many `pieces` of files, may be written, or the transfer is over.
+    pub(super) fn admit(&self, bytes: usize, pieces: usize) {
         let mut state = lock(&self.state);
-        while !state.1 && !state.0.admit(bytes as u64) {
+        while !state.1 && !state.0.admit(bytes as u64, pieces as u64) {
             // The journal's thread may rest: what is full is due at once.
             self.changed.notify_all();
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -2,11 +2,13 @@
 //! files has a hundred megabytes, which neither end holds as text.
 
 use super::{Audit, BLOCK_LEN};
-use crate::stores::{BytesSink, BytesSource, Source};
+use crate::stores::{BytesSink, BytesSource, Sink, Source};
 use crate::sys::lock::lock;
-use farline_core::transfer::{DigestVerdict, Entry, Layout, ManifestIndex, ManifestParser};
+use farline_core::transfer::{
+    DigestVerdict, Entry, Layout, ManifestIndex, ManifestParser, VerdictList,
+};
 use farline_core::units::{Error, ErrorCode, Fault};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest manifest that either end takes: some million entries.
 pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
@@ -98,6 +100,34 @@ impl Source for VerdictSource<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes in what a sender says of each file, which is a third as long when it is read.
+pub(crate) struct VerdictSink(Mutex<VerdictList>);
+
+impl VerdictSink {
+    pub(crate) fn new(layout: &Layout) -> VerdictSink {
+        VerdictSink(Mutex::new(VerdictList::awaited(layout.entries().len())))
+    }
+
+    /// Bytes of the list.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).wire_len()
+    }
+
+    /// What came.
+    ///
+    /// # Errors
+    /// As [`VerdictList::finish`].
+    pub(crate) fn finish(self) -> Result<VerdictList, Error> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+}
+
+impl Sink for VerdictSink {
+    fn write(&self, _entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        lock(&self.0).take(offset, bytes)
     }
 }
 

@@ -121,7 +121,7 @@ impl LocalMove {
             }
             if let Some(journal) = journal {
                 let waiting = Instant::now();
-                journal.admit(block.len);
+                journal.admit(block.len, self.layout.pieces(block.offset, block.len).count());
                 live.tally.add_network(waiting);
             }
             if let Err(error) = self.move_block(live, &block, &mut buffer) {
@@ -149,7 +149,7 @@ impl LocalMove {
             }
             let digest = PieceDigest::of(&self.layout, &piece, bytes, ALGORITHM);
             lock(&self.audit.digests).insert(&digest);
-            self.sink.record(&digest);
+            self.sink.record(std::slice::from_ref(&digest));
             let writing = Instant::now();
             let written = self.sink.write(piece.entry, piece.file_offset, bytes);
             live.tally.add_network(writing);

@@ -34,7 +34,7 @@ pub(crate) use gsi_port::GsiPort;
 pub(crate) use in_order::{receive_in_order, send_in_order};
 pub(crate) use inline::receive_inline;
 pub(crate) use lists::{
-    List, MANIFEST_LIMIT, ManifestSource, VerdictSource, entries_of, list_layout,
+    List, MANIFEST_LIMIT, ManifestSource, VerdictSink, VerdictSource, entries_of, list_layout,
 };
 pub(crate) use local::{ALGORITHM as LOCAL_DIGESTS, LocalMove, LocalState};
 pub use pace::LiveRate;

@@ -401,10 +401,12 @@ impl<'a> Shared<'a> {
         let mut digests = lock(digests);
         for piece in pieces.iter() {
             digests.insert(piece);
-            match told {
-                Some(_) => self.sink.record(piece),
-                None => digests.doubt(piece.entry()),
+            if told.is_none() {
+                digests.doubt(piece.entry());
             }
+        }
+        if told.is_some() {
+            self.sink.record(pieces);
         }
         true
     }
@@ -556,7 +558,8 @@ impl<'a> Shared<'a> {
             busy.idle(waiting);
             let Ok(Some((slot, block))) = order else { return };
             if let Some(journal) = &self.journal {
-                self.tally.while_storing(|| journal.admit(block.len));
+                let pieces = self.layout.pieces(block.offset, block.len).count();
+                self.tally.while_storing(|| journal.admit(block.len, pieces));
             }
             let mut at = 0;
             for piece in self.layout.pieces(block.offset, block.len) {

@@ -16,15 +16,16 @@ use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::identity::Deed;
 use crate::mover::{
-    Audit, BLOCK_LEN, MANIFEST_LIMIT, ManifestSource, TREE_MODULE, VerdictSource, entries_of,
+    Audit, BLOCK_LEN, MANIFEST_LIMIT, ManifestSource, TREE_MODULE, VerdictSink, VerdictSource,
+    entries_of,
 };
 use crate::stores::{
-    BackupPlace, BytesSink, LandingOptions, Listing, NotKept, ResumeState, Sink, SlowSource,
-    Source, Store, gather, join,
+    BackupPlace, LandingOptions, Listing, NotKept, ResumeState, Sink, SlowSource, Source, Store,
+    gather, join,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{DigestVerdict, Entry, EntryKind, Layout, VerdictList};
+use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, in_short};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -155,9 +156,8 @@ pub(super) fn store(
                 plane.tree().incoming = Some(incoming);
                 return Err(run.blocks_missing("the data is not whole yet".to_owned()));
             }
-            let limit = incoming.layout.entries().len() * DigestVerdict::WIRE_LEN;
-            let list = BytesSink::new(limit);
-            match receive_list(plane, &list, limit, run) {
+            let list = VerdictSink::new(&incoming.layout);
+            match receive_list(plane, &list, list.len(), run) {
                 Err(error) if error.code == ErrorCode::BlocksMissing => {
                     plane.tree().incoming = Some(incoming);
                     return Err(error);
@@ -165,7 +165,7 @@ pub(super) fn store(
                 received => received?,
             }
             let len = list.len() as u64;
-            let verdicts = VerdictList::decode_for(&incoming.layout, list.into_parts())?;
+            let verdicts = list.finish()?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             if let Some(quota) = &incoming.quota {

@@ -113,7 +113,7 @@ pub(crate) fn gather<'a>(
             (inode, &entry.kind)
         {
             match first.get(&inode) {
-                Some(at) => entry.kind = EntryKind::There { at: at.clone() },
+                Some(at) => entry.kind = EntryKind::There { at: at.as_slice().into() },
                 None => {
                     first.insert(inode, entry.path.clone());
                 }

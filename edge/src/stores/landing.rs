@@ -384,11 +384,11 @@ impl Sink for PosixSink {
         self.one_by_one.then(|| self.landed.load(Ordering::Relaxed))
     }
 
-    fn record(&self, piece: &PieceDigest) {
+    fn record(&self, block: &[PieceDigest]) {
         if let Some(partial) = self.journal()
             && let Some(mut account) = partial.account()
         {
-            account.record(piece);
+            account.record(block);
         }
     }
 

@@ -107,8 +107,9 @@ pub trait Sink: Send + Sync {
         None
     }
 
-    /// Notes the value of a piece that arrived as it was sent and will be written, for the journal.
-    fn record(&self, _piece: &PieceDigest) {}
+    /// Notes the values of all pieces of a block, in their order, which arrived as it was sent and will be written,
+    /// for the journal.
+    fn record(&self, _block: &[PieceDigest]) {}
 
     /// Makes durable what was written, and journals it. What cannot be is sent again after a crash:
     /// no error.

@@ -98,8 +98,8 @@ impl Sink for SlowSink<'_> {
         self.sink.landed()
     }
 
-    fn record(&self, piece: &PieceDigest) {
-        self.sink.record(piece);
+    fn record(&self, block: &[PieceDigest]) {
+        self.sink.record(block);
     }
 
     fn checkpoint(&self) {

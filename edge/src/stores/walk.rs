@@ -122,7 +122,7 @@ fn look_in(
         FileType::RegularFile => EntryKind::File { len: stat.st_size as u64 },
         FileType::Symlink => {
             let target = readlinkat(folder, name, Vec::new()).map_err(failed)?;
-            EntryKind::Symlink { target: target.into_bytes() }
+            EntryKind::Symlink { target: target.into_bytes().into() }
         }
         other => {
             let message =

@@ -1,7 +1,6 @@
 //! What the sender says of every file of a tree: a byte and a digest each, for there are millions.
 
 use super::{Digest, DigestVerdict};
-use crate::transfer::layout::Layout;
 use crate::units::{Error, ErrorCode, Fault};
 
 /// Bytes of a CRC-64, which is the shorter digest.
@@ -15,57 +14,76 @@ pub struct VerdictList {
     /// Of each verdict as many bytes as the longest digest has; zeros where it has none.
     digests: Vec<u8>,
     digest_len: usize,
+    /// How far the wire form has come.
+    end: usize,
 }
 
 impl VerdictList {
-    fn with_capacity(entries: usize) -> VerdictList {
+    /// A list of so many verdicts, of which none has come.
+    pub fn awaited(entries: usize) -> VerdictList {
         VerdictList {
-            statuses: Vec::with_capacity(entries),
-            digests: Vec::with_capacity(entries * SHORT),
+            statuses: vec![0; entries],
+            digests: vec![0; entries * SHORT],
             digest_len: SHORT,
+            end: 0,
         }
     }
 
-    /// Reads the list of verdicts on the entries of `layout`, which comes in parts of any length.
+    /// Bytes of its wire form.
+    pub fn wire_len(&self) -> usize {
+        self.len() * DigestVerdict::WIRE_LEN
+    }
+
+    /// Takes in a part of the wire form, from its byte `offset` on, in any order: what has 33 bytes there has 9
+    /// here.
     ///
     /// # Errors
-    /// When it is malformed, or of another number of entries: the sender's fault.
-    pub fn decode_for(
-        layout: &Layout,
-        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Result<VerdictList, Error> {
-        let entries = layout.entries().len();
-        let mut verdicts = VerdictList::with_capacity(entries);
-        // What the part before ended with.
-        let mut rest = Vec::new();
-        let mut is_sound = true;
-        let mut take = |wire: &[u8]| match DigestVerdict::decode(wire) {
-            Some(verdict) if verdicts.len() < entries => verdicts.push(verdict),
-            _ => is_sound = false,
+    /// When it goes beyond the last entry: the sender's fault.
+    pub fn take(&mut self, offset: u64, mut part: &[u8]) -> Result<(), Error> {
+        let at = usize::try_from(offset).ok();
+        let end = at.and_then(|at| at.checked_add(part.len()));
+        let (Some(mut at), Some(end)) = (at, end.filter(|&end| end <= self.wire_len())) else {
+            return Err(unfit());
         };
-        for part in parts {
-            let lacking = match rest.len() {
-                0 => 0,
-                len => DigestVerdict::WIRE_LEN - len,
-            };
-            let part = part.as_ref();
-            let (end, part) = part.split_at(lacking.min(part.len()));
-            rest.extend(end);
-            if rest.len() == DigestVerdict::WIRE_LEN {
-                take(&rest);
-                rest.clear();
-            }
-            let whole = part.chunks_exact(DigestVerdict::WIRE_LEN);
-            rest.extend(whole.remainder());
-            whole.for_each(&mut take);
+        self.end = self.end.max(end);
+        while !part.is_empty() {
+            let (entry, within) = (at / DigestVerdict::WIRE_LEN, at % DigestVerdict::WIRE_LEN);
+            let (of_entry, rest) = part.split_at(part.len().min(DigestVerdict::WIRE_LEN - within));
+            self.put(entry, within, of_entry);
+            (at, part) = (at + of_entry.len(), rest);
         }
-        match is_sound && rest.is_empty() && verdicts.len() == entries {
-            true => Ok(verdicts),
-            false => Err(Error::new(
-                Fault::There,
-                ErrorCode::BadDigests,
-                "the list of digests does not fit the list of files",
-            )),
+        Ok(())
+    }
+
+    /// Puts bytes of one verdict in their place.
+    fn put(&mut self, entry: usize, within: usize, wire: &[u8]) {
+        let (digest, from) = match (within, wire.split_first()) {
+            (0, Some((&status, digest))) => {
+                self.statuses[entry] = status;
+                (digest, 0)
+            }
+            _ => (wire, within.saturating_sub(1)),
+        };
+        let kept = self.digest_len.saturating_sub(from).min(digest.len());
+        if digest[kept..].iter().any(|&byte| byte != 0) {
+            self.lengthen();
+            return self.put(entry, within, wire);
+        }
+        let to = entry * self.digest_len + from;
+        if kept > 0 {
+            self.digests[to..to + kept].copy_from_slice(&digest[..kept]);
+        }
+    }
+
+    /// The list, which has come to its end.
+    ///
+    /// # Errors
+    /// When it is malformed, or has fewer verdicts than there are entries: the sender's fault.
+    pub fn finish(self) -> Result<VerdictList, Error> {
+        let is_sound = |status: &u8| DigestVerdict::is_status(*status);
+        match self.end == self.wire_len() && self.statuses.iter().all(is_sound) {
+            true => Ok(self),
+            false => Err(unfit()),
         }
     }
 
@@ -88,16 +106,6 @@ impl VerdictList {
         DigestVerdict::decode(&wire)
     }
 
-    fn push(&mut self, verdict: DigestVerdict) {
-        let wire = verdict.encode();
-        let (status, digest) = (wire[0], &wire[1..]);
-        if digest[self.digest_len..].iter().any(|&byte| byte != 0) {
-            self.lengthen();
-        }
-        self.statuses.push(status);
-        self.digests.extend(&digest[..self.digest_len]);
-    }
-
     /// Makes room for digests of any length.
     fn lengthen(&mut self) {
         let longer = self.digests.chunks_exact(self.digest_len).flat_map(|digest| {
@@ -112,10 +120,17 @@ impl VerdictList {
 
 impl FromIterator<DigestVerdict> for VerdictList {
     fn from_iter<I: IntoIterator<Item = DigestVerdict>>(verdicts: I) -> VerdictList {
-        let mut list = VerdictList::with_capacity(0);
-        verdicts.into_iter().for_each(|verdict| list.push(verdict));
+        let wire: Vec<_> = verdicts.into_iter().map(DigestVerdict::encode).collect();
+        let mut list = VerdictList::awaited(wire.len());
+        list.end = list.wire_len();
+        wire.iter().enumerate().for_each(|(entry, verdict)| list.put(entry, 0, verdict));
         list
     }
+}
+
+fn unfit() -> Error {
+    let message = "the list of digests does not fit the list of files";
+    Error::new(Fault::There, ErrorCode::BadDigests, message)
 }
 
 #[cfg(test)]
@@ -133,23 +148,30 @@ mod tests {
             DigestVerdict::Uncomputed,
         ];
         let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
-        let layout = |files: usize| {
-            let one = Layout::of_file(1, 1024).entries()[0].clone();
-            Layout::new(vec![one; files], 1024)
+        let read_in = |entries: usize, parts: &[(usize, &[u8])]| {
+            let mut list = VerdictList::awaited(entries);
+            parts.iter().try_for_each(|&(at, part)| list.take(at as u64, part))?;
+            list.finish()
         };
-        for part in 1..=wire.len() {
-            let read = VerdictList::decode_for(&layout(5), wire.chunks(part)).expect("sound");
-            assert_eq!(read, verdicts.into_iter().collect(), "in parts of {part}");
-            let read: Vec<_> = (0..6).filter_map(|entry| read.get(entry)).collect();
-            assert_eq!(read, verdicts);
+        for len in 1..=wire.len() {
+            let mut parts: Vec<(usize, &[u8])> =
+                wire.chunks(len).enumerate().map(|(part, bytes)| (part * len, bytes)).collect();
+            for _ in 0..2 {
+                let read = read_in(5, &parts).expect("sound");
+                assert_eq!(read, verdicts.into_iter().collect(), "in parts of {len}");
+                let read: Vec<_> = (0..6).filter_map(|entry| read.get(entry)).collect();
+                assert_eq!(read, verdicts);
+                parts.reverse();
+            }
         }
-        let odd: Vec<u8> = [7; DigestVerdict::WIRE_LEN].into();
-        for (files, wrong) in
-            [(4, &wire[..]), (6, &wire), (5, &wire[1..]), (5, &wire[..99]), (1, &odd)]
+        let odd = [7; DigestVerdict::WIRE_LEN];
+        for (entries, at, wrong) in
+            [(4, 0, &wire[..]), (6, 0, &wire), (5, 1, &wire), (5, 0, &wire[..99]), (1, 0, &odd)]
         {
-            let read = VerdictList::decode_for(&layout(files), [wrong]);
-            assert_eq!(read.map_err(|error| error.code), Err(ErrorCode::BadDigests), "{files}");
+            let read = read_in(entries, &[(at, wrong)]).map_err(|error| error.code);
+            assert_eq!(read, Err(ErrorCode::BadDigests), "{entries}");
         }
+        assert!(VerdictList::awaited(1).take(u64::MAX, &wire).is_err());
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl<'a> Writing<'a> {
             let bytes = &self.files.iter().find(named).expect("a file").1[from..from + piece.len];
             let digest = PieceDigest::of(&self.layout, &piece, bytes, DigestAlgorithm::Crc64Nvme);
             self.digests.insert(&digest);
-            self.sink.record(&digest);
+            self.sink.record(std::slice::from_ref(&digest));
             self.sink.write(piece.entry, piece.file_offset, bytes).expect("written");
         }
     }

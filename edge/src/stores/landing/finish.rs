@@ -217,7 +217,7 @@ impl PosixSink {
 
     fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
         if let EntryKind::There { at } = &entry.kind
-            && let Some((_, error)) = landed.failures.iter().find(|(path, _)| path == at)
+            && let Some((_, error)) = landed.failures.iter().find(|(path, _)| **path == **at)
         {
             let message = format!("the file that it is another name of did not land: {error}");
             return Err(Error { message, ..error.clone() });
