@@ -156,6 +156,7 @@ const SERVERS: &[Row] = &[
         By(&[
             "plain_servers::a_tree_goes_to_proftpd_and_comes_back",
             "plain_servers::a_download_from_proftpd_goes_on_from_what_is_durable",
+            "plain_servers::what_proftpd_lost_since_is_sent_again",
         ]),
     ),
     Row(

@@ -6,7 +6,7 @@ use farline_lab::files::random;
 use farline_lab::plain_ftp::{
     proftpd, proftpd_folder, proftpd_under_tls, pyftpdlib, vsftpd, vsftpd_under_tls,
 };
-use farline_lab::{Running, error_of, farline, json_of, succeed};
+use farline_lab::{Running, error_of, farline, json_of, succeed, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -157,6 +157,40 @@ fn a_download_from_proftpd_goes_on_from_what_is_durable() {
     let Some(unpacked) = unpacked() else { return };
     // It takes its time to log anybody in.
     goes_on("ProFTPD", 3, |root| proftpd(&unpacked, root));
+}
+
+/// What a copy that was killed had stored, and is not there any more, is stored again.
+#[test]
+fn what_proftpd_lost_since_is_sent_again() {
+    let Some(unpacked) = unpacked() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("root")).expect("a folder");
+    fs::create_dir(at("src")).expect("a folder");
+    for (name, len) in [("a", 100_000), ("b", 100_000), ("large", 40_000_000)] {
+        fs::write(at("src").join(name), random(9, len)).expect("written");
+    }
+    let (_server, url) = proftpd(&unpacked, &at("root"));
+    let copy = |more: &[&str]| {
+        let mut command = farline();
+        command.args(["--json", "cp", "-r", "--retry-for", "0s"]).args(more);
+        command.arg(at("src")).arg(format!("{url}/"));
+        command
+    };
+    let mut killed = copy(&["--limit", "40M"]).spawn().expect("farline starts");
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(at("root/src")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    wait_for("some of the large file", || names().iter().any(|name| name.starts_with(".large.")));
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    assert!(!names().contains(&"large".to_owned()), "it was over before");
+    fs::remove_file(at("root/src/a")).expect("it was there");
+    let again = json_of(&mut copy(&[]));
+    let note = "1 file that landed in an earlier run was left alone";
+    assert!(again["notes"].to_string().contains(note), "{again}");
+    succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
 }
 
 /// A download of four seconds goes on that is killed after so many.

@@ -136,6 +136,21 @@ impl ClientSession {
                 }
                 return;
             }
+            // Servers have one 550 for everything, and ProFTPD's words for what is not there are
+            // those of no other (RFC 3659, section 7.2.1).
+            Role::Entries if reply.code == 550 && !self.features.is_gridftp => {
+                let error = error_of(&reply, &sent.step.command.shown());
+                let is_stat = matches!(sent.step.command, Command::MachineStatus(_));
+                return self.fail(
+                    id,
+                    match error.code {
+                        ErrorCode::Refused if is_stat => {
+                            Error { fault: Fault::You, code: ErrorCode::PathNotFound, ..error }
+                        }
+                        _ => error,
+                    },
+                );
+            }
             _ if !good => return self.fail(id, error_of(&reply, &sent.step.command.shown())),
             Role::Passive | Role::PassiveOrPlain => {
                 let addresses = reply.passive(self.config.host);

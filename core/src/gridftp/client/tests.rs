@@ -258,6 +258,19 @@ fn a_transfer_does_not_begin_in_a_mode_the_server_refused() {
 }
 
 #[test]
+fn what_a_plain_server_cannot_list_is_not_there() {
+    let mut d = Dialogue::with("211-Features:\r\n MLST modify*;size*;type*;\r\n211 End\r\n");
+    for (id, words, code) in [
+        (2, "'/a' cannot be listed", ErrorCode::PathNotFound),
+        (3, "/a: Permission denied", ErrorCode::PermissionDenied),
+    ] {
+        d.want(id, Request::Stat("/a".into()));
+        d.server(&format!("550 {words}\r\n"));
+        assert_eq!(d.failure(id).code, code, "{words}");
+    }
+}
+
+#[test]
 fn errors_have_a_fault_and_the_servers_words() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(2, Request::Stat("/none".into()));
