@@ -42,6 +42,8 @@ pub(crate) fn ci(root: &Path, strict: bool) -> Result<()> {
 
 impl Report {
     fn phases(&mut self, root: &Path) -> Result<()> {
+        // Its file is another once the workspace has been built.
+        let xtask = std::env::current_exe()?;
         self.phase("peers", |_| run::succeed(run::program("lab/setup").arg("test")))?;
         self.phase("format", |_| run::cargo(&["fmt", "--all", "--check"]))?;
         self.phase("build", |_| {
@@ -51,7 +53,7 @@ impl Report {
         })?;
         self.phase("law", |_| law())?;
         self.phase("bpf", |_| run::succeed(run::program("lab/bpf").arg("check")))?;
-        self.phase("tests", |report| report.tests(root))?;
+        self.phase("tests", |report| report.tests(root, &xtask))?;
         // The guest next to the tests would slow both down, and a guest may be ten times slower
         // than this machine.
         if run::can(run::program("lab/guest").arg("-p")) {
@@ -71,13 +73,13 @@ impl Report {
     /// All tests; where a few fail they are tried once more by themselves, for what else runs on a machine
     /// may be the reason. What then passes is named at the end all the same.
     /// Lints run next to them: tests of the edge wait half of their time.
-    fn tests(&mut self, root: &Path) -> Result<()> {
+    fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
         let arguments = ["test", "--locked", "--workspace", "--no-fail-fast"];
         let threads = test_threads().to_string();
         let mut aside = None;
         let result =
             self.counts.of_amid(run::command(&arguments).env("RUST_TEST_THREADS", threads), || {
-                aside = Some(Aside::start(root)?);
+                aside = Some(Aside::start(root, xtask)?);
                 Ok(())
             });
         let linted = aside.map_or(Ok(()), |aside| aside.end(&mut self.counts));

@@ -51,15 +51,16 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Starts it; its words go to a file below `root`. It ends with the calling thread.
-    pub(crate) fn start(root: &Path) -> Result<Aside> {
+    /// Starts it by `xtask`, this program; its words go to a file below `root`. It ends with the calling
+    /// thread.
+    pub(crate) fn start(root: &Path, xtask: &Path) -> Result<Aside> {
         let folder = root.join("target");
         fs::create_dir_all(&folder)?;
         let log = folder.join("lint.log");
         let file = File::create(&log).with_context(|| log.display().to_string())?;
         let mut command = run::program("setpriv");
         command.args(["--pdeathsig", "TERM", "setsid", "sh", "-c", ASIDE, "sh"]);
-        command.arg(std::env::current_exe()?).arg("lint").current_dir(root);
+        command.arg(xtask).arg("lint").current_dir(root);
         let child = command.stdout(file.try_clone()?).stderr(file).spawn().context("setpriv")?;
         Ok(Aside { child, log })
     }
