@@ -179,6 +179,13 @@ pub fn fit_of_three<T>(trial: impl Fn() -> T, fit: impl Fn(&T) -> bool) -> T {
     (0..2).map(|_| trial()).find(&fit).unwrap_or_else(trial)
 }
 
+/// The most memory that a process had at a time, in bytes; none of one that is gone.
+pub fn peak_memory(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
 /// Runs `command` and returns its standard output.
 ///
 /// # Panics

@@ -75,8 +75,8 @@ impl PathStart {
 
     /// Whether to begin takes longer than data should wait: a kernel's channels are given a control, which has
     /// its use for a round trip from then on.
-    pub(super) fn takes_long(channels: &[Handle]) -> bool {
-        channels.iter().any(|channel| channel.tcp_info().is_some())
+    pub(super) fn takes_long(&self, channels: &[Handle]) -> bool {
+        lock(&self.saved).is_some() && channels.iter().any(|channel| channel.tcp_info().is_some())
     }
 
     /// Has the channels begin so: one connection with all of it, or each of a kernel's with its

@@ -190,7 +190,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let share = job.layout.payload() / (4 * count as u64);
     let queue = Bytes(share.clamp(QUEUES.0, QUEUES.1));
     watched.iter().for_each(|channel: &Handle| channel.queue_at_most(queue));
-    let aside = job.start.filter(|_| PathStart::takes_long(&watched));
+    let aside = job.start.filter(|(start, _)| start.takes_long(&watched));
     if let (Some((start, tell)), None) = (job.start, aside) {
         start.begin(&watched, tell);
     }

@@ -4,7 +4,7 @@
 use crate::adversary::{configured, log_of};
 use farline_lab::files::folder;
 use farline_lab::raw::{Blocks, RawClient};
-use farline_lab::{farline, node, succeed};
+use farline_lab::{farline, node, peak_memory, succeed};
 use std::net::TcpStream;
 use std::path::Path;
 
@@ -91,13 +91,6 @@ fn files_that_are_begun_take_no_descriptors_without_end() {
     assert!(open < 200, "{open} descriptors for {files} files that are begun");
 }
 
-/// The most memory that a process had at a time, in bytes.
-fn peak_memory(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-}
-
 #[test]
 fn a_large_tree_takes_so_much_of_its_nodes_memory() {
     let dir = folder();
@@ -117,6 +110,6 @@ fn a_large_tree_takes_so_much_of_its_nodes_memory() {
     succeed(farline().args(["-q", "cp", "-r", &copied, &format!("{url}/far/")]));
     // 99 MB as measured, of which 40 are the program's and its staging; some 130 before there were limits to
     // what is not written and not durable.
-    let peak = peak_memory(node.id());
+    let peak = peak_memory(node.id()).expect("it runs");
     assert!(peak < 115_000_000, "{peak} bytes for {files} files");
 }

@@ -188,10 +188,7 @@ impl Server {
     /// # Errors
     /// When it is gone.
     pub(crate) fn peak_memory(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix("kB")).context("a peak")?;
-        Ok(kib.trim().parse::<f64>()? * 1024.0)
+        Ok(farline_lab::peak_memory(self.pid()?).context("a peak")? as f64)
     }
 }
 
