@@ -5,7 +5,7 @@ use std::mem;
 /// How many lines of a failed test are kept.
 const LINES: usize = 30;
 /// With more failures than this it is not the machine: nothing is tried again.
-const FEW: usize = 3;
+const FEW: usize = 8;
 
 /// A test that failed, and the first lines of what it printed.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +33,7 @@ impl Failures {
             self.is_within = false;
         } else if let Some(last) = self.found.last_mut()
             && self.is_within
+            && !is_frame(line)
             && last.lines.len() < LINES
         {
             last.lines.push(line.to_owned());
@@ -67,12 +68,21 @@ impl Failures {
     }
 }
 
+/// Whether `line` is of a backtrace, which would take the place of words.
+fn is_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_numbered = line.split_once(": ").is_some_and(|(number, _)| {
+        !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+    });
+    is_numbered || line == "stack backtrace:" || line.starts_with("at ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const PRINTED: &str = "test a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\
-        thread panicked at x.rs:1:2:\nleft: 1\n\nfailures:\n    a::b\n\ntest result: FAILED. 0 passed; 1 failed";
+        thread panicked at x.rs:1:2:\nleft: 1\n\nstack backtrace:\n   0: main\n             at ./src/main.rs:1:2\n\nfailures:\n    a::b\n\ntest result: FAILED. 0 passed; 1 failed";
 
     fn found(printed: &str) -> Failures {
         let mut failures = Failures::default();
@@ -92,7 +102,7 @@ mod tests {
 
     #[test]
     fn many_failures_and_those_of_documents_are_not_tried_again() {
-        let many: String = (0..4).map(|i| format!("---- t{i} stdout ----\n")).collect();
+        let many: String = (0..9).map(|i| format!("---- t{i} stdout ----\n")).collect();
         assert!(found(&many).again().is_empty());
         assert!(found("---- src/lib.rs - Client (line 3) stdout ----").again().is_empty());
         assert!(found("test a::b ... ok\nfailures:").again().is_empty());
