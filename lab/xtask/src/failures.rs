@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     const PRINTED: &str = "test a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\
-        thread panicked at x.rs:1:2:\nleft: 1\n\nstack backtrace:\n   0: main\n             at ./src/main.rs:1:2\n\nfailures:\n    a::b\n\ntest result: FAILED. 0 passed; 1 failed";
+        thread panicked at x.rs:1:2:\nleft: 1\nstack backtrace:\n   0: main\n             at ./src/main.rs:1:2\n\nfailures:\n    a::b\n\ntest result: FAILED. 0 passed; 1 failed";
 
     fn found(printed: &str) -> Failures {
         let mut failures = Failures::default();
