@@ -4,6 +4,7 @@ use farline_core::units::Rng;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// A folder in memory where there is one: a disk's pace is not what is tested.
@@ -41,6 +42,17 @@ pub fn plant_file(path: &Path, mib: u64, seed: u64) {
         block[..8].copy_from_slice(&index.to_le_bytes());
         file.write_all(&block).expect("written");
     }
+}
+
+/// Copies the program at `from` to `to`, where it may be run at once. A child does it: what this
+/// process has open for writing is open, for a moment, in every child that another thread starts, and
+/// may not be run then (`ETXTBSY` of execve(2)).
+///
+/// # Panics
+/// When it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--").args([from, to]).status().expect("cp runs");
+    assert!(copied.success(), "{} was not copied to {}", from.display(), to.display());
 }
 
 /// Whether two files have the same bytes.

@@ -113,6 +113,24 @@ impl Running {
         (self.0.wait().expect("it ends"), out, err)
     }
 
+    /// Waits until `condition` holds while it runs.
+    ///
+    /// # Panics
+    /// When it ends before, or half a minute goes by: with what it has said.
+    pub fn until(mut self, what: &str, condition: impl Fn() -> bool) -> Running {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !condition() {
+            let ended = self.0.try_wait().expect("it is ours").is_some();
+            // What it has done before its end counts.
+            if (ended && !condition()) || Instant::now() >= deadline {
+                let _ = self.0.kill();
+                panic!("{what} never came: {:?}", self.finish());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self
+    }
+
     /// Sends it `signal` and waits for its end.
     ///
     /// # Panics

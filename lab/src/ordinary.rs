@@ -1,5 +1,6 @@
 //! An ordinary user for tests about permissions: the one who runs them, or another where root does.
 
+use crate::files::copy_program;
 use crate::{Running, announced, farline_binary};
 use farline::run_dir::VARIABLE;
 use std::ffi::OsStr;
@@ -33,7 +34,7 @@ impl Ordinary {
         if is_other {
             // The user may not be let in where it was built.
             let copy = folder.path().join("farline");
-            std::fs::copy(&binary, &copy).expect("copied");
+            copy_program(&binary, &copy);
             binary = copy;
         }
         let user = Ordinary { folder, binary, is_other };

@@ -24,7 +24,8 @@ const TABLE: &[Row] = &[
     // RFC 2428, section 2.
     row(ErrorCode::AddressFamily, Fault::You, 522, "ADDRESS_FAMILY"),
     row(ErrorCode::BadManifest, Fault::There, 501, "BAD_MANIFEST"),
-    row(ErrorCode::BadSequence, Fault::You, 503, "BAD_SEQUENCE"),
+    // A Farline client asks in order: a command before this one was lost or changed on the way.
+    row(ErrorCode::BadSequence, Fault::Between, 503, "BAD_SEQUENCE"),
     row(ErrorCode::BlocksMissing, Fault::Between, 451, "BLOCKS_MISSING"),
     row(ErrorCode::Busy, Fault::Refused, 450, "BUSY"),
     row(ErrorCode::ChannelLost, Fault::Between, 426, "DATA_CHANNEL_LOST"),

@@ -110,7 +110,7 @@ error_codes! {
     /// a request that the client machine cannot make
     BadRequest "bad-request" Never: Bug;
     /// a command that comes before the one it needs
-    BadSequence "bad-sequence" Never: You;
+    BadSequence "bad-sequence" Now: You Between;
     /// a memory store without a size
     BadSize "bad-size" Never: You;
     /// `--trial-stall` without a pause and a longer span, such as 50ms/1s

@@ -1,6 +1,7 @@
 //! A calendar end to end: booked over HTTPS by the command, killed, begun again, and closed to who is
 //! unknown.
 
+use farline_lab::files::copy_program;
 use farline_lab::{Running, farline, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -516,8 +517,10 @@ fn a_program_makes_circuits_and_its_silence_is_told() {
     let dir = tempfile::tempdir().expect("a folder");
     let calendar = Calendar::serve(&dir.path().join("state"), &[]);
     let switch = dir.path().join("switch");
-    std::fs::write(&switch, SWITCH).expect("written");
-    std::fs::set_permissions(&switch, PermissionsExt::from_mode(0o755)).expect("it may run");
+    let written = dir.path().join("switch.py");
+    std::fs::write(&written, SWITCH).expect("written");
+    std::fs::set_permissions(&written, PermissionsExt::from_mode(0o755)).expect("it may run");
+    copy_program(&written, &switch);
     let mut agent = calendar.farline();
     agent.args(["agent", "--patience", "3s", "--command"]).arg(&switch);
     let (_agent, line) = Running::begun(&mut agent);

@@ -5,6 +5,7 @@
 
 use farline::kernelcc::available;
 use farline_lab::controls::{Pinned, absent, holding, is_there, turn, until};
+use farline_lab::files::copy_program;
 use farline_lab::{
     Running, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
     own_control, run_dir, succeed,
@@ -30,7 +31,7 @@ struct Nobody(tempfile::TempDir);
 impl Nobody {
     fn new() -> Nobody {
         let folder = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
-        std::fs::copy(farline_binary(), folder.path().join("farline")).expect("a copy");
+        copy_program(&farline_binary(), &folder.path().join("farline"));
         std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
         Nobody(folder)
     }

@@ -1,7 +1,7 @@
 //! Faults that pass: a copy tries again by itself, and goes on from what is durable.
 
 use farline_lab::files::{folder, hidden, plant_file, same, text};
-use farline_lab::{LinkUp, Running, assert_same_tree, error_of, farline, node, wait_for};
+use farline_lab::{LinkUp, Running, assert_same_tree, error_of, farline, node};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -44,8 +44,8 @@ fn a_node_that_is_killed_and_started_again_is_waited_for() {
         (format!("{url}/file"), text(&down).to_owned(), &down),
     ] {
         let before = arrived(at);
-        let copy = begin(&from, &to);
-        wait_for("a part of it", || arrived(at) > before + (50 << 20));
+        let part = || arrived(at) > before + (50 << 20);
+        let copy = begin(&from, &to).until("a part of it", part);
         server.end(Signal::KILL);
         std::thread::sleep(Duration::from_secs(2));
         (server, _) = node(&root, "write", &["--listen", &listen]);
@@ -74,8 +74,7 @@ fn a_tree_goes_on_when_its_node_comes_back() {
     }
     let (mut server, url) = node(&root, "write", &[]);
     let listen = url.strip_prefix("ftp://").expect("a URL").to_owned();
-    let copy = begin(text(&tree), &url);
-    wait_for("a part of it", || arrived(&root) > 30 << 20);
+    let copy = begin(text(&tree), &url).until("a part of it", || arrived(&root) > 30 << 20);
     server.end(Signal::KILL);
     let (_server, _) = node(&root, "write", &["--listen", &listen]);
     let result = ended(copy);
@@ -138,7 +137,7 @@ fn a_wrong_port_is_said_at_once_and_a_wait_can_be_interrupted() {
     let mut command = farline();
     command.args(["cp", "--retry-for", "60s", "--limit", "200M", text(&file), &url]);
     let copy = Running(command.stderr(Stdio::piped()).spawn().expect("runs"));
-    wait_for("a part of it", || arrived(&root) > 30 << 20);
+    let copy = copy.until("a part of it", || arrived(&root) > 30 << 20);
     server.end(Signal::KILL);
     std::thread::sleep(Duration::from_secs(4));
     let asked = Instant::now();
