@@ -9,6 +9,8 @@
 //! makes it faster, and comes to what the disk writes in about a second.
 //!
 //! Of each piece of a file there is a line to remember and to journal, so that their number has a limit too.
+//! Many small files take a processor about as long to land as to write: where syncs are short, they land
+//! while others still come and not all at the end.
 
 use crate::units::{Bytes, Span, Time};
 
@@ -35,6 +37,10 @@ const ALIKE: u32 = 4;
 /// was written while the one before ran.
 const WORTH: f64 = 1.3;
 const TRIED: u32 = 2;
+
+/// From so many pieces on a checkpoint rests no longer than so many times the last sync.
+const MANY: u64 = 1_024;
+const RESTS_PER_SYNC_OF_MANY: f64 = 4.0;
 
 /// The account of what is not durable yet.
 #[derive(Debug)]
@@ -143,6 +149,10 @@ impl DurableWindow {
         let (part, took) = self.last.map_or((4, Span::ZERO), |(_, took)| (2, took));
         let rest = match bytes * part >= self.window || pieces * part >= MOST_PIECES {
             true => rest.min(took.mul_f64(RESTS_PER_SYNC)),
+            false => rest,
+        };
+        let rest = match pieces >= MANY {
+            true => rest.min(took.mul_f64(RESTS_PER_SYNC_OF_MANY)),
             false => rest,
         };
         Some(self.ended + rest)
@@ -296,6 +306,24 @@ mod tests {
         assert_eq!(window.due(Time::ZERO), Some(Time::ZERO + Span::from_secs(1)));
         assert!(window.admit(8 << 20, 1));
         assert_eq!(window.due(Time::ZERO), Some(Time::ZERO + Span::from_millis(250)));
+    }
+
+    #[test]
+    fn many_small_files_land_while_others_come_unless_syncs_are_long() {
+        let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
+        let mut window = DurableWindow::new(Time::ZERO);
+        assert!(window.admit(1_000, 1_000));
+        assert_eq!(window.due(at(10)), Some(at(1_000)), "few");
+        assert!(window.admit(24, 24));
+        assert_eq!(window.due(at(10)), Some(at(0)));
+        window.begin(at(10));
+        window.end(at(12));
+        assert!(window.admit(2_000, 2_000));
+        assert_eq!(window.due(at(12)), Some(at(20)), "a fifth of the time goes to syncs of 2 ms");
+        window.begin(at(20));
+        window.end(at(420));
+        assert!(window.admit(2_000, 2_000));
+        assert_eq!(window.due(at(420)), Some(at(1_420)), "a slow disk rests as with few");
     }
 
     #[test]
