@@ -17,6 +17,8 @@
 //! # Ok::<(), farline_core::gridftp::checked::DamagedHeader>(())
 //! ```
 
+mod zeros;
+
 use super::mode_e::{Flags, HEADER_LEN, Header};
 use crc_fast::crc32_iscsi;
 use std::fmt;
@@ -63,6 +65,16 @@ impl Check {
     /// Whether `payload` has the checksum.
     pub fn fits(&self, payload: &[u8]) -> bool {
         self.payload == crc32_iscsi(payload)
+    }
+
+    /// The check of so many zeros, none of which is looked at.
+    pub fn of_zeros(len: u64, digest: [u8; 32]) -> Check {
+        Check { payload: zeros::crc32c_of_zeros(len), digest }
+    }
+
+    /// Whether so many zeros have the checksum; none of them is looked at.
+    pub fn fits_zeros(&self, len: u64) -> bool {
+        self.payload == zeros::crc32c_of_zeros(len)
     }
 
     /// The block's digest, where the sender gave one.

@@ -188,13 +188,14 @@ pub trait Channel: Send {
 pub enum Arrival {
     /// A block, or the next part of a block that is longer than a slot.
     Data {
-        /// The slot that holds it, from its start.
+        /// The slot that holds it, from its start, where it was carried.
         slot: Slot,
         /// Which bytes they are.
         block: Block,
         /// What a checked header said of them.
         check: Option<Check>,
-        /// How many of them came over the connection: zeros need not.
+        /// How many of them came over the connection: all, or none of a block that is all zeros (clause Z-2),
+        /// which are not in the slot either.
         carried: usize,
     },
     /// The end-of-data mark; the offered slot comes back unused.

@@ -278,9 +278,8 @@ impl<S: ByteStream> OrderedChannel<S> {
         }
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(slot.len());
         let left = left - len as u64;
-        match is_sent {
-            true => self.read_payload(&mut slot[..len], left == 0)?,
-            false => slot[..len].fill(0),
+        if is_sent {
+            self.read_payload(&mut slot[..len], left == 0)?;
         }
         if left > 0 || eod {
             // The block's next part, or the end-of-data flag that its header carried next to data.

@@ -10,6 +10,7 @@
 
 mod acceptor;
 mod audit;
+mod block_check;
 mod broken;
 mod gsi_port;
 mod in_order;

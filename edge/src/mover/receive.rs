@@ -2,6 +2,7 @@
 
 use super::Integrity;
 use super::acceptor::Incoming;
+use super::block_check::BlockCheck;
 use super::broken::{broken, no_thread};
 use super::journal::Journal;
 use super::pace::Pace;
@@ -14,12 +15,11 @@ use crate::stores::Sink;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::checked::Check;
 use farline_core::transfer::{
-    Block, BlockDigest, ChannelId, DigestAlgorithm, Digests, Layout, PieceDigest, Receiver,
-    ReceiverInput, ReceiverOutput, SlotId, Watermarks,
+    Block, ChannelId, Digests, Layout, Receiver, ReceiverInput, ReceiverOutput, SlotId, Watermarks,
 };
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ struct Shared<'a> {
     layout: Arc<Layout>,
     sink: &'a dyn Sink,
     wire_offset: u64,
-    digests: Option<&'a Mutex<Digests>>,
+    check: BlockCheck<'a>,
     tally: &'a Tally,
     integrity: Integrity,
     pace: Option<Arc<Pace>>,
@@ -89,15 +89,24 @@ struct Shared<'a> {
     acceptor: Option<&'a dyn Incoming>,
     state: Mutex<State>,
     changed: Condvar,
-    writes: mpsc::Sender<Option<(Slot, Block)>>,
+    writes: mpsc::Sender<Option<WriteOrder>>,
     writers: usize,
     /// Where what came is made durable meanwhile (clause R-4).
     journal: Option<Journal>,
 }
 
+struct WriteOrder {
+    slot: Slot,
+    block: Block,
+    /// Whether it is zeros, which are not in the slot.
+    is_zeros: bool,
+}
+
 struct State {
     machine: Receiver,
     free: FreeSlots,
+    /// Of them, those that stand for a block of zeros, which nobody put there.
+    zeros: BTreeSet<usize>,
     slots: usize,
     /// One queue a channel.
     offers: Vec<mpsc::Sender<Option<Slot>>>,
@@ -130,6 +139,7 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
         lost: false,
         ended: None,
         free: FreeSlots::new(job.slots),
+        zeros: BTreeSet::new(),
         slots,
         offers: Vec::new(),
         finished: Vec::new(),
@@ -138,10 +148,15 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
         tcp: Vec::new(),
     };
     let shared = Shared {
+        check: BlockCheck {
+            layout: Arc::clone(&job.layout),
+            sink: job.sink,
+            digests: job.digests,
+            algorithm: job.integrity.digests,
+        },
         layout: job.layout,
         sink: job.sink,
         wire_offset: job.wire_offset,
-        digests: job.digests,
         tally: job.tally,
         integrity: job.integrity,
         pace: job.pace,
@@ -306,6 +321,7 @@ impl<'a> Shared<'a> {
         while let Some(output) = state.machine.poll() {
             let passed = match output {
                 ReceiverOutput::Offer { channel, slot } => state.free.take(slot).map(|slot| {
+                    state.zeros.remove(&slot.index());
                     // A channel that is gone needs no slot; the transfer is failing then.
                     let _ = state.offers[channel.0].send(Some(slot));
                     if let Some(handle) = &state.handles[channel.0] {
@@ -313,7 +329,8 @@ impl<'a> Shared<'a> {
                     }
                 }),
                 ReceiverOutput::Write { slot, block } => state.free.take(slot).map(|slot| {
-                    let _ = self.writes.send(Some((slot, block)));
+                    let is_zeros = state.zeros.contains(&slot.index());
+                    let _ = self.writes.send(Some(WriteOrder { slot, block, is_zeros }));
                 }),
                 ReceiverOutput::Finished => {
                     state.over = true;
@@ -369,48 +386,6 @@ impl<'a> Shared<'a> {
         self.wake();
     }
 
-    /// Whether a block is what its sender read; notes its digests if it is. `pieces` is scratch.
-    fn is_good(
-        &self,
-        slot: &Slot,
-        block: &Block,
-        check: Option<Check>,
-        pieces: &mut Vec<PieceDigest>,
-    ) -> bool {
-        let fits = || check.is_none_or(|check| check.fits(&slot[..block.len]));
-        let told = check.as_ref().and_then(Check::digest);
-        let (Some(digests), Some(algorithm)) = (self.digests, self.integrity.digests) else {
-            return fits();
-        };
-        // What the digest says of every byte needs no second sum.
-        let is_by_digest = algorithm == DigestAlgorithm::Crc64Nvme && told.is_some();
-        if !is_by_digest && !fits() {
-            return false;
-        }
-        pieces.clear();
-        let mut digest_of_block = BlockDigest::default();
-        for piece in self.layout.pieces(block.offset, block.len) {
-            let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
-            let digest = PieceDigest::of(&self.layout, &piece, bytes, algorithm);
-            digest_of_block.add(&digest);
-            pieces.push(digest);
-        }
-        if told.is_some_and(|told| *told != digest_of_block.finish()) {
-            return false;
-        }
-        let mut digests = lock(digests);
-        for piece in pieces.iter() {
-            digests.insert(piece);
-            if told.is_none() {
-                digests.doubt(piece.entry());
-            }
-        }
-        if told.is_some() {
-            self.sink.record(pieces);
-        }
-        true
-    }
-
     fn drive(
         &self,
         id: ChannelId,
@@ -461,7 +436,7 @@ impl<'a> Shared<'a> {
                         ));
                     };
                     let block = Block { offset, ..block };
-                    if self.digests.is_some() && !self.layout.is_block(&block) {
+                    if self.check.digests.is_some() && !self.layout.is_block(&block) {
                         return self.fail(Error::new(
                             Fault::There,
                             ErrorCode::BlockMisplaced,
@@ -469,16 +444,21 @@ impl<'a> Shared<'a> {
                         ));
                     }
                     let slot_id = SlotId(slot.index());
-                    let unsent = self.unsent.as_ref().filter(|_| carried < block.len);
+                    let is_zeros = carried < block.len;
+                    let unsent = self.unsent.as_ref().filter(|_| is_zeros);
                     let turn = unsent.map(SessionWork::turn);
-                    let input = if self.is_good(&slot, &block, check, &mut pieces) {
+                    let bytes = (!is_zeros).then(|| &slot[..block.len]);
+                    let input = if self.check.is_good(bytes, &block, check, &mut pieces) {
+                        if is_zeros {
+                            lock(&self.state).zeros.insert(slot_id.0);
+                        }
                         ReceiverInput::Arrived { channel: id, slot: slot_id, block }
                     } else {
                         self.tally.add_bad_block();
                         ReceiverInput::Bad { channel: id, slot: slot_id }
                     };
-                    drop(turn);
                     self.on_event(input, Some(slot));
+                    drop(turn);
                 }
                 Ok(Some(Arrival::End { slot, channels, closing })) => {
                     let mut unused: Vec<Slot> = std::iter::from_fn(|| channel.unused()).collect();
@@ -550,13 +530,13 @@ impl<'a> Shared<'a> {
         }
     }
 
-    fn write(&self, queue: &Mutex<mpsc::Receiver<Option<(Slot, Block)>>>) {
+    fn write(&self, queue: &Mutex<mpsc::Receiver<Option<WriteOrder>>>) {
         let busy = self.tally.thread(Stage::Writing);
         loop {
             let waiting = Instant::now();
             let order = lock(queue).recv();
             busy.idle(waiting);
-            let Ok(Some((slot, block))) = order else { return };
+            let Ok(Some(WriteOrder { slot, block, is_zeros })) = order else { return };
             if let Some(journal) = &self.journal {
                 let pieces = self.layout.pieces(block.offset, block.len).count();
                 self.tally.while_storing(|| journal.admit(block.len, pieces));
@@ -564,11 +544,15 @@ impl<'a> Shared<'a> {
             let mut at = 0;
             for piece in self.layout.pieces(block.offset, block.len) {
                 at += piece.len;
-                let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
-                if let Err(error) = self
-                    .tally
-                    .while_storing(|| self.sink.write(piece.entry, piece.file_offset, bytes))
-                {
+                let (entry, offset) = (piece.entry, piece.file_offset);
+                let stored = self.tally.while_storing(|| match is_zeros {
+                    true => self.sink.write_zeros(entry, offset, piece.len as u64),
+                    false => {
+                        let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
+                        self.sink.write(entry, offset, bytes)
+                    }
+                });
+                if let Err(error) = stored {
                     return self.fail(error);
                 }
             }

@@ -385,6 +385,33 @@ fn blocks_of_zeros_cross_as_headers_and_count_as_bytes() {
 }
 
 #[test]
+fn slots_that_stood_for_zeros_hold_data_after_and_before() {
+    let mut rng = Rng::new(11);
+    for round in 0..4 {
+        // Many more blocks than slots, of either kind in any order.
+        let mut bytes = vec![0; 60 * BLOCK_LEN + 99];
+        for block in bytes.chunks_mut(BLOCK_LEN) {
+            if rng.below(2) == 0 {
+                block.fill(rng.below(255) as u8 + 1);
+            }
+        }
+        let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
+        let (source, sink) =
+            (crate::stores::BytesSource(bytes.clone()), BytesSink::new(bytes.len()));
+        let digests = DigestAlgorithm::ALL[round % 2];
+        let integrity = Integrity { short_zeros: true, digests: Some(digests), checks: true };
+        let ends =
+            transfer_through(&layout, &source, &sink, 2, &Cancel::new(), integrity, |address| {
+                address
+            });
+        let digests = ends.received.expect("received");
+        assert_eq!(ends.sent.expect("sent"), digests.verdicts(), "both saw the same");
+        assert_eq!(ends.bad, (0, 0));
+        assert!(sink.take() == bytes, "round {round}");
+    }
+}
+
+#[test]
 fn a_silent_stranger_does_not_hold_the_transfer_up() {
     let acceptor = acceptor();
     let _silent = TcpStream::connect(acceptor.address()).expect("loopback");

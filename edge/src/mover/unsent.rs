@@ -1,16 +1,37 @@
-//! How much of this host's processors goes into blocks that their sender did not send: a header of 57 bytes has
-//! the receiver look at a mebibyte of zeros (clause Z-2), so that whoever sends nothing else costs others more
+//! How much of this host's processors goes into blocks that their sender did not send: a header of 57 bytes may
+//! have the receiver look at a mebibyte of zeros (clause Z-2), so that whoever sends nothing else costs others more
 //! than any network can bring.
 
+use crate::sys::busy::thread_time;
 use crate::sys::lock::lock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// What all sessions of a node do of it together: as many turns at once as half the processors.
+/// Of all processors' time while others move files: one part in so many.
+const SHARE: u32 = 20;
+/// Turns that are due in less time than this need not wait: a shorter rest would take longer than it is.
+const BURST: Duration = Duration::from_millis(1);
+
+/// What all sessions of a node do of it together: as many turns at once as half the processors and,
+/// while several of them move files, a small part of the processors' time.
 #[derive(Debug)]
 pub(crate) struct UnsentWork {
-    free: Mutex<usize>,
-    freed: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
+    processors: u32,
+    transfers: AtomicUsize,
 }
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    rest: Rest,
+}
+
+/// Since when all turns so far would have taken no more than their part.
+#[derive(Debug, Default)]
+struct Rest(Option<Instant>);
 
 /// What one session does of it: one turn at once.
 pub(crate) struct SessionWork<'a> {
@@ -21,17 +42,49 @@ pub(crate) struct SessionWork<'a> {
 /// One block's turn, until it goes.
 pub(crate) struct Turn<'a> {
     all: &'a UnsentWork,
+    began: Instant,
+    /// Of the thread whose turn it is.
+    time: Duration,
     _own: MutexGuard<'a, ()>,
 }
+
+/// A transfer of some session, until it goes.
+pub(crate) struct CountedTransfer<'a>(&'a UnsentWork);
 
 impl UnsentWork {
     /// For a host of so many processors.
     pub(crate) fn new(processors: usize) -> UnsentWork {
-        UnsentWork { free: Mutex::new((processors / 2).max(1)), freed: Condvar::new() }
+        UnsentWork {
+            state: Mutex::new(State { free: (processors / 2).max(1), rest: Rest::default() }),
+            changed: Condvar::new(),
+            processors: u32::try_from(processors).unwrap_or(u32::MAX).max(1),
+            transfers: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn session(&self) -> SessionWork<'_> {
         SessionWork { all: self, own: Mutex::new(()) }
+    }
+
+    /// Counts a transfer that moves files: another's, to all others.
+    pub(crate) fn transfer(&self) -> CountedTransfer<'_> {
+        self.transfers.fetch_add(1, Ordering::Relaxed);
+        CountedTransfer(self)
+    }
+}
+
+impl Rest {
+    /// How long the next turn has to wait.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let left = self.0?.checked_duration_since(now)?;
+        (left > BURST).then_some(left)
+    }
+
+    /// A turn that began at `began` took so much of a processor's time, of which there is `processors` times
+    /// as much.
+    fn add(&mut self, began: Instant, took: Duration, processors: u32) {
+        let due = self.0.map_or(began, |due| due.max(began));
+        self.0 = Some(due + took * SHARE / processors);
     }
 }
 
@@ -39,25 +92,47 @@ impl SessionWork<'_> {
     /// Waits for a turn.
     pub(crate) fn turn(&self) -> Turn<'_> {
         let own = lock(&self.own);
-        let free = lock(&self.all.free);
-        let free = self.all.freed.wait_while(free, |free| *free == 0);
-        *free.unwrap_or_else(PoisonError::into_inner) -= 1;
-        Turn { all: self.all, _own: own }
+        let mut state = lock(&self.all.state);
+        loop {
+            let changed = &self.all.changed;
+            state = match state.rest.left(Instant::now()) {
+                _ if state.free == 0 => changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => break,
+                Some(left) => {
+                    let waited = changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.free -= 1;
+        drop(state);
+        Turn { all: self.all, began: Instant::now(), time: thread_time(), _own: own }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *lock(&self.all.free) += 1;
-        self.all.freed.notify_one();
+        let took = thread_time().saturating_sub(self.time);
+        let mut state = lock(&self.all.state);
+        state.free += 1;
+        // Whose processors nobody else wants may have them.
+        if self.all.transfers.load(Ordering::Relaxed) > 1 {
+            state.rest.add(self.began, took, self.all.processors);
+        }
+        drop(state);
+        self.all.changed.notify_all();
+    }
+}
+
+impl Drop for CountedTransfer<'_> {
+    fn drop(&mut self) {
+        self.0.transfers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     #[test]
     fn sessions_take_a_turn_each_and_half_the_processors_in_all() {
@@ -81,6 +156,40 @@ mod tests {
             }
         });
         assert_eq!((done.into_inner(), most.into_inner()), (90, 2));
-        assert_eq!(*lock(&UnsentWork::new(1).free), 1, "somebody has to");
+        assert_eq!(lock(&UnsentWork::new(1).state).free, 1, "somebody has to");
+    }
+
+    #[test]
+    fn turns_in_a_row_take_their_part_of_the_time() {
+        let (began, took) = (Instant::now(), Duration::from_micros(300));
+        let (mut now, mut rest) = (began, Rest::default());
+        for _ in 0..10_000 {
+            now += rest.left(now).unwrap_or_default();
+            rest.add(now, took, 2);
+            now += took;
+        }
+        // 3 s of work are a twentieth of what two processors do in 30 s.
+        let whole = now.duration_since(began).as_secs_f64();
+        assert!((whole - 30.0).abs() < 0.01, "{whole} s");
+        // Who did nothing for a while has not saved it up.
+        now += Duration::from_secs(60);
+        assert_eq!(rest.left(now), None);
+        (0..10).for_each(|_| rest.add(now, took, 2));
+        assert_eq!(rest.left(now), Some(Duration::from_millis(30)));
+    }
+
+    #[test]
+    fn only_next_to_other_transfers_turns_are_charged() {
+        let work = UnsentWork::new(2);
+        let charged = |work: &UnsentWork| {
+            drop(work.session().turn());
+            lock(&work.state).rest.0.is_some()
+        };
+        let _own = work.transfer();
+        assert!(!charged(&work));
+        drop(work.transfer());
+        assert!(!charged(&work), "it ended");
+        let _other = work.transfer();
+        assert!(charged(&work));
     }
 }

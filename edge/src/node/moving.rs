@@ -49,6 +49,8 @@ impl DataPlane {
         audit: Option<&Audit>,
         run: &RunningTransfer<'_>,
     ) -> Result<u64, Error> {
+        let shared = Arc::clone(&self.shared);
+        let _counted = run.moves_files().then(|| shared.unsent.transfer());
         if run.request.mode == Mode::Stream {
             let from = run.request.held.total();
             let idle_timeout = self.shared.config.idle_timeout;
@@ -144,6 +146,8 @@ impl DataPlane {
         held: ByteRanges,
         run: &RunningTransfer<'_>,
     ) -> Result<Received, Error> {
+        let shared = Arc::clone(&self.shared);
+        let _counted = run.moves_files().then(|| shared.unsent.transfer());
         if run.request.mode == Mode::Stream {
             let mut arrived = held;
             let idle_timeout = self.shared.config.idle_timeout;
@@ -177,7 +181,6 @@ impl DataPlane {
         let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
         let watch = Watch::new();
         let held = &Mutex::new(held);
-        let unsent = Arc::clone(&self.shared);
         let mut job = ReceiveJob {
             layout: Arc::clone(layout),
             sink,
@@ -192,7 +195,7 @@ impl DataPlane {
             integrity,
             growth,
             pace: self.receive_pace().cloned(),
-            unsent: Some(&unsent.unsent),
+            unsent: Some(&shared.unsent),
             cancel: run.cancel.clone(),
         };
         let short = if run.request.module.is_none() { receive_inline(&mut job)? } else { None };

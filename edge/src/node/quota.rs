@@ -113,6 +113,13 @@ impl Quota {
         Ok(())
     }
 
+    /// Bytes and files that are taken of the day.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> (u64, u64) {
+        let taken = lock(&self.taken);
+        (taken.bytes, taken.files)
+    }
+
     fn give_back(&self, held: Taken) {
         let mut taken = lock(&self.taken);
         if taken.day == held.day {
@@ -173,6 +180,11 @@ impl Sink for QuotaSink<'_> {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         self.share.more(bytes.len() as u64)?;
         self.sink.write(entry, offset, bytes)
+    }
+
+    fn write_zeros(&self, entry: usize, offset: u64, len: u64) -> Result<(), Error> {
+        self.share.more(len)?;
+        self.sink.write_zeros(entry, offset, len)
     }
 
     fn wants_order(&self) -> bool {

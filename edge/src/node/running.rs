@@ -54,6 +54,11 @@ impl RunningTransfer<'_> {
             .is_some_and(|module| TreePhase::parse(&module.parms) == Ok(TreePhase::Data))
     }
 
+    /// Whether it moves what is in files, and not a list of a tree.
+    pub(super) fn moves_files(&self) -> bool {
+        self.request.module.is_none() || self.is_data()
+    }
+
     /// Runs `work`, and ends it when nothing moves for `idle_timeout`: the client is stopped, or
     /// gone without a word.
     pub(super) fn while_it_moves<T>(

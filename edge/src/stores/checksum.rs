@@ -1,5 +1,6 @@
 //! Checksums of whole files, by the names that `CKSM` has for them.
 
+use super::ZEROS;
 #[cfg(feature = "tls")]
 use aws_lc_rs::digest;
 use farline_core::transfer::{crc64_with, crc64_with_zeros};
@@ -11,7 +12,6 @@ use std::ops::Range;
 const READ_LEN: usize = 1 << 20;
 /// What Adler-32 counts modulo (RFC 1950, section 9).
 const ADLER: u64 = 65_521;
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// An algorithm by which a whole file can be compared with one at another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

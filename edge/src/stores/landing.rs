@@ -110,6 +110,17 @@ struct State {
 /// The folder of an entry, its name in it, and its temporary name.
 type Names = (Arc<OwnedFd>, Vec<u8>, Vec<u8>);
 
+/// What is where bytes are to go.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// Zeros, of a file that was made as long as it will be.
+    Zeros,
+    /// In such a file what a run before this one left, which is written over.
+    Left,
+    /// Anything, or the end of the file.
+    Unknown,
+}
+
 /// What is to be kept when a sink goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -331,6 +342,38 @@ impl PosixSink {
         }))
     }
 
+    /// Has `write` put `len` bytes at `offset` of `entry`, given the place within the file and what is there.
+    fn put(
+        &self,
+        entry: usize,
+        offset: u64,
+        len: u64,
+        write: impl FnOnce(&OpenFile, u64, Found) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let Some((file, is_again)) = self.file(entry)? else { return Ok(()) };
+        let at = self.in_place.unwrap_or(0).saturating_add(offset);
+        let item = &self.layout.entries()[entry];
+        let found = match self.is_sparse(item) {
+            false => Found::Unknown,
+            true if is_again => Found::Left,
+            true => Found::Zeros,
+        };
+        let written = write(&file, at, found);
+        written.map_err(|error| self.root.error("write", &self.path(item), &error))?;
+        // Only when every thread's write is done: a later one would change the time again. Before
+        // it is accounted for: what is durable whole has its metadata.
+        let is_last = lock(&self.state).entries.wrote(entry, len, item.len());
+        if is_last {
+            self.set_metadata(item, &file.file)?;
+        }
+        if let Some(partial) = self.journal()
+            && let Some(mut account) = partial.account()
+        {
+            account.wrote(entry, offset..offset + len);
+        }
+        Ok(())
+    }
+
     fn remove_temporary(&self, entry: &Entry) {
         if self.in_place.is_none()
             && entry.kind != EntryKind::Directory
@@ -344,32 +387,28 @@ impl PosixSink {
 
 impl Sink for PosixSink {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let Some((file, is_again)) = self.file(entry)? else { return Ok(()) };
-        let at = self.in_place.unwrap_or(0).saturating_add(offset);
-        let item = &self.layout.entries()[entry];
-        // What a run before this one left is written over.
-        let is_new = self.is_sparse(item) && !is_again;
-        let written =
-            if is_new { file.write_around_zeros(bytes, at) } else { file.write_all_at(bytes, at) };
-        written.map_err(|error| self.root.error("write", &self.path(item), &error))?;
-        // The disk begins while the network still brings: else the whole file waits for the fsync
-        // at its end.
-        // A small one comes with others, which are synced together, or is over before it has begun.
-        if item.len() >= SPARSE_FROM && at + bytes.len() as u64 >= SPARSE_FROM {
-            start_writeback(&file.file, at, bytes.len());
-        }
-        // Only when every thread's write is done: a later one would change the time again. Before
-        // it is accounted for: what is durable whole has its metadata.
-        let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64, item.len());
-        if is_last {
-            self.set_metadata(item, &file.file)?;
-        }
-        if let Some(partial) = self.journal()
-            && let Some(mut account) = partial.account()
-        {
-            account.wrote(entry, offset..offset + bytes.len() as u64);
-        }
-        Ok(())
+        self.put(entry, offset, bytes.len() as u64, |file, at, found| {
+            match found {
+                Found::Zeros => file.write_around_zeros(bytes, at)?,
+                Found::Left | Found::Unknown => file.write_all_at(bytes, at)?,
+            }
+            // The disk begins while the network still brings: else the whole file waits for the fsync
+            // at its end.
+            // A small one comes with others, which are synced together, or is over before it has begun.
+            let len = self.layout.entries()[entry].len();
+            if len >= SPARSE_FROM && at + bytes.len() as u64 >= SPARSE_FROM {
+                start_writeback(&file.file, at, bytes.len());
+            }
+            Ok(())
+        })
+    }
+
+    fn write_zeros(&self, entry: usize, offset: u64, len: u64) -> Result<(), Error> {
+        self.put(entry, offset, len, |file, at, found| match found {
+            Found::Zeros => Ok(()),
+            Found::Left => file.write_hole_at(len, at),
+            Found::Unknown => file.write_zeros_at(len, at),
+        })
     }
 
     fn journals(&self) -> bool {

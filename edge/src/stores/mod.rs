@@ -70,6 +70,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
+/// Zeros to be written, summed or compared with.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// What is sent.
 pub trait Source: Send + Sync {
     /// Fills `into` with the bytes of `entry` from `offset`.
@@ -86,6 +89,21 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Puts so many zeros at `offset` of `entry`, as [`Self::write`] puts bytes, which is how it is done where a
+    /// sink knows no shorter way.
+    ///
+    /// # Errors
+    /// As of [`Self::write`].
+    fn write_zeros(&self, entry: usize, offset: u64, len: u64) -> Result<(), Error> {
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(ZEROS.len() as u64);
+            self.write(entry, offset.saturating_add(done), &ZEROS[..part as usize])?;
+            done += part;
+        }
+        Ok(())
+    }
 
     /// Whether parts must come in ascending order, one at a time.
     fn wants_order(&self) -> bool {

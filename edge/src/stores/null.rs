@@ -62,6 +62,10 @@ impl Sink for NullSink {
     fn write(&self, _entry: usize, _offset: u64, _bytes: &[u8]) -> Result<(), Error> {
         Ok(())
     }
+
+    fn write_zeros(&self, _entry: usize, _offset: u64, _len: u64) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 impl Landing for NullSink {

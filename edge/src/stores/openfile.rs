@@ -1,8 +1,9 @@
 //! An open file as transfers read and write it: past the page cache where that was asked for, and
 //! without its holes.
 
+use super::ZEROS;
 use crate::sys::lock::lock;
-use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, fallocate, open, seek};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -13,8 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What direct I/O asks of addresses, offsets and lengths: a page covers every disk of today.
 const ALIGNMENT: usize = 4096;
 /// A run of zeros from this length on becomes a hole: the least that is worth a call of its own.
-const HOLE: usize = 64 << 10;
-static ZEROS: [u8; HOLE] = [0; HOLE];
+const HOLE: usize = ZEROS.len();
 
 /// The wish for direct I/O (`O_DIRECT`), and why it was not granted.
 #[derive(Clone, Debug, Default)]
@@ -129,7 +129,28 @@ impl OpenFile {
         self.file.write_all_at(&bytes[done..], offset + done as u64)
     }
 
-    /// The same where nothing but zeros is now, within the file's length: long runs of zeros are
+    /// Puts so many zeros at `offset`, within the file's length: as a hole where the file system makes them.
+    pub(super) fn write_hole_at(&self, len: u64, offset: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, offset, len) {
+            Ok(()) => Ok(()),
+            // Some do not; whatever else is wrong, writing says too.
+            Err(_) => self.write_zeros_at(len, offset),
+        }
+    }
+
+    /// Puts so many zeros at `offset`.
+    pub(super) fn write_zeros_at(&self, len: u64, offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(ZEROS.len() as u64);
+            self.write_all_at(&ZEROS[..part as usize], offset + done)?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// [`Self::write_all_at`] where nothing but zeros is now, within the file's length: long runs of zeros are
     /// left as the hole that they are.
     pub(super) fn write_around_zeros(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         data_runs(bytes)
@@ -179,6 +200,30 @@ mod tests {
         assert_eq!(runs, [HOLE..3 * HOLE, 5 * HOLE..5 * HOLE + 10]);
         assert!(data_runs(&[1; 5]).eq(std::iter::once(0..5)));
         assert_eq!(data_runs(&[]).count(), 0);
+    }
+
+    #[test]
+    fn zeros_are_put_over_what_was_there_and_nothing_else() {
+        for direct in [DirectIo::default(), DirectIo::wanted()] {
+            for (from, len) in [(0, 1 << 20), (4096, 300_000), (5, 7), (1 << 19, 1 << 19)] {
+                for as_hole in [true, false] {
+                    let file = tempfile::tempfile().expect("a file");
+                    file.write_all_at(&vec![7; 1 << 20], 0).expect("written");
+                    let open = OpenFile::to_write(file, &direct);
+                    match as_hole {
+                        true => open.write_hole_at(len, from),
+                        false => open.write_zeros_at(len, from),
+                    }
+                    .expect("written");
+                    let mut expected = vec![7; 1 << 20];
+                    expected[from as usize..][..len as usize].fill(0);
+                    let mut found = vec![1; 1 << 20];
+                    open.file.read_exact_at(&mut found, 0).expect("as long as before");
+                    assert!(found == expected, "{len} zeros at {from}");
+                    assert_eq!(open.file.metadata().expect("known").len(), 1 << 20);
+                }
+            }
+        }
     }
 
     #[test]

@@ -82,6 +82,10 @@ impl Sink for SlowSink<'_> {
         self.throttle.hold(bytes.len(), || self.sink.write(entry, offset, bytes))
     }
 
+    fn write_zeros(&self, entry: usize, offset: u64, len: u64) -> Result<(), Error> {
+        self.throttle.hold(len as usize, || self.sink.write_zeros(entry, offset, len))
+    }
+
     fn wants_order(&self) -> bool {
         self.sink.wants_order()
     }

@@ -31,16 +31,20 @@ impl BusyClock {
     }
 }
 
+/// Time that the calling thread ran on a processor.
+pub(crate) fn thread_time() -> Duration {
+    let cpu = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32)
+}
+
 /// Time that the calling thread ran and, where the kernel keeps account of it, waited to run:
 /// under a quota or among others, who wants a processor has none for most of its time.
 fn busy_so_far() -> Duration {
-    let cpu = clock_gettime(ClockId::ThreadCPUTime);
-    let cpu = Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32);
     // Documentation/scheduler/sched-stats.rst: time on a processor, time waiting for one, both in
     // nanoseconds.
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let delay = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
-    cpu + Duration::from_nanos(delay)
+    thread_time() + Duration::from_nanos(delay)
 }
 
 #[cfg(test)]

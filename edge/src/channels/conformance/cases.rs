@@ -120,7 +120,7 @@ fn zeros(bench: &Bench) {
         near.sent(None)?;
         near.mark(Header::eof(1).with(Flags::EOD))
     };
-    // What they are received into is not zero before.
+    // What they would be received into is not zero: who counted on the slot would see that.
     let mut theirs = slots();
     theirs.iter_mut().for_each(|slot| slot.fill(7));
     let (sent, received) = both(leave_out, || receive(&mut *far, &mut theirs));

@@ -268,7 +268,11 @@ pub(super) fn receive(channel: &mut dyn Channel, slots: &mut Vec<Slot>) -> io::R
             Some(Arrival::Data { slot, block, check, carried }) => {
                 let end = block.offset as usize + block.len;
                 received.bytes.resize(received.bytes.len().max(end), 0);
-                received.bytes[end - block.len..end].copy_from_slice(&slot[..block.len]);
+                let into = &mut received.bytes[end - block.len..end];
+                match carried {
+                    0 => into.fill(0),
+                    _ => into.copy_from_slice(&slot[..block.len]),
+                }
                 received.offsets.push(block.offset);
                 received.checks.push(check);
                 received.carried += carried;

@@ -8,9 +8,10 @@ use std::io::Read;
 /// A case, and what it shows.
 type Case = (&'static str, fn(&Site));
 
-pub(super) const CASES: [Case; 12] = [
+pub(super) const CASES: [Case; 13] = [
     ("files around a block land whole", sizes),
     ("parts come in the order that it says", order),
+    ("zeros that come as such are zeros there", zeros),
     ("a tree lands with its folders, and is listed so", trees),
     ("what has another digest does not land", digests),
     ("until it lands, what was there stays", until_landed),
@@ -80,6 +81,27 @@ fn order(site: &Site) {
     assert_eq!((landed.files, landed.failures.len()), (1, 0));
     if site.capabilities.keeps {
         assert!(site.read("") == Some(content), "bytes differ");
+    }
+}
+
+fn zeros(site: &Site) {
+    if !site.capabilities.sink {
+        return;
+    }
+    // Of a file that is too short for a hole, and of one that is not; a pipe that nobody reads holds no more.
+    let long = if site.is_ordered() { 6 } else { 150_000_usize.div_ceil(BLOCK) };
+    for blocks in [5, long] {
+        let mut content = bytes(blocks * BLOCK + 9, 6);
+        content[BLOCK..3 * BLOCK].fill(0);
+        content[4 * BLOCK..].fill(0);
+        let landed = site.bring(&one(content.clone()));
+        assert_eq!((landed.files, landed.failures.len()), (1, 0), "{landed:?}");
+        if site.capabilities.keeps {
+            assert!(site.read("") == Some(content.clone()), "{blocks} blocks differ");
+        }
+        if site.is_ordered() {
+            assert!((site.taken)() == content, "{blocks} blocks went out otherwise");
+        }
     }
 }
 

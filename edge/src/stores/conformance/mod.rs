@@ -8,6 +8,7 @@ mod drivers;
 
 use super::driver::{Access, LandingOptions, Store, StoreCapabilities};
 use super::{Landed, Landing, ResumeState};
+use farline_core::gridftp::checked::is_zeros;
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
     Block, DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest,
@@ -138,7 +139,11 @@ impl<'a> Writing<'a> {
             let digest = PieceDigest::of(&self.layout, &piece, bytes, DigestAlgorithm::Crc64Nvme);
             self.digests.insert(&digest);
             self.sink.record(std::slice::from_ref(&digest));
-            self.sink.write(piece.entry, piece.file_offset, bytes).expect("written");
+            match is_zeros(bytes) {
+                true => self.sink.write_zeros(piece.entry, piece.file_offset, piece.len as u64),
+                false => self.sink.write(piece.entry, piece.file_offset, bytes),
+            }
+            .expect("written");
         }
     }
 
