@@ -93,6 +93,13 @@ impl Admission {
         Visitor { admission: Arc::clone(self), id, expelled }
     }
 
+    /// Everybody, logged in or not.
+    #[cfg(test)]
+    pub(super) fn present(&self) -> usize {
+        let guests = lock(&self.guests);
+        guests.waiting.len() + guests.sessions.len()
+    }
+
     /// Sessions that move data or are about to answer.
     pub(super) fn busy(&self) -> usize {
         lock(&self.guests).sessions.values().filter(|guest| guest.is_busy).count()

@@ -25,6 +25,12 @@ impl HeldRates {
         HeldRates { most, taken: Mutex::new(0) }
     }
 
+    /// What is held, in bit/s.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> u64 {
+        *lock(&self.taken)
+    }
+
     /// Admits `held`.
     ///
     /// # Errors

@@ -33,6 +33,12 @@ impl ListMemory {
         Arc::new(ListMemory { taken: Mutex::new(0), most: most.0 })
     }
 
+    /// What is taken of it.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> u64 {
+        *lock(&self.taken)
+    }
+
     /// A list of nothing yet.
     pub(super) fn share(self: &Arc<ListMemory>) -> ListShare {
         ListShare { memory: Arc::clone(self), taken: 0 }

@@ -50,6 +50,8 @@ mod transfer;
 mod tree;
 mod tree_options;
 mod tree_state;
+#[cfg(test)]
+mod two_sessions_tests;
 mod wire;
 
 pub use crate::sys::heap::give_freed_memory_back;
