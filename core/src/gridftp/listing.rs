@@ -42,8 +42,10 @@ pub(super) fn write_long(entry: &ListingEntry, now: Timestamp, out: &mut Vec<u8>
         ListingKind::Directory | ListingKind::CurrentDirectory | ListingKind::ParentDirectory
     );
     let kind = match entry.kind {
-        ListingKind::File => '-',
+        // Whatever it leads to: clients take the arrow for a part of another's name.
+        _ if entry.link.is_some() => 'l',
         ListingKind::Symlink => 'l',
+        ListingKind::File => '-',
         _ if is_directory => 'd',
         _ => '?',
     };
@@ -144,6 +146,9 @@ mod tests {
             line(ListFormat::Long, &link),
             "lrwxrwxrwt   1 -        -                   0 Jan  1  2020 l -> a.txt\r\n"
         );
+        // Followed or not.
+        let followed = ListingEntry { kind: ListingKind::File, ..link };
+        assert!(line(ListFormat::Long, &followed).starts_with("lrwx"));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Timestamp};
 use farline_core::units::Error;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, mkdirat,
-    readlinkat, renameat, statat, unlinkat,
+    readlinkat, renameat, statat, symlinkat, unlinkat,
 };
-use std::ffi::OsStr;
+use rustix::io::Errno;
+use std::ffi::{CString, OsStr};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -93,6 +94,21 @@ impl Files<'_> {
         self.access.check(Deed::Create, path)?;
         self.within("create directory", path, |folder, name| {
             Ok(mkdirat(folder, name, Mode::from_raw_mode(0o777))?)
+        })
+    }
+
+    /// Makes a symbolic link that says `target`, wherever that leads: whoever follows it here stays beneath the
+    /// root. One that says so already is as good; nothing else is replaced.
+    pub(crate) fn make_link(&self, target: &Pathname, path: &Pathname) -> Result<(), Error> {
+        self.access.check(Deed::Create, path)?;
+        self.within("create link", path, |folder, name| {
+            let made = symlinkat(OsStr::from_bytes(target.as_bytes()), folder, name);
+            // lftp, which lists what links lead to, asks for those again that are there.
+            let says = || readlinkat(folder, name, Vec::new()).map(CString::into_bytes);
+            match made {
+                Err(Errno::EXIST) if says().is_ok_and(|says| says == target.as_bytes()) => Ok(()),
+                made => Ok(made?),
+            }
         })
     }
 

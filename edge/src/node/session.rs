@@ -368,6 +368,12 @@ impl Job {
                 share.inspect(QuotaShare::keep_all);
                 Ok(Answer::Done)
             }
+            Ask::MakeLink { target, path } => {
+                let share = data.account().take(0, 1, &self.shared)?;
+                files.make_link(&target, &path)?;
+                share.inspect(QuotaShare::keep_all);
+                Ok(Answer::Done)
+            }
             Ask::NetStack { name } => data.choose_driver(&name).map(done),
             Ask::Passive { family, .. } => {
                 data.passive(family).map(|address| Answer::Passive(vec![address]))

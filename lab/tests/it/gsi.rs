@@ -208,6 +208,25 @@ fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
 }
 
 #[test]
+fn a_limited_proxy_moves_files_as_at_a_globus_server() {
+    let grid = Grid::new("");
+    let proxy = grid.proxy("alice", &["-limited"]);
+    let (_server, stock) = grid.globus_server(&[]);
+    let here = |name: &str| format!("file://{}", grid.at(name).display());
+    let theirs = format!("{stock}{}", grid.at("stock").display());
+    for (server, there, landed) in
+        [("stock", theirs, "stock"), ("node", format!("{}/ours", grid.url), "root/ours")]
+    {
+        succeed(grid.guc(&proxy).args(["-p", "2", &here("big"), &there]));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(landed)));
+        let back = format!("back-{server}");
+        // What was delegated is limited too, and authenticates the data connections.
+        succeed(grid.guc(&proxy).args(["-p", "2", "-dcpriv", &there, &here(&back)]));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&back)));
+    }
+}
+
+#[test]
 fn third_party_copies_go_between_a_node_and_a_globus_server() {
     let grid = Grid::new("third_party = true\nthird_party_networks = ['127.0.0.0/8']");
     let proxy = grid.proxy("alice", &[]);

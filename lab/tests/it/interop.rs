@@ -240,3 +240,44 @@ fn ipv6_works_as_ipv4_does() {
     );
     assert_same_tree(&dir.path().join("src"), &dir.path().join("back/src"));
 }
+
+#[test]
+fn lftp_mirrors_a_tree_with_its_links_both_ways() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("root")).expect("a folder");
+    std::fs::create_dir_all(at("tree/deep")).expect("a folder");
+    for (index, name) in ["a", "b c", "deep/d"].iter().enumerate() {
+        std::fs::write(at("tree").join(name), random(index as u64, index * 70_000 + 5))
+            .expect("written");
+    }
+    let links = [
+        ("a", "to-file"),
+        ("deep", "to-folder"),
+        ("../a", "deep/up"),
+        ("nowhere", "dangling"),
+        ("/etc/passwd", "outside"),
+        ("b c", "with a blank"),
+    ];
+    for (target, name) in links {
+        symlink(target, at("tree").join(name)).expect("linked");
+    }
+    let (_node, url) = node(&at("root"), "write", &[]);
+    let lftp = |script: String| {
+        let mut lftp = farline_lab::command("timeout");
+        succeed(lftp.args(["60", "lftp", "-c", &format!("open {url}; {script}")]))
+    };
+    // Again, too: what is there already is no error.
+    for _ in 0..2 {
+        lftp(format!("mirror -R {} /tree", at("tree").display()));
+        succeed(
+            Command::new("diff")
+                .args(["-r", "--no-dereference"])
+                .args([at("tree"), at("root/tree")]),
+        );
+    }
+    // By MLSD lftp sees what a link leads to; by LIST the link.
+    lftp(format!("set ftp:use-mlsd no; mirror /tree {}", at("back").display()));
+    succeed(Command::new("diff").args(["-r", "--no-dereference"]).args([at("tree"), at("back")]));
+}

@@ -49,6 +49,60 @@ const CLIENTS: &[Row] = &[
         "`gsiftp://` third-party, with a globus-gridftp-server at the other end, in the clear and under PROT P",
         By(&["gsi::third_party_copies_go_between_a_node_and_a_globus_server"]),
     ),
+    Row(
+        "",
+        "`-p 2`, `-p 4`, `-p 8`, with `-fast` and without, both ways",
+        By(&["url_copy::two_four_and_eight_channels_carry_the_same_bytes"]),
+    ),
+    Row(
+        "",
+        "`sshftp://` over a real sshd, by a script `sshftp` that runs `farline serve --stdio`: files, trees, `-p 4`, both ways",
+        By(&["url_copy::files_and_trees_go_both_ways_by_sshftp"]),
+    ),
+    Row(
+        "",
+        "`-sync`, levels 0 to 3, both ways",
+        By(&["url_copy::each_level_of_sync_sends_what_differs_by_it"]),
+    ),
+    Row(
+        "",
+        "`-stripe`, `-sbs`: both ways and third-party with a globus-gridftp-server; a node is one stripe",
+        By(&["url_copy::striped_copies_use_the_one_host_that_there_is"]),
+    ),
+    Row(
+        "",
+        "`-stripe -sbs 0`, up",
+        Not(
+            "`globus-url-copy` refuses it itself, with every server (`partition block size must be greater than 0`)",
+        ),
+    ),
+    Row(
+        "",
+        "`-rst`, third-party: goes on when the node is killed in the middle and starts anew, as either end",
+        By(&["url_copy::rst_goes_on_after_a_node_was_killed_in_the_middle"]),
+    ),
+    Row(
+        "",
+        "`-rst` of a file of its own host, when its server is killed",
+        Not(
+            "`globus-url-copy` gives up, with a globus-gridftp-server too; the same command again lands the file whole",
+        ),
+    ),
+    Row(
+        "",
+        "`gsiftp://` with a limited proxy (`grid-proxy-init -limited`), as at a globus-gridftp-server; `gsi_limited_proxies = false` refuses it",
+        By(&[
+            "gsi::a_limited_proxy_moves_files_as_at_a_globus_server",
+            "gsi::who_is_refused_hears_why_and_stands_in_the_log",
+        ]),
+    ),
+    Row(
+        "",
+        "MLSC, MLSR",
+        Not(
+            "no client here asks for them: `-r` asks MLSD of each directory; MLSC is there for Farline, MLSR is not",
+        ),
+    ),
     Row("", "`-data-cred`", Not("DCSC is not spoken: data connections show what was delegated")),
     Row(
         "gfal2 2.21 (`gfal-copy`, `-ls`, `-sum`, `-mkdir`, `-rename`, `-rm`)",
@@ -86,6 +140,11 @@ const CLIENTS: &[Row] = &[
             "tls::curl_and_lftp_move_files_under_tls",
             "identities::data_of_a_user_is_encrypted_and_known_to_be_the_users",
         ]),
+    ),
+    Row(
+        "",
+        "`mirror -R` and `mirror` of a tree with symbolic links (SITE SYMLINK)",
+        By(&["interop::lftp_mirrors_a_tree_with_its_links_both_ways"]),
     ),
 ];
 

@@ -77,4 +77,5 @@ mod told;
 mod tuner;
 mod tuning;
 mod udt;
+mod url_copy;
 mod verbs;

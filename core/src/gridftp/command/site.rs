@@ -24,6 +24,13 @@ pub enum Site {
     },
     /// `SITE SETNETSTACK tcp`: the drivers of the data channel (GCT).
     NetStack(String),
+    /// `SITE SYMLINK target path`: a symbolic link (ProFTPD's mod_site_misc), which `lftp mirror -R` asks for.
+    MakeLink {
+        /// What the link says, as it was written.
+        target: Pathname,
+        /// Where it is to be.
+        path: Pathname,
+    },
     /// `SITE UTIME YYYYMMDDHHMMSS path`.
     SetModified(Timestamp, Pathname),
     /// Anything else, as it was written.
@@ -52,6 +59,15 @@ impl Site {
             b"RETRBUFSIZE" => Ok(Site::SocketBuffer { store: false, size: size()? }),
             b"STORBUFSIZE" => Ok(Site::SocketBuffer { store: true, size: size()? }),
             b"SETNETSTACK" => Ok(Site::NetStack(shown())),
+            b"SYMLINK" => match link(rest) {
+                Some((target, path)) => Ok(Site::MakeLink {
+                    target: Pathname::read(target),
+                    path: Pathname::read(path),
+                }),
+                None => {
+                    Err("SYMLINK <target> <path>, an absolute path where there are more blanks")
+                }
+            },
             b"UTIME" => {
                 let (time, path) = word(rest);
                 let time = std::str::from_utf8(time).ok().and_then(Timestamp::parse);
@@ -83,9 +99,26 @@ impl Site {
             Site::NetStack(stack) => {
                 out.extend_from_slice(format!("SETNETSTACK {stack}").as_bytes())
             }
+            Site::MakeLink { target, path } => {
+                out.extend_from_slice(b"SYMLINK ");
+                target.write_to(out);
+                out.push(b' ');
+                path.write_to(out);
+            }
             Site::SetModified(time, path) => with_path(format!("UTIME {time} "), path, out),
             Site::Other(text) => out.extend_from_slice(text.as_bytes()),
         }
+    }
+}
+
+/// A target and a path with one blank between them; of several the one before the only absolute path.
+fn link(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let blanks = (1..text.len().saturating_sub(1)).filter(|&at| text[at] == b' ');
+    let splits: Vec<_> = blanks.map(|at| (&text[..at], &text[at + 1..])).collect();
+    let absolute: Vec<_> = splits.iter().copied().filter(|(_, path)| path[0] == b'/').collect();
+    match (&splits[..], &absolute[..]) {
+        ([only], _) | (_, [only]) => Some(*only),
+        _ => None,
     }
 }
 

@@ -104,8 +104,28 @@ fn what_is_wrong_is_said_with_the_syntax() {
         "ESTO =\"a\" /x",
         "OPTS X",
         "SITE",
+        "SITE SYMLINK a",
+        "SITE SYMLINK a ",
+        "SITE SYMLINK  a",
+        "SITE SYMLINK a b c",
+        "SITE SYMLINK a /b /c",
     ] {
         assert!(Command::parse(line.as_bytes()).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn a_link_has_a_target_and_a_path_that_can_be_told_apart() {
+    for (line, target, path) in [
+        ("SITE SYMLINK a b", "a", "b"),
+        ("site symlink ../x /dir/b", "../x", "/dir/b"),
+        ("SITE SYMLINK /etc/hosts b", "/etc/hosts", "b"),
+        ("SITE SYMLINK a b /dir/c d", "a b", "/dir/c d"),
+    ] {
+        let link = Command::Site(Site::MakeLink { target: target.into(), path: path.into() });
+        assert_eq!(parse(line), link, "{line}");
+        let said = link.encode().expect("a line");
+        assert_eq!(parse(std::str::from_utf8(&said[..said.len() - 2]).expect("text")), link);
     }
 }
 

@@ -61,6 +61,13 @@ pub enum Ask {
         /// The directory.
         path: Pathname,
     },
+    /// Make a symbolic link; whatever is there stays. Answer: `Done`.
+    MakeLink {
+        /// What it says, relative to nothing: the link's reader resolves it.
+        target: Pathname,
+        /// Where.
+        path: Pathname,
+    },
     /// Listen for data channels. Earlier listeners and channels are closed. Answer: `Passive`.
     Passive {
         /// The IP family, or the control connection's.

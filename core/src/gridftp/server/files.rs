@@ -84,6 +84,13 @@ impl ServerSession {
         self.ask(ask, Purpose::Plain(Reply::line(250, "Removed.")));
     }
 
+    pub(super) fn make_link(&mut self, target: Pathname, path: &Pathname) {
+        if self.may_write() {
+            let ask = Ask::MakeLink { target, path: self.resolve(path) };
+            self.ask(ask, Purpose::Plain(Reply::line(250, "OK.")));
+        }
+    }
+
     pub(super) fn set_file_mode(&mut self, mode: u32, path: &Pathname) {
         if self.may_write() {
             let ask = Ask::SetMode { mode, path: self.resolve(path) };

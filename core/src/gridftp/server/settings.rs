@@ -217,6 +217,7 @@ impl ServerSession {
             }
             Site::NetStack(stack) => self.set_net_stack(stack.trim()),
             Site::SetMode(mode, path) => self.set_file_mode(mode, &path),
+            Site::MakeLink { target, path } => self.make_link(target, &path),
             Site::SetModified(time, path) => {
                 self.set_modified(time, &path, Reply::line(250, "OK."))
             }
