@@ -74,15 +74,26 @@ const STAGING: Bytes = Bytes::mib(16);
 /// more blocks below it.
 const TRIP: Span = Span::from_millis(20);
 
+/// Blocks that a channel of a small copy has at least, while they are not the shortest: what comes
+/// in its first round trips is written then, and not all in the last one.
+const BLOCKS_OF_CHANNEL: u64 = 8;
+
 /// As long as what one of `streams` carries in a round trip, so that channels end a copy less than
-/// that apart. One channel ends with itself, and on a near path copies end at once.
-fn longest_block(path: &PathEstimate, streams: usize, rate: Option<Rate>) -> Option<Bytes> {
+/// that apart; shorter in a small copy. One channel ends with itself, and on a near path copies end
+/// at once.
+fn longest_block(
+    path: &PathEstimate,
+    streams: usize,
+    rate: Option<Rate>,
+    size: Option<Bytes>,
+) -> Option<Bytes> {
     if streams < 2 || path.is_near() {
         return None;
     }
     let of_channel =
         rate.map_or(u64::MAX, |rate| rate.bytes_in(path.rtt.max(TRIP)).0 / streams as u64);
-    let longest = of_channel.clamp(SHORTEST_BLOCK as u64, LONGEST_BLOCK as u64);
+    let of_size = size.map_or(u64::MAX, |size| size.0 / (streams as u64 * BLOCKS_OF_CHANNEL));
+    let longest = of_channel.min(of_size).clamp(SHORTEST_BLOCK as u64, LONGEST_BLOCK as u64);
     Some(Bytes(1 << longest.ilog2()))
 }
 
@@ -134,7 +145,7 @@ impl TransferParams {
             reasons.push(Reason::StagingBegins(staging));
             staging
         });
-        let longest_block = longest_block(&known.path, streams, known.rate);
+        let longest_block = longest_block(&known.path, streams, known.rate, known.size);
         reasons.extend(
             longest_block.filter(|longest| longest.0 < LONGEST_BLOCK as u64).map(Reason::Blocks),
         );
@@ -171,11 +182,12 @@ mod tests {
 
     #[test]
     fn blocks_are_what_a_channel_carries_in_a_round_trip() {
-        let longest = |rtt, rate, streams| {
-            let known = PathContext { rate, ..known(rtt, Bytes::mib(512)) };
+        let of_size = |rtt, rate, streams, size| {
+            let known = PathContext { rate, size, ..known(rtt, Bytes::mib(512)) };
             let overrides = UserOverrides { streams: Some(streams), ..UserOverrides::default() };
             TransferParams::new(&known, &overrides, Bytes::mib(1)).longest_block
         };
+        let longest = |rtt, rate, streams| of_size(rtt, rate, streams, None);
         let far = Span::from_millis(100);
         let mbit = |rate: u64| Some(Rate::from_bps(rate * 1_000_000));
         assert_eq!(longest(far, None, 16), Some(Bytes::mib(1)));
@@ -188,6 +200,9 @@ mod tests {
             (longest(far, mbit(10), 1), longest(Span::from_micros(90), mbit(10), 4)),
             (None, None)
         );
+        // Of a small copy each channel has some.
+        let sizes = [10, 64, 1_024].map(|mib| of_size(far, None, 16, Some(Bytes::mib(mib))));
+        assert_eq!(sizes, [64 << 10, 512 << 10, 1 << 20].map(|len| Some(Bytes(len))));
     }
 
     #[test]

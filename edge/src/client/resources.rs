@@ -2,7 +2,7 @@
 
 use crate::channels::Channel;
 use crate::mover::{BLOCK_LEN, Incoming, SendOutcome};
-use crate::sys::pool::{Slot, pool};
+use crate::sys::pool::{Slot, pool_of_short};
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::TransferParams;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
@@ -32,7 +32,8 @@ impl TransferResources {
 /// # Errors
 /// When there is no memory for it.
 pub(super) fn staging(choice: &TransferParams) -> Result<Vec<Slot>, Error> {
-    pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN).map_err(|error| {
+    let block = choice.longest_block.map_or(BLOCK_LEN, |longest| longest.0 as usize);
+    pool_of_short(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN, block).map_err(|error| {
         Error::new(
             Fault::Here,
             ErrorCode::NoMemory,

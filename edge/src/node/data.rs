@@ -24,7 +24,7 @@ use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace, PathStart};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::fs_user::as_service;
-use crate::sys::pool::{Slot, pool};
+use crate::sys::pool::{Slot, pool_of_short};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
 use farline_core::transfer::{AttributeSet, DigestAlgorithm};
@@ -517,7 +517,8 @@ impl DataPlane {
         if slots.len() >= least {
             return Ok(slots);
         }
-        pool(self.staging_slots().max(least), BLOCK_LEN).map_err(|error| {
+        let block = self.longest_block.map_or(BLOCK_LEN, |longest| longest.0 as usize);
+        pool_of_short(self.staging_slots().max(least), BLOCK_LEN, block).map_err(|error| {
             Error::new(
                 Fault::Here,
                 ErrorCode::NoMemory,

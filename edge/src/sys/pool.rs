@@ -68,11 +68,28 @@ pub(crate) fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     more(0, count, slot_len)
 }
 
+/// The same, of slots of which each holds `used` bytes at most. A huge page is cleared whole at its
+/// first touch: where little of it is used, small pages take less time and less memory.
+///
+/// # Errors
+/// When the memory cannot be had.
+pub(crate) fn pool_of_short(count: usize, slot_len: usize, used: usize) -> io::Result<Vec<Slot>> {
+    map(0, count, slot_len, used >= slot_len / WORTH_HUGE)
+}
+
+/// Of a slot whose blocks fill no more than one part in so many, most of a huge page is cleared for
+/// nothing.
+const WORTH_HUGE: usize = 4;
+
 /// The same for a pool that has `first` slots already.
 ///
 /// # Errors
 /// When the memory cannot be had.
 pub(crate) fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+    map(first, count, slot_len, true)
+}
+
+fn map(first: usize, count: usize, slot_len: usize, is_huge: bool) -> io::Result<Vec<Slot>> {
     let page = rustix::param::page_size();
     let slot_len = slot_len.max(1).next_multiple_of(page);
     let len = slot_len.checked_mul(count.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -85,9 +102,11 @@ pub(crate) fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Ve
             MapFlags::PRIVATE,
         )?
     };
-    // Huge pages are a wish: without them the pool works the same, slower.
-    // SAFETY: the range is the mapping just made.
-    let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+    if is_huge {
+        // A wish: without them the pool works the same, slower.
+        // SAFETY: the range is the mapping just made.
+        let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+    }
     let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
     let region = Arc::new(Region { start, len, at_end: Mutex::default() });
     let slot = |i| Slot {

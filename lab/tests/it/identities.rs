@@ -4,8 +4,8 @@
 use crate::tls::openssl;
 use farline_lab::files::random;
 use farline_lab::{
-    announced, assert_same_tree, error_of_command, farline, farline_binary, fit_of_three, plant,
-    succeed,
+    Running, announced, assert_same_tree, error_of_command, farline, farline_binary, fit_of_three,
+    plant, succeed,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -24,8 +24,10 @@ const ISSUER: &str = "https://issuer.example";
 struct Site {
     folder: tempfile::TempDir,
     /// Ends with the test.
-    _node: farline_lab::Running,
+    _node: Running,
     address: String,
+    /// Where it takes `farlineq://`.
+    udp: String,
 }
 
 impl Site {
@@ -51,6 +53,7 @@ impl Site {
             r#"
 root = "{root}"
 listen = "127.0.0.1:0"
+listen_udp = "127.0.0.1:0"
 tls_cert = "{pki}/node.pem"
 tls_key = "{pki}/node.key"
 client_authorities = "{pki}/ca.pem"
@@ -83,9 +86,11 @@ path = "/vo"
         );
         fs::write(at("node.toml"), config).expect("written");
         let mut command = farline_lab::command(farline_binary());
-        let (node, url) = announced(command.args(["--json", "serve"]).arg(at("node.toml")));
-        let address = url.strip_prefix("ftp://").unwrap_or(&url).to_owned();
-        Site { folder, _node: node, address }
+        let (node, line) = Running::begun(command.args(["--json", "serve"]).arg(at("node.toml")));
+        let said: Value = serde_json::from_str(&line).expect("one object");
+        let [address, udp] =
+            ["address", "udp"].map(|name| said[name].as_str().expect("listens").to_owned());
+        Site { folder, _node: node, address, udp }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -374,6 +379,49 @@ fn a_token_opens_what_its_scopes_say() {
     command.args(["--json", "cp"]).env("BEARER_TOKEN", good());
     assert_eq!(code_of(command.arg(&file).arg(clear)), "cannot-encrypt");
     assert!(!site.at("root/vo/bob/no").exists());
+}
+
+#[test]
+fn over_the_one_udp_port_each_is_who_it_is_over_tcp() {
+    let site = Site::new();
+    let url = |user: &str, path: &str| format!("farlineq://{user}{}{path}", site.udp);
+    let (names, raw) = (site.at("pki/names"), site.at("root/raw/data"));
+    let as_alice = || site.cp();
+    let as_carol = |who: &str| {
+        let mut command = site.cp();
+        command.env("FARLINE_CERT", site.at(&format!("pki/{who}.pem")));
+        command.env("FARLINE_KEY", site.at(&format!("pki/{who}.key")));
+        command.env_remove("FARLINE_PASSWORD");
+        command
+    };
+    let by_token = |token: String| {
+        let mut command = site.cp();
+        command.env("BEARER_TOKEN", token);
+        command
+    };
+    succeed(as_alice().arg(&names).arg(url("alice@", "/home/alice/up")));
+    succeed(Command::new("cmp").arg(&names).arg(site.at("root/home/alice/up")));
+    succeed(as_carol("carol").arg(url("carol@", "/raw/data")).arg(site.at("got")));
+    succeed(Command::new("cmp").arg(site.at("got")).arg(&raw));
+    let good = token(&site.at("pki"), |_| {});
+    succeed(by_token(good.clone()).arg(&names).arg(url("bearer@", "/vo/bob/up")));
+    succeed(Command::new("cmp").arg(&names).arg(site.at("root/vo/bob/up")));
+    for (mut command, to) in [
+        (as_alice(), url("alice@", "/raw/new")),
+        (as_carol("carol"), url("carol@", "/new")),
+        (by_token(good), url("bearer@", "/vo/alice/new")),
+    ] {
+        assert_eq!(code_of(command.arg(&names).arg(&to)), "permission-denied", "{to}");
+    }
+    let mut wrong = as_alice();
+    wrong.env("FARLINE_PASSWORD", "guessed");
+    assert_eq!(code_of(wrong.arg(&names).arg(url("alice@", "/home/alice/no"))), "login-refused");
+    for who in ["dave", "stranger"] {
+        let (error, exit) =
+            error_of_command(as_carol(who).arg(url("", "/raw/data")).arg(site.at("stolen")));
+        assert!(exit != 0 && !site.at("stolen").exists(), "{who}: {error}");
+    }
+    assert!(!site.at("root/home/alice/no").exists());
 }
 
 /// Serves the folder that it runs in by HTTPS, with the certificate and key that are its arguments.
