@@ -39,6 +39,12 @@ impl SavedPath {
         self.packets(packet) * JUMP
     }
 
+    /// Whether flows whose windows are `begun` together gain by a jump. When the path is confirmed, a
+    /// round trip has doubled them: a jump to less than twice that saves no round trip.
+    pub fn is_worth_a_jump_from(&self, begun: Bytes) -> bool {
+        self.in_flight.0 as f64 * JUMP >= 4.0 * begun.0 as f64
+    }
+
     /// Whether a path with this round trip may be the same one.
     pub(crate) fn is_confirmed_by(&self, rtt: Span) -> bool {
         let (rtt, saved) = (rtt.as_secs_f64(), self.rtt.as_secs_f64());

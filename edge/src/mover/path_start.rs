@@ -76,7 +76,9 @@ impl PathStart {
     /// Whether to begin takes longer than data should wait: a kernel's channels are given a control, which has
     /// its use for a round trip from then on.
     pub(super) fn takes_long(&self, channels: &[Handle]) -> bool {
-        lock(&self.saved).is_some() && channels.iter().any(|channel| channel.tcp_info().is_some())
+        let saved = *lock(&self.saved);
+        saved
+            .is_some_and(|(saved, _)| of_kernel(channels).is_some_and(|begun| is_use(saved, begun)))
     }
 
     /// Has the channels begin so: one connection with all of it, or each of a kernel's with its
@@ -84,13 +86,14 @@ impl PathStart {
     pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
         let SavedPath { in_flight, rtt } = saved;
-        let begun = match channels.iter().any(|channel| channel.tcp_info().is_some()) {
-            true if rtt < LEAST_RTT => return,
-            true => self.begin_in_kernel(channels, saved),
-            false if channels.iter().any(|channel| channel.resume(saved)) => Ok(()),
-            false => {
-                Err("the congestion control of its channels does not begin from it".to_owned())
+        let begun = match of_kernel(channels) {
+            Some(_) if rtt < LEAST_RTT => return,
+            Some(begun) if !is_use(saved, begun) => {
+                Err(format!("its channels begin with {begun} already"))
             }
+            Some(_) => self.begin_in_kernel(channels, saved),
+            None if channels.iter().any(|channel| channel.resume(saved)) => Ok(()),
+            None => Err("the congestion control of its channels does not begin from it".to_owned()),
         };
         tell(match begun {
             Ok(()) => Reason::Resumed { in_flight, rtt, age },
@@ -149,6 +152,20 @@ impl PathStart {
         }
         lock(&self.seen.record).clone()
     }
+}
+
+/// What the windows of a kernel's channels let go together; `None` where no kernel has them.
+fn of_kernel(channels: &[Handle]) -> Option<Bytes> {
+    let window = |channel: &Handle| {
+        let info = channel.tcp_info()?;
+        Some(u64::from(info.congestion_window) * u64::from(info.segment))
+    };
+    channels.iter().filter_map(window).reduce(|sum, window| sum + window).map(Bytes)
+}
+
+/// Whether to load a control is of use to a kernel's channels that begin with windows of `begun`.
+fn is_use(saved: SavedPath, begun: Bytes) -> bool {
+    saved.rtt >= LEAST_RTT && saved.is_worth_a_jump_from(begun)
 }
 
 impl Observation {

@@ -169,3 +169,18 @@ fn an_outage_in_any_phase_ends_as_for_any_flow() {
         assert!(run.share(0) > 0.8, "an outage after {after}: {:.2}", run.share(0));
     }
 }
+
+#[test]
+fn a_jump_is_worth_it_where_it_saves_a_round_trip() {
+    // Ten packets: what a flow begins with.
+    let begun = Bytes(10 * 1_500);
+    for (mbits, is_worth) in [(2, false), (4, false), (20, true), (200, true)] {
+        assert_eq!(saved(mbits).is_worth_a_jump_from(begun), is_worth, "{mbits} Mbit/s");
+        let bytes = 6 * saved(mbits).in_flight.0;
+        let (fresh, _) = takes(sender(Algorithm::Cubic), mbits, bytes, 3);
+        let (again, _) = takes(resuming(Algorithm::Cubic, saved(mbits)), mbits, bytes, 3);
+        let won = (fresh - again) * 1e3 / RTT as f64;
+        println!("{mbits} Mbit/s: {won:.2} round trips");
+        assert!(if is_worth { won > 1.0 } else { won < 0.5 }, "{mbits} Mbit/s: {won:.2}");
+    }
+}
