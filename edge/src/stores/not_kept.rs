@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Files that have more than one name, by path: device and inode number of each.
 pub(crate) type LinkedFiles = BTreeMap<Vec<u8>, (u64, u64)>;
@@ -84,9 +85,14 @@ impl AddAssign for NotKept {
 /// Whether what is at `path` has attributes that somebody gave it. Those of the system's own
 /// (`security.*`, `trusted.*`) are not a user's to copy.
 fn has_attributes(root: &Root, path: &[u8], kept: AttributeSet) -> bool {
-    let at = [format!("/proc/self/fd/{}/", root.as_fd().as_raw_fd()).as_bytes(), path].concat();
     let mut names = [0; 1024];
-    match llistxattr(OsStr::from_bytes(&at), &mut names[..]) {
+    // By its name takes a third of the time; the folder that was opened may have another one by now.
+    let by_name = root.path().join(OsStr::from_bytes(path));
+    let listed = llistxattr(&by_name, &mut names[..]).or_else(|_| {
+        let folder = format!("/proc/self/fd/{}/", root.as_fd().as_raw_fd());
+        llistxattr(Path::new(&folder).join(OsStr::from_bytes(path)), &mut names[..])
+    });
+    match listed {
         Ok(len) => names[..len].split(|&byte| byte == 0).any(|name| {
             (name.starts_with(b"user.") && !kept.extended)
                 || (name.starts_with(b"system.posix_acl_") && !kept.acls)
@@ -137,5 +143,7 @@ mod tests {
             )
         );
         assert_eq!(NotKept::default().in_words(), None);
+        std::fs::rename(&tree, dir.path().join("moved")).expect("renamed");
+        assert_eq!(count(), lost, "it is the folder that was opened");
     }
 }
