@@ -14,6 +14,8 @@ pub enum ListFormat {
     Names,
     /// MLSD: the facts chosen with `OPTS MLST`.
     Facts(FactSet),
+    /// MLSR: the same of all that is below, by paths relative to the directory (GCT).
+    Tree(FactSet),
 }
 
 impl ListFormat {
@@ -28,7 +30,7 @@ impl ListFormat {
         match self {
             ListFormat::Long => write_long(entry, now, out),
             ListFormat::Names => entry.name.write_to(out),
-            ListFormat::Facts(facts) => entry.write_facts(facts, out),
+            ListFormat::Facts(facts) | ListFormat::Tree(facts) => entry.write_facts(facts, out),
         }
         out.extend_from_slice(b"\r\n");
         true

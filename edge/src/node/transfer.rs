@@ -10,9 +10,9 @@ use super::time_of_day::time_of_day;
 use super::{profile, tree};
 use crate::identity::Deed;
 use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
-use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, storage_error};
+use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, join, storage_error};
 use farline_core::gridftp::server::{Action, TransferRequest};
-use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
+use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::Arc;
@@ -85,23 +85,42 @@ impl DataPlane {
         let now = time_of_day();
         let mut text = Vec::new();
         let looked = files.stat(&run.request.path)?;
-        let entries = if looked.kind == ListingKind::Directory {
-            files.list(&run.request.path)?
-        } else {
-            vec![looked]
-        };
-        if let ListFormat::Facts(_) = format {
-            let here = files.stat(&run.request.path)?;
-            let here = ListingEntry {
-                name: farline_core::gridftp::Pathname::new("."),
-                kind: ListingKind::CurrentDirectory,
-                ..here
-            };
+        let is_folder = looked.kind == ListingKind::Directory;
+        if let ListFormat::Facts(_) | ListFormat::Tree(_) = format {
+            let name = Pathname::new(".");
+            let here = ListingEntry { name, kind: ListingKind::CurrentDirectory, ..looked.clone() };
             // Names that cannot stand in a listing were left out by `Files::list` already.
             let _ = format.write(&here, now, &mut text);
         }
-        for entry in &entries {
-            let _ = format.write(entry, now, &mut text);
+        if !is_folder {
+            let _ = format.write(&looked, now, &mut text);
+            return self.send_bytes(&BytesSource(text), run);
+        }
+        let mut share = self.shared.lists.share();
+        // Paths of folders below, relative to the one that was asked for.
+        let mut folders = vec![Vec::new()];
+        while let Some(folder) = folders.pop() {
+            if let Some(reason) = run.cancel.reason() {
+                return Err(reason);
+            }
+            let at = run.request.path.resolve(&Pathname::new(folder.clone()));
+            let entries = match files.list(&at) {
+                // It is listed itself; what lies in it nobody may see, or it went away since.
+                Err(_) if !folder.is_empty() => continue,
+                entries => entries?,
+            };
+            for mut entry in entries {
+                let path = join(&folder, entry.name.as_bytes());
+                let is_below = entry.kind == ListingKind::Directory && entry.link.is_none();
+                entry.name = Pathname::new(path.clone());
+                let _ = format.write(&entry, now, &mut text);
+                if let ListFormat::Tree(_) = format
+                    && is_below
+                {
+                    folders.push(path);
+                }
+            }
+            share.set((text.len() + folders.iter().map(Vec::len).sum::<usize>()) as u64)?;
         }
         self.send_bytes(&BytesSource(text), run)
     }

@@ -281,3 +281,46 @@ fn lftp_mirrors_a_tree_with_its_links_both_ways() {
     lftp(format!("set ftp:use-mlsd no; mirror /tree {}", at("back").display()));
     succeed(Command::new("diff").args(["-r", "--no-dereference"]).args([at("tree"), at("back")]));
 }
+
+/// What a server lists of all that is below `path`: kind, name and, of a file, its length.
+fn listed_below(url: &str, path: &str) -> Vec<String> {
+    use std::io::Read;
+    let mut client = farline_lab::raw::RawClient::in_stream_mode(url);
+    let mut data = client.passive();
+    client.say(&format!("MLSR {path}"));
+    let mut text = String::new();
+    data.read_to_string(&mut text).expect("a list");
+    let reply = client.final_reply();
+    assert!(reply.starts_with("226"), "{reply}");
+    let lines = text.lines().map(|line| {
+        let (facts, name) = line.split_once(' ').expect("facts and a name");
+        let fact = |name: &str| facts.split(';').find_map(|fact| fact.strip_prefix(name));
+        let kind = fact("Type=").expect("a type");
+        let len = fact("Size=").filter(|_| kind == "file").unwrap_or("");
+        format!("{kind} {len} {name}")
+    });
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn mlsr_lists_what_a_globus_server_lists() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (index, name) in ["a", "b c", "deep/d", "deep/er/e", "deep/er/f", "z/g"].iter().enumerate()
+    {
+        let path = dir.path().join("tree").join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, random(index as u64, index * 7_000)).expect("written");
+    }
+    std::fs::create_dir(dir.path().join("tree/empty")).expect("made");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let (_server, globus) = globus_server();
+    let ours = listed_below(&url, "/tree");
+    assert_eq!(ours, listed_below(&globus, dir.path().join("tree").to_str().expect("text")));
+    assert_eq!(ours.len(), 6 + 5, "{ours:?}");
+    // A link is listed, and what it leads to is not listed again.
+    std::os::unix::fs::symlink("..", dir.path().join("tree/deep/up")).expect("linked");
+    let linked = listed_below(&url, "/tree");
+    assert_eq!(linked.len(), ours.len() + 1, "{linked:?}");
+}

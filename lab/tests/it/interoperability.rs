@@ -98,10 +98,8 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
-        "MLSC, MLSR",
-        Not(
-            "no client here asks for them: `-r` asks MLSD of each directory; MLSC is there for Farline, MLSR is not",
-        ),
+        "MLSR, which none of these clients asks for (`-r` asks MLSD of each folder): the same list as a globus-gridftp-server's",
+        By(&["interop::mlsr_lists_what_a_globus_server_lists"]),
     ),
     Row("", "`-data-cred`", Not("DCSC is not spoken: data connections show what was delegated")),
     Row(

@@ -82,6 +82,8 @@ pub enum Command {
     MachineListControl(Option<Pathname>),
     /// `MLSD path` (RFC 3659).
     MachineList(Option<Pathname>),
+    /// `MLSR path`: MLSD of a directory and all that is below it (GCT).
+    MachineListTree(Option<Pathname>),
     /// `MLST path` (RFC 3659).
     MachineStatus(Option<Pathname>),
     /// `MODE S|E`; another letter is kept for the reply.

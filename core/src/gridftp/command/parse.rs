@@ -127,6 +127,7 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         "MKD" => Command::MakeDirectory(path()?),
         "MLSC" => Command::MachineListControl(optional_path()),
         "MLSD" => Command::MachineList(optional_path()),
+        "MLSR" => Command::MachineListTree(optional_path()),
         "MLST" => Command::MachineStatus(optional_path()),
         "MODE" => Command::Mode(match letter()? {
             'S' => Mode::Stream,

@@ -132,6 +132,7 @@ impl Command {
             Command::ModifiedTime(path) => ("MDTM", A::Path(path)),
             Command::SetModified(time, path) => ("MFMT", A::TextAndPath(time.to_string(), path)),
             Command::MakeDirectory(path) => ("MKD", A::Path(path)),
+            Command::MachineListTree(path) => ("MLSR", optional(path.as_ref())),
             Command::MachineListControl(path) => ("MLSC", optional(path.as_ref())),
             Command::MachineList(path) => ("MLSD", optional(path.as_ref())),
             Command::MachineStatus(path) => ("MLST", optional(path.as_ref())),

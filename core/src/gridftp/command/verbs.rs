@@ -37,6 +37,7 @@ pub const VERBS: &[Verb] = &[
     verb("MKD", "<path>"),
     verb("MLSC", "[<path>]"),
     verb("MLSD", "[<path>]"),
+    verb("MLSR", "[<path>]"),
     verb("MLST", "[<path>]"),
     verb("MODE", "S | E"),
     verb("NLST", "[<path>]"),

@@ -32,8 +32,8 @@ impl ServerSession {
             lines.push(format!(" CKSM {checksums}"));
             lines.push(" SCKS".to_owned());
         }
-        let fixed = ["DCAU", "EPRT", "EPSV", "ERET", "ESTO", "LANG EN*", "MDTM", "MFMT", "MLSC"];
-        lines.extend(fixed.iter().map(|name| format!(" {name}")));
+        let fixed = ["DCAU", "EPRT", "EPSV", "ERET", "ESTO", "LANG EN*", "MDTM", "MFMT"];
+        lines.extend(fixed.iter().chain(&["MLSC", "MLSR"]).map(|name| format!(" {name}")));
         lines.push(format!(" MLST {}", self.settings.facts.feature()));
         let fixed = ["PARALLEL", "REST STREAM", "SIZE", "SPAS", "SPOR", "TVFS", "UTF8"];
         lines.extend(fixed.iter().map(|name| format!(" {name}")));

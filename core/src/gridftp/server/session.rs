@@ -318,6 +318,9 @@ impl ServerSession {
             Command::MachineList(path) => {
                 self.list(crate::gridftp::ListFormat::Facts(self.settings.facts), path)
             }
+            Command::MachineListTree(path) => {
+                self.list(crate::gridftp::ListFormat::Tree(self.settings.facts), path)
+            }
 
             command => self.run_on_files(command),
         }
