@@ -93,13 +93,6 @@ impl Admission {
         Visitor { admission: Arc::clone(self), id, expelled }
     }
 
-    /// Everybody, logged in or not.
-    #[cfg(test)]
-    pub(super) fn present(&self) -> usize {
-        let guests = lock(&self.guests);
-        guests.waiting.len() + guests.sessions.len()
-    }
-
     /// Sessions that move data or are about to answer.
     pub(super) fn busy(&self) -> usize {
         lock(&self.guests).sessions.values().filter(|guest| guest.is_busy).count()
@@ -250,6 +243,15 @@ fn place_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) & !u128::from(u64::MAX)).into()),
         ip => ip,
+    }
+}
+
+#[cfg(test)]
+impl Admission {
+    /// Everybody, logged in or not.
+    pub(super) fn present(&self) -> usize {
+        let guests = lock(&self.guests);
+        guests.waiting.len() + guests.sessions.len()
     }
 }
 

@@ -25,12 +25,6 @@ impl HeldRates {
         HeldRates { most, taken: Mutex::new(0) }
     }
 
-    /// What is held, in bit/s.
-    #[cfg(test)]
-    pub(super) fn taken(&self) -> u64 {
-        *lock(&self.taken)
-    }
-
     /// Admits `held`.
     ///
     /// # Errors
@@ -68,6 +62,14 @@ impl HeldRates {
 impl Drop for Admitted {
     fn drop(&mut self) {
         *lock(&self.rates.taken) -= self.held.rate.as_bps();
+    }
+}
+
+#[cfg(test)]
+impl HeldRates {
+    /// What is held, in bit/s.
+    pub(super) fn taken(&self) -> u64 {
+        *lock(&self.taken)
     }
 }
 

@@ -33,12 +33,6 @@ impl ListMemory {
         Arc::new(ListMemory { taken: Mutex::new(0), most: most.0 })
     }
 
-    /// What is taken of it.
-    #[cfg(test)]
-    pub(super) fn taken(&self) -> u64 {
-        *lock(&self.taken)
-    }
-
     /// A list of nothing yet.
     pub(super) fn share(self: &Arc<ListMemory>) -> ListShare {
         ListShare { memory: Arc::clone(self), taken: 0 }
@@ -122,6 +116,14 @@ impl Sink for MeteredList {
         share.set(len.saturating_mul(OF_TEXT))?;
         drop(came);
         self.text.write(entry, offset, bytes)
+    }
+}
+
+#[cfg(test)]
+impl ListMemory {
+    /// What is taken of it.
+    pub(super) fn taken(&self) -> u64 {
+        *lock(&self.taken)
     }
 }
 

@@ -50,8 +50,6 @@ mod transfer;
 mod tree;
 mod tree_options;
 mod tree_state;
-#[cfg(test)]
-mod two_sessions_tests;
 mod wire;
 
 pub use crate::sys::heap::give_freed_memory_back;
@@ -421,6 +419,9 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
         session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
     });
 }
+
+#[cfg(test)]
+mod two_sessions_tests;
 
 #[cfg(test)]
 mod tests {

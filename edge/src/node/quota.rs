@@ -113,13 +113,6 @@ impl Quota {
         Ok(())
     }
 
-    /// Bytes and files that are taken of the day.
-    #[cfg(test)]
-    pub(super) fn taken(&self) -> (u64, u64) {
-        let taken = lock(&self.taken);
-        (taken.bytes, taken.files)
-    }
-
     fn give_back(&self, held: Taken) {
         let mut taken = lock(&self.taken);
         if taken.day == held.day {
@@ -209,6 +202,15 @@ impl Sink for QuotaSink<'_> {
 
     fn checkpoint(&self) {
         self.sink.checkpoint();
+    }
+}
+
+#[cfg(test)]
+impl Quota {
+    /// Bytes and files that are taken of the day.
+    pub(super) fn taken(&self) -> (u64, u64) {
+        let taken = lock(&self.taken);
+        (taken.bytes, taken.files)
     }
 }
 
