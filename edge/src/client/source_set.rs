@@ -7,8 +7,8 @@ use super::existing::without;
 use super::location::{Location, Remote, last_name, source_here};
 use super::selection::Selection;
 use crate::stores::{
-    DirectIo, LinkedFiles, Listing, NotKept, Part, PosixSource, Root, Source, Store, StoreAddress,
-    WalkProblem, join, place_in, stat, walk_linked,
+    DirectIo, LinkedFiles, Listing, NotKept, Part, PosixSource, Prefetch, Root, Source, Store,
+    StoreAddress, WalkProblem, join, place_in, stat, walk_linked,
 };
 use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -28,11 +28,17 @@ pub(super) struct SourceSet {
     pub(super) at: SourcePlace,
     /// What the source is known by when a copy is resumed.
     pub(super) source_id: [u8; 32],
+    /// What was read of the entries' files already.
+    pub(super) prefetched: Prefetch,
 }
 
 impl SourceSet {
     /// Leaves out what stays as it is at the destination.
     pub(super) fn leave_out(&mut self, kept: &BTreeSet<usize>) {
+        if !kept.is_empty() {
+            // By other numbers from here on.
+            self.prefetched = Prefetch::default();
+        }
         if let SourcePlace::Files(parts) = &mut self.at {
             for part in parts {
                 part.first -= kept.range(..part.first).count();
@@ -69,7 +75,7 @@ impl SourcePlace {
         }
     }
 
-    /// What reads the entries of `layout`.
+    /// What reads the entries of `layout`, of which `prefetched` was read.
     ///
     /// # Errors
     /// When the store cannot be read so.
@@ -77,11 +83,12 @@ impl SourcePlace {
         self,
         layout: &Arc<Layout>,
         direct: &DirectIo,
+        prefetched: Prefetch,
     ) -> Result<Arc<dyn Source>, Error> {
         match self {
             SourcePlace::Files(parts) => {
                 let source = PosixSource::of_parts(parts, Arc::clone(layout));
-                Ok(Arc::new(source.directly(direct.clone())))
+                Ok(Arc::new(source.directly(direct.clone()).with_prefetched(prefetched)))
             }
             SourcePlace::Store { store, start, strip } => {
                 let own = |entry: &Entry| {
@@ -142,7 +149,8 @@ pub(super) fn load_store(
         false => [0; 32],
     };
     let at = SourcePlace::Store { store, start, strip: name.len() };
-    Ok(SourceSet { target: to.path.clone(), entries, linked, at, source_id })
+    let (target, prefetched) = (to.path.clone(), Prefetch::default());
+    Ok(SourceSet { target, entries, linked, at, source_id, prefetched })
 }
 
 /// The store that is the source, if one is.
@@ -195,6 +203,7 @@ pub(super) fn load(
         linked: LinkedFiles::new(),
         at: SourcePlace::Files(Vec::new()),
         source_id,
+        prefetched: Prefetch::default(),
     };
     let mut parts = Vec::new();
     let mut claimed =

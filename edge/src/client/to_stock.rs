@@ -68,7 +68,7 @@ pub(super) async fn run(
         }
     };
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = load.at.source(&layout, &copy.options.direct_io)?;
+    let source = load.at.source(&layout, &copy.options.direct_io, load.prefetched)?;
     let place = to.place();
     // One file alone has a journal of its own.
     let receipt = match alone {

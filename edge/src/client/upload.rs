@@ -25,10 +25,12 @@ use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, ManifestSource, VerdictSource, WantedBlocks};
-use crate::stores::{Part, SlowSource, Source, gather, join, place_in};
+use crate::stores::{Part, Prefetch, SlowSource, Source, UntilDropped, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{Agreement, CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
+use farline_core::copy::{
+    Agreement, CopyRole, CopySession, CopySummary, Existing, OpenedChannels, TreePart,
+};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{Block, Entry, EntryKind, Layout, TransferParams};
@@ -76,13 +78,20 @@ pub(super) async fn run(
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
     let alone = store.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
     let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
-    // What takes no answer of the node's is listed while it is connected to.
+    // What takes no answer of the node's is listed while it is connected to, and small files are read.
+    let (connecting, prefetches) = (UntilDropped::default(), may_prefetch(copy));
     let loading = match alone {
         true => None,
         false => {
             let (selection, paths) = (copy.options.selection.clone(), paths.clone());
-            let target = to.path.clone();
-            Some(Meanwhile::begin(move || load(&selection, &paths, target, true))?)
+            let (target, is_over) = (to.path.clone(), connecting.flag());
+            Some(Meanwhile::begin(move || {
+                let (mut set, problems) = load(&selection, &paths, target, true)?;
+                if let (true, Some(parts)) = (prefetches, set.at.parts()) {
+                    set.prefetched = Prefetch::of(&set.entries, parts, &is_over);
+                }
+                Ok((set, problems))
+            })?)
         }
     };
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
@@ -111,6 +120,7 @@ pub(super) async fn run(
     ahead.extend(looks.requests());
     let opening = Control::open_for_copy(to, copy.options, ahead, expected);
     let (mut control, mut ahead) = opening.await?;
+    drop(connecting);
     let looks = looks.asked(&control, &ahead.split_off(before_looks.min(ahead.len())));
     if let Some(asked) = ahead.pop_if(|_| asks_path) {
         control.asked_paths(asked);
@@ -209,6 +219,15 @@ pub(super) async fn run(
     }
 }
 
+/// Whether all that is listed is copied, and read as it comes: no trial, and not past the page cache.
+fn may_prefetch(copy: &Copy<'_>) -> bool {
+    let options = copy.options;
+    options.existing == Existing::Replace
+        && !options.dry_run
+        && !options.direct_io.is_wanted()
+        && matches!(options.trial, Trial { stall: None, read: None, .. })
+}
+
 fn no_folder(to: &Remote, folder: &Pathname) -> Error {
     let message = format!("{} has no directory {folder}", to.server());
     Error::new(Fault::You, ErrorCode::PathNotFound, message)
@@ -234,7 +253,7 @@ async fn to_farline(
     // A system call for each file, which need not be waited for.
     let kept = copy.options.attributes;
     let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, kept, &parts))?;
-    let source = load.at.source(&layout, &copy.options.direct_io)?;
+    let source = load.at.source(&layout, &copy.options.direct_io, load.prefetched)?;
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),

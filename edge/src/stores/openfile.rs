@@ -26,6 +26,11 @@ impl DirectIo {
         DirectIo(Some(Arc::default()))
     }
 
+    /// Whether it was asked for.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// What a file system said that refused it, if one did: its files went through the page cache.
     pub fn refusal(&self) -> Option<io::ErrorKind> {
         *self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner)

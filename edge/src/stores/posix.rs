@@ -1,6 +1,7 @@
 //! Reads the files of a tree: each is opened at its first piece and closed after its last.
 
 use super::openfile::{DirectIo, OpenFile};
+use super::prefetch::Prefetch;
 use super::root::Root;
 use super::walk::{changed_ns, join, modified_ns};
 use super::{Source, in_short};
@@ -23,6 +24,7 @@ pub struct PosixSource {
     /// Where the transfer begins in its one file, of which nothing was listed beforehand.
     part: Option<u64>,
     direct: DirectIo,
+    prefetched: Prefetch,
     open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
 }
 
@@ -53,6 +55,7 @@ impl PosixSource {
             layout,
             part: None,
             direct: DirectIo::default(),
+            prefetched: Prefetch::default(),
             open: Mutex::new(HashMap::new()),
         }
     }
@@ -70,6 +73,13 @@ impl PosixSource {
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSource {
         self.direct = direct;
+        self
+    }
+
+    /// The same source, of which some was read already.
+    #[must_use]
+    pub(crate) fn with_prefetched(mut self, prefetched: Prefetch) -> PosixSource {
+        self.prefetched = prefetched;
         self
     }
 
@@ -127,7 +137,7 @@ pub(crate) fn place_in<'a>(
 
 /// Whether a file is still what was listed. A modification time can be put back, the time of the
 /// last change cannot.
-fn is_as_listed(listed: &Entry, stat: &Stat) -> bool {
+pub(super) fn is_as_listed(listed: &Entry, stat: &Stat) -> bool {
     // The last name of a file that another one took the place of is gone, which counts as a change
     // of it: what is read is still the old content, whole.
     let replaced = stat.st_nlink == 0;
@@ -138,6 +148,11 @@ fn is_as_listed(listed: &Entry, stat: &Stat) -> bool {
 
 impl Source for PosixSource {
     fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        if let Some(bytes) = self.prefetched.get(entry) {
+            let at = offset as usize;
+            into.copy_from_slice(&bytes[at..at + into.len()]);
+            return Ok(());
+        }
         let file = self.file(entry, into.len() as u64)?;
         let changed = |how: &str| {
             let (root, path) = self.place(entry);
