@@ -445,6 +445,9 @@ impl<'a> Shared<'a> {
                     }
                     let slot_id = SlotId(slot.index());
                     let is_zeros = carried < block.len;
+                    if let Some(unsent) = self.unsent.as_ref().filter(|_| !is_zeros) {
+                        unsent.sent();
+                    }
                     let unsent = self.unsent.as_ref().filter(|_| is_zeros);
                     let turn = unsent.map(SessionWork::turn);
                     let bytes = (!is_zeros).then(|| &slot[..block.len]);

@@ -4,7 +4,7 @@
 
 use crate::sys::busy::thread_time;
 use crate::sys::lock::lock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ pub(crate) struct UnsentWork {
     changed: Condvar,
     processors: u32,
     transfers: AtomicUsize,
+    /// Of them, those whose last block was not sent: they are in nobody's way but each other's.
+    unsent: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,8 @@ struct Rest(Option<Instant>);
 pub(crate) struct SessionWork<'a> {
     all: &'a UnsentWork,
     own: Mutex<()>,
+    /// Whether its last block was not sent.
+    is_unsent: AtomicBool,
 }
 
 /// One block's turn, until it goes.
@@ -59,11 +63,12 @@ impl UnsentWork {
             changed: Condvar::new(),
             processors: u32::try_from(processors).unwrap_or(u32::MAX).max(1),
             transfers: AtomicUsize::new(0),
+            unsent: AtomicUsize::new(0),
         }
     }
 
     pub(crate) fn session(&self) -> SessionWork<'_> {
-        SessionWork { all: self, own: Mutex::new(()) }
+        SessionWork { all: self, own: Mutex::new(()), is_unsent: AtomicBool::new(false) }
     }
 
     /// Counts a transfer that moves files: another's, to all others.
@@ -89,9 +94,19 @@ impl Rest {
 }
 
 impl SessionWork<'_> {
+    /// A block came whose sender sent it.
+    pub(crate) fn sent(&self) {
+        if self.is_unsent.swap(false, Ordering::Relaxed) {
+            self.all.unsent.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Waits for a turn.
     pub(crate) fn turn(&self) -> Turn<'_> {
         let own = lock(&self.own);
+        if !self.is_unsent.swap(true, Ordering::Relaxed) {
+            self.all.unsent.fetch_add(1, Ordering::Relaxed);
+        }
         let mut state = lock(&self.all.state);
         loop {
             let changed = &self.all.changed;
@@ -116,11 +131,17 @@ impl Drop for Turn<'_> {
         let mut state = lock(&self.all.state);
         state.free += 1;
         // Whose processors nobody else wants may have them.
-        if self.all.transfers.load(Ordering::Relaxed) > 1 {
+        if self.all.transfers.load(Ordering::Relaxed) > self.all.unsent.load(Ordering::Relaxed) {
             state.rest.add(self.began, took, self.all.processors);
         }
         drop(state);
         self.all.changed.notify_all();
+    }
+}
+
+impl Drop for SessionWork<'_> {
+    fn drop(&mut self) {
+        self.sent();
     }
 }
 
@@ -181,15 +202,21 @@ mod tests {
     #[test]
     fn only_next_to_other_transfers_turns_are_charged() {
         let work = UnsentWork::new(2);
+        let session = work.session();
         let charged = |work: &UnsentWork| {
-            drop(work.session().turn());
-            lock(&work.state).rest.0.is_some()
+            drop(session.turn());
+            lock(&work.state).rest.0.take().is_some()
         };
         let _own = work.transfer();
         assert!(!charged(&work));
         drop(work.transfer());
         assert!(!charged(&work), "it ended");
-        let _other = work.transfer();
+        let (_other, other) = (work.transfer(), work.session());
+        assert!(charged(&work));
+        drop(other.turn());
+        lock(&work.state).rest = Rest::default();
+        assert!(!charged(&work), "nobody sends anything");
+        other.sent();
         assert!(charged(&work));
     }
 }
