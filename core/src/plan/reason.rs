@@ -328,9 +328,7 @@ impl Display for Reason {
                 "{window} of window for each stream: its share of what path and queue hold"
             ),
             Reason::Staging(staging, rtt) => write!(f, "{staging} of staging for an rtt of {rtt}"),
-            Reason::Blocks(longest) => {
-                write!(f, "blocks of {longest}, so that channels end together")
-            }
+            Reason::Blocks(longest) => write!(f, "blocks of {longest}: channels end together"),
             Reason::StagingBegins(staging) => write!(f, "{staging} of staging to begin with"),
             Reason::Buffers(wanted) => write!(f, "socket buffers of {wanted} as asked"),
             Reason::BestCell { streams, control, cells, path, is_back, channel } => {

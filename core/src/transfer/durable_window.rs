@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_files_land_while_others_come_unless_syncs_are_long() {
+    fn small_files_land_while_others_come_where_syncs_are_short() {
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
         let mut window = DurableWindow::new(Time::ZERO);
         assert!(window.admit(1_000, 1_000));

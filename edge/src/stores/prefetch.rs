@@ -1,7 +1,7 @@
 //! Reads the first small files of a tree while its sender has nothing to do yet: over a long path the
 //! login of a copy takes as long as reading ten thousand.
 
-use super::posix::{Part, is_as_listed, place_in};
+use super::listed::{Part, is_as_listed, place_in};
 use farline_core::transfer::{Entry, EntryKind};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -92,7 +92,7 @@ mod tests {
     use farline_core::transfer::Layout;
 
     #[test]
-    fn what_was_read_ahead_is_what_is_sent_and_the_rest_is_read_then() {
+    fn what_was_prefetched_is_sent_and_the_rest_is_read_then() {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(dir.path().join("sub")).expect("a folder");
         let files = [("a", 3), ("b", 0), ("long", 100_000), ("sub/c", 70), ("sub/d", 9)];
