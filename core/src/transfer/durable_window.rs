@@ -38,9 +38,9 @@ const ALIKE: u32 = 4;
 const WORTH: f64 = 1.3;
 const TRIED: u32 = 2;
 
-/// From so many pieces on a checkpoint rests no longer than so many times the last sync.
+/// From so many pieces on the next checkpoint rests as long as the last took, where that was short.
 const MANY: u64 = 1_024;
-const RESTS_PER_SYNC_OF_MANY: f64 = 4.0;
+const SHORT_SYNC: Span = Span::from_millis(50);
 
 /// The account of what is not durable yet.
 #[derive(Debug)]
@@ -151,8 +151,8 @@ impl DurableWindow {
             true => rest.min(took.mul_f64(RESTS_PER_SYNC)),
             false => rest,
         };
-        let rest = match pieces >= MANY {
-            true => rest.min(took.mul_f64(RESTS_PER_SYNC_OF_MANY)),
+        let rest = match pieces >= MANY && took <= SHORT_SYNC {
+            true => rest.min(took),
             false => rest,
         };
         Some(self.ended + rest)
@@ -319,8 +319,8 @@ mod tests {
         window.begin(at(10));
         window.end(at(12));
         assert!(window.admit(2_000, 2_000));
-        assert_eq!(window.due(at(12)), Some(at(20)), "a fifth of the time goes to syncs of 2 ms");
-        window.begin(at(20));
+        assert_eq!(window.due(at(12)), Some(at(14)), "half of the time goes to syncs of 2 ms");
+        window.begin(at(14));
         window.end(at(420));
         assert!(window.admit(2_000, 2_000));
         assert_eq!(window.due(at(420)), Some(at(1_420)), "a slow disk rests as with few");
