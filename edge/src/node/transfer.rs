@@ -98,8 +98,9 @@ impl DataPlane {
         }
         let mut share = self.shared.lists.share();
         // Paths of folders below, relative to the one that was asked for.
-        let mut folders = vec![Vec::new()];
+        let (mut folders, mut waiting) = (vec![Vec::new()], 0);
         while let Some(folder) = folders.pop() {
+            waiting -= folder.len();
             if let Some(reason) = run.cancel.reason() {
                 return Err(reason);
             }
@@ -117,10 +118,11 @@ impl DataPlane {
                 if let ListFormat::Tree(_) = format
                     && is_below
                 {
+                    waiting += path.len();
                     folders.push(path);
                 }
             }
-            share.set((text.len() + folders.iter().map(Vec::len).sum::<usize>()) as u64)?;
+            share.set((text.len() + waiting) as u64)?;
         }
         self.send_bytes(&BytesSource(text), run)
     }

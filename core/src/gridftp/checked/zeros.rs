@@ -3,43 +3,16 @@
 //! A zero behind a message multiplies its remainder by x^8 modulo the polynomial, so that any number of them is
 //! one power (M. Adler, zlib 1.3, `crc32_combine_op`).
 
-/// Castagnoli's polynomial, its highest power on the right (RFC 3720, section 12.1).
-const POLYNOMIAL: u32 = 0x82f6_3b78;
-/// The power 0 of x.
-const ONE: u32 = 1 << 31;
+use crate::units::CrcPolynomial;
+
+/// Castagnoli's (RFC 3720, section 12.1).
+static CASTAGNOLI: CrcPolynomial = CrcPolynomial::new(0x82f6_3b78, 32);
 
 /// The CRC32C of `count` zeros.
 pub(super) fn crc32c_of_zeros(count: u64) -> u32 {
-    let ones = (0..64).filter(|at| count >> at & 1 == 1);
     // The word before the first byte and behind the last is all ones.
-    !ones.fold(!0, |remainder, at| times(remainder, POWERS[at]))
+    !(CASTAGNOLI.times(u64::from(u32::MAX), CASTAGNOLI.power_of_bytes(count)) as u32)
 }
-
-/// The product of two polynomials, modulo the polynomial.
-const fn times(a: u32, mut b: u32) -> u32 {
-    let (mut product, mut bit) = (0, ONE);
-    while bit != 0 {
-        if a & bit != 0 {
-            product ^= b;
-        }
-        b = (b >> 1) ^ (POLYNOMIAL & (b & 1).wrapping_neg());
-        bit >>= 1;
-    }
-    product
-}
-
-/// x to the power of 8 times 2 to the power of each index.
-const POWERS: [u32; 64] = {
-    let mut powers = [0; 64];
-    // x^8.
-    powers[0] = ONE >> 8;
-    let mut at = 1;
-    while at < 64 {
-        powers[at] = times(powers[at - 1], powers[at - 1]);
-        at += 1;
-    }
-    powers
-};
 
 #[cfg(test)]
 mod tests {

@@ -6,15 +6,12 @@
 //! which were added is all there is to remember.
 
 use crate::transfer::layout::Layout;
-use crate::units::ByteRanges;
+use crate::units::{ByteRanges, CrcPolynomial};
 use crc_fast::{CrcAlgorithm, checksum};
 use std::ops::Range;
 
-/// The polynomial of CRC-64/NVME, its highest power on the right (NVM Express, NVM Command Set
-/// Specification 1.0, figure 122).
-const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
-/// The power 0 of x.
-const ONE: u64 = 1 << 63;
+/// The polynomial of CRC-64/NVME (NVM Express, NVM Command Set Specification 1.0, figure 122).
+static NVME: CrcPolynomial = CrcPolynomial::new(0x9a6c_9329_ac4b_c9b5, 64);
 
 /// The CRC of `bytes`.
 pub(super) fn crc(bytes: &[u8]) -> u64 {
@@ -29,12 +26,12 @@ pub fn crc64_with(before: u64, bytes: &[u8]) -> u64 {
 /// The CRC of what has the CRC `before` and so many zeros behind it, none of which is looked at.
 pub fn crc64_with_zeros(before: u64, count: u64) -> u64 {
     // The word before the first byte and behind the last is all ones.
-    !times(!before, power_of_bytes(count))
+    !NVME.times(!before, NVME.power_of_bytes(count))
 }
 
 /// The CRC of pieces that lie one behind the other, by the length and the CRC of each.
 pub(super) fn joined(pieces: &[(u64, u64)]) -> u64 {
-    pieces.iter().fold(0, |before, &(len, crc)| times(before, power_of_bytes(len)) ^ crc)
+    pieces.iter().fold(0, |before, &(len, crc)| NVME.times(before, NVME.power_of_bytes(len)) ^ crc)
 }
 
 /// The blocks of one file that were added, and their sum.
@@ -59,7 +56,7 @@ impl Sum {
         let blocks = self.len.div_ceil(self.block_len);
         if range.end <= blocks && self.lacks(range.clone()) {
             let behind = self.len.saturating_sub(range.end.saturating_mul(self.block_len));
-            self.crc ^= times(crc, power_of_bytes(behind));
+            self.crc ^= NVME.times(crc, NVME.power_of_bytes(behind));
             self.added.insert(range);
         }
         (self.added.total() == blocks).then_some(self.crc)
@@ -69,38 +66,6 @@ impl Sum {
     pub(super) fn lacks(&self, range: Range<u64>) -> bool {
         self.added.gaps(range.clone()) == [range]
     }
-}
-
-/// The product of two polynomials, modulo the polynomial.
-const fn times(a: u64, mut b: u64) -> u64 {
-    let (mut product, mut bit) = (0, ONE);
-    while bit != 0 {
-        if a & bit != 0 {
-            product ^= b;
-        }
-        b = (b >> 1) ^ (POLYNOMIAL & (b & 1).wrapping_neg());
-        bit >>= 1;
-    }
-    product
-}
-
-/// x to the power of 8 times 2 to the power of each index.
-const POWERS: [u64; 64] = {
-    let mut powers = [0; 64];
-    // x^8.
-    powers[0] = ONE >> 8;
-    let mut at = 1;
-    while at < 64 {
-        powers[at] = times(powers[at - 1], powers[at - 1]);
-        at += 1;
-    }
-    powers
-};
-
-/// x to the power of the bits in `count` bytes.
-fn power_of_bytes(count: u64) -> u64 {
-    let ones = (0..64).filter(|at| count >> at & 1 == 1);
-    ones.fold(ONE, |power, at| times(power, POWERS[at]))
 }
 
 #[cfg(test)]
@@ -159,7 +124,7 @@ mod tests {
             let (a, b) = (rng.next_u64(), rng.next_u64());
             let behind = rng.next_u64() >> rng.below(64);
             let joined = crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, a, b, behind);
-            assert_eq!(times(a, power_of_bytes(behind)) ^ b, joined, "{behind} bytes");
+            assert_eq!(NVME.times(a, NVME.power_of_bytes(behind)) ^ b, joined, "{behind} bytes");
             // All zeros, by doubling.
             let (mut zeros, mut len) = (crc(&[0]), 1_u64);
             while len < behind / 2 {
