@@ -57,7 +57,8 @@ pub use durable::{Batch, Durability};
 pub use durable_window::DurableWindow;
 pub use layout::{Block, Entry, EntryKind, LONGEST_BLOCK, Layout, Piece, SHORTEST_BLOCK};
 pub use limit::{
-    Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes, Waits,
+    Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes,
+    StoreMedium, Waits,
 };
 pub use losses::{JudgedSample, LossJudge};
 pub use manifest::{ManifestError, ManifestParser, manifest_lines, parse_manifest};

@@ -3,6 +3,7 @@
 use super::remote_store::RemoteStore;
 use crate::stores::{Access, StandardStreams, Store, StoreAddress, StoreRegistry};
 use farline_core::copy::source_of;
+use farline_core::transfer::StoreMedium;
 use farline_core::units::{Error, ErrorCode, Fault, percent};
 use std::ffi::OsStr;
 use std::fmt;
@@ -135,6 +136,15 @@ impl Location {
             Location::Standard => true,
             Location::Store(store) => store.driver().capabilities.access == Access::Ordered,
             Location::Local(_) | Location::Remote(_) => false,
+        }
+    }
+
+    /// What its bytes are read from, or written to, as far as this end knows.
+    pub(super) fn medium(&self) -> StoreMedium {
+        match self {
+            Location::Standard => StoreMedium::Pipe,
+            Location::Store(store) => store.driver().medium,
+            Location::Local(_) | Location::Remote(_) => StoreMedium::Disk,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::stores::{NotKept, NotSet};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::plan::{HELD_RATE_FELL, Reason};
-use farline_core::transfer::{Diagnosis, Limit, Party, TransferParams, Waits};
+use farline_core::transfer::{Diagnosis, Limit, Party, StoreMedium, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
 
@@ -180,8 +180,8 @@ pub(super) struct FixedLimits {
     pub(super) is_booked: bool,
     pub(super) buffer: Option<Bytes>,
     pub(super) window: Bytes,
-    /// A pipe is the source, and the destination.
-    pub(super) pipes: (bool, bool),
+    /// What the source is, and the destination.
+    pub(super) media: (StoreMedium, StoreMedium),
 }
 
 /// What limited a copy between two others, by what they say: sender, receiver.
@@ -325,7 +325,7 @@ impl CopyStats {
             bytes: moved,
             buffer: self.fixed.buffer,
             window_limit: self.fixed.window,
-            pipes: self.fixed.pipes,
+            media: self.fixed.media,
             ..self.waits
         };
         let own = self.direction.diagnose(&waits);

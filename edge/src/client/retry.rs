@@ -3,6 +3,7 @@
 use super::copy::Copy;
 use super::options::RetryNotice;
 use farline_core::copy::{FailedAttempt, RetryBackoff};
+use farline_core::transfer::StoreMedium;
 use farline_core::units::{Error, Rng, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
@@ -17,9 +18,9 @@ pub(super) async fn with_retries(
     let mut seed = [0; 8];
     // Without randomness the waits of many do not spread, and are as long.
     let _ = getrandom(&mut seed, GetRandomFlags::empty());
-    let retry_for = match copy.stats.fixed.pipes {
-        (false, false) => copy.options.retry_for,
-        _ => Span::ZERO,
+    let retry_for = match copy.stats.fixed.media {
+        (StoreMedium::Pipe, _) | (_, StoreMedium::Pipe) => Span::ZERO,
+        _ => copy.options.retry_for,
     };
     let mut backoff = RetryBackoff::new(retry_for, Rng::new(u64::from_ne_bytes(seed)));
     let mut resumed = None;

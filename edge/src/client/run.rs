@@ -15,7 +15,7 @@ use crate::channels::driver::Offered;
 use crate::plan::prior;
 use crate::sys::tcp::process_usage;
 use farline_core::copy::Existing;
-use farline_core::transfer::UserOverrides;
+use farline_core::transfer::{StoreMedium, UserOverrides};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::pin::Pin;
 use std::time::Instant;
@@ -44,7 +44,9 @@ async fn run(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let mut copy = Copy::new(options, with_prior(options, sources, destination), began, watch);
-    copy.stats.fixed.pipes = (sources.iter().any(Location::is_ordered), destination.is_ordered());
+    let read_from =
+        sources.iter().map(Location::medium).find(|&medium| medium != StoreMedium::Disk);
+    copy.stats.fixed.media = (read_from.unwrap_or_default(), destination.medium());
     if sources.iter().any(|source| matches!(source, Location::Standard | Location::Store(_)))
         && (options.dry_run || !options.selection.is_all())
     {

@@ -7,7 +7,7 @@ use crate::channels::Channel;
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
-use farline_core::transfer::{TuningLimits, Waits};
+use farline_core::transfer::{StoreMedium, TuningLimits, Waits};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::time::{Duration, Instant};
 
@@ -113,12 +113,14 @@ impl Watch {
         Watch { began: Instant::now() }
     }
 
-    /// Tells the client what limited this end, over channels of which the kernel says `tcp`.
+    /// Tells the client what limited this end, over channels of which the kernel says `tcp`, from or
+    /// to a store that is a `medium`.
     pub(super) fn tell(
         &self,
         run: &RunningTransfer<'_>,
         tally: &Tally,
         tcp: &[TcpInfo],
+        medium: StoreMedium,
         sending: bool,
     ) {
         let waits = Waits {
@@ -129,6 +131,7 @@ impl Watch {
             rtt: tcp.iter().map(|tcp| tcp.min_rtt).min().unwrap_or_default(),
             bytes: Bytes(tally.bytes()),
             buffer: run.request.buffer_size,
+            media: (medium, medium),
             window_limit: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
             ..tally.waits()
         };

@@ -27,7 +27,7 @@ use crate::sys::fs_user::as_service;
 use crate::sys::pool::{Slot, pool_of_short};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
-use farline_core::transfer::{AttributeSet, DigestAlgorithm};
+use farline_core::transfer::{AttributeSet, DigestAlgorithm, StoreMedium};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -80,6 +80,8 @@ pub(super) struct DataPlane {
     pub(super) source: [u8; 32],
     /// What trees come from and go to instead of the node's files.
     store: Option<Arc<dyn Store>>,
+    /// What the store is, or the node's files are.
+    pub(super) medium: StoreMedium,
     /// The rate that the client said, which it may change while this session sends.
     limit: LiveRate,
     /// Holds what this session sends to a rate.
@@ -148,6 +150,7 @@ impl DataPlane {
             integrity: Integrity { digests: Some(DigestAlgorithm::Blake3), ..Integrity::default() },
             source: [0; 32],
             store: None,
+            medium: StoreMedium::default(),
             limit,
             pace: None,
             driver: None,
@@ -465,7 +468,7 @@ impl DataPlane {
                 Ok(())
             }
             "store" => {
-                self.store = stores::choose(&self.shared, value)?;
+                (self.store, self.medium) = stores::choose(&self.shared, value)?;
                 Ok(())
             }
             _ => Err(Error::new(

@@ -124,7 +124,7 @@ impl DataPlane {
         let sent =
             run.while_it_moves(idle_timeout, || run.reporter.watch(every, &run.tally, work))?;
         if adapts {
-            watch.tell(run, &run.tally, &sent.tcp, true);
+            watch.tell(run, &run.tally, &sent.tcp, self.medium, true);
         }
         if let (Some(path), Some(start)) = (&mut self.path, start) {
             path.keep(start, run.tally.bytes());
@@ -218,7 +218,7 @@ impl DataPlane {
             }
         };
         if adapts {
-            watch.tell(run, &run.tally, &received.tcp, false);
+            watch.tell(run, &run.tally, &received.tcp, self.medium, false);
         }
         self.channels = received.channels;
         self.slots = received.slots;

@@ -3,6 +3,7 @@
 
 use super::Shared;
 use crate::stores::{Store, StoreRegistry, not_allowed};
+use farline_core::transfer::StoreMedium;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::Arc;
 
@@ -11,14 +12,17 @@ pub(super) fn features(stores: &StoreRegistry) -> Vec<String> {
     stores.drivers().map(|driver| format!("FARLINE {}", driver.feature())).collect()
 }
 
-/// Reads the value of the option `store`; `None` is the node's files.
-pub(super) fn choose(shared: &Shared, value: &str) -> Result<Option<Arc<dyn Store>>, Error> {
+/// Reads the value of the option `store`, and says what it is; `None` is the node's files.
+pub(super) fn choose(
+    shared: &Shared,
+    value: &str,
+) -> Result<(Option<Arc<dyn Store>>, StoreMedium), Error> {
     if value == "files" {
-        return Ok(None);
+        return Ok((None, StoreMedium::Disk));
     }
     let name = value.split(':').next().unwrap_or_default();
     match shared.stores.open_option(value) {
-        Some(opened) => opened.map(Some),
+        Some(opened) => opened.map(|(store, medium)| (Some(store), medium)),
         None if StoreRegistry::builtin().find(name).is_some() => {
             Err(not_allowed(format!("this node does not allow ?{name}")))
         }

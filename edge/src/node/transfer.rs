@@ -8,9 +8,11 @@ use super::reporter::Reporter;
 use super::running::{RunningTransfer, TreePhase};
 use super::time_of_day::time_of_day;
 use super::{profile, tree};
-use crate::identity::Deed;
+use crate::identity::{Authorization, Deed};
 use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
-use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, join, storage_error};
+use crate::stores::{
+    BytesSource, Landing, PosixSink, PosixSource, Sink, UnnamedFile, join, storage_error,
+};
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
@@ -168,8 +170,7 @@ impl DataPlane {
         let path = beneath(&request.path).to_vec();
         let access = self.account().access.clone();
         access.check_store(&request.path)?;
-        let files = Files::new(&access);
-        let existing = files.stat(&request.path).ok();
+        let existing = at_its_place(&access, &request.path);
         if existing.as_ref().is_some_and(|entry| entry.kind == ListingKind::Directory) {
             let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
             return Err(storage_error("store", request.path.as_bytes(), &error));
@@ -199,14 +200,24 @@ impl DataPlane {
         drop(account.take(announced, 1, &self.shared)?);
         let share = account.take(0, 1, &self.shared)?;
         let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
-        let sink = PosixSink::new(Arc::clone(access.root()), path, Arc::clone(&layout), false);
-        let sink = match in_place {
-            Some(offset) => sink.in_place(offset),
-            None => sink,
+        let unnamed = match in_place {
+            None => UnnamedFile::create(access.root(), &path, &layout),
+            Some(_) => None,
+        };
+        let sink: Box<dyn Landing> = match (unnamed, in_place) {
+            (Some(unnamed), _) => Box::new(unnamed),
+            (None, in_place) => {
+                let root = Arc::clone(access.root());
+                let sink = PosixSink::new(root, path, Arc::clone(&layout), false);
+                Box::new(match in_place {
+                    Some(offset) => sink.in_place(offset),
+                    None => sink,
+                })
+            }
         };
         sink.open(0)?;
-        let counted = share.as_ref().map(|share| QuotaSink { sink: &sink, share });
-        let into = counted.as_ref().map_or(&sink as &dyn Sink, |counted| counted);
+        let counted = share.as_ref().map(|share| QuotaSink { sink: &*sink, share });
+        let into = counted.as_ref().map_or(&*sink as &dyn Sink, |counted| counted);
         let came = self.receive_into(&layout, into, None, ByteRanges::new(), run);
         let came = came.inspect_err(|error| account.say_exceeded(error, &self.shared));
         if let Some(share) = share.as_ref().filter(|_| in_place.is_some()) {
@@ -239,7 +250,10 @@ impl DataPlane {
                 let message = "SCKS is for a whole file that is stored at once";
                 return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
             }
-            let read = sink.read_back(0)?;
+            let read = sink.read_back(0)?.ok_or_else(|| {
+                let message = "what was written here cannot be read back";
+                Error::new(Fault::You, ErrorCode::Unsupported, message)
+            })?;
             run.landing(|| checksum::compare(expected, written.total(), read)).inspect_err(
                 |_| {
                     sink.refuse();
@@ -253,6 +267,14 @@ impl DataPlane {
                 Ok(written.total())
             }
         }
+    }
+}
+
+/// What is at `path`, where something is. Of most files that are stored nothing is, which one look shows.
+fn at_its_place(access: &Authorization, path: &Pathname) -> Option<ListingEntry> {
+    match access.root().stat_link(beneath(path)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        _ => Files::new(access).stat(path).ok(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{BackupPlace, Landing, Root, Source, WalkProblem};
 use crate::drivers::{DriverOption, Values};
-use farline_core::transfer::{AttributeSet, Entry, Layout};
+use farline_core::transfer::{AttributeSet, Entry, Layout, StoreMedium};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt;
 use std::fs::File;
@@ -57,6 +57,8 @@ pub struct StoreDriver {
     pub options: &'static [DriverOption],
     /// What copies need to know of it.
     pub capabilities: StoreCapabilities,
+    /// What its bytes are read from and written to, as far as that says what a copy waits for.
+    pub(crate) medium: StoreMedium,
     /// What a node that offers it lists in FEAT behind `FARLINE`; `STORE` and its name when absent.
     pub feature: Option<&'static str>,
     pub(super) open: Box<OpenStore>,
@@ -72,8 +74,20 @@ impl StoreDriver {
         capabilities: StoreCapabilities,
         open: impl Fn(&Values) -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> StoreDriver {
-        let (form, open) = (StoreForm::Scheme, Box::new(open));
-        StoreDriver { name, about, form, options: &[], capabilities, feature: None, open }
+        let medium = match capabilities.access {
+            Access::Random => StoreMedium::Disk,
+            Access::Ordered => StoreMedium::Pipe,
+        };
+        StoreDriver {
+            name,
+            about,
+            form: StoreForm::Scheme,
+            options: &[],
+            capabilities,
+            medium,
+            feature: None,
+            open: Box::new(open),
+        }
     }
 
     /// Opens its store.

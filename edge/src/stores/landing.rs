@@ -392,12 +392,9 @@ impl Sink for PosixSink {
                 Found::Zeros => file.write_around_zeros(bytes, at)?,
                 Found::Left | Found::Unknown => file.write_all_at(bytes, at)?,
             }
-            // The disk begins while the network still brings: else the whole file waits for the fsync
-            // at its end.
-            // A small one comes with others, which are synced together, or is over before it has begun.
-            let len = self.layout.entries()[entry].len();
-            if len >= SPARSE_FROM && at + bytes.len() as u64 >= SPARSE_FROM {
-                start_writeback(&file.file, at, bytes.len());
+            // A small one comes with others, which are synced together.
+            if self.layout.entries()[entry].len() >= SPARSE_FROM {
+                write_back(file, at, bytes.len());
             }
             Ok(())
         })
@@ -438,6 +435,14 @@ impl Sink for PosixSink {
                 self.land_whole(&partial, &whole);
             }
         }
+    }
+}
+
+/// Has the disk begin with `len` bytes at `offset` while the network still brings: else a whole file waits for
+/// the fsync at its end. What is short is over before it has begun.
+pub(super) fn write_back(file: &OpenFile, offset: u64, len: usize) {
+    if offset + len as u64 >= SPARSE_FROM {
+        start_writeback(&file.file, offset, len);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Landed, Landing, Sink, Source, not_allowed};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use crate::sys::clock::ns_since_1970;
 use crate::sys::pool::{Slot, pool};
-use farline_core::transfer::{Digests, Entry, EntryKind, Layout, VerdictList};
+use farline_core::transfer::{Digests, Entry, EntryKind, Layout, StoreMedium, VerdictList};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rng};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -44,6 +44,7 @@ pub(super) fn driver(limit: Option<Bytes>) -> StoreDriver {
     };
     StoreDriver {
         options: &OPTIONS,
+        medium: StoreMedium::Memory,
         feature: Some("MEMORY"),
         ..StoreDriver::new("memory", about, capabilities, open)
     }

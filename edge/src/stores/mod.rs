@@ -29,6 +29,7 @@ mod root;
 mod slow;
 mod standard;
 mod tree_receipt;
+mod unnamed;
 mod walk;
 
 pub use address::StoreAddress;
@@ -64,6 +65,7 @@ pub use slow::SlowSource;
 pub(crate) use standard::{StandardStreams, one_file};
 pub use tree_receipt::LandedTree;
 pub(crate) use tree_receipt::TreeReceipt;
+pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};
 

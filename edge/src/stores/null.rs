@@ -2,7 +2,7 @@
 
 use super::driver::{Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver};
 use super::{Landed, Landing, Sink, Source};
-use farline_core::transfer::{Digests, Layout, VerdictList};
+use farline_core::transfer::{Digests, Layout, StoreMedium, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,11 @@ pub(super) fn driver() -> StoreDriver {
     };
     let about = "drops what it is given; at a node where the operator allows it";
     let open = |_: &_| Ok(Arc::new(NullStore) as Arc<dyn Store>);
-    StoreDriver { feature: Some("NULL"), ..StoreDriver::new("null", about, capabilities, open) }
+    StoreDriver {
+        medium: StoreMedium::Memory,
+        feature: Some("NULL"),
+        ..StoreDriver::new("null", about, capabilities, open)
+    }
 }
 
 /// Nowhere.

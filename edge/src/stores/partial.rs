@@ -87,7 +87,7 @@ impl Place {
         hidden(name, &format!(".{}{PARTIAL_TAIL}", self.tag(path)))
     }
 
-    fn journal(&self) -> Vec<u8> {
+    pub(super) fn journal(&self) -> Vec<u8> {
         let name = match self.names.first() {
             Some(name) if self.names.len() == 1 && !name.is_empty() => name,
             _ => &b"several"[..],

@@ -4,6 +4,7 @@ use super::address::StoreAddress;
 use super::driver::{Access, Store, StoreDriver, StoreForm};
 use super::{files, memory, null, standard};
 use crate::drivers::{DriverOption, DriverRegistry, OptionKind, RegisteredDriver, Values};
+use farline_core::transfer::StoreMedium;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -80,15 +81,20 @@ impl DriverRegistry<StoreDriver> {
         is_known.then(|| with_options(driver, options.unwrap_or_default(), '='))
     }
 
-    /// Opens what the value of `OPTS FARLINE store=` names, such as `null` or `memory:BYTES` (S-1);
-    /// `None` where there is no such store.
+    /// Opens what the value of `OPTS FARLINE store=` names, such as `null` or `memory:BYTES` (S-1),
+    /// and says what it is; `None` where there is no such store.
     ///
     /// # Errors
     /// When an option is missing or wrong, or the store cannot be had.
-    pub(crate) fn open_option(&self, value: &str) -> Option<Result<Arc<dyn Store>, Error>> {
+    pub(crate) fn open_option(
+        &self,
+        value: &str,
+    ) -> Option<Result<(Arc<dyn Store>, StoreMedium), Error>> {
         let (name, options) = value.split_once(':').unwrap_or((value, ""));
         let driver = self.scheme(name)?;
-        Some(with_options(driver, options, ':').and_then(|address| address.open()))
+        let medium = driver.medium;
+        let address = with_options(driver, options, ':');
+        Some(address.and_then(|address| Ok((address.open()?, medium))))
     }
 
     fn scheme(&self, name: &str) -> Option<Arc<StoreDriver>> {

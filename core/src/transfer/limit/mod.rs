@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use monitor::{PathMonitor, PathTimes};
 pub use recent::RecentWaits;
-pub use waits::{StageTime, StageTimes, Waits};
+pub use waits::{StageTime, StageTimes, StoreMedium, Waits};
 
 /// What limited a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -13,6 +13,38 @@ const BUSY: f64 = 0.75;
 const WITHIN_HOST: Span = Span::from_micros(30);
 const WAITS: f64 = 0.5;
 
+/// What a source is read from, or a sink written to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreMedium {
+    /// Files: whoever waits for them waits for a disk, unless the threads that serve it are busy.
+    #[default]
+    Disk,
+    /// A program at the other end of a pipe.
+    Pipe,
+    /// This host's memory: whoever waits for it waits for a processor.
+    Memory,
+}
+
+impl StoreMedium {
+    /// What limits where channels wait for a source.
+    const fn read(self) -> Limit {
+        match self {
+            StoreMedium::Disk => Limit::DiskRead,
+            StoreMedium::Pipe => Limit::PipeRead,
+            StoreMedium::Memory => Limit::Cpu,
+        }
+    }
+
+    /// What limits where channels wait for a sink.
+    const fn written(self) -> Limit {
+        match self {
+            StoreMedium::Disk => Limit::DiskWrite,
+            StoreMedium::Pipe => Limit::PipeWrite,
+            StoreMedium::Memory => Limit::Cpu,
+        }
+    }
+}
+
 /// How busy the threads of a stage were, summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTime {
@@ -89,8 +121,8 @@ pub struct Waits {
     pub buffer: Option<Bytes>,
     /// The largest window that this host lets one channel have.
     pub window_limit: Bytes,
-    /// Whether a program at the other end of a pipe is this end's source, and its sink.
-    pub pipes: (bool, bool),
+    /// What this end's source is, and its sink.
+    pub media: (StoreMedium, StoreMedium),
 }
 
 impl Waits {
@@ -105,27 +137,25 @@ impl Waits {
 
     /// What limited the sending end.
     pub fn sender_limit(&self) -> Diagnosis {
-        let source = if self.pipes.0 { Limit::PipeRead } else { Limit::DiskRead };
-        self.outside_network(source, self.busy.reading).unwrap_or_else(|| self.sender_network())
+        self.outside_network(self.media.0.read(), self.busy.reading)
+            .unwrap_or_else(|| self.sender_network())
     }
 
     /// What limited the receiving end.
     pub fn receiver_limit(&self) -> Diagnosis {
-        let sink = if self.pipes.1 { Limit::PipeWrite } else { Limit::DiskWrite };
-        self.outside_network(sink, self.busy.writing).unwrap_or_else(|| {
-            match self.busy.channels.share() >= BUSY {
+        self.outside_network(self.media.1.written(), self.busy.writing).unwrap_or_else(
+            || match self.busy.channels.share() >= BUSY {
                 true => self.named(Limit::Cpu),
                 false => self.named(Limit::Network),
-            }
-        })
+            },
+        )
     }
 
     /// What limited a copy within one host, whose threads read (`store`) and write (`network`) in
     /// turns.
     pub fn local_limit(&self) -> Diagnosis {
         let writing = self.network;
-        let source = if self.pipes.0 { Limit::PipeRead } else { Limit::DiskRead };
-        let sink = if self.pipes.1 { Limit::PipeWrite } else { Limit::DiskWrite };
+        let (source, sink) = (self.media.0.read(), self.media.1.written());
         let accounts = [
             (Limit::SetUp, self.of_all_channels(self.setting_up)),
             (Limit::RateLimit, self.pace.as_secs_f64()),
@@ -316,11 +346,20 @@ mod tests {
         assert_eq!(sender(waits()), Limit::PathRate);
         let (most, little) = (Span::from_secs(30), Span::from_secs(6));
         assert_eq!(sender(Waits { store: most, network: little, ..waits() }), Limit::DiskRead);
-        let pipe = Waits { store: most, network: little, pipes: (true, true), ..waits() };
+        let pipe = Waits {
+            store: most,
+            network: little,
+            media: (StoreMedium::Pipe, StoreMedium::Pipe),
+            ..waits()
+        };
         assert_eq!(
             (sender(pipe.clone()), pipe.receiver_limit().limit),
             (Limit::PipeRead, Limit::PipeWrite)
         );
+        // Its threads need not be seen busy: there is nothing else that it could wait for.
+        let memory = Waits { media: (StoreMedium::Memory, StoreMedium::Memory), ..pipe };
+        let limits = [memory.sender_limit(), memory.receiver_limit(), memory.local_limit()];
+        assert_eq!(limits.map(|said| said.limit), [Limit::Cpu; 3]);
         assert_eq!(sender(Waits { pace: most, network: little, ..waits() }), Limit::RateLimit);
         let path = PathTimes { window: most, ..waits().path };
         assert_eq!(sender(Waits { path, ..waits() }), Limit::ReceiverWindow);

@@ -186,7 +186,7 @@ impl Copy<'_> {
             moving: elapsed,
             channels: stats.channels(),
             is_tcp: waits.path.total() > Span::ZERO,
-            pipes: stats.fixed.pipes,
+            media: stats.fixed.media,
             ..waits
         };
         let diagnosis = stats.direction.diagnose(&self.lately.since(so_far)?)?;

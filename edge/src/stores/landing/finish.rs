@@ -3,7 +3,7 @@
 use super::protected::open_again;
 use super::{Ending, PosixSink};
 use crate::stores::attributes::NotSet;
-use crate::stores::in_short;
+use crate::stores::unnamed::special;
 use crate::stores::walk::is_no_file;
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, VerdictList};
@@ -191,6 +191,10 @@ impl PosixSink {
                 .map(|entry| (*entry, self.land_one(entry, sync).map_err(Box::new)))
                 .collect()
         };
+        if entries.len() <= LEAST_PART {
+            // To count processors takes longer than a small file.
+            return land(entries);
+        }
         let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
         let part = entries.len().div_ceil(threads).max(LEAST_PART);
         std::thread::scope(|scope| {
@@ -323,11 +327,7 @@ impl PosixSink {
         entry: &Entry,
     ) -> Result<(), Error> {
         if there.is_some_and(is_no_file) {
-            let message = format!(
-                "{} is a device, FIFO or socket and is not replaced",
-                in_short(&self.root.shown(&self.path(entry)))
-            );
-            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
+            return Err(special(&self.root, &self.path(entry)));
         }
         self.refuse_same_name(there, entry)
     }

@@ -1,0 +1,238 @@
+//! One file that has no name until it lands: what comes of it to a node that ends before it, whatever ends it,
+//! is gone without a trace. It needs no journal, no lock and no temporary name, which are most of what a short
+//! file costs.
+
+use super::openfile::{DirectIo, OpenFile};
+use super::partial::{Partial, Place};
+use super::root::Root;
+use super::walk::is_no_file;
+use super::{Landed, Landing, ReadBack, Sink, in_short};
+use farline_core::transfer::{Digests, Layout, VerdictList};
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A layout of one file, of any length, on its way to a path below a root.
+#[derive(Debug)]
+pub(crate) struct UnnamedFile {
+    root: Arc<Root>,
+    path: Vec<u8>,
+    layout: Arc<Layout>,
+    folder: OwnedFd,
+    name: Vec<u8>,
+    file: OpenFile,
+    is_left: AtomicBool,
+}
+
+impl UnnamedFile {
+    /// A file for `path`; `None` where a transfer that keeps a journal has its place there or left something,
+    /// and where none can be made so: the file system does not know it, or nobody may write there, which
+    /// [`PosixSink`](super::PosixSink) says.
+    pub(crate) fn create(
+        root: &Arc<Root>,
+        path: &[u8],
+        layout: &Arc<Layout>,
+    ) -> Option<UnnamedFile> {
+        let (folder, name) = root.parent(path).ok()?;
+        let journal = Place::of(path, layout).journal();
+        let journal =
+            statat(&folder, OsStr::from_bytes(&journal), AtFlags::SYMLINK_NOFOLLOW).map(drop);
+        if journal != Err(Errno::NOENT) {
+            return None;
+        }
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = openat(&folder, c".", flags, Mode::from_raw_mode(0o666)).ok()?;
+        Some(UnnamedFile {
+            root: Arc::clone(root),
+            path: path.to_vec(),
+            layout: Arc::clone(layout),
+            folder,
+            name,
+            file: OpenFile::to_write(file.into(), &DirectIo::default()),
+            is_left: AtomicBool::new(false),
+        })
+    }
+
+    fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed)
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        self.root.error("write", &self.path, error)
+    }
+
+    /// Makes it durable, and then its name.
+    fn take_name(&self) -> Result<(), Error> {
+        let failed = |error: io::Error| self.failed(&error);
+        self.file.file.sync_all().map_err(failed)?;
+        match self.link(&self.name) {
+            Err(Errno::EXIST) => self.replace()?,
+            linked => linked.map_err(|errno| failed(errno.into()))?,
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(&self.folder, c".", flags, Mode::empty())
+            .map_err(|errno| failed(errno.into()))?;
+        File::from(folder).sync_all().map_err(failed)
+    }
+
+    /// Takes the place of what has its name. Only what has a name can; the place is locked for as long as it
+    /// has another.
+    fn replace(&self) -> Result<(), Error> {
+        let failed = |errno: Errno| self.failed(&errno.into());
+        let there = statat(&self.folder, OsStr::from_bytes(&self.name), AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok_and(|stat| is_no_file(&stat)) {
+            return Err(special(&self.root, &self.path));
+        }
+        let place = Place::of(&self.path, &self.layout);
+        let temporary = place.temporary(&place.prefix, &self.name);
+        let (partial, _) = Partial::begin(&self.root, place, &self.layout, None)?;
+        let at = OsStr::from_bytes(&temporary);
+        let linked = match self.link(&temporary) {
+            // Under the lock nobody else writes it.
+            Err(Errno::EXIST) => {
+                let _ = unlinkat(&self.folder, at, AtFlags::empty());
+                self.link(&temporary)
+            }
+            linked => linked,
+        };
+        let named = linked
+            .and_then(|()| renameat(&self.folder, at, &self.folder, OsStr::from_bytes(&self.name)));
+        if named.is_err() {
+            let _ = unlinkat(&self.folder, at, AtFlags::empty());
+        }
+        partial.finish();
+        named.map_err(failed)
+    }
+
+    /// Gives it a name that nothing has.
+    fn link(&self, name: &[u8]) -> Result<(), Errno> {
+        let to = OsStr::from_bytes(name);
+        // Who opened it may do that since Linux 6.10; before, only with a capability.
+        match linkat(&self.file.file, c"", &self.folder, to, AtFlags::EMPTY_PATH) {
+            Err(Errno::NOENT | Errno::PERM) => {
+                let itself = format!("/proc/self/fd/{}", self.file.file.as_raw_fd());
+                linkat(CWD, itself, &self.folder, to, AtFlags::SYMLINK_FOLLOW)
+            }
+            linked => linked,
+        }
+    }
+}
+
+impl Sink for UnnamedFile {
+    fn write(&self, _entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        if self.is_left() {
+            return Ok(());
+        }
+        self.file.write_all_at(bytes, offset).map_err(|error| self.failed(&error))?;
+        // The disk begins while the network still brings.
+        super::landing::write_back(&self.file, offset, bytes.len());
+        Ok(())
+    }
+
+    fn write_zeros(&self, _entry: usize, offset: u64, len: u64) -> Result<(), Error> {
+        if self.is_left() {
+            return Ok(());
+        }
+        self.file.write_zeros_at(len, offset).map_err(|error| self.failed(&error))
+    }
+}
+
+impl Landing for UnnamedFile {
+    fn leave(&self, entries: &BTreeSet<usize>) {
+        self.is_left.store(entries.contains(&0), Ordering::Relaxed);
+    }
+
+    fn read_back(&self, _entry: usize) -> Result<Option<ReadBack>, Error> {
+        let file = self.file.file.try_clone().map_err(|error| self.failed(&error))?;
+        let (root, path) = (Arc::clone(&self.root), self.path.clone());
+        Ok(Some(Box::new(move |at, into| {
+            file.read_exact_at(into, at).map_err(|error| root.error("read", &path, &error))
+        })))
+    }
+
+    fn land(&self, check: Option<(&VerdictList, &Digests)>) -> Landed {
+        let left = if self.is_left() { BTreeSet::from([0]) } else { BTreeSet::new() };
+        Landed::each(&self.layout, &left, check, |_, _| self.take_name())
+    }
+}
+
+/// The error of a path at which there is something that nobody writes a file to.
+pub(super) fn special(root: &Root, path: &[u8]) -> Error {
+    let shown = root.shown(path);
+    let message = format!("{} is a device, FIFO or socket and is not replaced", in_short(&shown));
+    Error::new(Fault::You, ErrorCode::SpecialFile, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mover::{BLOCK_LEN, UNKNOWN_LEN};
+
+    fn file(root: &Arc<Root>, path: &[u8]) -> Option<UnnamedFile> {
+        UnnamedFile::create(root, path, &Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN)))
+    }
+
+    fn names(folder: &std::path::Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("entry").file_name();
+        let mut names: Vec<_> =
+            entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn nothing_is_there_before_it_lands_and_nothing_else_after() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Arc::new(Root::open(folder.path()).expect("open"));
+        for (round, content) in [b"first", b"other"].into_iter().enumerate() {
+            let Some(file) = file(&root, b"f") else {
+                panic!("no unnamed files in {}", folder.path().display());
+            };
+            file.write(0, 0, content).expect("written");
+            assert_eq!(names(folder.path()).len(), round, "it has no name");
+            let mut back = [0; 5];
+            let read = file.read_back(0).expect("open").expect("kept");
+            read(0, &mut back).expect("read");
+            assert_eq!(&back, content);
+            let landed = file.land(None);
+            assert!(landed.failures.is_empty(), "{landed:?}");
+            assert_eq!(names(folder.path()), ["f"]);
+            assert_eq!(std::fs::read(folder.path().join("f")).expect("read"), content);
+        }
+        drop(file(&root, b"g").expect("a file"));
+        assert_eq!(names(folder.path()), ["f"], "what does not land leaves nothing");
+    }
+
+    #[test]
+    fn what_another_holds_or_what_is_no_file_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Arc::new(Root::open(folder.path()).expect("open"));
+        let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
+        let (partial, _) = Partial::begin(&root, Place::of(b"f", &layout), &layout, None)
+            .expect("the place is free");
+        assert!(file(&root, b"f").is_none(), "it is another's");
+        assert!(file(&root, b"g").is_some(), "its neighbour is not");
+        partial.finish();
+        assert!(file(&root, b"none/f").is_none(), "there is no such folder");
+
+        let late = file(&root, b"s").expect("a file");
+        let _socket =
+            std::os::unix::net::UnixListener::bind(folder.path().join("s")).expect("bind");
+        let failures = late.land(None).failures;
+        assert_eq!(failures.first().map(|(_, error)| error.code), Some(ErrorCode::SpecialFile));
+        let late = file(&root, b"d").expect("a file");
+        std::fs::create_dir(folder.path().join("d")).expect("folder");
+        assert_eq!(late.land(None).failures.len(), 1, "a folder is not replaced");
+        assert_eq!(names(folder.path()), ["d", "s"]);
+    }
+}
