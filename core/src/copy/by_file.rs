@@ -311,6 +311,13 @@ impl FileByFile {
     }
 
     fn fail(&mut self, error: Error) {
+        // The server knows it by another name than it was told: nothing of it has come to its own, and the
+        // others go on.
+        let is_of_name = error.code == ErrorCode::InvalidName;
+        if is_of_name && matches!(self.step, Step::Beginning | Step::Landing) {
+            self.outputs.push_back(FileOutput::Fail(self.next - 1, error));
+            return self.begin_next();
+        }
         if matches!(self.step, Step::Beginning | Step::Measuring | Step::Renewing | Step::Landing) {
             // Nothing of this copy has come, or all, and where that is nobody knows for certain.
             return self.ask(FileOutput::End(Err(error)), Step::Over);

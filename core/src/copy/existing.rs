@@ -40,6 +40,8 @@ pub enum CopyReason {
     Replaced,
     /// It has other bytes, and the same size.
     ContentDiffers,
+    /// What is there cannot be looked at.
+    NotCompared,
     /// The source does not have it: it would be deleted.
     Extraneous,
 }
@@ -55,6 +57,7 @@ impl CopyReason {
             CopyReason::Older => "older",
             CopyReason::Replaced => "replaced",
             CopyReason::ContentDiffers => "content differs",
+            CopyReason::NotCompared => "cannot be compared",
             CopyReason::Extraneous => "delete",
         }
     }

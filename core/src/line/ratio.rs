@@ -78,6 +78,9 @@ fn highest(count: f64, tail: f64) -> f64 {
     solved(|mean| 1.0 - gamma_lr(count + 1.0, mean) > tail)
 }
 
+/// From 1e15 down to nothing that matters.
+const HALVINGS: usize = 200;
+
 /// The least positive number for which `is_below` no longer holds, by bisection.
 fn solved(is_below: impl Fn(f64) -> bool) -> f64 {
     let mut high = 1.0;
@@ -85,7 +88,11 @@ fn solved(is_below: impl Fn(f64) -> bool) -> f64 {
         high *= 2.0;
     }
     let mut low = 0.0;
-    while high - low > 1e-12 * high {
+    // From a root that is too small for a number the ends never come close by what they are.
+    for _ in 0..HALVINGS {
+        if high - low <= 1e-12 * high {
+            break;
+        }
         let middle = (low + high) / 2.0;
         if is_below(middle) { low = middle } else { high = middle }
     }
@@ -95,6 +102,14 @@ fn solved(is_below: impl Fn(f64) -> bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_too_small_for_a_number_ends_the_search() {
+        // A single event of a thousand that came together counts for next to none.
+        for count in [1e-3, 1e-6, 1e-12] {
+            assert!((0.0..1e-12).contains(&lowest(count, 0.025)), "{count}");
+        }
+    }
 
     #[test]
     fn bounds_are_those_of_the_printed_table() {

@@ -218,7 +218,7 @@ error_codes! {
     /// the destination is the source, or lies inside it
     IntoItself "into-itself" Never: You;
     /// a name that no file, or no command line, can have
-    InvalidName "invalid-name" Never: You;
+    InvalidName "invalid-name" Never: There You;
     /// the server could not read or write
     Io "io" Never: There;
     /// a directory where a file is meant: add `-r`

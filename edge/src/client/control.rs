@@ -417,6 +417,38 @@ impl Control {
         }
     }
 
+    /// Refuses to go on with what is at `path` where the server says that it is at another: a Globus server
+    /// drops bytes of a name that are not ASCII, and then has one file for two names (docs/interoperability.md).
+    ///
+    /// # Errors
+    /// `invalid-name` where the names differ, or nothing is there by this one.
+    pub(super) async fn refuse_other_name(&mut self, path: &[u8]) -> Result<(), Error> {
+        let features = self.features();
+        if path.is_ascii() || features.is_farline || !features.mlst {
+            return Ok(());
+        }
+        let look = self.request(Request::Stat(Pathname::new(path)));
+        let found = self.looked(look).await?;
+        let rest = |path: &[u8]| -> Vec<u8> {
+            path.iter().copied().filter(|byte| !byte.is_ascii()).collect()
+        };
+        let last = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(rest);
+        let is_same = found.is_some_and(|found| {
+            let said = found.name.as_bytes();
+            if said.contains(&b'/') { rest(said) == rest(path) } else { last(said) == last(path) }
+        });
+        if is_same {
+            return Ok(());
+        }
+        let message = format!(
+            "{} takes {} for another name: it drops bytes that are not ASCII",
+            self.server,
+            String::from_utf8_lossy(path)
+        );
+        let error = Error::new(Fault::There, ErrorCode::InvalidName, message);
+        Err(error.hint("rename it, or have a Farline node at the other end"))
+    }
+
     /// Whether its server is on this host, and sees the same files.
     pub(super) fn is_of_this_host(&self) -> bool {
         let host = &self.features().host;

@@ -2,7 +2,7 @@
 
 use super::interrupted::interrupted_into;
 use super::keep_replaced;
-use super::location::{Location, last_name};
+use super::location::{Location, Remote, last_name, trim};
 use super::options::Options;
 use crate::stores::{
     BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal,
@@ -153,4 +153,14 @@ pub(super) fn kept_of(error: Error, to: &Location, name: &[u8], contents: bool) 
         }
         _ => error,
     }
+}
+
+/// Refuses a file of which the content is asked for as a folder's, by a slash behind it or by `sync`.
+pub(super) fn refuse_file_as_folder(from: &Remote, is_folder: bool) -> Result<(), Error> {
+    if is_folder || !from.names_content() || trim(&from.path).is_empty() {
+        return Ok(());
+    }
+    let message = format!("{from} is not a directory");
+    Err(Error::new(Fault::You, ErrorCode::NotADirectory, message)
+        .hint("leave the slash out, or copy the file by `farline cp`"))
 }

@@ -6,7 +6,7 @@ use super::by_content::ContentAt;
 use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, Watched, known};
-use super::destination::{Destination, destination, has_partial, kept_of};
+use super::destination::{Destination, destination, has_partial, kept_of, refuse_file_as_folder};
 use super::dial::dial;
 use super::existing::{blocks_of, omitted_here, shares_blocks, without};
 use super::from_stock;
@@ -253,6 +253,7 @@ impl TreeEnd for Download<'_> {
         let entries = entries_of(text)?;
         let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
         let name = self.from.name();
+        refuse_file_as_folder(self.from, is_folder)?;
         if is_folder && !copy.options.recursive {
             return Err(Error::new(
                 Fault::You,

@@ -118,7 +118,7 @@ pub(super) async fn kept_there(
     from: Option<ContentAt<'_>>,
 ) -> Result<BTreeSet<usize>, Error> {
     let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
-    let mut kept = BTreeSet::new();
+    let (mut kept, mut refused) = (BTreeSet::new(), BTreeSet::new());
     if existing == Existing::Replace && !dry_run {
         return Ok(kept);
     }
@@ -145,8 +145,24 @@ pub(super) async fn kept_there(
         let Some((index, look)) = asked.pop_front() else { break };
         let ours = &entries[index];
         asked_bytes -= path_of(ours).as_bytes().len() + LOOK_LEN;
-        let there = control.looked(look).await?.map(|found| listing::entry_or_link(&found));
-        match existing.reason(ours, there.as_ref()) {
+        let reason = match control.looked(look).await {
+            Ok(there) => {
+                let there = there.map(|found| listing::entry_or_link(&found));
+                existing.reason(ours, there.as_ref())
+            }
+            // Of one place: the others go on, and what becomes of this one its copy says.
+            Err(error) if is_of_one_place(&error) && existing != Existing::Keep => {
+                Some(CopyReason::NotCompared)
+            }
+            // It may be there, and stays then.
+            Err(error) if is_of_one_place(&error) => {
+                copy.stats.failures.push((name(ours), error));
+                refused.insert(index);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match reason {
             None => {
                 kept.insert(index);
             }
@@ -160,7 +176,13 @@ pub(super) async fn kept_there(
     let to = ContentAt::There(control, Box::new(|index| path_of(&entries[index])));
     let kept = of_same_content(copy, entries, kept, from.map(|from| (from, to)), name).await?;
     note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
-    Ok(kept)
+    Ok(kept.into_iter().chain(refused).collect())
+}
+
+/// Whether a look failed for what it looked at: a folder that may not be entered, a name that no command
+/// carries. Servers that are no Farline nodes have one word for all that they refuse.
+fn is_of_one_place(error: &Error) -> bool {
+    matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::Refused | ErrorCode::InvalidName)
 }
 
 /// Of `kept` those that stay for their content too, where that is asked for; the others are copied.

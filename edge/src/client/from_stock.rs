@@ -8,7 +8,7 @@ use super::by_file::{FileEnd, execute};
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
-use super::destination::{Destination, destination, is_absent};
+use super::destination::{Destination, destination, is_absent, refuse_file_as_folder};
 use super::existing::{omitted_here, without};
 use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
@@ -51,6 +51,7 @@ pub(super) async fn run(
         stream_mode::arrange(copy, control).await?;
     }
     let is_folder = top.kind == ListingKind::Directory;
+    refuse_file_as_folder(from, is_folder)?;
     let entries = if is_folder {
         if !copy.options.recursive {
             return Err(Error::new(
@@ -235,6 +236,7 @@ impl FileEnd for FromServer<'_> {
         self.file = index;
         let from = self.from.path.strip_suffix(b"/").unwrap_or(&self.from.path);
         let path = join(from, &self.layout.entries()[index].path);
+        self.control.refuse_other_name(&path).await?;
         let (one, place) = self.alone(index);
         let sink: Arc<dyn Landing> = place.sink(&one, copy.options)?.into();
         let source = source_of(&self.from.place(), [&path[..]].into_iter());

@@ -127,6 +127,11 @@ impl<'a> RemotePartial<'a> {
     /// Gives the file its name.
     pub(super) async fn land(mut self, control: &mut Control) -> Result<(), Error> {
         self.take_back(control);
+        // Before it takes the place of what has the other name.
+        if let Err(error) = control.refuse_other_name(self.temporary().as_bytes()).await {
+            self.remove(control).await;
+            return Err(error);
+        }
         let target = Pathname::new(self.parcel.target);
         let rename = control.request(Request::Rename { from: self.temporary(), to: target });
         control

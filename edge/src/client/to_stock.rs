@@ -20,7 +20,7 @@ use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
 use farline_core::copy::FileRules;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, ListingKind, Pathname};
+use farline_core::gridftp::{Command, ListingKind, Pathname, Timestamp};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
@@ -116,8 +116,12 @@ async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<()
         let make = Request::Exec(Command::MakeDirectory(path.clone()));
         made.push((control.request(make), path));
     }
+    let mut new = Vec::new();
     for (id, path) in made {
-        let Err(error) = control.done(id).await else { continue };
+        let Err(error) = control.done(id).await else {
+            new.push(path);
+            continue;
+        };
         if error.code == ErrorCode::PathExists {
             continue;
         }
@@ -128,7 +132,20 @@ async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<()
             return Err(error.while_doing("creating directories"));
         }
     }
-    Ok(())
+    let mut refused = Ok(());
+    for path in &new {
+        refused = control.refuse_other_name(path.as_bytes()).await;
+        if refused.is_err() {
+            break;
+        }
+    }
+    let Err(error) = refused else { return Ok(()) };
+    // By the same names they are found again.
+    for path in new.into_iter().rev() {
+        let remove = control.try_request(Request::Exec(Command::RemoveDirectory(path)));
+        let _ = control.done(remove).await;
+    }
+    Err(error.while_doing("creating directories"))
 }
 
 /// The server, and the file that goes there now.
@@ -269,10 +286,19 @@ impl FileEnd for ToServer<'_> {
         checksum::compare(copy, control, temporary, (len, here)).await
     }
 
-    async fn land(&mut self, _copy: &mut Copy<'_>) -> Result<bool, Error> {
-        if let Some(partial) = self.partial.take() {
-            partial.land(self.control).await?;
+    async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let Some(partial) = self.partial.take() else { return Ok(true) };
+        partial.land(self.control).await?;
+        if self.control.features().mfmt {
+            let time = Timestamp::from_seconds(self.entry().modified_ns.div_euclid(1_000_000_000));
+            let target = Pathname::new(self.targets[self.file].clone());
+            let set = Command::SetModified(time, target);
+            let set = self.control.try_request(Request::Exec(set));
+            if self.control.done(set).await.is_ok() {
+                return Ok(true);
+            }
         }
+        copy.stats.note("the server does not set times: a copy's is when it came".to_owned());
         Ok(true)
     }
 

@@ -24,7 +24,7 @@ impl StoredPassword {
     }
 }
 
-pub(super) fn compare_with_none(_: &[u8]) {}
+pub(super) fn compare_with_none(_: &[u8], _: Option<&StoredPassword>) {}
 
 /// What a token lets its bearer do: nobody comes with one.
 pub(super) struct Allowed {

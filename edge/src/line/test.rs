@@ -85,6 +85,9 @@ pub fn run(
     mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
 ) -> Result<LineTest, Error> {
     let settings = &options.settings;
+    if let Some(over) = options.resume.as_ref().and_then(over) {
+        return Ok(over);
+    }
     let granted = options.granted;
     let target = granted.map_or(settings.target.clone(), |granted| granted.address.to_string());
     let (socket, receiver, drops) = connected(&target, settings)?;
@@ -163,6 +166,19 @@ pub fn run(
     };
     running.finish(sent, &told, &mut progress)?;
     Ok(running.test)
+}
+
+/// The test of `state` where its time is over: what is known of it, and no second more. There is nobody left to
+/// ask, and nothing to send.
+fn over(state: &LineState) -> Option<LineTest> {
+    let most = state.test.settings.most_seconds;
+    let since = state.since_begin(now(clock_state()).time);
+    if since.as_nanos() / SECOND < most {
+        return None;
+    }
+    let mut test = state.test.clone();
+    test.away(most);
+    Some(test)
 }
 
 /// A test under way.

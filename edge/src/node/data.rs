@@ -11,14 +11,13 @@ use super::known_path::KnownPath;
 use super::running::RunningTransfer;
 use super::stores;
 use super::tree_state::TreeState;
-use crate::channels::Channel;
-use crate::channels::TcpOptions;
 use crate::channels::driver::{Carries, Driver, Slots};
 use crate::channels::key::Key;
 use crate::channels::layer::Layer;
 use crate::channels::one_port::PortSessions;
 use crate::channels::socket::{TcpChannel, check, connect};
 use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
+use crate::channels::{Channel, TcpOptions};
 use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace, PathStart};
@@ -78,9 +77,8 @@ pub(super) struct DataPlane {
     /// How trees are guarded, and where they come from, as the client said.
     pub(super) integrity: Integrity,
     pub(super) source: [u8; 32],
-    /// What trees come from and go to instead of the node's files.
+    /// What trees come from and go to instead of the node's files, and what the one in use is.
     store: Option<Arc<dyn Store>>,
-    /// What the store is, or the node's files are.
     pub(super) medium: StoreMedium,
     /// The rate that the client said, which it may change while this session sends.
     limit: LiveRate,

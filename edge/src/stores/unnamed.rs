@@ -1,14 +1,15 @@
-//! One file that has no name until it lands: what comes of it to a node that ends before it, whatever ends it,
-//! is gone without a trace. It needs no journal, no lock and no temporary name, which are most of what a short
-//! file costs.
+//! One file that has no name until it lands, or until it is known not to be short: it needs no journal, no lock
+//! and no temporary name, which are most of what a short file costs. What comes of it to a node that is killed is
+//! gone without a trace. A long one has its temporary name and the lock on its place as any other transfer.
 
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place};
 use super::root::Root;
-use super::walk::is_no_file;
-use super::{Landed, Landing, ReadBack, Sink, in_short};
+use super::walk::{is_no_file, not_replaced};
+use super::{Landed, Landing, ReadBack, Sink, is_special};
+use crate::sys::lock::lock;
 use farline_core::transfer::{Digests, Layout, VerdictList};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::Error;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -18,8 +19,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What has more bytes is not short.
+const SHORT: u64 = 64 << 10;
 
 /// A layout of one file, of any length, on its way to a path below a root.
 #[derive(Debug)]
@@ -30,6 +34,9 @@ pub(crate) struct UnnamedFile {
     folder: OwnedFd,
     name: Vec<u8>,
     file: OpenFile,
+    written: AtomicU64,
+    /// The lock on its place, once it has a temporary name.
+    held: Mutex<Option<Partial>>,
     is_left: AtomicBool,
 }
 
@@ -46,7 +53,7 @@ impl UnnamedFile {
         let journal = Place::of(path, layout).journal();
         let journal =
             statat(&folder, OsStr::from_bytes(&journal), AtFlags::SYMLINK_NOFOLLOW).map(drop);
-        if journal != Err(Errno::NOENT) {
+        if journal != Err(Errno::NOENT) || is_special(&folder, &name) {
             return None;
         }
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -58,6 +65,8 @@ impl UnnamedFile {
             folder,
             name,
             file: OpenFile::to_write(file.into(), &DirectIo::default()),
+            written: AtomicU64::new(0),
+            held: Mutex::default(),
             is_left: AtomicBool::new(false),
         })
     }
@@ -74,7 +83,8 @@ impl UnnamedFile {
     fn take_name(&self) -> Result<(), Error> {
         let failed = |error: io::Error| self.failed(&error);
         self.file.file.sync_all().map_err(failed)?;
-        match self.link(&self.name) {
+        let is_long = lock(&self.held).is_some();
+        match if is_long { Err(Errno::EXIST) } else { self.link(&self.name) } {
             Err(Errno::EXIST) => self.replace()?,
             linked => linked.map_err(|errno| failed(errno.into()))?,
         }
@@ -84,33 +94,68 @@ impl UnnamedFile {
         File::from(folder).sync_all().map_err(failed)
     }
 
-    /// Takes the place of what has its name. Only what has a name can; the place is locked for as long as it
-    /// has another.
+    /// Takes the place of what may have its name, which only what has another can.
     fn replace(&self) -> Result<(), Error> {
         let failed = |errno: Errno| self.failed(&errno.into());
         let there = statat(&self.folder, OsStr::from_bytes(&self.name), AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|stat| is_no_file(&stat)) {
-            return Err(special(&self.root, &self.path));
+            return Err(not_replaced(&self.root, &self.path));
+        }
+        self.hold_place()?;
+        let (from, to) = (self.temporary(), OsStr::from_bytes(&self.name));
+        renameat(&self.folder, OsStr::from_bytes(&from), &self.folder, to).map_err(failed)?;
+        if let Some(partial) = lock(&self.held).take() {
+            partial.finish();
+        }
+        Ok(())
+    }
+
+    /// Locks its place and gives it its temporary name there, unless it has it.
+    fn hold_place(&self) -> Result<(), Error> {
+        let mut held = lock(&self.held);
+        if held.is_some() {
+            return Ok(());
         }
         let place = Place::of(&self.path, &self.layout);
-        let temporary = place.temporary(&place.prefix, &self.name);
         let (partial, _) = Partial::begin(&self.root, place, &self.layout, None)?;
-        let at = OsStr::from_bytes(&temporary);
+        let temporary = self.temporary();
         let linked = match self.link(&temporary) {
             // Under the lock nobody else writes it.
             Err(Errno::EXIST) => {
-                let _ = unlinkat(&self.folder, at, AtFlags::empty());
+                self.remove(&temporary);
                 self.link(&temporary)
             }
             linked => linked,
         };
-        let named = linked
-            .and_then(|()| renameat(&self.folder, at, &self.folder, OsStr::from_bytes(&self.name)));
-        if named.is_err() {
-            let _ = unlinkat(&self.folder, at, AtFlags::empty());
+        match linked {
+            Ok(()) => *held = Some(partial),
+            Err(errno) => {
+                partial.finish();
+                return Err(self.failed(&errno.into()));
+            }
         }
-        partial.finish();
-        named.map_err(failed)
+        Ok(())
+    }
+
+    fn temporary(&self) -> Vec<u8> {
+        let place = Place::of(&self.path, &self.layout);
+        place.temporary(&place.prefix, &self.name)
+    }
+
+    fn remove(&self, name: &[u8]) {
+        // It may be gone already.
+        let _ = unlinkat(&self.folder, OsStr::from_bytes(name), AtFlags::empty());
+    }
+
+    /// So many bytes more are about to be written; returns whether they are.
+    fn takes(&self, len: u64) -> Result<bool, Error> {
+        if self.is_left() {
+            return Ok(false);
+        }
+        if self.written.fetch_add(len, Ordering::Relaxed).saturating_add(len) > SHORT {
+            self.hold_place()?;
+        }
+        Ok(true)
     }
 
     /// Gives it a name that nothing has.
@@ -129,7 +174,7 @@ impl UnnamedFile {
 
 impl Sink for UnnamedFile {
     fn write(&self, _entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        if self.is_left() {
+        if !self.takes(bytes.len() as u64)? {
             return Ok(());
         }
         self.file.write_all_at(bytes, offset).map_err(|error| self.failed(&error))?;
@@ -139,7 +184,7 @@ impl Sink for UnnamedFile {
     }
 
     fn write_zeros(&self, _entry: usize, offset: u64, len: u64) -> Result<(), Error> {
-        if self.is_left() {
+        if !self.takes(len)? {
             return Ok(());
         }
         self.file.write_zeros_at(len, offset).map_err(|error| self.failed(&error))
@@ -165,17 +210,21 @@ impl Landing for UnnamedFile {
     }
 }
 
-/// The error of a path at which there is something that nobody writes a file to.
-pub(super) fn special(root: &Root, path: &[u8]) -> Error {
-    let shown = root.shown(path);
-    let message = format!("{} is a device, FIFO or socket and is not replaced", in_short(&shown));
-    Error::new(Fault::You, ErrorCode::SpecialFile, message)
+impl Drop for UnnamedFile {
+    /// What did not land leaves nothing.
+    fn drop(&mut self) {
+        if let Some(partial) = lock(&self.held).take() {
+            self.remove(&self.temporary());
+            partial.finish();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mover::{BLOCK_LEN, UNKNOWN_LEN};
+    use farline_core::units::ErrorCode;
 
     fn file(root: &Arc<Root>, path: &[u8]) -> Option<UnnamedFile> {
         UnnamedFile::create(root, path, &Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN)))
@@ -211,6 +260,20 @@ mod tests {
         }
         drop(file(&root, b"g").expect("a file"));
         assert_eq!(names(folder.path()), ["f"], "what does not land leaves nothing");
+
+        let long = file(&root, b"f").expect("a file");
+        long.write(0, 0, &[7; 60_000]).expect("written");
+        long.write(0, 60_000, &[7; 60_000]).expect("written");
+        assert_eq!(names(folder.path()).len(), 3, "its journal and its temporary name");
+        assert!(file(&root, b"f").is_none(), "who comes next hears that its place is held");
+        assert_eq!(std::fs::read(folder.path().join("f")).expect("read"), b"other");
+        drop(long);
+        assert_eq!(names(folder.path()), ["f"]);
+        let long = file(&root, b"f").expect("a file");
+        long.write_zeros(0, 0, 120_000).expect("written");
+        assert!(long.land(None).failures.is_empty());
+        assert_eq!(names(folder.path()), ["f"]);
+        assert_eq!(std::fs::read(folder.path().join("f")).expect("read"), [0; 120_000]);
     }
 
     #[test]
@@ -233,6 +296,7 @@ mod tests {
         let late = file(&root, b"d").expect("a file");
         std::fs::create_dir(folder.path().join("d")).expect("folder");
         assert_eq!(late.land(None).failures.len(), 1, "a folder is not replaced");
+        drop(late);
         assert_eq!(names(folder.path()), ["d", "s"]);
     }
 }

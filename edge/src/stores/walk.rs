@@ -184,6 +184,13 @@ pub(crate) fn is_special(folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
         .is_ok_and(|stat| is_no_file(&stat))
 }
 
+/// The error of a path at which there is such a thing, which no file replaces.
+pub(super) fn not_replaced(root: &Root, path: &[u8]) -> Error {
+    let shown = root.shown(path);
+    let message = format!("{} is a device, FIFO or socket and is not replaced", in_short(&shown));
+    Error::new(Fault::You, ErrorCode::SpecialFile, message)
+}
+
 /// Whether it is a device, FIFO or socket.
 pub(super) fn is_no_file(stat: &Stat) -> bool {
     !matches!(

@@ -38,14 +38,24 @@ impl FsUser {
             gid: rustix::process::getegid(),
             groups: getgroups()?,
         };
+        // Where this fails nothing has changed, and there is nothing to take back.
+        self.take_groups()?;
         let guard = AsUser { before, here: PhantomData };
-        self.become_this()?;
+        self.take_ids()?;
         Ok(guard)
     }
 
     /// In this order: the last step takes the rights away that the others need.
     fn become_this(&self) -> io::Result<()> {
-        rustix::thread::set_thread_groups(&self.groups)?;
+        self.take_groups()?;
+        self.take_ids()
+    }
+
+    fn take_groups(&self) -> io::Result<()> {
+        Ok(rustix::thread::set_thread_groups(&self.groups)?)
+    }
+
+    fn take_ids(&self) -> io::Result<()> {
         let is_set = |set: &dyn Fn(u32) -> libc::c_int, id: u32| {
             set(id);
             // Neither call tells whether it worked, but one with no possible number who it is now.

@@ -165,6 +165,21 @@ const SERVERS: &[Row] = &[
     ),
     Row(
         "",
+        "times of files (MFMT): a second `farline sync` sends nothing",
+        By(&["other_names::a_second_sync_to_a_globus_server_sends_nothing"]),
+    ),
+    Row(
+        "",
+        "names that are not ASCII",
+        Not(
+            "the server drops these bytes, of byte 255 the next one too, and has one file for two \
+             names: Farline's client names such files and copies the rest \
+             (`other_names::no_file_lands_at_a_globus_server_under_another_name`); \
+             `globus-url-copy` from a node to it loses them",
+        ),
+    ),
+    Row(
+        "",
         "third-party, with a node or another of its kind at the other end",
         By(&[
             "third_party::files_and_trees_go_between_a_node_and_a_globus_server",

@@ -251,6 +251,16 @@ fn a_killed_tester_goes_on_and_the_gap_is_shown() {
     assert_eq!(tested + away + late, 12, "every second is accounted for: {document}");
     assert_eq!(count(&document, "lost"), 0, "{document}");
     assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
+    // Its time is over: nothing more is tested, nor counted.
+    let mut third = farline();
+    third.args(["--json", "-q", "line", "--resume"]).arg(&state);
+    let began = std::time::Instant::now();
+    let (again, _) = self::document(third.output().expect("farline runs"));
+    assert!(began.elapsed() < Duration::from_secs(5), "{again}");
+    let counted: u64 =
+        ["tested", "away", "sender_late"].map(|what| count(&again, what)).iter().sum();
+    assert_eq!(counted, 12, "{again}");
+    assert_eq!(count(&again, "tested"), tested, "{again}");
 }
 
 #[test]

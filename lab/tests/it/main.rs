@@ -50,6 +50,7 @@ mod omitted;
 mod one_name;
 mod one_port;
 mod ordinary;
+mod other_names;
 mod page;
 mod partials;
 mod pipes;

@@ -80,10 +80,11 @@ impl ProgressDisplay {
                 let room = columns.saturating_sub(LEAST_BAR);
                 let text =
                     describe(&self.label, sample, rate, if with_bar { room } else { columns });
+                // First: each of the others draws.
+                bar.set_style(style(with_bar));
                 if let Some(total) = sample.bytes_total {
                     bar.set_length(total.0);
                 }
-                bar.set_style(style(with_bar));
                 bar.set_position(sample.bytes_done.0);
                 bar.set_message(text);
             }

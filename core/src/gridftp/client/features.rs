@@ -16,6 +16,8 @@ pub struct PeerFeatures {
     pub mlsc: bool,
     /// Tells the facts of a path (RFC 3659).
     pub mlst: bool,
+    /// Sets times (draft-somers-ftp-mfxx).
+    pub mfmt: bool,
     /// The algorithms of CKSM, preferred first.
     pub checksums: Vec<String>,
     /// Changes what it sends by itself (D-1).
@@ -104,6 +106,7 @@ impl PeerFeatures {
             is_gridftp: ["PARALLEL", "SPAS", "ERET"].iter().any(|name| named.has(name)),
             mlsc: named.has("MLSC"),
             mlst: named.has("MLST"),
+            mfmt: named.has("MFMT"),
             checksums: named.checksums(),
             adapt: ours("ADAPT"),
             attributes: ours("ATTRIBUTES"),

@@ -333,7 +333,11 @@ impl Control {
             Err(error) => {
                 // What the server said of it tells more than how the handshake ended.
                 self.session.handle(now, Input::Closed);
-                self.replied_to(auth, lacks, hint).await?;
+                let said = self.replied_to(auth, lacks, hint).await;
+                // It could not hear of what is wrong at this end.
+                if matches!(error.fault, Fault::Between | Fault::There) {
+                    said?;
+                }
                 return Err(error);
             }
         }

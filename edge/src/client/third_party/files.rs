@@ -62,12 +62,13 @@ pub(super) async fn copy(
     let above =
         if is_folder { vec![trim(&ends.to.path).to_vec(), target.to_vec()] } else { Vec::new() };
     for folder in above.into_iter().chain(folders) {
-        let id =
-            ends.receiver.request(Request::Exec(Command::MakeDirectory(Pathname::new(folder))));
+        let make = Request::Exec(Command::MakeDirectory(Pathname::new(folder.clone())));
+        let id = ends.receiver.request(make);
         match ends.receiver.done(id).await {
             Err(error) if error.code != ErrorCode::PathExists => return Err(at(ends.to, error)),
             _ => {}
         }
+        ends.receiver.refuse_other_name(&folder).await.map_err(|error| at(ends.to, error))?;
     }
     ask_for_markers(&mut ends.receiver);
     let (here, there) = (ends.from.place(), ends.to.place());
@@ -126,7 +127,9 @@ impl FileEnd for Between<'_, '_> {
 
     async fn begin(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
         self.file = index;
-        let source = source_of(self.here, [&self.source()[..]].into_iter());
+        let path = self.source();
+        self.ends.of(DataEnd::Sender).0.refuse_other_name(&path).await?;
+        let source = source_of(self.here, [&path[..]].into_iter());
         let (server, target) = (self.there, &self.targets[index][..]);
         let facts = FileFacts::of(&self.entries[index]);
         let parcel = Parcel { server, target, source, facts };

@@ -3,8 +3,7 @@
 use super::protected::open_again;
 use super::{Ending, PosixSink};
 use crate::stores::attributes::NotSet;
-use crate::stores::unnamed::special;
-use crate::stores::walk::is_no_file;
+use crate::stores::walk::{is_no_file, not_replaced};
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -327,7 +326,7 @@ impl PosixSink {
         entry: &Entry,
     ) -> Result<(), Error> {
         if there.is_some_and(is_no_file) {
-            return Err(special(&self.root, &self.path(entry)));
+            return Err(not_replaced(&self.root, &self.path(entry)));
         }
         self.refuse_same_name(there, entry)
     }
