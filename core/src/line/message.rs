@@ -9,8 +9,8 @@ use crc_fast::crc32_iscsi;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The first byte.
-const KIND: u8 = 0xfa;
+/// The first byte of every message; three of its bits differ from a load frame's.
+pub const MESSAGE_KIND: u8 = 0xfa;
 /// The second: which version of all of this it is.
 const VERSION: u8 = 1;
 const HEAD: usize = 6;
@@ -165,7 +165,7 @@ impl LineRequest {
 pub fn write_message(message: &impl Serialize, least: usize) -> Vec<u8> {
     // What is made of numbers and lists can always be written.
     let json = serde_json::to_vec(message).unwrap_or_default();
-    let mut bytes = vec![KIND, VERSION];
+    let mut bytes = vec![MESSAGE_KIND, VERSION];
     bytes.extend_from_slice(&crc32_iscsi(&json).to_be_bytes());
     bytes.extend_from_slice(&json);
     if bytes.len() < least {
@@ -176,7 +176,7 @@ pub fn write_message(message: &impl Serialize, least: usize) -> Vec<u8> {
 
 /// Reads a message; `None` for what is none, or has a wrong bit.
 pub fn read_message<M: DeserializeOwned>(bytes: &[u8]) -> Option<M> {
-    if bytes.first_chunk() != Some(&[KIND, VERSION]) {
+    if bytes.first_chunk() != Some(&[MESSAGE_KIND, VERSION]) {
         return None;
     }
     let sum: [u8; 4] = bytes.get(2..HEAD)?.try_into().ok()?;

@@ -57,7 +57,7 @@ pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};
 pub use load::{LoadReader, LoadTemplate, LoadWriter, framed_bits};
-pub use message::{LineAnswer, LineRequest, read_message, write_message};
+pub use message::{LineAnswer, LineRequest, MESSAGE_KIND, read_message, write_message};
 pub use pacer::FramePacer;
 pub use pattern::Pattern;
 pub use preset::{LinePreset, PresetTest};

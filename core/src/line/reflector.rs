@@ -16,10 +16,14 @@ use std::net::SocketAddr;
 const COOKIE_LASTS: Span = Span::from_secs(60);
 /// How long a test is kept whose sender says nothing: it may have been killed and go on.
 const KEPT: Span = Span::from_secs(3_600);
+/// How long a flood may be silent before its frames have no way of their own any more.
+const FLOOD_SILENCE: Span = Span::from_secs(10);
 /// Tests at once.
 const MOST_SESSIONS: usize = 16;
 /// Tests that may be granted and have not begun.
 const MOST_GRANTED: usize = 64;
+/// What a test without a pace says that it will send.
+const UNPACED: Rate = Rate::from_bps(u64::MAX);
 /// Rows in an answer; fewer have room.
 const ROWS: usize = 16;
 
@@ -76,6 +80,8 @@ pub struct LineReflector {
     addresses: BTreeMap<SocketAddr, u64>,
     /// Tests that were granted, the latest last.
     granted: VecDeque<u64>,
+    /// Where a test without a pace has just begun.
+    flood: Option<SocketAddr>,
     /// Packets sent back to others.
     reflected: u32,
 }
@@ -83,8 +89,14 @@ pub struct LineReflector {
 impl LineReflector {
     /// One without tests.
     pub fn new(settings: ReflectorSettings) -> LineReflector {
-        let (sessions, addresses) = (BTreeMap::new(), BTreeMap::new());
-        LineReflector { settings, sessions, addresses, granted: VecDeque::new(), reflected: 0 }
+        LineReflector {
+            settings,
+            sessions: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            granted: VecDeque::new(),
+            flood: None,
+            reflected: 0,
+        }
     }
 
     /// Lets the test `session` begin, where tests must be granted. Of many that do not begin, the
@@ -99,6 +111,20 @@ impl LineReflector {
     /// How many tests are known.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// From where frames will come as fast as a host can send them, once the answer of the last
+    /// [`handle`](LineReflector::handle) is there; each such test is told of once.
+    pub fn take_flood(&mut self) -> Option<SocketAddr> {
+        self.flood.take()
+    }
+
+    /// Whether a test without a pace is under way from `from`, and said something of late.
+    pub fn is_flood(&self, now: Time, from: SocketAddr) -> bool {
+        let session = self.addresses.get(&from).and_then(|id| self.sessions.get(id));
+        session.is_some_and(|session| {
+            session.rate == UNPACED && now.since(session.heard) < FLOOD_SILENCE
+        })
     }
 
     /// This host dropped `packets` that had come, whosever they were; none where it only may have.
@@ -231,6 +257,9 @@ impl LineReflector {
         // A sender that goes on is at another address, and does not know what it sent last.
         if at_us > 0 && !self.addresses.contains_key(&from) {
             session.reader.tally.go_on();
+        }
+        if rate == UNPACED && self.addresses.get(&from) != Some(&id) {
+            self.flood = Some(from);
         }
         self.addresses.retain(|_, other| *other != id);
         self.addresses.insert(from, id);
@@ -405,6 +434,27 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(asks(&mut reflector, 2, &totals), Some(LineAnswer::Unknown { nonce: 3 }));
+    }
+
+    #[test]
+    fn a_test_without_a_pace_is_told_of_once() {
+        let mut reflector = reflector(None, false);
+        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
+        assert_eq!(
+            (reflector.take_flood(), reflector.is_flood(Time::ZERO, address(1))),
+            (None, false)
+        );
+        for told in [Some(address(2)), None] {
+            assert!(matches!(begins(&mut reflector, 2, u64::MAX), Some(LineAnswer::Begun { .. })));
+            assert_eq!(reflector.take_flood(), told, "asked again, it is the same test");
+        }
+        let after = |seconds| Time::ZERO + Span::from_secs(seconds);
+        assert!(
+            reflector.is_flood(after(9), address(2)) && !reflector.is_flood(after(10), address(2))
+        );
+        let end = LineRequest::End { nonce: 3, session: 9 };
+        assert_eq!(asks(&mut reflector, 2, &end), Some(LineAnswer::Ended { nonce: 3 }));
+        assert!(!reflector.is_flood(Time::ZERO, address(2)));
     }
 
     #[test]

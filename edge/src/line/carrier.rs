@@ -1,20 +1,20 @@
 //! What carries a test: UDP between two addresses, or Ethernet frames between two devices.
 
+use super::arrival::LineArrival;
+use super::ethernet_end::EthernetEnd;
+use super::frame_receiver::FrameReceiver;
 use super::host::random;
 use crate::sys::datagrams::{self, DatagramBuffers, DatagramTrain};
 use crate::sys::ethtool;
 use crate::sys::frame_flood::{FloodFrame, FrameFlood};
-use crate::sys::frames::{FrameDevice, FrameRing, FrameSender};
+use crate::sys::frames::{FrameDevice, FrameSender};
 use farline_core::line::{EthernetFraming, FrameKind, LoadTemplate, framed_bits};
-use farline_core::units::{Error, ErrorCode, Fault, Time};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::time::Duration;
-
-/// Of an Ethernet frame: two addresses, a tag, a type, and whose it is.
-const LONGEST_HEADER: usize = 20;
 
 /// The address of an Ethernet device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,23 +67,10 @@ pub(super) struct EthernetSocket {
     peer: Option<(HardwareAddress, u16)>,
 }
 
-/// What came.
-pub(super) struct LineArrival<'a> {
-    pub(super) from: SocketAddr,
-    pub(super) bytes: &'a [u8],
-    /// When the kernel had it, since 1970.
-    pub(super) received: Option<Time>,
-    pub(super) ttl: u8,
-    /// Packets that this host dropped since what came before, where that is known now.
-    pub(super) dropped: u32,
-    /// Whether it dropped some just before this one, or may have.
-    pub(super) is_after_drops: bool,
-}
-
 /// What takes what comes.
 pub(super) enum LineReceiver {
     Udp { buffers: DatagramBuffers, dropped: u32 },
-    Ethernet { ring: FrameRing, own: [u8; 6], wait: Duration, dropped: u32 },
+    Ethernet(Box<FrameReceiver>),
 }
 
 impl EthernetSocket {
@@ -115,27 +102,10 @@ impl EthernetSocket {
 
     /// A ring of `bytes` for what comes to this end.
     pub(super) fn receiver(&self, bytes: usize, wait: Duration) -> Result<LineReceiver, Error> {
-        let (kind, stream) = (EthernetFraming::KIND, self.peer.map(|(_, stream)| stream));
-        let ring = FrameRing::open(&self.device, kind, stream, bytes);
-        let ring = ring.map_err(|error| failed(&self.framing, &error))?;
-        Ok(LineReceiver::Ethernet { ring, own: self.device.address, wait, dropped: 0 })
-    }
-
-    fn header(&self, to: [u8; 6], tag: Option<u16>, stream: u16) -> ([u8; LONGEST_HEADER], usize) {
-        let (mut header, mut len) = ([0; LONGEST_HEADER], 0);
-        let mut put = |bytes: &[u8]| {
-            header[len..len + bytes.len()].copy_from_slice(bytes);
-            len += bytes.len();
-        };
-        put(&to);
-        put(&self.device.address);
-        if let Some(tag) = tag {
-            put(&0x8100_u16.to_be_bytes());
-            put(&tag.to_be_bytes());
-        }
-        put(&EthernetFraming::KIND.to_be_bytes());
-        put(&stream.to_be_bytes());
-        (header, len)
+        let (device, stream) = (&self.framing.device, self.peer.map(|(_, stream)| stream));
+        let receiver = FrameReceiver::open(device, self.device, stream, bytes, wait);
+        let receiver = receiver.map_err(|error| failed(&self.framing, &error))?;
+        Ok(LineReceiver::Ethernet(Box::new(receiver)))
     }
 
     /// A flood of frames of this payload to the other end, where this host and the device can do that.
@@ -145,44 +115,20 @@ impl EthernetSocket {
         if ethtool::driver(&self.framing.device)? == "tun" {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let (peer, stream) = self.peer.ok_or(io::ErrorKind::NotConnected)?;
-        let (header, len) = self.header(peer.0, self.framing.tag(), stream);
-        let bytes = [&header[..len], &template.payload].concat();
-        let checks = &template.checks;
-        FrameFlood::open(&self.device, FloodFrame { bytes: &bytes, payload_at: len, checks })
+        let header = self.peer()?.header_to(self.device.address);
+        let bytes = [header.bytes(), &template.payload].concat();
+        let (payload_at, checks) = (header.bytes().len(), &template.checks);
+        FrameFlood::open(&self.device, FloodFrame { bytes: &bytes, payload_at, checks })
     }
 
     fn send_to(&self, end: EthernetEnd, trains: &[DatagramTrain<'_>]) -> io::Result<u64> {
-        let (header, len) = self.header(end.address, end.tag, end.stream);
-        self.sender.send(&header[..len], trains)
-    }
-}
-
-/// Whose frame it is, which a socket address holds for the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct EthernetEnd {
-    address: [u8; 6],
-    tag: Option<u16>,
-    stream: u16,
-}
-
-impl EthernetEnd {
-    fn as_address(self) -> SocketAddr {
-        let [a, b, c, d, e, f] = self.address;
-        let [high, low] = self.tag.unwrap_or(0).to_be_bytes();
-        let is_tagged = u8::from(self.tag.is_some());
-        let ip = [0xfe, 0x80, 0, 0, 0, 0, is_tagged, 0, high, low, a, b, c, d, e, f];
-        SocketAddr::from((Ipv6Addr::from(ip), self.stream))
+        self.sender.send(end.header_to(self.device.address).bytes(), trains)
     }
 
-    fn of_address(address: SocketAddr) -> Option<EthernetEnd> {
-        let SocketAddr::V6(address) = address else { return None };
-        let [.., is_tagged, _, high, low, a, b, c, d, e, f] = address.ip().octets();
-        Some(EthernetEnd {
-            address: [a, b, c, d, e, f],
-            tag: (is_tagged == 1).then(|| u16::from_be_bytes([high, low])),
-            stream: address.port(),
-        })
+    /// The tester's other end.
+    fn peer(&self) -> io::Result<EthernetEnd> {
+        let (address, stream) = self.peer.ok_or(io::ErrorKind::NotConnected)?;
+        Ok(EthernetEnd { address: address.0, tag: self.framing.tag(), stream })
     }
 }
 
@@ -234,10 +180,7 @@ impl LineSocket {
                 datagrams::send(socket, trains).map(|count| (count, 0))
             }
             LineSocket::Ethernet(ethernet) => {
-                let (peer, stream) = ethernet.peer.ok_or(io::ErrorKind::NotConnected)?;
-                let tag = ethernet.framing.tag();
-                let refused =
-                    ethernet.send_to(EthernetEnd { address: peer.0, tag, stream }, trains)?;
+                let refused = ethernet.send_to(ethernet.peer()?, trains)?;
                 Ok((trains.len(), refused))
             }
         }
@@ -245,6 +188,24 @@ impl LineSocket {
 }
 
 impl LineReceiver {
+    /// Takes the frames of the test without a pace that begins at `from`, if it is one of Ethernet and
+    /// they can be had so, past what else comes.
+    pub(super) fn take_flood(&mut self, from: SocketAddr) {
+        if let LineReceiver::Ethernet(frames) = self {
+            // They come with all others.
+            let _ = frames.take_flood(from);
+        }
+    }
+
+    /// Ends that where `is_over` says so of where they came from.
+    pub(super) fn end_flood(&mut self, is_over: impl Fn(SocketAddr) -> bool) {
+        if let LineReceiver::Ethernet(frames) = self
+            && frames.flood().is_some_and(is_over)
+        {
+            frames.end_flood();
+        }
+    }
+
     /// Waits for what comes, and shows it.
     ///
     /// # Errors
@@ -274,33 +235,7 @@ impl LineReceiver {
                 }
                 Ok(())
             }
-            (LineReceiver::Ethernet { ring, own, wait, dropped }, _) => {
-                ring.receive(*wait, |frame| {
-                    let new = frame.dropped.wrapping_sub(*dropped);
-                    *dropped = frame.dropped;
-                    let [to, from] = [0, 6].map(|at| frame.bytes.get(at..at + 6));
-                    let Some(from) = from.and_then(|from| <[u8; 6]>::try_from(from).ok()) else {
-                        return;
-                    };
-                    let Some(([_, _, high, low], bytes)) =
-                        frame.bytes.get(12..).and_then(<[u8]>::split_first_chunk)
-                    else {
-                        return;
-                    };
-                    if to != Some(own) {
-                        return;
-                    }
-                    let stream = u16::from_be_bytes([*high, *low]);
-                    show(&LineArrival {
-                        from: EthernetEnd { address: from, tag: frame.tag, stream }.as_address(),
-                        bytes,
-                        received: Some(frame.received),
-                        ttl: 255,
-                        dropped: new,
-                        is_after_drops: frame.is_after_drops,
-                    });
-                })
-            }
+            (LineReceiver::Ethernet(frames), _) => frames.receive(show),
             (LineReceiver::Udp { .. }, LineSocket::Ethernet(_)) => {
                 Err(io::ErrorKind::InvalidInput.into())
             }
@@ -333,15 +268,6 @@ fn failed(framing: &EthernetFraming, error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn whose_a_frame_is_crosses_the_core_as_a_socket_address() {
-        let end = EthernetEnd { address: [2, 0, 0, 0x77, 0, 1], tag: Some(0xabb9), stream: 9 };
-        for end in [end, EthernetEnd { tag: None, ..end }, EthernetEnd { tag: Some(0), ..end }] {
-            assert_eq!(EthernetEnd::of_address(end.as_address()), Some(end));
-        }
-        assert_eq!(EthernetEnd::of_address(([127, 0, 0, 1], 9).into()), None);
-    }
 
     #[test]
     fn what_is_no_hardware_address_of_one_device_is_refused() {

@@ -152,6 +152,7 @@ impl Reflector {
         let sign = sign.as_ref().map(|sign| sign as Mac<'_>);
         let Reflector { socket, receiver, machine, grants, .. } = &mut self;
         let (mut state, mut asked) = (clock_state(), steady());
+        let mut begun = Vec::new();
         while !stop.load(Ordering::Relaxed) {
             let mut time = None;
             let received = receiver.receive(socket, |arrival| {
@@ -172,11 +173,19 @@ impl Reflector {
                     received: arrival.received.unwrap_or(clock.time),
                     ttl: arrival.ttl,
                 };
-                if let Some(answer) = machine.handle(time, clock, &datagram, sign) {
-                    // An answer that does not leave is asked for again.
-                    let _ = socket.send_to(&answer, arrival.from);
+                let Some(answer) = machine.handle(time, clock, &datagram, sign) else { return };
+                if machine.take_flood().is_some() {
+                    return begun.push((answer, arrival.from));
                 }
+                // An answer that does not leave is asked for again.
+                let _ = socket.send_to(&answer, arrival.from);
             });
+            receiver.end_flood(|from| !machine.is_flood(steady(), from));
+            // No frame of theirs comes before the answer is there.
+            for (answer, from) in begun.drain(..) {
+                receiver.take_flood(from);
+                let _ = socket.send_to(&answer, from);
+            }
             match received {
                 Ok(()) => {}
                 // What was said to somebody who is gone comes back as an error.

@@ -13,6 +13,8 @@ const ETHTOOL_GSET: u32 = 1;
 #[cfg(feature = "line")]
 const ETHTOOL_GDRVINFO: u32 = 3;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
+#[cfg(feature = "line")]
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// An offload that can be asked about with a command of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,22 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
+/// `struct ethtool_channels`.
+#[cfg(feature = "line")]
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    receive_most: u32,
+    send_most: u32,
+    other_most: u32,
+    both_most: u32,
+    receive: u32,
+    send: u32,
+    other: u32,
+    both: u32,
+}
+
 /// Whether `offload` of the interface `name` is on.
 ///
 /// # Errors
@@ -133,6 +151,18 @@ pub(crate) fn driver(name: &str) -> io::Result<String> {
     unsafe { ask(name, (&raw mut said).cast())? };
     let name = said.driver.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// By how many queues the interface `name` receives.
+///
+/// # Errors
+/// `EOPNOTSUPP` when it does not say, `ENODEV` when there is no such interface.
+#[cfg(feature = "line")]
+pub(crate) fn receive_queues(name: &str) -> io::Result<u32> {
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    // SAFETY: this command reads and writes a `struct ethtool_channels`, which `channels` is.
+    unsafe { ask(name, (&raw mut channels).cast())? };
+    Ok(channels.receive + channels.both)
 }
 
 /// # Safety

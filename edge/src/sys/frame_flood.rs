@@ -4,12 +4,16 @@
 //!
 //! Nothing tells such a program that a device did not take a frame. The kernel's own trace of each batch
 //! that it gives to a device (`xdp:xdp_devmap_xmit`) does: a second program counts there, for this thread
-//! alone. libbpf's features need a feature of this crate; two programs without a relocation do not.
+//! alone.
 
+use super::bpf_program::{
+    ABOVE, ADD, AND, AT_LEAST, BPF_PROG_TYPE_XDP, DIFFERS, DIV, MOV, MapCreate, Program, R0, R1,
+    R2, R3, R4, R5, R6, R7, R8, SHL, SHR, SUB, Step, XOR, bpf, created, loaded, owned,
+};
 use super::frames::FrameDevice;
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,20 +35,25 @@ const CHANGES: i16 = 2_048;
 const CHANGED: i16 = 8;
 const VALUE: usize = CHANGES as usize + CHANGED as usize * 1_024;
 const MAPPED: usize = VALUE.next_multiple_of(4_096);
+/// One value, which this process maps.
+const MEMORY: MapCreate = MapCreate {
+    kind: BPF_MAP_TYPE_ARRAY,
+    key: 4,
+    value: VALUE as u32,
+    entries: 1,
+    flags: BPF_F_MMAPABLE,
+    pad: 0,
+};
 /// Frames that the kernel handles at once: a veth device's ring has room for 256.
 const BATCH: u32 = 128;
 
 // From linux/bpf.h.
-const BPF_MAP_CREATE: c_int = 0;
-const BPF_PROG_LOAD: c_int = 5;
 const BPF_PROG_TEST_RUN: c_int = 10;
 const BPF_RAW_TRACEPOINT_OPEN: c_int = 17;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_F_MMAPABLE: u32 = 1 << 10;
-const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 2;
-const BPF_PSEUDO_MAP_VALUE: u8 = 2;
 const KTIME_GET_NS: i32 = 5;
 const GET_CURRENT_PID_TGID: i32 = 14;
 const REDIRECT: i32 = 23;
@@ -79,10 +88,10 @@ impl FrameFlood {
     /// `EPERM` without the rights for BPF, `EINVAL` of a kernel without it or a frame above a page,
     /// `Unsupported` where the device does not take such frames.
     pub(crate) fn open(device: &FrameDevice, frame: FloodFrame<'_>) -> io::Result<FrameFlood> {
-        let map = created()?;
+        let map = created(&MEMORY)?;
         let shared = Shared::of(&map)?;
-        let send = loaded(BPF_PROG_TYPE_XDP, &sending(map.as_raw_fd(), device.index(), frame))?;
-        let count = loaded(BPF_PROG_TYPE_RAW_TRACEPOINT, &counting(map.as_raw_fd()))?;
+        let send = loaded(BPF_PROG_TYPE_XDP, &sending(map.as_raw_fd(), device.index(), frame), 0)?;
+        let count = loaded(BPF_PROG_TYPE_RAW_TRACEPOINT, &counting(map.as_raw_fd()), 0)?;
         let count = traced(&count)?;
         let check = frame.bytes.get(frame.payload_at + 12..frame.payload_at + 16);
         let check: [u8; 4] =
@@ -203,114 +212,16 @@ impl Drop for Shared {
     }
 }
 
-/// `struct bpf_insn`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Step {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    value: i32,
-}
-
-/// A program under way.
-#[derive(Default)]
-struct Program(Vec<Step>);
-
-// Registers: of a call 0 is the result, and it leaves 6 and above alone.
-const R0: u8 = 0;
-const R1: u8 = 1;
-const R2: u8 = 2;
-const R3: u8 = 3;
-const R4: u8 = 4;
-const R5: u8 = 5;
-const R6: u8 = 6;
-const R7: u8 = 7;
-const R8: u8 = 8;
-
-// Operations of 64 bits on a register and a number; with `BY` on two registers.
-const ADD: u8 = 0x07;
-const SUB: u8 = 0x17;
-const DIV: u8 = 0x37;
-const AND: u8 = 0x57;
-const SHL: u8 = 0x67;
-const SHR: u8 = 0x77;
-const XOR: u8 = 0xa7;
-const MOV: u8 = 0xb7;
-const BY: u8 = 0x08;
-// Jumps if the first is above the second, at least it, or another.
-const ABOVE: u8 = 0x2d;
-const AT_LEAST: u8 = 0x3d;
-const DIFFERS: u8 = 0x5d;
-
-impl Program {
-    fn step(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
-        self.0.push(Step { code, registers: from << 4 | to, offset, value });
-    }
-
-    /// `to = to operation value`.
-    fn number(&mut self, operation: u8, to: u8, value: i32) {
-        self.step(operation, to, 0, 0, value);
-    }
-
-    /// `to = to operation from`.
-    fn register(&mut self, operation: u8, to: u8, from: u8) {
-        self.step(operation | BY, to, from, 0, 0);
-    }
-
-    fn load(&mut self, to: u8, from: u8, offset: i16) {
-        self.step(0x79, to, from, offset, 0);
-    }
-
-    fn load_half(&mut self, to: u8, from: u8, offset: i16) {
-        self.step(0x61, to, from, offset, 0);
-    }
-
-    fn store(&mut self, to: u8, offset: i16, from: u8) {
-        self.step(0x7b, to, from, offset, 0);
-    }
-
-    /// Stores the lower half of `from` from its highest byte on.
-    fn store_big_endian(&mut self, to: u8, offset: i16, from: u8) {
-        self.step(0xdc, from, 0, 0, 32);
-        self.step(0x63, to, from, offset, 0);
-    }
-
-    fn memory(&mut self, to: u8, map: c_int) {
-        self.step(0x18, to, BPF_PSEUDO_MAP_VALUE, 0, map);
-        self.step(0, 0, 0, 0, 0);
-    }
-
-    fn call(&mut self, helper: i32) {
-        self.step(0x85, 0, 0, 0, helper);
-    }
-
-    /// A jump forward, whose end is not known yet.
-    fn jump(&mut self, code: u8, one: u8, other: u8) -> usize {
-        self.step(code, one, other, 0, 0);
-        self.0.len() - 1
-    }
-
-    /// The jump `from` ends here.
-    fn land(&mut self, from: usize) {
-        self.0[from].offset = (self.0.len() - from - 1) as i16;
-    }
-
-    fn exit(&mut self) {
-        self.step(0x95, 0, 0, 0, 0);
-    }
-
-    /// Adds `by` to what counts the second `second` at `base`, in the memory to which `memory` points;
-    /// changes R3 and R4.
-    fn count(&mut self, memory: u8, second: u8, base: i16, by: impl Fn(&mut Program)) {
-        self.register(MOV, R4, second);
-        self.number(AND, R4, SECONDS as i32 - 1);
-        self.number(SHL, R4, 3);
-        self.register(ADD, R4, memory);
-        self.load(R3, R4, base);
-        by(self);
-        self.store(R4, base, R3);
-    }
+/// Adds `by` to what counts the second `second` at `base`, in the memory to which `memory` points;
+/// changes R3 and R4.
+fn count(program: &mut Program, memory: u8, second: u8, base: i16, by: impl Fn(&mut Program)) {
+    program.register(MOV, R4, second);
+    program.number(AND, R4, SECONDS as i32 - 1);
+    program.number(SHL, R4, 3);
+    program.register(ADD, R4, memory);
+    program.load(R3, R4, base);
+    by(program);
+    program.store(R4, base, R3);
 }
 
 /// Makes the next frame and gives it to the device `index`; drops it where none is to be sent.
@@ -341,7 +252,7 @@ fn sending(map: c_int, index: c_int, frame: FloodFrame<'_>) -> Vec<Step> {
     program.register(MOV, R0, R8);
     program.number(DIV, R0, 1_000_000);
     program.store(R6, SECOND, R0);
-    program.count(R6, R0, FRAMES, |program| program.number(ADD, R3, 1));
+    count(&mut program, R6, R0, FRAMES, |program| program.number(ADD, R3, 1));
     // A frame's memory is used again, and a receiver may have moved the header within it.
     for (place, part) in (0..).step_by(4).zip(frame.bytes[..frame.payload_at + 4].as_chunks().0) {
         program.step(0x62, R2, 0, place, i32::from_ne_bytes(*part));
@@ -368,7 +279,7 @@ fn sending(map: c_int, index: c_int, frame: FloodFrame<'_>) -> Vec<Step> {
     [over, enough, short].into_iter().for_each(|jump| program.land(jump));
     program.number(MOV, R0, XDP_DROP);
     program.exit();
-    program.0
+    program.steps()
 }
 
 /// Counts what the kernel says of batches that this thread's frames were in: taken, and not.
@@ -390,36 +301,14 @@ fn counting(map: c_int) -> Vec<Step> {
     program.store(R7, LEFT, R2);
     program.load(R5, R6, NOT_SENT);
     program.load(R8, R7, SECOND);
-    program.count(R7, R8, DROPS, |program| program.register(ADD, R3, R5));
+    count(&mut program, R7, R8, DROPS, |program| program.register(ADD, R3, R5));
     program.land(other);
     program.number(MOV, R0, 0);
     program.exit();
-    program.0
+    program.steps()
 }
 
 /// Parts of `union bpf_attr`.
-#[repr(C)]
-struct MapCreate {
-    kind: u32,
-    key: u32,
-    value: u32,
-    entries: u32,
-    flags: u32,
-    pad: u32,
-}
-
-#[repr(C)]
-struct ProgramLoad {
-    kind: u32,
-    steps: u32,
-    program: u64,
-    license: u64,
-    log: [u32; 2],
-    log_buffer: u64,
-    version: u32,
-    flags: u32,
-}
-
 #[repr(C)]
 struct RawTracepoint {
     name: u64,
@@ -446,54 +335,9 @@ struct TestRun {
     pad: u32,
 }
 
-fn created() -> io::Result<OwnedFd> {
-    let map = MapCreate {
-        kind: BPF_MAP_TYPE_ARRAY,
-        key: 4,
-        value: VALUE as u32,
-        entries: 1,
-        flags: BPF_F_MMAPABLE,
-        pad: 0,
-    };
-    // SAFETY: the kernel reads this structure, which has no pointer.
-    unsafe { bpf(BPF_MAP_CREATE, &map) }.and_then(owned)
-}
-
-fn loaded(kind: u32, program: &[Step]) -> io::Result<OwnedFd> {
-    let load = ProgramLoad {
-        kind,
-        steps: program.len() as u32,
-        program: program.as_ptr() as u64,
-        // None of what they call asks for another.
-        license: c"MIT".as_ptr() as u64,
-        log: [0; 2],
-        log_buffer: 0,
-        version: 0,
-        flags: 0,
-    };
-    // SAFETY: the kernel reads this structure, the program and the licence, which live longer.
-    unsafe { bpf(BPF_PROG_LOAD, &load) }.and_then(owned)
-}
-
 fn traced(program: &OwnedFd) -> io::Result<OwnedFd> {
     let name = c"xdp_devmap_xmit".as_ptr() as u64;
     let open = RawTracepoint { name, program: program.as_raw_fd() as u32, pad: 0 };
     // SAFETY: the kernel reads this structure and the name, which lives longer.
     unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &open) }.and_then(owned)
-}
-
-fn owned(fd: c_long) -> io::Result<OwnedFd> {
-    // SAFETY: these commands return a new descriptor, which is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
-}
-
-/// # Safety
-/// `attributes` is the part of `union bpf_attr` that `command` reads, and its pointers are to what that
-/// reads.
-unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_long> {
-    // SAFETY: as the caller promises.
-    let result = unsafe {
-        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -9,7 +9,7 @@ use farline_core::units::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -278,29 +278,34 @@ impl FrameRing {
         Ok(ring)
     }
 
-    /// Waits for a block, for `wait` at most, and shows its frames in order.
-    ///
-    /// # Errors
-    /// `WouldBlock` when nothing came; what the kernel says of a device that is gone.
-    pub(crate) fn receive(
-        &mut self,
-        wait: Duration,
-        mut show: impl FnMut(&FrameArrival<'_>),
-    ) -> io::Result<()> {
+    /// Whether a block is there.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// The block that is next.
+    fn block(&self) -> NonNull<u8> {
         // SAFETY: the block lies in the mapping, which the kernel aligns to pages.
-        let block = unsafe { self.memory.add(self.at * BLOCK) };
-        let header = block.cast::<libc::tpacket_block_desc>();
+        unsafe { self.memory.add(self.at * BLOCK) }
+    }
+
+    /// Whose it is.
+    fn state(&self) -> &AtomicU32 {
+        let header = self.block().cast::<libc::tpacket_block_desc>();
         // SAFETY: the state is a `u32` that the kernel writes too, hence atomic; it is the first
         // member of the union of one.
-        let state =
-            unsafe { AtomicU32::from_ptr(&raw mut (*header.as_ptr()).hdr.bh1.block_status) };
-        if state.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-            self.wait(wait)?;
-            if state.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
+        unsafe { AtomicU32::from_ptr(&raw mut (*header.as_ptr()).hdr.bh1.block_status) }
+    }
+
+    /// Shows the frames of a block in order.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is none; what the kernel says of a device that is gone.
+    pub(crate) fn receive(&mut self, mut show: impl FnMut(&FrameArrival<'_>)) -> io::Result<()> {
+        if !self.is_ready() {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
-        if state.load(Ordering::Acquire) & libc::TP_STATUS_LOSING != 0 {
+        if self.state().load(Ordering::Acquire) & libc::TP_STATUS_LOSING != 0 {
             // To ask clears the mark, so that what was dropped behind this block meanwhile leaves
             // none: each block that may be there already is in doubt.
             self.count_dropped()?;
@@ -309,6 +314,8 @@ impl FrameRing {
             self.in_doubt -= 1;
         }
         let mut is_after_drops = self.in_doubt > 0;
+        let block = self.block();
+        let header = block.cast::<libc::tpacket_block_desc>();
         // SAFETY: the block is this process's until its state is written.
         let (count, mut offset) = unsafe {
             let head = (*header.as_ptr()).hdr.bh1;
@@ -343,13 +350,19 @@ impl FrameRing {
             }
             offset += head.tp_next_offset as usize;
         }
-        state.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.state().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.at = (self.at + 1) % self.blocks;
         Ok(())
     }
 
-    fn wait(&self, wait: Duration) -> io::Result<()> {
-        let mut ready = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
+    /// Waits for a block, or for what `other` waits for, for `wait` at most.
+    ///
+    /// # Errors
+    /// What the kernel says of a device that is gone.
+    pub(crate) fn wait(&self, other: Option<BorrowedFd<'_>>, wait: Duration) -> io::Result<()> {
+        let ring = PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN);
+        let other = PollFd::from_borrowed_fd(other.unwrap_or(self.socket.as_fd()), PollFlags::IN);
+        let mut ready = [ring, other];
         let timeout =
             Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() };
         poll(&mut ready, Some(&timeout))?;

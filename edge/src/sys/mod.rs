@@ -1,6 +1,8 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
+#[cfg(feature = "line")]
+mod bpf_program;
 pub(crate) mod busy;
 pub(crate) mod clock;
 #[cfg(feature = "line")]
@@ -43,3 +45,5 @@ pub(crate) mod tcp;
 pub(crate) mod tun;
 #[cfg(feature = "rdma")]
 pub(crate) mod verbs;
+#[cfg(feature = "line")]
+pub(crate) mod xdp_socket;
