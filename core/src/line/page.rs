@@ -158,17 +158,22 @@ impl LineDocument {
             (part.sent > 0).then(|| (part.lost + part.wrong_frames) as f64 / part.sent as f64 * 1e6)
         });
         let rtts = points(&|part| (part.rtts > 0).then(|| part.rtt_ns / 1e6));
-        let marks: Vec<Mark> = self
-            .strip
-            .iter()
-            .enumerate()
-            .filter(|(_, part)| part.untested > 0)
-            .map(|(index, part)| Mark {
-                from: at(index),
-                to: at(index + 1),
-                name: format!("{} s untested", part.untested),
-            })
-            .collect();
+        // One for parts that follow each other.
+        let mut untested: Vec<(usize, usize, u64)> = Vec::new();
+        for (index, part) in self.strip.iter().enumerate().filter(|(_, part)| part.untested > 0) {
+            match untested.last_mut() {
+                Some((_, end, seconds)) if *end == index => {
+                    (*end, *seconds) = (index + 1, *seconds + part.untested);
+                }
+                _ => untested.push((index, index + 1, part.untested)),
+            }
+        }
+        let mark = |(from, to, seconds): (usize, usize, u64)| Mark {
+            from: at(from),
+            to: at(to),
+            name: format!("{seconds} s untested"),
+        };
+        let marks: Vec<Mark> = untested.into_iter().map(mark).collect();
         let seconds = || Axis::new("Time", "s");
         let chart = |title: &str, y: Axis, name: &str, points: Vec<(f64, f64)>| LineChart {
             title: title.to_owned(),
@@ -337,7 +342,7 @@ impl LineDocument {
         let there = self.one_way_delay?;
         Some(Histogram {
             title: "One-way delay there".to_owned(),
-            x: Axis::new("One-way delay there", "ms"),
+            x: Axis::new("One-way delay there", "ms").without_zero(),
             y: Axis::new("Packets", "").log(),
             buckets: counts.iter().enumerate().map(|(i, count)| (edge(i), *count)).collect(),
             marks: vec![

@@ -6,13 +6,21 @@ pub struct Axis {
     label: String,
     unit: String,
     log: bool,
+    without_zero: bool,
 }
 
 impl Axis {
     /// An axis for `label` in `unit`, such as `"Throughput"` in `"Gbit/s"`; the unit may be empty
     /// for a count.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { label: label.into(), unit: unit.into(), log: false }
+        Axis { label: label.into(), unit: unit.into(), log: false, without_zero: false }
+    }
+
+    /// The same axis, which begins near the least value: for values that lie close together far from zero.
+    #[must_use]
+    pub fn without_zero(mut self) -> Axis {
+        self.without_zero = true;
+        self
     }
 
     /// The same axis, logarithmic: equal distances are equal factors.
@@ -60,7 +68,7 @@ impl Axis {
             let high = if high > low { high } else { low * 10.0 };
             return Scale { low, high, log: true, step: 1.0, from, to };
         }
-        let low = low.min(0.0);
+        let low = if self.without_zero && low.is_finite() { low } else { low.min(0.0) };
         let high = if high > low { high } else { low + 1.0 };
         let step = nice_step((high - low) / ticks.max(1) as f64);
         let (low, high) = ((low / step).floor() * step, (high / step - 1e-9).ceil() * step);

@@ -34,21 +34,12 @@ impl Histogram {
             .iter()
             .map(|(upper, _)| *upper)
             .chain(self.marks.iter().map(|(_, at)| *at));
-        // The first bucket begins at zero, which is infinitely far away on a logarithmic axis: it
-        // is drawn as wide as the second.
-        let first = self.buckets.first().map(|(upper, _)| *upper).unwrap_or(1.0);
-        let ratio = self
-            .buckets
-            .get(1)
-            .map(|(upper, _)| upper / first)
-            .filter(|ratio| ratio.is_finite())
-            .unwrap_or(2.0);
-        let x =
-            self.x.scale(edges.chain([first / ratio]), left, width - 14.0, (width / 90.0) as usize);
+        let begin = self.begin();
+        let x = self.x.scale(edges.chain([begin]), left, width - 14.0, (width / 90.0) as usize);
 
         let mut svg = Svg::new(width, height, &self.title, "");
         frame(&mut svg, &self.x, &x, &self.y, &y);
-        let (mut from, mut lower) = (x.from, 0.0);
+        let (mut from, mut lower) = (x.place(begin), if self.x.is_log() { 0.0 } else { begin });
         for (upper, count) in &self.buckets {
             let to = x.place(*upper);
             if *count > 0 {
@@ -72,11 +63,44 @@ impl Histogram {
         }
         svg.finish()
     }
+
+    /// Where the first bucket begins to be drawn: it is as wide as the second. On a logarithmic axis it
+    /// begins at zero, which is infinitely far away.
+    fn begin(&self) -> f64 {
+        let first = self.buckets.first().map_or(1.0, |(upper, _)| *upper);
+        let second = self.buckets.get(1).map(|(upper, _)| *upper);
+        if self.x.is_log() {
+            let ratio = second.map(|upper| upper / first).filter(|ratio| ratio.is_finite());
+            return first / ratio.unwrap_or(2.0);
+        }
+        second.map_or(first, |upper| 2.0 * first - upper)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_of_one_width_are_drawn_so() {
+        let chart = Histogram {
+            title: "Delay".to_owned(),
+            x: Axis::new("Delay", "ms").without_zero(),
+            y: Axis::new("Packets", "").log(),
+            buckets: vec![(10.5, 5), (10.75, 7), (11.0, 9)],
+            marks: Vec::new(),
+        };
+        let svg = chart.svg(400.0, 240.0);
+        assert!(svg.contains("10.25 to 10.5 ms: 5</title>"), "{svg}");
+        let widths: Vec<f64> = svg
+            .split("<rect class=\"bar")
+            .skip(1)
+            .filter_map(|rest| rest.split(" width=\"").nth(1)?.split('"').next()?.parse().ok())
+            .collect();
+        assert_eq!(widths.len(), 3, "{svg}");
+        let is_alike = |width: &f64| (width - widths[0]).abs() < 0.3 && *width > 50.0;
+        assert!(widths.iter().all(is_alike), "{widths:?}");
+    }
 
     #[test]
     fn a_rare_value_shows_on_a_logarithmic_axis() {

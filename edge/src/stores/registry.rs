@@ -37,6 +37,9 @@ impl RegisteredDriver for StoreDriver {
     }
 }
 
+/// A store that is open, and what its bytes rest in.
+type OpenedStore = (Arc<dyn Store>, StoreMedium);
+
 impl DriverRegistry<StoreDriver> {
     /// What of it a node offers in the place of its files: `null` where that is allowed, `memory`
     /// so much of it for all sessions together, and what its program brought.
@@ -86,10 +89,7 @@ impl DriverRegistry<StoreDriver> {
     ///
     /// # Errors
     /// When an option is missing or wrong, or the store cannot be had.
-    pub(crate) fn open_option(
-        &self,
-        value: &str,
-    ) -> Option<Result<(Arc<dyn Store>, StoreMedium), Error>> {
+    pub(crate) fn open_option(&self, value: &str) -> Option<Result<OpenedStore, Error>> {
         let (name, options) = value.split_once(':').unwrap_or((value, ""));
         let driver = self.scheme(name)?;
         let medium = driver.medium;
