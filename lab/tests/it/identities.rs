@@ -256,6 +256,34 @@ fn files_belong_to_the_owner_and_go_by_its_rights() {
 }
 
 #[test]
+fn a_node_that_may_not_become_an_owner_says_so() {
+    let site = Site::with("owner = \"nobody\"");
+    let config = fs::read_to_string(site.at("node.toml")).expect("read");
+    fs::write(site.at("again.toml"), config).expect("written");
+    let mut command = farline_lab::command("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
+    }
+    command.arg(farline_binary()).args(["--json", "serve"]).arg(site.at("again.toml"));
+    let (error, exit) = error_of_command(&mut command);
+    let said = error["message"].as_str().unwrap_or_default();
+    assert!(exit != 0 && said.contains("nobody"), "{exit}: {error}");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_called_that() {
+    let site = Site::new();
+    let over_udp = format!("farlineq://carol@{}/raw/data", site.udp);
+    for url in [site.url("carol@", "/raw/data"), over_udp] {
+        let mut command = site.cp();
+        command.env_remove("FARLINE_PASSWORD").env("FARLINE_CERT", site.at("nope"));
+        command.env("FARLINE_KEY", site.at("pki/carol.key"));
+        let code = code_of(command.arg(&url).arg(site.at("got")));
+        assert_eq!(code, "bad-certificate", "{url}");
+    }
+}
+
+#[test]
 fn a_drop_box_takes_each_name_once_and_shows_nothing() {
     let site = Site::new();
     let file = site.at("report");

@@ -2,7 +2,7 @@
 //! a stock server.
 
 use farline_lab::files::{names, random};
-use farline_lab::{Sshd, farline, farline_binary, globus_server, node, succeed};
+use farline_lab::{Sshd, farline, farline_binary, globus_server, node, succeed, wait_for};
 use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 
@@ -169,11 +169,10 @@ fn a_copy_of_a_pipe_that_is_broken_off_leaves_nothing() {
             .spawn()
             .expect("starts");
         let mut pipe = child.stdin.take().expect("piped");
-        pipe.write_all(&random(11, 3_000_000)).expect("read so far");
+        // More than a block, of which a part waits for the rest.
+        pipe.write_all(&random(11, 12_000_000)).expect("read so far");
         // What was written is on its way; the pipe stays open and silent.
-        while names(folder).is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        wait_for("the copy to begin", || !names(folder).is_empty());
         succeed(Command::new("kill").args(["-TERM", &child.id().to_string()]));
         let output = child.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(143), "{}", String::from_utf8_lossy(&output.stderr));
