@@ -27,7 +27,7 @@ use super::root::Root;
 use super::walk::join;
 use super::{ReadBack, Sink};
 use crate::sys::clock::ns_since_1970;
-use crate::sys::files::start_writeback;
+use crate::sys::files::{start_writeback, sync_folder};
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout, PieceDigest};
@@ -315,8 +315,7 @@ impl PosixSink {
             // The name must last too, from its first time on.
             if lock(&self.state).entries.lacks_name(index) {
                 let (folder, _) = parent()?;
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                File::from(openat(&folder, c".", flags, Mode::empty())?).sync_all()?;
+                sync_folder(&folder)?;
                 lock(&self.state).entries.named(index);
             }
         }

@@ -8,6 +8,7 @@ use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
 use super::in_short;
 use super::root::Root;
 use super::walk::{changed_ns, join};
+use crate::sys::files::sync_folder;
 use crate::sys::fs_user::fs_uid;
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, LandedFile, Origin, Recovered, Replay};
@@ -313,13 +314,7 @@ impl Partial {
             self.journal.write_all_at(&records, at)?;
             self.journal.sync_data()?;
             if at == 0 {
-                File::from(openat(
-                    &self.folder,
-                    c".",
-                    OFlags::RDONLY | OFlags::CLOEXEC,
-                    Mode::empty(),
-                )?)
-                .sync_all()?;
+                sync_folder(&self.folder)?;
             }
             *lock(&self.durable) = durable;
             Ok((at + records.len() as u64, whole))

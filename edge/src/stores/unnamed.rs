@@ -7,6 +7,7 @@ use super::partial::{Partial, Place};
 use super::root::Root;
 use super::walk::{is_no_file, not_replaced};
 use super::{Landed, Landing, ReadBack, Sink, is_special};
+use crate::sys::files::sync_folder;
 use crate::sys::lock::lock;
 use farline_core::transfer::{Digests, Layout, VerdictList};
 use farline_core::units::Error;
@@ -14,7 +15,6 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat, statat, u
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -88,10 +88,7 @@ impl UnnamedFile {
             Err(Errno::EXIST) => self.replace()?,
             linked => linked.map_err(|errno| failed(errno.into()))?,
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(&self.folder, c".", flags, Mode::empty())
-            .map_err(|errno| failed(errno.into()))?;
-        File::from(folder).sync_all().map_err(failed)
+        sync_folder(&self.folder).map_err(failed)
     }
 
     /// Takes the place of what may have its name, which only what has another can.

@@ -4,12 +4,13 @@ use super::protected::open_again;
 use super::{Ending, PosixSink};
 use crate::stores::attributes::NotSet;
 use crate::stores::walk::{is_no_file, not_replaced};
+use crate::sys::files::sync_folder;
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, renameat,
-    renameat_with, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, renameat, renameat_with,
+    statat, symlinkat, unlinkat, utimensat,
 };
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -293,11 +294,7 @@ impl PosixSink {
             self.replace(names, entry)?;
         }
         if sync && is_file {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = openat(&folder, c".", flags, Mode::empty())
-                .map(File::from)
-                .map_err(|errno| failed(errno.into()))?;
-            folder.sync_all().map_err(failed)?;
+            sync_folder(&*folder).map_err(failed)?;
         }
         Ok(())
     }
