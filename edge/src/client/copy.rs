@@ -20,7 +20,7 @@ use crate::channels::Channel;
 use crate::kernelcc::CcGuard;
 use crate::mover::{Integrity, Pace, least_left};
 use crate::plan::paths::StoredPath;
-use crate::stores::Landed;
+use crate::stores::{Landed, WalkProblem};
 use crate::sys::lock::lock;
 use farline_core::copy::{CopyOptions, CopySummary};
 use farline_core::plan::{HELD_RATE_FELL, Reason};
@@ -181,10 +181,24 @@ impl<'a> Copy<'a> {
         self.stats.limited_elsewhere.push(limited);
     }
 
-    /// Takes over what the other end left out of the tree that it sends (O-4).
-    pub(super) fn take_left_out(&mut self, control: &Control) {
-        let left_out = self.newly_named(control);
-        self.stats.failures.extend(left_out);
+    /// Names what of a listed tree cannot be copied, unless it is not selected under the name `top`.
+    pub(super) fn note_problems(
+        &mut self,
+        top: &[u8],
+        entries: &[Entry],
+        problems: Vec<WalkProblem>,
+    ) {
+        let problems = self.options.selection.concerned(top, entries, problems);
+        let named = problems.into_iter().map(|problem| (problem.path, problem.error));
+        self.stats.failures.extend(named);
+    }
+
+    /// Takes over what the other end left out of the tree that it sends (O-4), of which it may not know
+    /// what is not selected under the name `top`.
+    pub(super) fn take_left_out(&mut self, control: &Control, top: &[u8], entries: &[Entry]) {
+        let left_out = self.newly_named(control).into_iter();
+        let left_out = left_out.map(|(path, error)| WalkProblem { path, error }).collect();
+        self.note_problems(top, entries, left_out);
         self.stats.not_kept += lock(&control.heard()).take_not_kept();
     }
 

@@ -130,8 +130,9 @@ async fn from_farline(
     let summary = execute(copy, control, session, &mut download).await?;
     let Download { resources, landed, settled, tree, .. } = download;
     // Its lock on the place is given back first.
-    drop(tree);
-    copy.take_left_out(control);
+    let layout = tree.map(|tree| tree.layout);
+    let entries = layout.as_ref().map_or(&[][..], |layout| layout.entries());
+    copy.take_left_out(control, from.name_within(), entries);
     copy.conclude(control, summary);
     copy.stats.streams = resources.channels.len();
     copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
@@ -272,7 +273,7 @@ impl TreeEnd for Download<'_> {
             self.several,
             copy.options,
         )?;
-        let top = if is_folder && self.from.names_content() { b"" } else { name };
+        let top = self.from.name_within();
         let entries = layout.entries();
         let path_of =
             |index: usize| Pathname::new(join(trim(&self.from.path), &entries[index].path));

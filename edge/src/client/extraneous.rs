@@ -75,7 +75,7 @@ pub(super) async fn delete(
     destination: &Location,
     most: u64,
 ) -> Result<(), Error> {
-    if !copy.stats.failures.is_empty() {
+    if copy.stats.failures.iter().any(|(_, error)| may_hide(error)) {
         copy.stats.note("nothing was deleted, for not everything was copied".to_owned());
         return Ok(());
     }
@@ -85,18 +85,25 @@ pub(super) async fn delete(
         let message = format!("{source} is not there any more");
         return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
     };
-    let unread = problems.into_iter().map(|problem| (problem.path, problem.error));
+    let problems = copy.options.selection.concerned(b"", &ours, problems);
+    // What cannot be copied is no less there for it: its name is the source's.
+    let mut known: BTreeSet<&[u8]> = ours.iter().map(|entry| &entry.path[..]).collect();
+    known.extend(problems.iter().map(|problem| &problem.path[..]));
+    let unread = problems.iter().filter(|problem| may_hide(&problem.error));
+    let unread = unread.map(|problem| (problem.path.clone(), problem.error.clone()));
+    let unread: Vec<_> = unread.collect();
+    let is_whole = unread.is_empty();
     copy.stats.failures.extend(unread);
     let mut place = Place::of(copy, destination).await?;
     // What cannot be read there is not deleted, and costs the rest nothing.
     let Some((there, _)) = place.walk(copy).await? else { return Ok(()) };
-    if !copy.stats.failures.is_empty() {
+    if !is_whole {
         copy.stats.note("nothing was deleted, for not every folder could be listed".to_owned());
         return Ok(());
     }
     let top = place.top();
     let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
-    let gone = extraneous(&ours, &there, &copy.options.selection, backup);
+    let gone = extraneous(&known, &there, &copy.options.selection, backup);
     let gone = place.without_other_names(copy, &ours, &there, gone).await?;
     let most_now = most.saturating_sub(copy.stats.deleted.len() as u64);
     let within = usize::try_from(most_now).unwrap_or(usize::MAX).min(gone.len());
@@ -118,6 +125,12 @@ pub(super) async fn delete(
         copy.stats.not_deleted.push((left[0].path.clone(), error));
     }
     Ok(())
+}
+
+/// Whether what failed may be a folder with files in it, or a file that is to come. A FIFO, a socket or
+/// a device is neither.
+fn may_hide(error: &Error) -> bool {
+    error.code != ErrorCode::NotAFile
 }
 
 /// A folder that is listed.
@@ -151,7 +164,7 @@ impl Place {
     async fn walk(&mut self, copy: &mut Copy<'_>) -> Result<Option<Walked>, Error> {
         Ok(match self {
             Place::Here(root) => Some(walk(root, b"")?),
-            Place::There(control, top) => Some((list_tree(copy, control, top).await?, Vec::new())),
+            Place::There(control, top) => Some(list_tree(copy, control, top).await?),
             Place::Nowhere => None,
         })
     }
@@ -303,15 +316,14 @@ fn remove(root: &Root, entry: &Entry) -> Result<(), Error> {
     removed.map_err(|error| root.error("delete", &entry.path, &error))
 }
 
-/// What of `there` is not among `ours` and not excluded, folders after what is in them. A folder with
+/// What of `there` is not `known` and not excluded, folders after what is in them. A folder with
 /// something in it that stays, stays.
 fn extraneous<'a>(
-    ours: &[Entry],
+    known: &BTreeSet<&[u8]>,
     there: &'a [Entry],
     selection: &Selection,
     backup: Option<(&Backup, &[u8])>,
 ) -> Vec<&'a Entry> {
-    let known: BTreeSet<&[u8]> = ours.iter().map(|entry| &entry.path[..]).collect();
     let stays = |entry: &Entry| {
         let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         entry.path.is_empty()
@@ -360,7 +372,7 @@ mod tests {
 
     fn gone(ours: &[&str], there: &[&str], selection: &Selection) -> Vec<String> {
         let (ours, there) = (tree(ours), tree(there));
-        let gone = extraneous(&ours, &there, selection, None);
+        let gone = extraneous(&known, &there, selection, None);
         gone.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
     }
 

@@ -62,7 +62,9 @@ pub(super) async fn run(
             .hint("add -r to copy it with all that is in it"));
         }
         let mut entries = vec![entry(Vec::new(), &top)];
-        entries.extend(list_tree(copy, control, &from.path).await?);
+        let (below, problems) = list_tree(copy, control, &from.path).await?;
+        entries.extend(below);
+        copy.note_problems(from.name_within(), &entries, problems);
         entries
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
@@ -72,7 +74,7 @@ pub(super) async fn run(
         true => None,
         false => Some(destination(to, from.name(), is_folder, contents, several, copy.options)?),
     };
-    let top = if is_folder && contents { b"" } else { from.name() };
+    let top = from.name_within();
     let path_of = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
     let there = ContentAt::There(control, Box::new(path_of));
     let omitted = omitted_here(copy, place.as_ref(), top, &entries, Some(there)).await?;

@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::copy::Copy;
 use super::stream_mode;
-use crate::stores::join;
+use crate::stores::{WalkProblem, Walked, join};
 use farline_core::gridftp::{self, ListingKind};
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault, in_short};
@@ -23,13 +23,13 @@ fn endless(path: &[u8], entries: usize) -> Error {
         .hint("copy parts of it, each with a command of its own")
 }
 
-/// Lists a remote tree, folder by folder.
+/// Lists a remote tree, folder by folder, and what of it cannot be copied.
 pub(super) async fn list_tree(
     copy: &mut Copy<'_>,
     control: &mut Control,
     top: &[u8],
-) -> Result<Vec<Entry>, Error> {
-    let mut entries = Vec::new();
+) -> Result<Walked, Error> {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
@@ -40,7 +40,7 @@ pub(super) async fn list_tree(
         let found = match listed {
             // The rest of the tree is no worse for it.
             Err(error) if !folder.is_empty() && error.code == ErrorCode::PermissionDenied => {
-                copy.stats.failures.push((folder, error));
+                problems.push(WalkProblem { path: folder, error });
                 continue;
             }
             found => found?,
@@ -71,14 +71,14 @@ pub(super) async fn list_tree(
                         ErrorCode::NotAFile,
                         "it is neither a file nor a directory",
                     );
-                    copy.stats.failures.push((path, error));
+                    problems.push(WalkProblem { path, error });
                     continue;
                 }
             }
             entries.push(entry(path, &found));
         }
     }
-    Ok(entries)
+    Ok((entries, problems))
 }
 
 /// What one look found; Farline lists a link as what it leads to, and says where.

@@ -63,10 +63,7 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
         let ((entries, problems), found) = walk_linked(&root, b"")?;
         linked = found;
         let top = if contents { b"" } else { &name[..] };
-        let problems = copy.options.selection.concerned(top, &entries, problems);
-        copy.stats
-            .failures
-            .extend(problems.into_iter().map(|problem| (problem.path, problem.error)));
+        copy.note_problems(top, &entries, problems);
         (root, Vec::new(), entries)
     } else {
         let root = Arc::new(Root::open(real.parent().unwrap_or(Path::new("/")))?);

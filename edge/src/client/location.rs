@@ -292,6 +292,12 @@ impl Remote {
         self.path.ends_with(b"/") && self.store.as_ref().is_none_or(RemoteStore::has_paths)
     }
 
+    /// The name that stands before the paths of what is copied from here: none where a folder's content
+    /// is meant.
+    pub(super) fn name_within(&self) -> &[u8] {
+        if self.names_content() { b"" } else { self.name() }
+    }
+
     /// What a tree of this place is known by when its copy is resumed.
     pub(super) fn source_id(&self) -> [u8; 32] {
         let server = format!("{}:{}", self.host, self.port);

@@ -61,7 +61,7 @@ pub(super) async fn run(
     let target = target(&mut ends, is_folder, several).await?;
     let Ends { sender, receiver, .. } = &mut ends;
     itself::refuse_elsewhere((sender, from, &from.path), (receiver, to, &target)).await?;
-    let (entries, left) = chosen(copy, &mut ends, entries, (&target, is_folder)).await?;
+    let (entries, left) = chosen(copy, &mut ends, entries, &target).await?;
     if copy.options.dry_run {
         copy.stats.verified_how = DRY_RUN;
         return Ok(());
@@ -191,8 +191,9 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
         )
         .hint("add -r to copy it with all that is in it"));
     }
-    let entries =
+    let (entries, problems) =
         list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
+    copy.note_problems(from.name_within(), &entries, problems);
     Ok((entries, true))
 }
 
@@ -202,10 +203,10 @@ async fn chosen(
     copy: &mut Copy<'_>,
     ends: &mut Ends<'_>,
     entries: Vec<Entry>,
-    (target, is_folder): (&[u8], bool),
+    target: &[u8],
 ) -> Result<(Vec<Entry>, Vec<Vec<u8>>), Error> {
     let Ends { from, to, sender, receiver, .. } = ends;
-    let top = if is_folder && from.path.ends_with(b"/") { b"" } else { from.name() };
+    let top = from.name_within();
     let selection = &copy.options.selection;
     let (missing, mut omitted) = (selection.missing(&entries), selection.left_out(top, &entries));
     copy.stats.failures.extend(missing);

@@ -122,3 +122,58 @@ fn what_cannot_be_meant_is_refused_before_anything_moves() {
     assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{error}");
     assert!(!there.join("d/b").exists());
 }
+
+/// Runs with a source whose FIFO is a file there, for each way.
+fn ways(dir: &Path, run: impl Fn(&str, String, String, &Path)) {
+    for way in ["here", "up", "down"] {
+        let dir = dir.join(way);
+        let (source, there) = stage(&dir);
+        succeed(Command::new("mkfifo").arg(source.join("p")));
+        plant(&there, &["p"]);
+        run(way, text(&source).to_owned(), text(&there).to_owned(), &dir);
+    }
+}
+
+#[test]
+fn a_fifo_is_named_and_keeps_nothing_from_deletion() {
+    let dir = folder();
+    ways(dir.path(), |way, source, there, dir| {
+        let (_node, url) = node(dir, "write", &[]);
+        let (from, to) = match way {
+            "up" => (source, format!("{url}/root/dst")),
+            "down" => (format!("{url}/src"), there.clone()),
+            _ => (source, there.clone()),
+        };
+        let output =
+            farline().args(["--json", "sync", "--delete", &from, &to]).output().expect("runs");
+        let result: Value = serde_json::from_slice(&output.stdout).expect("json");
+        assert_eq!(output.status.code(), Some(2), "the FIFO was not copied: {way} {result}");
+        assert_eq!(result["failures"][0]["path"], "p", "{way} {result}");
+        assert_eq!(result["failures"].as_array().map(Vec::len), Some(1), "{way} {result}");
+        let there = Path::new(&there);
+        assert!(!there.join("old").exists() && !there.join("gone").exists(), "{way} {result}");
+        assert_eq!(fs::read(there.join("p")).expect("kept"), b"p", "{way}: its name is the source's");
+    });
+}
+
+#[test]
+fn an_excluded_folder_that_is_shut_keeps_nothing() {
+    let user = Ordinary::new();
+    for way in ["here", "up", "down"] {
+        let dir = user.path().join(way);
+        let (source, there) = stage(&dir);
+        fs::create_dir(source.join("shut")).expect("a folder");
+        user.own(user.path());
+        succeed(Command::new("chmod").args(["000", text(&source.join("shut"))]));
+        let (_node, url) = user.node(&dir);
+        let (from, to) = match way {
+            "up" => (text(&source).to_owned(), format!("{url}/root/dst")),
+            "down" => (format!("{url}/src"), text(&there).to_owned()),
+            _ => (text(&source).to_owned(), text(&there).to_owned()),
+        };
+        let sync = ["--json", "sync", "--delete", "--exclude", "shut/", &from, &to];
+        let result = json_of(user.farline().args(sync));
+        assert!(!there.join("old").exists() && there.join("d/b").exists(), "{way} {result}");
+        succeed(Command::new("chmod").args(["755", text(&source.join("shut"))]));
+    }
+}

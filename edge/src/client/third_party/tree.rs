@@ -31,7 +31,7 @@ pub(super) async fn copy(
     let result = execute(copy, ends, &mut session).await;
     copy.stats.resumed_bytes += session.resumed();
     copy.stats.bytes_sent += session.asked();
-    copy.take_left_out(&ends.sender);
+    copy.take_left_out(&ends.sender, ends.from.name_within(), entries);
     let summary = result?;
     copy.stats.passes += summary.passes;
     copy.stats.bad_blocks += summary.bad_blocks;
