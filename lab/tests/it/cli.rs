@@ -110,6 +110,17 @@ fn a_wrong_command_line_is_text_on_stderr_otherwise() {
 }
 
 #[test]
+fn help_can_be_asked_for_by_a_word() {
+    for (by_word, by_flag) in
+        [(&["help"][..], &["--help"][..]), (&["help", "cp"], &["cp", "--help"])]
+    {
+        let (word, flag) = (run(by_word), run(by_flag));
+        assert_eq!((word.status.code(), stdout(&word)), (Some(0), stdout(&flag)));
+    }
+    assert_eq!(run(&["help", "fly"]).status.code(), Some(2));
+}
+
+#[test]
 fn completions_of_every_shell_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = stdout(&run(&["completions", shell]));

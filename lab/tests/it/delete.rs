@@ -152,7 +152,11 @@ fn a_fifo_is_named_and_keeps_nothing_from_deletion() {
         assert_eq!(result["failures"].as_array().map(Vec::len), Some(1), "{way} {result}");
         let there = Path::new(&there);
         assert!(!there.join("old").exists() && !there.join("gone").exists(), "{way} {result}");
-        assert_eq!(fs::read(there.join("p")).expect("kept"), b"p", "{way}: its name is the source's");
+        assert_eq!(
+            fs::read(there.join("p")).expect("kept"),
+            b"p",
+            "{way}: its name is the source's"
+        );
     });
 }
 

@@ -183,3 +183,41 @@ fn what_is_left_out_goes_nowhere_and_a_list_chooses() {
         assert!(!at.join("lib").exists() && !at.join("d/core").exists(), "{to}: a folder too many");
     }
 }
+
+/// What a person reads of `farline WORDS s d` in `dir`.
+fn said(dir: &Path, words: &[&str], paths: [&str; 2]) -> String {
+    let output = farline().current_dir(dir).args(words).args(paths).output().expect("runs");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_person_reads_how_many_and_quiet_is_quiet() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (path, len) in [("s/a", 10), ("s/b", 20), ("d/old", 1)] {
+        let file = dir.path().join(path);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, vec![7; len]).expect("written");
+    }
+    let plan = said(dir.path(), &["sync", "--delete", "--dry-run"], ["s", "d"]);
+    let total = "a dry run: 30 B in 2 files would be copied, 1 deleted\n";
+    assert!(plan.starts_with(total) && plan.contains("new: a\n"), "{plan}");
+    let quiet = said(dir.path(), &["-q", "sync", "--delete", "--dry-run"], ["s", "d"]);
+    assert_eq!(format!("{total}{quiet}"), plan);
+    assert_eq!(said(dir.path(), &["-q", "sync"], ["s", "d"]), "");
+    let plan = said(dir.path(), &["sync", "--dry-run"], ["s", "d"]);
+    let unchanged = "nothing would be copied, 2 skipped, unchanged by size and time\n";
+    assert_eq!(plan, format!("a dry run: {unchanged}"));
+    // Each that failed by its name, and how many they are.
+    succeed(Command::new("mkfifo").args(["s/p", "s/q"]).current_dir(dir.path()));
+    let failed = said(dir.path(), &["-q", "cp", "-r"], ["s/", "d"]);
+    assert!(
+        failed.starts_with("not copied: p: ") && failed.contains("\nnot copied: q: "),
+        "{failed}"
+    );
+    let failed = said(dir.path(), &["cp", "-r"], ["s/", "d"]);
+    assert!(failed.lines().next().is_some_and(|line| line.ends_with(", 2 not copied")), "{failed}");
+    fs::create_dir(dir.path().join("empty")).expect("a folder");
+    let empty = said(dir.path(), &["cp", "-r"], ["empty", "d"]);
+    assert!(empty.starts_with("no files to copy; "), "{empty}");
+}

@@ -1,7 +1,8 @@
 //! `farline cp`: copy files and trees.
 
 use crate::attributes::AttributeArgs;
-use crate::booked::{self, Begun, BookingSummary, ReserveFlag};
+use crate::booked::{self, Begun, ReserveFlag};
+use crate::copy_report::{self, Asked};
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
@@ -10,25 +11,20 @@ use crate::select::SelectionArgs;
 use farline::channels::Stack;
 use farline::channels::trust::Fingerprint;
 use farline::client::{
-    Backup, CancelToken, DataPath, Existing, HeldRate, Location, Options, Outcome, Progress,
-    RetryListener, RetryNotice, StoredProfiles, Trial, Verify, copy,
+    Backup, CancelToken, Existing, HeldRate, Location, Options, Progress, RetryListener,
+    RetryNotice, StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
 use farline_core::plan::Stall;
-use farline_core::transfer::{Limit, Party, UserOverrides};
-use farline_core::units::{
-    Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span, escaped,
-};
-use serde::Serialize;
+use farline_core::transfer::UserOverrides;
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Skipped files that are named without being asked for.
-const SKIPPED_LISTED: usize = 10;
 /// How long an interrupted copy may take to make durable what it has.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -388,7 +384,8 @@ pub(crate) fn carry_out(
         }
         (result, _) => result?,
     };
-    report(&outcome, booking, args.verbose, existing, output)?;
+    let asked = Asked { verbose: args.verbose, dry_run: args.dry_run, existing };
+    copy_report::report(&outcome, booking, &asked, output)?;
     Ok(match outcome.failures.first().or(outcome.not_deleted.first()) {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
@@ -421,155 +418,4 @@ fn held(
             wrong(message, "to go no faster than a rate: --limit 500M")
         }
     }
-}
-
-/// What held the copy back, where whoever gave the command can change that.
-fn mendable(outcome: &Outcome) -> Option<String> {
-    let is_yours = outcome.limited_party == Party::You
-        || (outcome.limited_party == Party::Here
-            && matches!(outcome.limited_by, Limit::SendBuffer | Limit::ReceiverWindow));
-    is_yours.then(|| format!("limited by {}", outcome.limited_in_words()))
-}
-
-/// What came of it, in one line.
-fn summary(outcome: &Outcome, existing: Existing) -> String {
-    let there = match outcome.bytes - outcome.moved_bytes {
-        0 => String::new(),
-        there => {
-            format!(
-                ", {} of them there already, {} moved",
-                Bytes(there),
-                Bytes(outcome.moved_bytes)
-            )
-        }
-    };
-    let why = match existing {
-        Existing::KeepSame => "unchanged by size and time",
-        Existing::KeepSameContent => "of the same content",
-        _ => "there already",
-    };
-    let skipped = outcome.skipped.len();
-    let deleted = match outcome.deleted.len() {
-        0 => String::new(),
-        deleted => format!(", {deleted} deleted"),
-    };
-    match outcome.files {
-        0 if skipped > 0 && outcome.failures.is_empty() && outcome.planned.is_empty() => {
-            let (s, are) = if skipped == 1 { ("", "is") } else { ("s", "are") };
-            format!(
-                "nothing to copy: {skipped} file{s} {are} {why}{deleted}; {:.2} s",
-                outcome.seconds
-            )
-        }
-        files => {
-            let mut text = format!(
-                "{} in {files} file{}{there}, {:.2} s, {}; {}",
-                Bytes(outcome.bytes),
-                if files == 1 { "" } else { "s" },
-                outcome.seconds,
-                Rate::from_bps(outcome.rate_bps),
-                if outcome.verified { "verified" } else { outcome.verified_how },
-            );
-            if skipped > 0 {
-                text.push_str(&format!(", {skipped} skipped, {why}"));
-            }
-            text.push_str(&deleted);
-            text
-        }
-    }
-}
-
-/// The result, and the booking of a copy that had one.
-#[derive(Serialize)]
-struct CopyResult<'a> {
-    #[serde(flatten)]
-    outcome: &'a Outcome,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    booking: Option<BookingSummary>,
-}
-
-fn report(
-    outcome: &Outcome,
-    booking: Option<BookingSummary>,
-    verbose: bool,
-    existing: Existing,
-    output: &Output,
-) -> Result<(), Error> {
-    let mut text = summary(outcome, existing);
-    match outcome.encrypted {
-        Some(true) => text.push_str(", encrypted"),
-        Some(false) => text.push_str(", not encrypted"),
-        None => {}
-    }
-    if outcome.attempts > 1 {
-        text.push_str(&format!(", in {} attempts", outcome.attempts));
-    }
-    match outcome.data_path {
-        Some(DataPath::ControlPort) => {
-            text.push_str(
-                "\ndata went through the control port: the node's data ports could not be reached",
-            );
-        }
-        Some(DataPath::Driver { title, .. }) => text.push_str(&format!(", by {title}")),
-        Some(DataPath::Ssh) => text
-            .push_str("\ndata went through ssh: the other host's data ports could not be reached"),
-        _ => {}
-    }
-    if let Some(booking) = &booking {
-        text.push_str(&format!("\n{}", booked::line(booking)));
-    }
-    for planned in &outcome.planned {
-        text.push_str(&format!("\n{}: {}", planned.reason.text(), escaped(&planned.path)));
-    }
-    for note in &outcome.notes {
-        text.push_str(&format!("\n{}", escaped(note)));
-    }
-    if verbose {
-        text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
-        for reason in &outcome.reasons {
-            // What was measured says so itself.
-            let label = if reason.is_choice() { "chosen: " } else { "" };
-            text.push_str(&format!("\n{label}{reason}"));
-        }
-        text.push_str(&format!(
-            "\nlimited by {}; {} retransmissions, {:.2} s of processor time, {} of memory",
-            outcome.limited_in_words(),
-            outcome.retransmits,
-            outcome.cpu_seconds,
-            Bytes(outcome.peak_rss_bytes)
-        ));
-    } else if let Some(line) = mendable(outcome) {
-        text.push_str(&format!("\n{line}"));
-    }
-    // That files are unchanged is what a sync hopes for: their number is enough.
-    let is_sync = matches!(existing, Existing::KeepSame | Existing::KeepSameContent);
-    let listed = match (verbose, is_sync) {
-        (true, _) => usize::MAX,
-        (false, true) => 0,
-        (false, false) => SKIPPED_LISTED,
-    };
-    for path in outcome.skipped.iter().take(listed) {
-        text.push_str(&format!("\nskipped: {}", escaped(path)));
-    }
-    if outcome.skipped.len() > listed && listed > 0 {
-        text.push_str(&format!(
-            "\nskipped: {} more (-v names them)",
-            outcome.skipped.len() - listed
-        ));
-    }
-    if verbose {
-        outcome
-            .deleted
-            .iter()
-            .for_each(|path| text.push_str(&format!("\ndeleted: {}", escaped(path))));
-    }
-    let not_copied = outcome.failures.iter().map(|failure| ("not copied", failure));
-    let not_deleted = outcome.not_deleted.iter().map(|failure| ("not deleted", failure));
-    for (what, failure) in not_copied.chain(not_deleted) {
-        text.push_str(&format!("\n{what}: {}: {}", escaped(&failure.path), failure.error));
-        if let Some(hint) = &failure.error.hint {
-            text.push_str(&format!("\nhint: {hint}"));
-        }
-    }
-    output.result(&CopyResult { outcome, booking }, text)
 }

@@ -13,6 +13,7 @@ mod calendar;
 mod cc;
 mod channel;
 mod check;
+mod copy_report;
 mod cp;
 mod duration;
 #[cfg(any(feature = "line", feature = "profile"))]
@@ -88,7 +89,7 @@ const TOP_EXAMPLES: &str = top_examples!();
     // Fewer blank lines than clap's own, and the options on one: it all fits an old terminal.
     help_template = concat!(
         "{about-with-newline}{usage-heading} {usage}\nCommands:\n{subcommands}\n\n",
-        "Options: --json (also errors), -q (no progress), -h (help), -V (version)\n",
+        "Options: --json (also errors), -q (quiet), -h (help), -V (version)\n",
         top_examples!()
     ),
     after_help = TOP_EXAMPLES,
@@ -99,7 +100,7 @@ struct Cli {
     /// Print results and errors as JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Show no progress
+    /// No progress; of a copy only what failed
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -128,10 +129,11 @@ enum Command {
 
 fn main() -> ExitCode {
     farline::agent::run();
-    let parsed = topic::of(Cli::command(), std::env::args_os()).try_get_matches();
+    let args = topic::help_as_flag(std::env::args_os());
+    let parsed = topic::of(Cli::command(), args.iter().cloned()).try_get_matches_from(&args);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(wrong) => return output::usage(wrong, std::env::args_os()),
+        Err(wrong) => return output::usage(wrong, args),
     };
     let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {

@@ -73,6 +73,16 @@ fn with_sync(command: Command) -> Command {
     })
 }
 
+/// The words of the command line, where `farline help cp` is `farline cp --help`, as git has it.
+pub(crate) fn help_as_flag(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.push("--help".into());
+    }
+    args
+}
+
 /// `command` with the flags of RDMA shown.
 pub(crate) fn whole(command: Command) -> Command {
     with_sync(command).mut_subcommand("profile", |profile| {
