@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// A repetition's samples and words take less than this.
 const MARGIN: u64 = 1 << 20;
+/// What to do where a file cannot be written for want of space, as it seems.
+const AS_IT_WAS: &str = "is there space? a file that was there is as it was";
+const GOES_ON: &str =
+    "is there space? results so far stand in the file; `--resume` goes on from it";
 
 /// Writes next to `file` and then renames, so that a full disk or an interruption leaves the file
 /// that was there.
@@ -21,7 +25,7 @@ const MARGIN: u64 = 1 << 20;
 /// # Errors
 /// [`Fault::Here`] when it cannot be written: the file that was there stays.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
-    DocumentReservation::reserve(file, bytes.len() as u64)?.write(bytes)
+    DocumentReservation::hinting(file, bytes.len() as u64, AS_IT_WAS)?.write(bytes)
 }
 
 /// Disk space for a document that is not written yet: taken before a repetition runs, so that its
@@ -31,6 +35,7 @@ pub struct DocumentReservation {
     file: PathBuf,
     temporary: PathBuf,
     part: File,
+    hint: &'static str,
 }
 
 impl DocumentReservation {
@@ -39,13 +44,17 @@ impl DocumentReservation {
     /// # Errors
     /// [`Fault::Here`] when there is not so much.
     pub fn reserve(file: &Path, len: u64) -> Result<DocumentReservation, Error> {
+        DocumentReservation::hinting(file, len, GOES_ON)
+    }
+
+    fn hinting(file: &Path, len: u64, hint: &'static str) -> Result<DocumentReservation, Error> {
         let temporary = temporary(file, ".part");
-        let part = File::create(&temporary).map_err(|error| cannot_write(file, &error))?;
-        let place = DocumentReservation { file: file.to_owned(), temporary, part };
+        let part = File::create(&temporary).map_err(|error| cannot_write(file, &error, hint))?;
+        let place = DocumentReservation { file: file.to_owned(), temporary, part, hint };
         match fallocate(&place.part, FallocateFlags::empty(), 0, len + MARGIN) {
             // Where a file system cannot reserve, the write itself will tell.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(place),
-            Err(error) => Err(cannot_write(file, &error.into())),
+            Err(error) => Err(cannot_write(file, &error.into(), hint)),
         }
     }
 
@@ -61,7 +70,7 @@ impl DocumentReservation {
             .and_then(|()| self.part.set_len(bytes.len() as u64))
             .and_then(|()| self.part.sync_all())
             .and_then(|()| fs::rename(&self.temporary, &self.file));
-        written.map_err(|error| cannot_write(&self.file, &error))
+        written.map_err(|error| cannot_write(&self.file, &error, self.hint))
     }
 }
 
@@ -91,16 +100,16 @@ pub fn check(file: &Path) -> Result<(), Error> {
     // A rename would take the place of a device, too.
     match fs::metadata(file) {
         Ok(there) if there.is_dir() => {
-            return Err(cannot_write(file, &ErrorKind::IsADirectory.into()));
+            return Err(cannot_write(file, &ErrorKind::IsADirectory.into(), AS_IT_WAS));
         }
         Ok(there) if !there.is_file() => {
-            return Err(cannot_write(file, &ErrorKind::InvalidInput.into()));
+            return Err(cannot_write(file, &ErrorKind::InvalidInput.into(), AS_IT_WAS));
         }
         _ => {}
     }
     // Not the name of a place: another profile may have its own there.
     let trial = temporary(file, &format!(".{}", std::process::id()));
-    File::create_new(&trial).map_err(|error| cannot_write(file, &error))?;
+    File::create_new(&trial).map_err(|error| cannot_write(file, &error, AS_IT_WAS))?;
     let _ = fs::remove_file(&trial);
     Ok(())
 }
@@ -112,7 +121,7 @@ fn temporary(file: &Path, ending: &str) -> PathBuf {
     temporary.into()
 }
 
-fn cannot_write(file: &Path, error: &std::io::Error) -> Error {
+fn cannot_write(file: &Path, error: &std::io::Error, else_hint: &str) -> Error {
     let hint = match error.kind() {
         ErrorKind::NotFound => "the folder must be there",
         ErrorKind::IsADirectory => "name a file in it",
@@ -120,7 +129,7 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Error {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "name a file where this user may write"
         }
-        _ => "is there space? results so far stand in the file; `--resume` goes on from it",
+        _ => else_hint,
     };
     Error::new(Fault::Here, ErrorCode::CannotWrite, format!("{}: {error}", file.display()))
         .hint(hint)

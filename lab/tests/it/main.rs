@@ -42,6 +42,7 @@ mod library;
 mod limit;
 mod line;
 mod line_ethernet;
+mod line_faults;
 mod line_flood;
 mod link;
 mod near;

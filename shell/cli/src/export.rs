@@ -7,9 +7,7 @@ use farline::plan::document::write;
 use farline_core::report::{Page, ReportDocument, Section};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
-use std::path::Path;
-#[cfg(feature = "profile")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Whether `file` is to hold the document itself, and not what is made of it and does not hold all.
 #[cfg(feature = "profile")]
@@ -29,6 +27,23 @@ pub(crate) fn write_made(files: &[PathBuf], document: &impl ReportDocument) -> R
         .iter()
         .filter(|file| !is_document(file))
         .try_for_each(|file| write_as_named(file, document))
+}
+
+/// Writes each of `files`, whatever comes of the others: a disk that is full loses none for which there is
+/// room elsewhere.
+///
+/// # Errors
+/// The first, with what was said of the others.
+pub(crate) fn write_each(
+    files: &[PathBuf],
+    write: impl Fn(&Path) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut failed = files.iter().filter_map(|file| write(file).err());
+    let Some(mut first) = failed.next() else { return Ok(()) };
+    for other in failed {
+        first.message = format!("{}; {}", first.message, other.message);
+    }
+    Err(first)
 }
 
 /// Writes `document` as what the name of `file` says: a page, a table, or itself.

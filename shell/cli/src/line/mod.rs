@@ -8,22 +8,22 @@ mod raw;
 mod raw_preset;
 mod reflect;
 mod search;
+mod state_file;
 mod steps;
 mod target;
 mod vlan;
 
-use crate::export::write_as_named;
+use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
 use farline::line::{self, LineProgress, LineRequestOptions};
-use farline::plan::document::{check, write};
-use farline_core::line::{
-    FrameMix, LineCriterion, LineOutcome, LineSettings, LineState, Pattern, words,
-};
+use farline::plan::document::check;
+use farline_core::line::{FrameMix, LineCriterion, LineOutcome, LineSettings, Pattern, words};
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
 use progress::LineFace;
 use search::SearchFor;
+use state_file::StateFile;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -139,7 +139,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let state = args.state.as_ref().or(args.resume.as_ref());
     args.out.iter().chain(state).try_for_each(|file| check(file))?;
-    let resume = args.resume.as_deref().map(resumed).transpose()?;
+    let state = state.map(|file| StateFile::hold(file)).transpose()?;
+    let resume =
+        state.as_ref().filter(|_| args.resume.is_some()).map(StateFile::read).transpose()?;
     let settings = match &resume {
         Some(state) => state.test.settings.clone(),
         None => args.settings()?,
@@ -171,7 +173,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let mut face = LineFace::new(output);
     let show = |progress: &LineProgress<'_>| {
         face.show(progress);
-        state.map_or(Ok(()), |file| saved(file, &(progress.state)()))
+        if let Some(file) = &state {
+            file.save(&(progress.state)(), output);
+        }
+        Ok(())
     };
     let key = args.stamp_key.as_deref().map(key).transpose()?;
     let test = match args.stamp {
@@ -180,10 +185,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     };
     face.clear();
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
-    for file in &args.out {
-        write_as_named(file, &document)?;
-    }
+    let written = write_each(&args.out, |file| write_as_named(file, &document));
     output.result(&document, document.plain())?;
+    written?;
     Ok(ExitCode::from(exit_code(document.outcome)))
 }
 
@@ -212,18 +216,6 @@ fn key(file: &Path) -> Result<Vec<u8>, Error> {
         Error::new(Fault::You, ErrorCode::BadKey, format!("{}: {error}", file.display()))
     })?;
     Ok(bytes.trim_ascii_end().to_vec())
-}
-
-/// Reads what a test goes on from.
-fn resumed(file: &Path) -> Result<LineState, Error> {
-    LineState::read(&text_of(file)?).map_err(|error| error.while_doing(file.display()))
-}
-
-/// Writes it, whole or not at all.
-fn saved(file: &Path, state: &LineState) -> Result<(), Error> {
-    let json = serde_json::to_vec(state)
-        .map_err(|error| Error::new(Fault::Bug, ErrorCode::LineState, error.to_string()))?;
-    write(file, &json)
 }
 
 impl Args {

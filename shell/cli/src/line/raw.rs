@@ -2,7 +2,7 @@
 
 use super::target::LineTarget;
 use super::vlan::VlanTag;
-use crate::export::write_as_named;
+use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
 use farline::line::LineRequestOptions;
@@ -90,8 +90,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
         }
     }
     let document = document(&args.target, rows);
-    args.out.iter().try_for_each(|file| write_as_named(file, &document))?;
+    let written = write_each(&args.out, |file| write_as_named(file, &document));
     output.result(&document, document.section().plain())?;
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 

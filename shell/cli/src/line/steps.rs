@@ -2,7 +2,7 @@
 
 use super::exit_code;
 use super::target::LineTarget;
-use crate::export::write_as_named;
+use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
 use farline::line::LineRequestOptions;
@@ -68,10 +68,9 @@ pub(super) fn curve(
         rate: options.settings.rate,
         rows,
     };
-    for file in out {
-        write_as_named(file, &curve)?;
-    }
+    let written = write_each(out, |file| write_as_named(file, &curve));
     output.result(&curve, curve.plain())?;
+    written?;
     Ok(if is_whole && curve.is_fit() {
         ExitCode::SUCCESS
     } else {
