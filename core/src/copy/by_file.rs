@@ -27,6 +27,25 @@ pub struct FileRules {
     pub is_comparable: bool,
     /// Whether all files are compared, and not only those that were resumed.
     pub compares_all: bool,
+    /// Whether a file may follow one that failed: the ends move on from a transfer that was refused.
+    pub goes_on: bool,
+}
+
+/// Whether this is of the one place that it happened to, and the others go on: what an end refuses by
+/// name (a folder that may not be entered, a name that no command carries; servers that are no Farline
+/// nodes have one word for all), or what became of a source.
+pub fn is_of_one_place(error: &Error) -> bool {
+    matches!(
+        error.code,
+        ErrorCode::InvalidName
+            | ErrorCode::IsADirectory
+            | ErrorCode::NotADirectory
+            | ErrorCode::PathNotFound
+            | ErrorCode::PermissionDenied
+            | ErrorCode::Refused
+            | ErrorCode::SourceUnreadable
+            | ErrorCode::SourceChanged
+    )
 }
 
 /// Where a file landed before this attempt: it does not come again.
@@ -91,7 +110,7 @@ pub enum FileOutput {
         is_compared: bool,
     },
     /// The file failed by this; keep what came for another copy, or remove it. No event: the end
-    /// follows.
+    /// follows, or that it is named and the next file.
     Abandon {
         /// Whether.
         keeps: bool,
@@ -311,10 +330,11 @@ impl FileByFile {
     }
 
     fn fail(&mut self, error: Error) {
-        // The server knows it by another name than it was told: nothing of it has come to its own, and the
-        // others go on.
-        let is_of_name = error.code == ErrorCode::InvalidName;
-        if is_of_name && matches!(self.step, Step::Beginning | Step::Landing) {
+        // The others go on. One file alone is the copy, unless what lands would have another name.
+        let is_one_of_several = self.rules.goes_on && self.entries.len() > 1;
+        let goes_on =
+            is_of_one_place(&error) && (is_one_of_several || error.code == ErrorCode::InvalidName);
+        if goes_on && matches!(self.step, Step::Beginning | Step::Landing) {
             self.outputs.push_back(FileOutput::Fail(self.next - 1, error));
             return self.begin_next();
         }
@@ -332,7 +352,13 @@ impl FileByFile {
                     && error.code != ErrorCode::Interrupted
             }
         };
-        self.give_up(error, !is_useless && !is_other_file);
+        let keeps = !is_useless && !is_other_file;
+        if goes_on && is_one_of_several {
+            self.outputs.push_back(FileOutput::Abandon { keeps, error: error.clone() });
+            self.outputs.push_back(FileOutput::Fail(self.next - 1, error));
+            return self.begin_next();
+        }
+        self.give_up(error, keeps);
     }
 
     fn give_up(&mut self, error: Error, keeps: bool) {

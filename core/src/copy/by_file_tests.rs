@@ -9,8 +9,13 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-const UP: FileRules =
-    FileRules { lands_here: false, resumes_there: true, is_comparable: true, compares_all: true };
+const UP: FileRules = FileRules {
+    lands_here: false,
+    resumes_there: true,
+    is_comparable: true,
+    compares_all: true,
+    goes_on: true,
+};
 
 fn file(path: &str, mib: u64) -> Entry {
     let kind = EntryKind::File { len: mib * MIB };
@@ -55,6 +60,7 @@ impl World {
             resumes_there: rng.below(2) == 0,
             is_comparable: rng.below(4) > 0,
             compares_all: rng.below(2) == 0,
+            goes_on: rng.below(2) == 0,
         };
         let mut entries: Vec<Entry> =
             (0..1 + rng.below(4)).map(|index| file(&index.to_string(), rng.below(16))).collect();
@@ -325,5 +331,55 @@ fn an_interrupted_file_is_kept_and_what_cannot_be_read_is_not() {
         files.handle(FileEvent::Done(Err(error.clone())));
         let outputs: Vec<_> = std::iter::from_fn(|| files.poll()).collect();
         assert_eq!(outputs[3], FileOutput::Abandon { keeps, error });
+    }
+}
+
+/// The outputs of a copy of three files of which the second fails by `code` where `fails` is asked for.
+fn failing(rules: FileRules, code: ErrorCode, fails: &FileOutput) -> Vec<FileOutput> {
+    let entries = vec![file("a", 1), file("b", 1), file("c", 1)];
+    let mut files = FileByFile::new(rules, entries, BTreeMap::new());
+    let (mut seen, mut index) = (Vec::new(), 0);
+    while let Some(output) = files.poll() {
+        seen.push(output.clone());
+        if let FileOutput::Begin(next) = output {
+            index = next;
+        }
+        let result =
+            match index == 1 && std::mem::discriminant(&output) == std::mem::discriminant(fails) {
+                true => Err(Error::new(Fault::There, code, "")),
+                false => Ok(()),
+            };
+        files.handle(match output {
+            FileOutput::Begin(_) => FileEvent::Begun(result.map(|()| ByteRanges::new())),
+            FileOutput::Move => FileEvent::Done(result),
+            FileOutput::Compare => FileEvent::Compared(result.map(|()| true)),
+            FileOutput::Land => FileEvent::Landed(result.map(|()| true)),
+            _ => continue,
+        });
+    }
+    seen
+}
+
+#[test]
+fn the_others_land_where_one_is_refused() {
+    let landed = |seen: &[FileOutput]| {
+        let is_landed = |output: &&FileOutput| matches!(output, FileOutput::Landed { .. });
+        seen.iter().filter(is_landed).count()
+    };
+    for fails in [FileOutput::Begin(1), FileOutput::Move, FileOutput::Compare, FileOutput::Land] {
+        for lands_here in [true, false] {
+            let rules = FileRules { lands_here, ..UP };
+            let seen = failing(rules, ErrorCode::Refused, &fails);
+            let named = seen.iter().filter(|output| matches!(output, FileOutput::Fail(1, _)));
+            assert_eq!((named.count(), landed(&seen)), (1, 2), "{fails:?} {seen:?}");
+            assert_eq!(seen.last(), Some(&FileOutput::End(Ok(()))), "{fails:?}");
+            // What may be of all of them ends the copy, as does any between two servers.
+            let full = failing(rules, ErrorCode::NoSpace, &fails);
+            let stays = failing(FileRules { goes_on: false, ..rules }, ErrorCode::Refused, &fails);
+            for seen in [full, stays] {
+                let ended = matches!(seen.last(), Some(FileOutput::End(Err(_))));
+                assert!(ended && landed(&seen) == 1, "{fails:?} {seen:?}");
+            }
+        }
     }
 }

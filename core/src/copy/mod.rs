@@ -29,7 +29,7 @@ mod told_path;
 
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
-pub use by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
+pub use by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding, is_of_one_place};
 pub use existing::{CopyReason, Existing};
 pub use held_rate::HeldRate;
 pub use idle_timeout::IdleTimeout;

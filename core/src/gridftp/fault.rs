@@ -149,6 +149,9 @@ fn guessed(reply: u16, words: &str) -> Option<&'static Row> {
         500..=559 if says(&["no such file"]) => ErrorCode::PathNotFound,
         500..=559 if says(&["permission denied"]) => ErrorCode::PermissionDenied,
         500..=559 if says(&["not empty"]) => ErrorCode::DirectoryNotEmpty,
+        500..=559 if says(&["not a directory"]) => ErrorCode::NotADirectory,
+        500..=559 if says(&["is a directory"]) => ErrorCode::IsADirectory,
+        500..=559 if says(&["no space left", "quota exceeded"]) => ErrorCode::NoSpace,
         550 | 553 if says(&["exists"]) => ErrorCode::PathExists,
         550 if says(&[
             "permission",
@@ -249,6 +252,9 @@ mod tests {
             (530, "Login incorrect.", ErrorCode::LoginRefused, Fault::Refused),
             (425, "Can't open data connection.", ErrorCode::DataConnection, Fault::Between),
             (500, "Command not supported.", ErrorCode::Unsupported, Fault::There),
+            (500, "open: Not a directory", ErrorCode::NotADirectory, Fault::You),
+            (550, "/x: Is a directory", ErrorCode::IsADirectory, Fault::You),
+            (500, "write: No space left on device", ErrorCode::NoSpace, Fault::There),
             (
                 500,
                 "Command failed. : open failed.: No such file or directory",

@@ -28,10 +28,8 @@ pub(super) async fn arrange(
     if !control.features().attributes {
         let message =
             format!("{remote}: only a Farline node of this version keeps {}", in_words(options));
-        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(
-            "without -a, -o, -g, -H, -A, -X and --digest-xattr modes, times and symbolic links \
-                 are kept",
-        ));
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+            .hint("copy without -a, -o, -g, -H, -A, -X and --digest-xattr"));
     }
     let id = control.request(farline_option("attributes", &options.attributes.words()));
     control.done(id).await.map(drop)

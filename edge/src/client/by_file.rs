@@ -61,7 +61,7 @@ pub(super) trait FileEnd {
 /// Copies `entries` by `end`, but those that landed before.
 ///
 /// # Errors
-/// As the first file that fails; those before it have landed.
+/// As the first file that fails and that no other may follow; those before it have landed.
 pub(super) async fn execute(
     copy: &mut Copy<'_>,
     rules: FileRules,
@@ -92,7 +92,9 @@ pub(super) async fn execute(
                 continue;
             }
             FileOutput::Fail(index, error) => {
+                let error = failure.take().unwrap_or(error);
                 copy.stats.failures.push((entries[index].path.clone(), error));
+                copy.settle();
                 continue;
             }
             FileOutput::Link(index) => {

@@ -10,7 +10,7 @@ use super::destination::Destination;
 use super::listing;
 use super::selection::PlannedFile;
 use crate::stores::{join, stat};
-use farline_core::copy::{CopyReason, Existing};
+use farline_core::copy::{CopyReason, Existing, is_of_one_place};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
@@ -177,12 +177,6 @@ pub(super) async fn kept_there(
     let kept = of_same_content(copy, entries, kept, from.map(|from| (from, to)), name).await?;
     note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
     Ok(kept.into_iter().chain(refused).collect())
-}
-
-/// Whether a look failed for what it looked at: a folder that may not be entered, a name that no command
-/// carries. Servers that are no Farline nodes have one word for all that they refuse.
-fn is_of_one_place(error: &Error) -> bool {
-    matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::Refused | ErrorCode::InvalidName)
 }
 
 /// Of `kept` those that stay for their content too, where that is asked for; the others are copied.

@@ -86,15 +86,7 @@ pub(super) async fn run(
     place.make_folders(&layout)?;
     let resources = match knows_blocks {
         false => None,
-        true => {
-            let (resources, address) = listen(copy, control, choice).await?;
-            tell_buffer(copy, control);
-            let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
-            for id in [control.request(parallelism(choice.streams)), control.request(active)] {
-                control.done(id).await?;
-            }
-            Some(resources)
-        }
+        true => Some(open_channels(copy, control, choice).await?),
     };
     // Of other sources before this one.
     let begun = copy.stats.bytes;
@@ -117,6 +109,7 @@ pub(super) async fn run(
         resumes_there: false,
         is_comparable: checksum::common(&[&*control]).is_some(),
         compares_all: copy.options.verify == Verify::Digest,
+        goes_on: true,
     };
     let mut end = FromServer {
         control,
@@ -125,6 +118,7 @@ pub(super) async fn run(
         layout: Arc::clone(&layout),
         begun,
         knows_blocks,
+        choice,
         resources,
         receipt,
         file: 0,
@@ -132,8 +126,26 @@ pub(super) async fn run(
     };
     execute(copy, rules, layout.entries(), &before, &mut end).await?;
     copy.stats.tcp.extend(end.resources.into_iter().flat_map(|resources| resources.tcp));
-    end.receipt.into_iter().for_each(TreeReceipt::finish);
+    // What landed need not come again while something has not.
+    if copy.stats.failures.is_empty() {
+        end.receipt.into_iter().for_each(TreeReceipt::finish);
+    }
     Ok(())
+}
+
+/// Listens for the server's channels, and tells it where.
+async fn open_channels(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    choice: &TransferParams,
+) -> Result<TransferResources, Error> {
+    let (resources, address) = listen(copy, control, choice).await?;
+    tell_buffer(copy, control);
+    let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
+    for id in [control.request(parallelism(choice.streams)), control.request(active)] {
+        control.done(id).await?;
+    }
+    Ok(resources)
 }
 
 /// What stands at `place` of an entry that has landed.
@@ -152,7 +164,8 @@ struct FromServer<'a> {
     begun: u64,
     /// Whether it speaks MODE E; otherwise each file comes over a connection of its own.
     knows_blocks: bool,
-    /// Channels that are kept from file to file.
+    choice: &'a TransferParams,
+    /// Channels that are kept from file to file; none after a file that failed.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
     file: usize,
@@ -266,8 +279,9 @@ impl FileEnd for FromServer<'_> {
         if !self.knows_blocks {
             return self.carry_in_order(copy).await;
         }
-        let Some(resources) = self.resources.take() else {
-            return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
+        let resources = match self.resources.take() {
+            Some(resources) => resources,
+            None => open_channels(copy, self.control, self.choice).await?,
         };
         let mut transfer = Transfer::new(TransferKind::Retrieve, Pathname::new(path));
         transfer.held = nameable(&held);

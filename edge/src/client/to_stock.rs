@@ -18,9 +18,9 @@ use super::source_set::SourceSet;
 use super::stream_mode;
 use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
-use farline_core::copy::FileRules;
+use farline_core::copy::{FileRules, is_of_one_place};
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, ListingKind, Pathname, Timestamp};
+use farline_core::gridftp::{Command, ListingKind, Mode, Pathname, Timestamp};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
@@ -50,9 +50,11 @@ pub(super) async fn run(
     };
     if !alone {
         let folders = load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
-        let folders = folders.filter(|entry| !entry.path.is_empty()).map(at);
-        make_folders(control, [vec![trim(&load.target).to_vec()], folders.collect()].concat())
-            .await?;
+        let folders = folders.filter(|entry| !entry.path.is_empty());
+        let below = folders.map(|entry| (&entry.path[..], at(entry)));
+        let top = (&b""[..], trim(&load.target).to_vec());
+        let refused = make_folders(control, std::iter::once(top).chain(below)).await?;
+        copy.stats.failures.extend(refused);
     }
     let resources = match control.features().is_gridftp {
         false => {
@@ -89,6 +91,7 @@ pub(super) async fn run(
         resumes_there: common.is_some(),
         is_comparable: common.is_some(),
         compares_all: copy.options.verify == Verify::Digest,
+        goes_on: true,
     };
     let targets: Vec<Vec<u8>> = layout.entries().iter().map(at).collect();
     let mut end = ToServer {
@@ -99,25 +102,34 @@ pub(super) async fn run(
         source_id: load.source_id,
         layout: Arc::clone(&layout),
         source,
+        choice,
         resources,
         receipt,
         file: 0,
         partial: None,
     };
     execute(copy, rules, layout.entries(), &before, &mut end).await?;
-    end.receipt.into_iter().for_each(TreeReceipt::finish);
+    // What landed need not come again while something has not.
+    if copy.stats.failures.is_empty() {
+        end.receipt.into_iter().for_each(TreeReceipt::finish);
+    }
     Ok(())
 }
 
-/// Makes folders at the server, those that are there already among them.
-async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<(), Error> {
+/// Makes folders at the server, the top first, those that are there already among them; each is its
+/// path in the tree, and where it goes. Returns what the server refuses below the top.
+async fn make_folders<'a>(
+    control: &mut Control,
+    folders: impl Iterator<Item = (&'a [u8], Vec<u8>)>,
+) -> Result<Vec<(Vec<u8>, Error)>, Error> {
     let mut made = Vec::new();
-    for path in folders.into_iter().map(Pathname::new) {
+    for (shown, path) in folders {
+        let path = Pathname::new(path);
         let make = Request::Exec(Command::MakeDirectory(path.clone()));
-        made.push((control.request(make), path));
+        made.push((control.request(make), shown, path));
     }
-    let mut new = Vec::new();
-    for (id, path) in made {
+    let (mut new, mut not_made) = (Vec::new(), Vec::new());
+    for (id, shown, path) in made {
         let Err(error) = control.done(id).await else {
             new.push(path);
             continue;
@@ -129,7 +141,11 @@ async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<()
         let look = control.request(Request::Stat(path));
         let there = control.looked(look).await.ok().flatten();
         if !there.is_some_and(|entry| entry.kind == ListingKind::Directory) {
-            return Err(error.while_doing("creating directories"));
+            let error = error.while_doing("creating directories");
+            if shown.is_empty() || !is_of_one_place(&error) {
+                return Err(error);
+            }
+            not_made.push((shown.to_vec(), error));
         }
     }
     let mut refused = Ok(());
@@ -139,7 +155,7 @@ async fn make_folders(control: &mut Control, folders: Vec<Vec<u8>>) -> Result<()
             break;
         }
     }
-    let Err(error) = refused else { return Ok(()) };
+    let Err(error) = refused else { return Ok(not_made) };
     // By the same names they are found again.
     for path in new.into_iter().rev() {
         let remove = control.try_request(Request::Exec(Command::RemoveDirectory(path)));
@@ -159,7 +175,8 @@ struct ToServer<'a> {
     source_id: [u8; 32],
     layout: Arc<Layout>,
     source: Arc<dyn Source>,
-    /// Channels that are kept from file to file.
+    choice: &'a TransferParams,
+    /// Channels that are kept from file to file; none after a file that failed.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
     file: usize,
@@ -257,8 +274,14 @@ impl FileEnd for ToServer<'_> {
         if !self.control.features().is_gridftp {
             return self.carry_in_order(copy, one).await;
         }
-        let Some(resources) = self.resources.take() else {
-            return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
+        let resources = match self.resources.take() {
+            Some(resources) => resources,
+            None => {
+                let listen = Request::Passive { mode: Mode::Extended, striped: false };
+                let listen = self.control.request(listen);
+                let address = self.control.passive(listen).await?;
+                open_rig(copy, self.control, address, self.choice).await?.0
+            }
         };
         let (partial, control) = self.partial()?;
         let (id, held) = (partial.store(control), partial.held().clone());

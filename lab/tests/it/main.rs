@@ -50,6 +50,7 @@ mod net;
 mod net_routes;
 mod omitted;
 mod one_name;
+mod one_of_several;
 mod one_port;
 mod ordinary;
 mod other_names;

@@ -2,7 +2,7 @@
 //! pyftpdlib's.
 
 use crate::tls::openssl;
-use farline_lab::files::random;
+use farline_lab::files::{hidden, random};
 use farline_lab::plain_ftp::{
     proftpd, proftpd_folder, proftpd_under_tls, pyftpdlib, vsftpd, vsftpd_under_tls,
 };
@@ -148,7 +148,7 @@ fn what_plain_servers_cannot_do_is_said() {
 #[test]
 fn a_plain_download_goes_on_from_what_is_durable() {
     for (name, serve) in SERVERS {
-        goes_on(name, 2, serve);
+        goes_on(name, serve);
     }
 }
 
@@ -156,7 +156,7 @@ fn a_plain_download_goes_on_from_what_is_durable() {
 fn a_download_from_proftpd_goes_on_from_what_is_durable() {
     let Some(unpacked) = unpacked() else { return };
     // It takes its time to log anybody in.
-    goes_on("ProFTPD", 3, |root| proftpd(&unpacked, root));
+    goes_on("ProFTPD", |root| proftpd(&unpacked, root));
 }
 
 /// What a copy that was killed had stored, and is not there any more, is stored again.
@@ -193,8 +193,8 @@ fn what_proftpd_lost_since_is_sent_again() {
     succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
 }
 
-/// A download of four seconds goes on that is killed after so many.
-fn goes_on(name: &str, seconds: u64, serve: impl Fn(&Path) -> (Running, String)) {
+/// A download of four seconds goes on that is killed when something of it is durable.
+fn goes_on(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("root")).expect("a folder");
@@ -206,8 +206,14 @@ fn goes_on(name: &str, seconds: u64, serve: impl Fn(&Path) -> (Running, String))
         command
     };
     let mut killed = copy(&["--limit", "80M"]).spawn().expect("farline starts");
-    // More than the durable window's age, and not the whole.
-    std::thread::sleep(std::time::Duration::from_secs(seconds));
+    // A journal begins with what the file is; what follows is what is durable of it.
+    let journal = || {
+        let name = hidden(dir.path()).into_iter().find(|name| name.ends_with(".journal.farline"));
+        name.and_then(|name| fs::metadata(at(&name)).ok()).map_or(0, |meta| meta.len())
+    };
+    wait_for("a journal", || journal() > 0);
+    let begun = journal();
+    wait_for("a durable part", || journal() > begun);
     killed.kill().expect("it runs");
     killed.wait().expect("it ends");
     assert!(!at("big").exists(), "half a file under its name");

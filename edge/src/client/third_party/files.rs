@@ -78,6 +78,7 @@ pub(super) async fn copy(
         resumes_there: false,
         is_comparable: checksum::common(&[&ends.sender, &ends.receiver]).is_some(),
         compares_all: copy.options.verify == Verify::Digest,
+        goes_on: false,
     };
     let targets: Vec<Vec<u8>> = entries.iter().map(|entry| join(target, &entry.path)).collect();
     let mut end = Between {
