@@ -20,7 +20,7 @@ pub(crate) use by_rustls::provider;
 pub use by_rustls::{ClientConfig, NodeCertificate, ServerConfig};
 pub(crate) use by_rustls::{
     ControlTls, SessionTls, ShownCertificate, accept_control, client, connect_control, pinned,
-    untrusted,
+    refuses_certificate, untrusted,
 };
 #[cfg(feature = "tls")]
 pub(crate) use subject::subject_of_certificate;

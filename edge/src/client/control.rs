@@ -10,7 +10,7 @@ use crate::channels::driver::Dialer;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::key::Key;
 use crate::channels::one_port::SharedConnection;
-use crate::channels::trust::{ClientConfig, ControlTls};
+use crate::channels::trust::{ClientConfig, ControlTls, refuses_certificate};
 use crate::mover::LiveRate;
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
@@ -262,8 +262,7 @@ impl Control {
                 // What protects it was broken: whatever follows may be anybody's.
                 Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                     self.session.handle(now, Input::Closed);
-                    let message = format!("the control connection to {}: {error}", self.server);
-                    return Err(Error::new(Fault::There, ErrorCode::TlsFailed, message));
+                    return Err(self.tls_ended(&error));
                 }
                 Some(Ok(0) | Err(_)) => {
                     let heard_of_it =
@@ -282,6 +281,19 @@ impl Control {
                 None => {}
             }
         }
+    }
+
+    /// The error of a connection whose TLS ended by `error`: with TLS 1.3 it is here, and not in the
+    /// handshake, that a client hears what its certificate is worth.
+    fn tls_ended(&self, error: &std::io::Error) -> Error {
+        if !refuses_certificate(error) {
+            let message = format!("the control connection to {}: {error}", self.server);
+            return Error::new(Fault::There, ErrorCode::TlsFailed, message);
+        }
+        let message = format!("{} does not take this client's certificate: {error}", self.server);
+        Error::new(Fault::Refused, ErrorCode::LoginRefused, message).hint(
+            "FARLINE_CERT names it: it must be valid and of an authority that the server's operator trusts",
+        )
     }
 
     /// Serves the connection until a request fails; what happens to the others is kept for

@@ -126,8 +126,15 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                         _ = visitor.expelled() => return,
                     };
                     match tls {
-                        Ok(Some(tls)) => wire = tls,
-                        Ok(None) => return,
+                        Ok(Ok(tls)) => wire = tls,
+                        Ok(Err(error)) => {
+                            // Who only looks whether there is TLS is no line.
+                            if error.kind() == std::io::ErrorKind::InvalidData {
+                                let what = format_args!("{}: TLS: {error}", arrival.peer.ip());
+                                shared.notices.say("refused", what);
+                            }
+                            return;
+                        }
                         Err(_) => {
                             let ip = arrival.peer.ip();
                             shared.notices.say(

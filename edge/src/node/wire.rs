@@ -69,12 +69,20 @@ impl Wire {
 
     /// Does the server's side of the TLS handshake, of which `early` has come already; the caller says
     /// for how long at most.
-    pub(super) async fn start_tls(self, config: Arc<ServerConfig>, early: Vec<u8>) -> Option<Wire> {
-        let Wire::Tcp(stream) = self else { return None };
+    ///
+    /// # Errors
+    /// When the client ends the handshake, or breaks TLS, or shows a certificate that does not count
+    /// (`InvalidData`).
+    pub(super) async fn start_tls(
+        self,
+        config: Arc<ServerConfig>,
+        early: Vec<u8>,
+    ) -> io::Result<Wire> {
+        let Wire::Tcp(stream) = self else { return Err(io::ErrorKind::Unsupported.into()) };
         let (from, to) = stream.into_split();
         let stream = tokio::io::join(std::io::Cursor::new(early).chain(from), to);
-        let (stream, certificates) = accept_control(stream, config).await.ok()?;
-        Some(Wire::Tls(stream, certificates))
+        let (stream, certificates) = accept_control(stream, config).await?;
+        Ok(Wire::Tls(stream, certificates))
     }
 
     /// Does the acceptor's end of the exchange of ADAT; the caller says for how long at most.

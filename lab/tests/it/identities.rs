@@ -349,10 +349,12 @@ fn a_certificate_is_a_login_and_a_strangers_is_none() {
     let write = code_of(with("carol").arg(site.at("pki/names")).arg(site.url("", "/new")));
     assert_eq!(write, "permission-denied");
     // Of the authority, and nobody's; of the same name, and not of the authority.
-    for name in ["dave", "stranger"] {
+    for (name, hint) in [("dave", "is of nobody"), ("stranger", "of an authority")] {
         let (error, _) =
             error_of_command(with(name).arg(site.url("", "/raw/data")).arg(site.at("got")));
         assert!(!site.at("got").exists(), "{name}: {error}");
+        assert_eq!(error["code"], "login-refused", "{name}: {error}");
+        assert!(error["hint"].as_str().is_some_and(|said| said.contains(hint)), "{error}");
     }
     let (public, secret) = (site.at("pki/carol.pem"), site.at("pki/carol.key"));
     let url = format!("ftp://{}/raw/data", site.address);

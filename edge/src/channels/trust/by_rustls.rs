@@ -117,6 +117,27 @@ pub(crate) async fn connect_control(
     Ok((Box::new(stream), ControlTls { name, config, tickets, certificate }))
 }
 
+/// Whether the other end ended TLS for the certificate that this one showed, or did not show (the alerts of
+/// RFC 8446 section 6.2).
+pub(crate) fn refuses_certificate(error: &io::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(
+        inner,
+        Some(rustls::Error::AlertReceived(
+            Alert::AccessDenied
+                | Alert::BadCertificate
+                | Alert::CertificateExpired
+                | Alert::CertificateRequired
+                | Alert::CertificateRevoked
+                | Alert::CertificateUnknown
+                | Alert::DecryptError
+                | Alert::UnknownCA
+                | Alert::UnsupportedCertificate
+        ))
+    )
+}
+
 /// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.
 pub(crate) fn untrusted(
     host: &str,

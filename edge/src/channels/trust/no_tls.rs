@@ -98,6 +98,10 @@ pub(crate) fn client(
     Err(no_tls())
 }
 
+pub(crate) fn refuses_certificate(_: &io::Error) -> bool {
+    false
+}
+
 pub(crate) fn untrusted(_: &str, _: &Trust, _: Option<Fingerprint>, _: &io::Error) -> Error {
     no_tls()
 }

@@ -5,7 +5,7 @@ use super::{Control, closed};
 use crate::channels::driver::{Carries, Offered};
 use crate::channels::gsi::UserProxy;
 use crate::channels::one_port;
-use crate::channels::trust::Trust;
+use crate::channels::trust::{ClientKey, Trust};
 use crate::client::behind_replies::BehindReplies;
 use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
@@ -29,9 +29,14 @@ use std::time::{Duration, Instant};
 const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 
 /// A login that was refused, with how to log in otherwise.
-fn named(error: Error, remote: &Remote) -> Error {
+fn named(error: Error, remote: &Remote, shown: Option<&ClientKey>) -> Error {
     let scheme = if remote.farline { "farlines" } else { "ftps" };
     match (&remote.user, remote.via) {
+        _ if error.hint.is_some() => error,
+        (None, ControlTransport::Tls | ControlTransport::OnePort) if shown.is_some() => error.hint(
+            "the certificate that FARLINE_CERT names is of nobody whom its operator has named: \
+             `openssl x509 -noout -subject` says of whom it is",
+        ),
         (_, ControlTransport::Gsi) => error.hint(
             "its operator maps the names in certificates to users; grid-proxy-info -identity says yours",
         ),
@@ -244,7 +249,9 @@ impl Control {
         let ahead = control.submit(ahead);
         match control.log_in(login).await {
             Ok(()) => Ok((control, ahead)),
-            Err(error) if error.code == ErrorCode::LoginRefused => Err(named(error, remote)),
+            Err(error) if error.code == ErrorCode::LoginRefused => {
+                Err(named(error, remote, reach.credentials.certificate.as_ref()))
+            }
             Err(error) => Err(control.why(error).await),
         }
     }
