@@ -2,7 +2,7 @@
 //! 26.2 and 26.3, as one curve).
 
 use super::delay::DelaySummary;
-use super::document::{LineDocument, LineOutcome};
+use super::document::LineDocument;
 use super::ratio::Ratio;
 use super::read::read;
 use crate::report::{
@@ -37,7 +37,7 @@ impl LoadRow {
         LoadRow {
             load_percent: settings.load_percent,
             offered_bps: settings.rate.as_bps() as f64 * settings.load_percent / 100.0,
-            is_fit: document.outcome != LineOutcome::Unfit,
+            is_fit: document.outcome.is_fit(),
             sent: document.sums.sent,
             loss: document.loss,
             one_way_delay: document.one_way_delay,

@@ -1,7 +1,7 @@
 //! One-way delay, round trips and what the two clocks are worth, from packets that came back.
 
 use crate::statistics::Summary;
-use crate::units::{Rng, Time};
+use crate::units::{Rng, Span, Time};
 use serde::{Deserialize, Serialize};
 
 /// Samples kept of all: enough that a deviation is known to 1 %.
@@ -14,6 +14,8 @@ const MOST_SKEW: f64 = 1e-3;
 const USUAL_SKEW: f64 = 5e-4;
 /// A clock that is set by less, in nanoseconds, is not told from noise.
 const LEAST_STEP: f64 = 1e5;
+/// So many times that cannot be are let pass, and a hundredth of all.
+const MOST_IMPOSSIBLE: u64 = 3;
 /// So many samples one after the other say that a clock was set.
 const STEP_SAMPLES: u32 = 3;
 /// Parts in time whose means give a mean's interval: neighbours are alike, parts hardly.
@@ -40,6 +42,9 @@ struct StoredDelay {
     at: f64,
     forward: f64,
     back: f64,
+    /// By this end's clock alone: `forward` is the round trip.
+    #[serde(default)]
+    is_own: bool,
 }
 
 /// The least of a span of time, and when it was.
@@ -104,6 +109,9 @@ pub struct PathDelay {
     bounds: OffsetBounds,
     /// How often a clock was set while the test ran.
     pub clock_steps: u64,
+    /// Answers whose times cannot be.
+    #[serde(default)]
+    pub impossible: u64,
 }
 
 /// The difference between packets that follow each other (RFC 3393), whatever the clocks.
@@ -171,40 +179,61 @@ impl PathDelay {
             variation: Variation::default(),
             bounds: OffsetBounds::default(),
             clock_steps: 0,
+            impossible: 0,
         }
     }
 
-    /// Takes a sample; what cannot be is left out: a round trip below zero, or one that was
-    /// returned before it came.
-    pub fn add(&mut self, sample: &DelaySample) {
+    /// Takes a sample; returns its round trip, if that counts. Where the other end says what cannot be, that
+    /// it returned a packet before it came or held it longer than it was away, the round trip is by this
+    /// end's clock alone, with what the other end took in it.
+    pub fn add(&mut self, sample: &DelaySample) -> Option<Span> {
         let difference = |a: Time, b: Time| a.as_nanos() as f64 - b.as_nanos() as f64;
         let stay = difference(sample.returned, sample.received);
-        let rtt = difference(sample.came, sample.sent) - stay;
-        if stay < 0.0 || rtt <= 0.0 {
-            return;
-        }
+        let away = difference(sample.came, sample.sent);
         let (own, _) = *self.first.get_or_insert((sample.sent, sample.received));
+        let at = difference(sample.sent, own);
+        if away <= 0.0 {
+            return None;
+        }
+        if stay < 0.0 || away <= stay {
+            self.impossible += 1;
+            self.keep_rtt(StoredDelay { at, forward: away, back: 0.0, is_own: true });
+            return Some(Span::from_nanos(away as u64));
+        }
         let kept = StoredDelay {
-            at: difference(sample.sent, own),
+            at,
             forward: difference(sample.received, sample.sent),
             back: difference(sample.came, sample.returned),
+            is_own: false,
         };
         if !self.bounds.agree(&kept) {
             if self.bounds.is_step() {
                 self.forget_clocks();
             }
-            return;
+            return None;
         }
-        self.seen += 1;
-        self.sum += rtt;
-        self.squares += rtt * rtt;
-        self.keep(kept);
+        self.keep_rtt(kept);
         self.note_least(kept);
         let variation = &mut self.variation;
         if let Some(before) = variation.before.replace(kept.forward) {
             variation.count += 1;
             variation.sum += (kept.forward - before).abs();
         }
+        Some(Span::from_nanos((away - stay) as u64))
+    }
+
+    fn keep_rtt(&mut self, kept: StoredDelay) {
+        let rtt = kept.forward + kept.back;
+        self.seen += 1;
+        self.sum += rtt;
+        self.squares += rtt * rtt;
+        self.keep(kept);
+    }
+
+    /// Whether the other end's times are of no use: more than now and then, as where a clock is set between
+    /// two of them, they cannot be.
+    pub fn is_distrusted(&self) -> bool {
+        self.impossible > MOST_IMPOSSIBLE && self.impossible * 100 > self.seen
     }
 
     /// A clock was set: what was known of it, and delays by it, are of no use any more.
@@ -257,7 +286,7 @@ impl PathDelay {
             };
             (low(|least| least.forward, 1.0), low(|least| least.back, -1.0))
         };
-        if least.is_empty() {
+        if least.is_empty() || self.is_distrusted() {
             return None;
         }
         if self.is_one_clock {
@@ -316,7 +345,7 @@ impl PathDelay {
         let clocks = self.clocks()?;
         let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
         let of = |delay: &dyn Fn(&StoredDelay) -> f64| {
-            summary(self.ordered().iter().map(delay).collect())
+            summary(self.ordered().iter().filter(|kept| !kept.is_own).map(delay).collect())
         };
         Some((of(&|kept| kept.forward - ahead(kept.at))?, of(&|kept| kept.back + ahead(kept.at))?))
     }
@@ -337,7 +366,7 @@ impl PathDelay {
     /// (RFC 3393, RFC 5481's IPDV).
     pub fn variation_ns(&self) -> Option<f64> {
         let Variation { count, sum, .. } = self.variation;
-        (count > 0).then(|| sum / count as f64)
+        (count > 0 && !self.is_distrusted()).then(|| sum / count as f64)
     }
 
     /// Round trips that were kept, in nanoseconds and ascending order.
@@ -356,8 +385,8 @@ impl PathDelay {
     pub fn kept_delays(&self) -> Vec<f64> {
         let Some(clocks) = self.clocks() else { return Vec::new() };
         let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
-        let mut delays: Vec<f64> =
-            self.kept.iter().map(|kept| kept.forward - ahead(kept.at)).collect();
+        let others = self.kept.iter().filter(|kept| !kept.is_own);
+        let mut delays: Vec<f64> = others.map(|kept| kept.forward - ahead(kept.at)).collect();
         delays.sort_by(f64::total_cmp);
         delays
     }
@@ -491,29 +520,37 @@ mod tests {
         assert_eq!((delay.clock_steps, delay.seen), (0, 20_000));
     }
 
+    /// A packet that is away for 40, of which the other end says that it came and left at these times.
+    fn said(received: u64, returned: u64) -> DelaySample {
+        let at = Time::from_nanos;
+        DelaySample { sent: at(100), received: at(received), returned: at(returned), came: at(140) }
+    }
+
+    #[test]
+    fn times_that_cannot_be_give_no_one_way_figure() {
+        let mut delay = PathDelay::new(true);
+        // Sent before it was received; held for longer than it was away.
+        for (received, returned) in [(120, 110), (20, 90)] {
+            assert_eq!(delay.add(&said(received, returned)), Some(Span::from_nanos(40)));
+        }
+        assert_eq!((delay.seen, delay.impossible, delay.one_way()), (2, 2, None));
+        assert_eq!(delay.add(&said(120, 125)), Some(Span::from_nanos(35)));
+        assert_eq!(delay.one_way().map(|(there, _)| there.mean_ns), Some(20.0));
+        assert_eq!(delay.rtt().map(|rtt| rtt.mean_ns), Some(115.0 / 3.0));
+        // Now and then a clock is set; a liar goes on.
+        assert!((0..9).all(|_| delay.add(&said(120, 110)).is_some()));
+        assert!(delay.is_distrusted() && delay.rtt().is_some());
+        assert_eq!((delay.one_way(), delay.clocks(), delay.variation_ns()), (None, None, None));
+        assert!(delay.kept_delays().is_empty());
+        assert!((0..2_000).all(|_| delay.add(&said(120, 125)).is_some()));
+        assert!(!delay.is_distrusted() && delay.one_way().is_some());
+    }
+
     #[test]
     fn an_answer_from_before_the_question_is_left_out() {
         let mut delay = PathDelay::new(true);
-        let at = Time::from_nanos;
-        delay.add(&DelaySample {
-            sent: at(100),
-            received: at(120),
-            returned: at(110),
-            came: at(140),
-        });
-        delay.add(&DelaySample {
-            sent: at(100),
-            received: at(20),
-            returned: at(90),
-            came: at(140),
-        });
+        let came = Time::from_nanos(90);
+        assert_eq!(delay.add(&DelaySample { came, ..said(120, 125) }), None);
         assert_eq!((delay.seen, delay.rtt()), (0, None));
-        delay.add(&DelaySample {
-            sent: at(100),
-            received: at(120),
-            returned: at(125),
-            came: at(140),
-        });
-        assert_eq!(delay.rtt().map(|rtt| rtt.mean_ns), Some(35.0));
     }
 }

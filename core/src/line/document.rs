@@ -4,9 +4,9 @@
 use super::delay::{ClockDifference, DelaySummary, PathDelay};
 use super::frames::{EthernetFraming, FrameMix};
 use super::gilbert::Gilbert;
+use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
-use super::sequential::{RatioDecision, RatioTest};
 use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
 use crate::units::{Error, Rate, Span};
@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 
 /// The most parts of the strip of time; it gets coarser as a test gets longer.
 const STRIP: usize = 2_048;
-/// More untested than this part of the time: this host was not fit to say.
-const MOST_UNTESTED: f64 = 0.1;
 
 /// What a line is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -169,27 +167,20 @@ pub struct LineTest {
     pub sender: SenderTotals,
     /// Delays.
     pub delay: PathDelay,
+    /// How often the other end lost its account, as it was killed or forgot the test.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Why it ended before its time, where nobody asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<String>,
+    /// What the other end had counted in its lives before.
+    #[serde(default)]
+    earlier: TallyTotals,
     strip: Vec<StripPart>,
     strip_seconds: u64,
     sent: BTreeMap<u64, SentSecond>,
     rows: BTreeMap<u64, SecondRow>,
     next: u64,
-}
-
-/// How a test ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LineOutcome {
-    /// The ratio is below what was asked.
-    Passed,
-    /// It is above.
-    Failed,
-    /// Neither could be said in the time.
-    Undecided,
-    /// Nothing was asked but to measure.
-    Measured,
-    /// Too little of the time counts: this host, or the other, did not keep up.
-    Unfit,
 }
 
 /// A finished test, or one that broke off.
@@ -218,8 +209,15 @@ pub struct LineDocument {
     pub bit_errors: Option<Ratio>,
     /// Gilbert's model of the losses.
     pub gilbert: Option<Gilbert>,
-    /// The receiver's account of all frames, also of seconds that do not count.
+    /// The receiver's account of all frames, also of seconds that do not count; where it was killed meanwhile,
+    /// of all its lives, less what it had not told.
     pub totals: TallyTotals,
+    /// How often it lost its account.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Why the test ended before its time, where nobody asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<String>,
     /// The sender's.
     #[serde(default)]
     pub sender: SenderTotals,
@@ -235,6 +233,10 @@ pub struct LineDocument {
     pub delay_variation_ns: Option<f64>,
     /// How often a clock was set while the test ran.
     pub clock_steps: u64,
+    /// Answers of which the other end says what cannot be: that it sent them before it received what they
+    /// answer, or held them longer than they were away.
+    #[serde(default)]
+    pub impossible_times: u64,
     /// One-way delays there, in nanoseconds and ascending order: a sample of all.
     pub delays_ns: Vec<f64>,
     /// Round trips, likewise.
@@ -287,6 +289,9 @@ impl LineTest {
             totals: TallyTotals::default(),
             sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
+            restarts: 0,
+            broken_off: None,
+            earlier: TallyTotals::default(),
             strip: Vec::new(),
             strip_seconds: 1,
             sent: BTreeMap::new(),
@@ -310,6 +315,22 @@ impl LineTest {
         if row.second >= self.next {
             self.rows.insert(row.second, row);
         }
+    }
+
+    /// Everything that came in this life of the other end.
+    pub fn note_totals(&mut self, current: &TallyTotals) {
+        self.totals = self.earlier.followed_by(current);
+    }
+
+    /// Whether the other end has forgotten what it had told.
+    pub fn is_forgotten(&self, current: &TallyTotals) -> bool {
+        self.earlier.received.saturating_add(current.received) < self.totals.received
+    }
+
+    /// The other end begins a new account.
+    pub fn note_restart(&mut self) {
+        self.restarts += 1;
+        self.earlier = self.totals.clone();
     }
 
     /// A round trip in `second`.
@@ -400,41 +421,11 @@ impl LineTest {
         &mut self.strip[at]
     }
 
-    /// How many events of how many trials the criterion is about.
-    fn counted(&self) -> (u64, f64) {
-        let sums = &self.sums;
-        match self.settings.criterion {
-            Some(LineCriterion::Loss(_)) => (sums.lost, sums.sent as f64),
-            _ => (sums.lost + sums.wrong_frames, sums.framed_bits as f64),
-        }
-    }
-
-    /// The test that decides; `None` where nothing is to be decided.
-    pub fn decides(&self) -> Option<RatioTest> {
-        let limit = match self.settings.criterion? {
-            LineCriterion::BitErrors(limit) | LineCriterion::Loss(limit) => limit,
-        };
-        Some(RatioTest { limit, confidence: self.settings.confidence })
-    }
-
-    /// What can be decided so far.
-    pub fn decision(&self) -> RatioDecision {
-        let (events, trials) = self.counted();
-        self.decides().map_or(RatioDecision::Open, |test| test.decide(events, trials))
-    }
-
-    /// How long it takes at least until the line is accepted, if nothing more is lost.
-    pub fn left(&self) -> Option<Span> {
-        let test = self.decides()?;
-        let (events, trials) = self.counted();
-        let more = (test.trials_to_accept(events) - trials).max(0.0);
-        Some(Span::from_secs_f64(more / self.settings.trials_a_second()))
-    }
-
     /// The document of what was found until now.
     pub fn document(&self, farline: &str, date: &str) -> LineDocument {
         let (sums, confidence) = (&self.sums, self.settings.confidence);
         let one_way = self.delay.one_way();
+        let parts = self.next.div_ceil(self.strip_seconds) as usize;
         let (outcome, verdict) = self.verdict();
         LineDocument {
             schema: LineDocument::SCHEMA.to_owned(),
@@ -453,6 +444,8 @@ impl LineTest {
             ),
             gilbert: self.totals.runs.counts.fit(),
             totals: self.totals.clone(),
+            restarts: self.restarts,
+            broken_off: self.broken_off.clone(),
             sender: self.sender,
             rtt: self.delay.rtt(),
             one_way_delay: one_way.map(|(there, _)| there),
@@ -460,60 +453,13 @@ impl LineTest {
             clocks: self.delay.clocks(),
             delay_variation_ns: self.delay.variation_ns(),
             clock_steps: self.delay.clock_steps,
+            impossible_times: self.delay.impossible,
             delays_ns: self.delay.kept_delays(),
             rtts_ns: self.delay.kept_rtts(),
             rtt_part_means_ns: self.delay.part_means(),
-            strip: self.strip.clone(),
+            // Answers that came behind the last second have parts of their own.
+            strip: self.strip[..parts.min(self.strip.len())].to_vec(),
             strip_seconds: self.strip_seconds,
-        }
-    }
-
-    /// Lost frames of those sent.
-    fn loss(&self) -> Option<Ratio> {
-        let dispersion = self.totals.runs.dispersion();
-        let sums = &self.sums;
-        Ratio::clustered(sums.lost, sums.sent as f64, dispersion, self.settings.confidence)
-    }
-
-    /// How it ended, if it ends now, and that in a sentence.
-    pub fn verdict(&self) -> (LineOutcome, String) {
-        let sums = &self.sums;
-        let (tested, untested) = (sums.tested, sums.untested());
-        let time = format!("{} tested, {untested} s untested", words(Span::from_secs(tested)));
-        // An end that was away was not unfit.
-        let kept_out = untested - sums.away;
-        let is_unfit = tested == 0 || kept_out as f64 > MOST_UNTESTED * (tested + kept_out) as f64;
-        let percent = self.settings.confidence * 100.0;
-        let (what, limit) = match self.settings.criterion {
-            None if is_unfit => {
-                return (LineOutcome::Unfit, format!("too little counts to say anything: {time}"));
-            }
-            None => {
-                let found = self.loss().map_or(String::new(), |loss| {
-                    format!("{} of {} frames lost; ", loss.events, loss.trials)
-                });
-                return (LineOutcome::Measured, format!("{found}{time}"));
-            }
-            Some(LineCriterion::BitErrors(limit)) => ("bit error ratio", limit),
-            Some(LineCriterion::Loss(limit)) => ("loss ratio", limit),
-        };
-        let (events, trials) = self.counted();
-        let unit = if what == "loss ratio" { "frames" } else { "bits" };
-        let counted = format!("{events} errors in {trials:.3e} {unit}");
-        let after = words(Span::from_secs(tested));
-        let ended = |side: &str, how: &str| {
-            format!(
-                "{what} {side} {limit:e} at {percent} %: {how} after {after}; {untested} untested \
-                 seconds; {counted}"
-            )
-        };
-        match self.decision() {
-            RatioDecision::Accepted => (LineOutcome::Passed, ended("below", "passed")),
-            RatioDecision::Refused => (LineOutcome::Failed, ended("above", "failed")),
-            RatioDecision::Open if is_unfit => {
-                (LineOutcome::Unfit, format!("too little counts to decide on {what}: {time}"))
-            }
-            RatioDecision::Open => (LineOutcome::Undecided, ended("against", "not decided")),
         }
     }
 }
@@ -536,7 +482,7 @@ impl LineSettings {
     }
 
     /// Trials in a second: frames, or their bits from header to FCS.
-    fn trials_a_second(&self) -> f64 {
+    pub(super) fn trials_a_second(&self) -> f64 {
         let frames = self.frames_a_second();
         match self.criterion {
             Some(LineCriterion::Loss(_)) => frames,
@@ -547,15 +493,5 @@ impl LineSettings {
     /// How long the test takes at best; `None` where nothing is to be decided.
     pub fn at_best(&self) -> Option<Span> {
         LineTest::new(self.clone(), true).left()
-    }
-}
-
-/// A span as people say it: `18 min 6 s`.
-pub fn words(span: Span) -> String {
-    let seconds = span.as_secs_f64().ceil() as u64;
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
     }
 }

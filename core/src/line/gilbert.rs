@@ -30,6 +30,16 @@ pub struct Gilbert {
 }
 
 impl GilbertCounts {
+    /// Both together.
+    pub(super) fn with(&self, other: &GilbertCounts) -> GilbertCounts {
+        GilbertCounts {
+            stayed_good: self.stayed_good.saturating_add(other.stayed_good),
+            turned_bad: self.turned_bad.saturating_add(other.turned_bad),
+            turned_good: self.turned_good.saturating_add(other.turned_good),
+            stayed_bad: self.stayed_bad.saturating_add(other.stayed_bad),
+        }
+    }
+
     /// The maximum-likelihood fit; `None` where no frame was lost.
     pub fn fit(&self) -> Option<Gilbert> {
         let (good, bad) = (self.stayed_good + self.turned_bad, self.stayed_bad + self.turned_good);

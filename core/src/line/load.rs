@@ -89,6 +89,11 @@ impl LoadWriter {
         self.next += frames;
     }
 
+    /// The last `frames` were not sent: others have their numbers.
+    pub fn take_back(&mut self, frames: u64) {
+        self.next = self.next.saturating_sub(frames);
+    }
+
     /// Writes the next frame's payload, sent `sent_us` microseconds after the test began. Where
     /// `is_filled`, a frame of this kind stood there before.
     pub fn write(&mut self, kind: FrameKind, sent_us: u64, is_filled: bool, into: &mut [u8]) {

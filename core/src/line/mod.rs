@@ -24,6 +24,7 @@ mod gilbert;
 mod header;
 mod load;
 mod message;
+mod outcome;
 mod pacer;
 mod page;
 mod pattern;
@@ -43,6 +44,7 @@ pub mod stamp;
 mod state;
 mod strip;
 mod tally;
+mod verdict;
 mod window;
 
 pub use bursts::{BurstBuffer, BurstSearch, BurstTrial};
@@ -50,14 +52,15 @@ pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
 pub use curve::{LoadCurve, LoadRow};
 pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
 pub use document::{
-    LineCriterion, LineDocument, LineOutcome, LineSettings, LineSums, LineTest, SenderTotals,
-    SentSecond, TestedSecond, Untested, words,
+    LineCriterion, LineDocument, LineSettings, LineSums, LineTest, SenderTotals, SentSecond,
+    TestedSecond, Untested,
 };
 pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};
 pub use load::{LoadReader, LoadTemplate, LoadWriter, framed_bits};
 pub use message::{LineAnswer, LineRequest, MESSAGE_KIND, read_message, write_message};
+pub use outcome::LineOutcome;
 pub use pacer::FramePacer;
 pub use pattern::Pattern;
 pub use preset::{LinePreset, PresetTest};
@@ -74,6 +77,7 @@ pub use simulate::simulate;
 pub use state::LineState;
 pub use strip::StripPart;
 pub use tally::{Arrived, SecondRow, Tally, TallyTotals};
+pub use verdict::words;
 
 #[cfg(test)]
 mod truth_tests;

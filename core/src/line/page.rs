@@ -1,9 +1,11 @@
 //! A line test as one page: the verdict first, a strip of time, what was lost and how, delays.
 
 use super::delay::DelaySummary;
-use super::document::{LineDocument, LineOutcome, words};
+use super::document::LineDocument;
+use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::strip::StripPart;
+use super::verdict::words;
 use crate::report::{
     Axis, Card, ColumnSource, Columns, Histogram, LineChart, Mark, PageSpec, ReportDocument,
     Section, Series, TableSpec, Values,
@@ -21,6 +23,7 @@ impl ReportDocument for LineDocument {
             LineOutcome::Undecided => "not decided",
             LineOutcome::Measured => "measured",
             LineOutcome::Unfit => "not fit to say",
+            LineOutcome::BrokenOff => "broken off",
         };
         PageSpec {
             title: format!("Line test of {}: {word}", self.settings.target),
@@ -80,6 +83,9 @@ impl LineDocument {
         if let Some(clocks) = &self.clocks {
             say("clocks", self.clock_words(clocks));
         }
+        if self.impossible_times > 0 {
+            say("times there", self.impossible_words());
+        }
         if let Some(untested) = self.untested_words() {
             say("untested", untested);
         }
@@ -108,6 +114,21 @@ impl LineDocument {
             clocks.skew_ppm,
             clocks.skew_ci_ppm.0,
             clocks.skew_ci_ppm.1
+        )
+    }
+
+    /// What is said of times that cannot be.
+    fn impossible_words(&self) -> String {
+        let rest = match self.one_way_delay {
+            Some(_) => "one-way delays are of the others",
+            None => {
+                "no one-way delay is taken from them, and round trips have what it took in them"
+            }
+        };
+        format!(
+            "{} answers left before what they answer came, says the other end, or were held longer \
+             than they were away; that cannot be: {rest}",
+            self.impossible_times
         )
     }
 
@@ -308,6 +329,9 @@ impl LineDocument {
         let mut section = Section::new("Delay").table(table.of(rows));
         if let Some(clocks) = &self.clocks {
             section = section.text(format!("Clocks: {}.", self.clock_words(clocks)));
+        }
+        if self.impossible_times > 0 {
+            section = section.warning(format!("{}.", self.impossible_words()));
         }
         if self.clock_steps > 0 {
             section = section.warning(format!(

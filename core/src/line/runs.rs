@@ -74,6 +74,24 @@ impl LossRuns {
         self.since_loss = None;
     }
 
+    /// The same, and those of another account of later frames; what lies between the two is not known.
+    pub(super) fn followed_by(&self, next: &LossRuns) -> LossRuns {
+        let added = |a: &[u64], b: &[u64]| -> Vec<u64> {
+            let at = |of: &[u64], n: usize| of.get(n).copied().unwrap_or(0);
+            (0..a.len().max(b.len())).map(|n| at(a, n).saturating_add(at(b, n))).collect()
+        };
+        LossRuns {
+            lost: self.lost.saturating_add(next.lost),
+            runs: self.runs.saturating_add(next.runs),
+            longest: self.longest.max(next.longest),
+            by_length: added(&self.by_length, &next.by_length),
+            by_distance: added(&self.by_distance, &next.by_distance),
+            burst_squares: self.burst_squares.saturating_add(next.burst_squares),
+            counts: self.counts.with(&next.counts),
+            ..LossRuns::default()
+        }
+    }
+
     pub(super) fn close(&mut self) {
         self.end_run();
         self.end_burst();

@@ -1,6 +1,6 @@
 //! A service level, and whether a line holds it at each step of ITU-T Y.1564's configuration test.
 
-use super::document::{LineDocument, LineOutcome};
+use super::document::LineDocument;
 use crate::units::{Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ impl ServiceLevel {
 
     /// Holds the test of a step against the level; `None` where the test was not fit to say.
     pub fn judge(&self, document: &LineDocument) -> Option<Vec<ServiceRow>> {
-        if document.outcome == LineOutcome::Unfit {
+        if !document.outcome.is_fit() {
             return None;
         }
         let at_most = |what: &str, found: Option<f64>, agreed: Option<f64>| {

@@ -70,6 +70,23 @@ pub struct TallyTotals {
     pub runs: LossRuns,
 }
 
+impl TallyTotals {
+    /// The same, and what a receiver that began anew counted after that.
+    pub(super) fn followed_by(&self, next: &TallyTotals) -> TallyTotals {
+        TallyTotals {
+            received: self.received.saturating_add(next.received),
+            next: self.next.max(next.next),
+            duplicates: self.duplicates.saturating_add(next.duplicates),
+            reordered: self.reordered.saturating_add(next.reordered),
+            longest_extent: self.longest_extent.max(next.longest_extent),
+            wrong_bits: self.wrong_bits.saturating_add(next.wrong_bits),
+            own_drops: self.own_drops.saturating_add(next.own_drops),
+            came_ns: self.came_ns.saturating_add(next.came_ns),
+            runs: self.runs.followed_by(&next.runs),
+        }
+    }
+}
+
 /// The account.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -159,6 +176,12 @@ impl Tally {
         self.window.own(sent);
     }
 
+    /// Those of the frames from `first` to `end` that have not come, of which none is before those of an
+    /// earlier call, may have been dropped by this host.
+    pub fn note_own_range(&mut self, first: u64, end: u64) {
+        self.window.own_range(first, end);
+    }
+
     /// Up to `most` rows from `since` on, in order.
     pub fn rows(&self, since: u64, most: usize) -> Vec<SecondRow> {
         self.rows.range(since..).take(most).map(|(_, row)| *row).collect()
@@ -228,6 +251,34 @@ mod tests {
         let marked: Vec<u64> =
             tally.rows(0, 9).iter().filter(|row| row.has_own_drops).map(|row| row.second).collect();
         assert_eq!(marked, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn accounts_of_two_lives_are_added_up() {
+        let life = |from: u64, lost: &[u64]| {
+            let mut tally = Tally::midway();
+            let frames = (from..from + 100).filter(|n| !lost.contains(n));
+            frames.for_each(|n| tally.arrive(&came(n, 0)));
+            tally.totals(None)
+        };
+        let (first, second) = (life(0, &[10, 11, 50]), life(5_000, &[5_020, 5_040]));
+        let both = first.followed_by(&second);
+        assert_eq!((both.received, both.next), (195, 5_100));
+        let runs = &both.runs;
+        assert_eq!((runs.lost, runs.runs, runs.longest), (5, 4, 2));
+        assert_eq!((&runs.by_length[..], runs.by_distance.iter().sum::<u64>()), (&[3, 1][..], 3));
+        let counts = runs.counts;
+        assert_eq!((counts.turned_bad, counts.turned_good, counts.stayed_bad), (4, 4, 1));
+        let nothing = TallyTotals::default();
+        assert_eq!(nothing.followed_by(&first).runs.lost, 3);
+    }
+
+    #[test]
+    fn what_may_have_been_dropped_here_is_a_range() {
+        let mut tally = Tally::new();
+        (0..100).filter(|n| ![3, 40, 41, 90].contains(n)).for_each(|n| tally.arrive(&came(n, 0)));
+        tally.note_own_range(30, 60);
+        assert_eq!(tally.totals(None).runs.lost, 2);
     }
 
     #[test]

@@ -62,6 +62,14 @@ impl Window {
         }
     }
 
+    /// The frames from `first` to `end`, none of which is before those of an earlier range, were lost here, as
+    /// far as they have not come.
+    pub(super) fn own_range(&mut self, first: u64, end: u64) {
+        if end > first {
+            self.own.push_back(first..end);
+        }
+    }
+
     /// Notes that `sequence` came; `runs` is told what is decided by that.
     pub(super) fn mark(&mut self, sequence: u64, runs: &mut LossRuns) -> Place {
         if sequence < self.base {

@@ -8,9 +8,12 @@ use farline_core::line::{DelaySample, LineAnswer, LineRequest, read_message};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// After this long without an answer a question is asked again.
 const AGAIN: u64 = 500_000_000;
+/// So long an answer is waited for by a user who wants an end.
+const AT_ONCE: Span = Span::from_secs(1);
 /// STAMP packets whose answers are waited for.
 const WAITED_FOR: usize = 4_096;
 
@@ -24,6 +27,8 @@ pub(super) struct PeerProtocol {
     asked: VecDeque<(u32, Time)>,
     next: u32,
     pub(super) clock: (bool, Span),
+    /// Nobody waits any more for what does not come at once.
+    stop: Arc<AtomicBool>,
     /// When the other end last said anything, by the steady clock.
     pub(super) heard: Time,
 }
@@ -41,6 +46,7 @@ impl PeerProtocol {
         receiver: LineReceiver,
         target: String,
         clock: (bool, Span),
+        stop: Arc<AtomicBool>,
     ) -> PeerProtocol {
         PeerProtocol {
             socket,
@@ -49,6 +55,7 @@ impl PeerProtocol {
             asked: VecDeque::new(),
             next: 0,
             clock,
+            stop,
             heard: steady(),
         }
     }
@@ -110,7 +117,12 @@ impl PeerProtocol {
         Ok(heard)
     }
 
-    /// Asks until there is an answer, for `patience` at most.
+    /// For how long the other end has said nothing.
+    pub(super) fn silence(&self) -> Span {
+        steady().since(self.heard)
+    }
+
+    /// Asks until there is an answer, for `patience` at most, and not for long where the user wants an end.
     pub(super) fn answered(
         &mut self,
         make: impl Fn(u64) -> LineRequest,
@@ -119,7 +131,12 @@ impl PeerProtocol {
         let nonce = random();
         let begun = steady();
         let mut asked = Time::ZERO;
-        while steady().since(begun) < patience {
+        let stop = Arc::clone(&self.stop);
+        let most = || match stop.load(Ordering::Relaxed) {
+            true => AT_ONCE.min(patience),
+            false => patience,
+        };
+        while steady().since(begun) < most() {
             if steady().since(asked).as_nanos() > AGAIN {
                 self.ask(&make(nonce));
                 asked = steady();
@@ -134,7 +151,7 @@ impl PeerProtocol {
         Err(Error::new(
             Fault::Between,
             ErrorCode::LineGone,
-            format!("{} does not answer within {patience}", self.target),
+            format!("{} does not answer within {}", self.target, most()),
         )
         .hint(match *self.socket {
             LineSocket::Udp { .. } => {

@@ -5,7 +5,7 @@ use super::test::{LineProgress, LineRequestOptions, run};
 use crate::link::{Link, Side};
 use crate::reexec::{self, say};
 use farline_core::line::{EthernetFraming, LineSettings, LineState, LineTest, TestedSecond};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -43,7 +43,7 @@ struct TestOrder {
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
     /// Where it stands, once a second.
-    Second { news: Vec<TestedSecond>, state: Box<LineState> },
+    Second { news: Vec<TestedSecond>, state: Box<LineState>, silence: Option<Span> },
     /// What came of it.
     Done(Box<LineTest>),
 }
@@ -79,7 +79,8 @@ pub(crate) fn play(role: Role) -> Result<(), Error> {
             (options.stop, options.resume) = (stop, order.resume);
             let test = run(&options, |progress| {
                 let state = Box::new((progress.state)());
-                say(&Said::Second { news: progress.news.to_vec(), state })
+                let silence = progress.silence;
+                say(&Said::Second { news: progress.news.to_vec(), state, silence })
             })?;
             say(&Said::Done(Box::new(test)))
         }
@@ -214,10 +215,11 @@ fn until_done(
 ) -> Result<LineTest, Error> {
     for line in BufReader::new(said).lines() {
         match parsed(&line.map_err(failed)?)? {
-            Said::Second { news, mut state } => {
+            Said::Second { news, mut state, silence } => {
                 called.clone_into(&mut state.test.settings.target);
                 let again = || (*state).clone();
-                progress(&LineProgress { test: &state.test, news: &news, state: &again })?;
+                let test = &state.test;
+                progress(&LineProgress { test, news: &news, state: &again, silence })?;
             }
             Said::Done(test) => return Ok(*test),
         }

@@ -43,6 +43,16 @@ struct Train {
     is_filled: bool,
 }
 
+impl Train {
+    /// Puts the next frames into the first `count` places.
+    fn write(&mut self, writer: &mut LoadWriter, count: usize, sent_us: u64) {
+        for frame in self.bytes[..count * self.len].chunks_exact_mut(self.len) {
+            writer.write(self.kind, sent_us, self.is_filled, frame);
+        }
+        self.is_filled = count == self.count;
+    }
+}
+
 /// The second under way.
 struct Running {
     sent: SentSecond,
@@ -164,45 +174,49 @@ impl LoadSender {
         sent_us: u64,
         sent: &mut SentSecond,
     ) -> Result<(), Error> {
-        let mut left: Vec<DatagramTrain<'_>> = Vec::with_capacity(burst.len());
+        // Frames of each train that is part of this burst.
+        let mut counts: Vec<usize> = Vec::with_capacity(burst.len());
         for train in burst.iter_mut() {
-            let count = most_frames.min(train.count as u64);
+            let count = most_frames.min(train.count as u64) as usize;
             if count == 0 {
                 break;
             }
-            most_frames -= count;
-            let bytes = &mut train.bytes[..count as usize * train.len];
-            for frame in bytes.chunks_exact_mut(train.len) {
-                writer.write(train.kind, sent_us, train.is_filled, frame);
-            }
-            train.is_filled = count == train.count as u64;
-            sent.frames += count;
-            sent.framed_bits += count * self.socket.framed_bits(train.len);
-            left.push(DatagramTrain { bytes, segment: train.len });
+            most_frames -= count as u64;
+            train.write(writer, count, sent_us);
+            sent.frames += count as u64;
+            sent.framed_bits += count as u64 * self.socket.framed_bits(train.len);
+            counts.push(count);
         }
-        while let Some(first) = left.first() {
-            let frames = first.bytes.len().div_ceil(first.segment) as u64;
-            match self.socket.send_trains(&left) {
+        let mut at = 0;
+        while at < counts.len() {
+            let left = burst[at..].iter().zip(&counts[at..]).map(|(train, count)| DatagramTrain {
+                bytes: &train.bytes[..count * train.len],
+                segment: train.len,
+            });
+            match self.socket.send_trains(&left.collect::<Vec<_>>()) {
                 Ok((count, refused)) => {
                     sent.own_drops += refused;
-                    left.drain(..count.max(1));
+                    at += count.max(1);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A queue of this host's had no room: that train is lost here.
+                // A queue of this host's had no room, or an earlier one met nobody, or no way: whether the other
+                // end is there is found out otherwise. This one has not left, and those behind it have its
+                // numbers: they would be the line's losses.
                 Err(error)
                     if error.raw_os_error() == Some(libc::ENOBUFS)
-                        || error.kind() == ErrorKind::WouldBlock =>
+                        || super::reflect::is_passing(error.kind()) =>
                 {
-                    sent.own_drops += frames;
-                    left.remove(0);
+                    let count = counts[at] as u64;
+                    sent.own_drops += count;
+                    sent.frames -= count;
+                    sent.framed_bits -= count * self.socket.framed_bits(burst[at].len);
+                    writer.take_back(counts[at..].iter().sum::<usize>() as u64);
+                    at += 1;
+                    for (train, count) in burst[at..].iter_mut().zip(&counts[at..]) {
+                        train.write(writer, *count, sent_us);
+                    }
                 }
-                // An earlier one met nobody, or no way: whether the other end is there is found out
-                // otherwise. This one has not left.
-                Err(error) if super::reflect::is_passing(error.kind()) => {
-                    sent.own_drops += frames;
-                    left.remove(0);
-                }
-                Err(error) => return Err(self.cannot_send(first.segment, &error)),
+                Err(error) => return Err(self.cannot_send(burst[at].len, &error)),
             }
         }
         Ok(())

@@ -50,6 +50,8 @@ struct StampTest<'a> {
     /// Those from `next - asked.len()` on.
     asked: VecDeque<Asked>,
     sent: SentSecond,
+    /// The number of the second's first packet.
+    first: u32,
     drops: (DeviceDrops, u64),
     dropped: u32,
     heard: u64,
@@ -93,6 +95,7 @@ pub fn run_stamp(
         next: 0,
         asked: VecDeque::new(),
         sent: SentSecond::default(),
+        first: 0,
         drops: (drops, device),
         dropped: 0,
         heard: 0,
@@ -135,7 +138,7 @@ pub fn run_stamp(
     let news = running.test.settle_sent();
     running.test.totals = running.tally.totals(Some(u64::from(running.next)));
     let state = || running.state();
-    progress(&LineProgress { test: &running.test, news: &news, state: &state })?;
+    progress(&LineProgress { test: &running.test, news: &news, state: &state, silence: None })?;
     Ok(running.test)
 }
 
@@ -160,7 +163,9 @@ impl StampTest<'_> {
             Err(error)
                 if error.raw_os_error() == Some(libc::ENOBUFS) || is_passing(error.kind()) =>
             {
+                // What was not sent has no number: it would be one of the line's losses.
                 self.sent.own_drops += 1;
+                return Ok(());
             }
             Err(error) => {
                 let message = format!("sending: {error}");
@@ -178,8 +183,12 @@ impl StampTest<'_> {
     /// The second under way is over.
     fn over(&mut self, time: u64, is_part: bool) {
         let device = self.drops.0.read().1;
-        self.sent.own_drops += device - self.drops.1.min(device);
-        self.drops.1 = device;
+        if device > self.drops.1 {
+            self.sent.own_drops += device - self.drops.1;
+            // Whichever of them the device dropped: what comes still, comes.
+            self.tally.note_own_range(self.first.into(), self.next.into());
+        }
+        (self.drops.1, self.first) = (device, self.next);
         let planned = self.test.settings.frames_a_second();
         self.sent.is_short = !is_part && (self.sent.frames as f64) < planned * ENOUGH;
         self.test.note_sent(self.sent);
@@ -230,10 +239,10 @@ impl StampTest<'_> {
         });
         if is_first && let Some(came) = came {
             let (received, returned) = (packet.received, packet.sent.time);
-            self.test.delay.add(&DelaySample { sent, received, returned, came });
-            let stay = returned.since(received).as_nanos();
-            let rtt = came.since(sent).as_nanos().saturating_sub(stay);
-            self.test.note_rtt(self.heard / SECOND, Span::from_nanos(rtt));
+            let sample = DelaySample { sent, received, returned, came };
+            if let Some(rtt) = self.test.delay.add(&sample) {
+                self.test.note_rtt(self.heard / SECOND, rtt);
+            }
         }
     }
 
@@ -259,7 +268,7 @@ impl StampTest<'_> {
             self.asked.pop_front();
         }
         let state = || self.state();
-        progress(&LineProgress { test: &self.test, news: &news, state: &state })
+        progress(&LineProgress { test: &self.test, news: &news, state: &state, silence: None })
     }
 
     fn state(&self) -> LineState {

@@ -30,9 +30,12 @@ const ROWS_EVERY: u64 = 250_000_000;
 const TOTALS_EVERY: u64 = SECOND;
 /// So long after its end, and a round trip, nothing more comes of a second.
 const GRACE: u64 = 500_000_000;
-/// How long the other end may be silent at the begin, and later.
+/// How long the other end may be silent at the begin, meanwhile, and when all is sent.
 const FIRST_PATIENCE: Span = Span::from_secs(5);
 const PATIENCE: Span = Span::from_secs(60);
+const LAST_PATIENCE: Span = Span::from_secs(10);
+/// After so long the user is told.
+const SILENT: Span = Span::from_secs(3);
 /// What the kernel may hold of what comes here: answers, which are few.
 const BUFFER: usize = 4 << 20;
 
@@ -74,12 +77,17 @@ pub struct LineProgress<'a> {
     pub news: &'a [TestedSecond],
     /// What another process would go on from.
     pub state: &'a dyn Fn() -> LineState,
+    /// How long the other end has said nothing, where that is long.
+    pub silence: Option<Span>,
 }
 
 /// Tests the line to `settings.target`, a host with a reflector, `HOST` or `HOST:PORT`.
 ///
+/// A test that began ends with what is known: where the other end is gone, or this host cannot go on,
+/// [`LineTest::broken_off`] says so, and the seconds since are untested.
+///
 /// # Errors
-/// When the other end does not answer, refuses, or is lost; when this host cannot send.
+/// When the other end does not answer, or refuses; when this host cannot send.
 pub fn run(
     options: &LineRequestOptions,
     mut progress: impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
@@ -105,7 +113,13 @@ pub fn run(
         Rate::from_bps((settings.rate.as_bps() as f64 * settings.load_percent / 100.0) as u64);
     // Without a pace, no limit would hold.
     let rate = if settings.rate.as_bps() == 0 { Rate::from_bps(u64::MAX) } else { rate };
-    let mut peer = PeerProtocol::new(Arc::clone(&socket), receiver, target, clock_state);
+    let mut peer = PeerProtocol::new(
+        Arc::clone(&socket),
+        receiver,
+        target,
+        clock_state,
+        Arc::clone(&options.stop),
+    );
     let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
     let answer = peer.begin(session, rate, at_us, FIRST_PATIENCE)?;
     let LineAnswer::Begun { instance, boot: their_boot, .. } = answer else {
@@ -131,8 +145,15 @@ pub fn run(
         next_frame: first_frame,
         rows_asked: None,
         settled_to: 0,
+        totals_asked: None,
         rtt_ns: 0,
+        told_at: Time::ZERO,
     };
+    if options.resume.as_ref().is_some_and(|state| state.instance != instance) {
+        running.test.note_restart();
+    } else if options.resume.is_some() {
+        running.ask_whether_forgotten();
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let sender = LoadSender {
         socket,
@@ -155,16 +176,24 @@ pub fn run(
     let sent = thread.join().map_err(|_| {
         Error::new(Fault::Bug, ErrorCode::ThreadLost, "the thread that sends ended early")
     })?;
-    result?;
-    let (sent, sums) = sent?;
-    let before = running.test.sender;
-    running.test.sender = SenderTotals {
-        frames: before.frames + sums.frames,
-        own_drops: before.own_drops + sums.own_drops,
-        cpu_ns: before.cpu_ns + sums.cpu_ns,
-        took_ns: before.took_ns + sums.took_ns,
-    };
-    running.finish(sent, &told, &mut progress)?;
+    running.note_sent(&told);
+    let ended = result.and(sent).and_then(|(sent, sums)| {
+        let before = running.test.sender;
+        running.test.sender = SenderTotals {
+            frames: before.frames + sums.frames,
+            own_drops: before.own_drops + sums.own_drops,
+            cpu_ns: before.cpu_ns + sums.cpu_ns,
+            took_ns: before.took_ns + sums.took_ns,
+        };
+        running.finish(sent, &options.stop, &told, &mut progress)
+    });
+    match ended {
+        Err(error) if error.code != ErrorCode::LineGone && running.test.sums.tested == 0 => {
+            return Err(error);
+        }
+        Err(error) => running.break_off(error.message),
+        Ok(()) => {}
+    }
     Ok(running.test)
 }
 
@@ -197,7 +226,11 @@ struct Running {
     rows_asked: Option<(u64, u64)>,
     /// Seconds of which all that came is known.
     settled_to: u64,
+    /// The question for everything that is open.
+    totals_asked: Option<u64>,
     rtt_ns: u64,
+    /// When it was last told that the other end is silent.
+    told_at: Time,
 }
 
 impl Running {
@@ -223,7 +256,21 @@ impl Running {
         news: &[TestedSecond],
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        progress(&LineProgress { test: &self.test, news, state: &|| self.state() })
+        let silence = Some(self.peer.silence()).filter(|silence| *silence >= SILENT);
+        progress(&LineProgress { test: &self.test, news, state: &|| self.state(), silence })
+    }
+
+    /// Tells that the other end is silent, where it is, once a second.
+    fn tell_silence(
+        &mut self,
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let now = steady();
+        if self.peer.silence() < SILENT || now.since(self.told_at) < Span::from_secs(1) {
+            return Ok(());
+        }
+        self.told_at = now;
+        self.tell(&[], progress)
     }
 
     /// Takes what the sender says of seconds that are over.
@@ -256,7 +303,9 @@ impl Running {
                 rows_at = now + ROWS_EVERY;
             }
             if now >= totals_at {
-                self.peer.ask(&LineRequest::Totals { nonce: 0, session: self.session, sent: None });
+                let nonce = random();
+                self.totals_asked = Some(nonce);
+                self.peer.ask(&LineRequest::Totals { nonce, session: self.session, sent: None });
                 totals_at = now + TOTALS_EVERY;
             }
             self.hear()?;
@@ -266,6 +315,7 @@ impl Running {
                 return Ok(());
             }
             self.check_silence()?;
+            self.tell_silence(progress)?;
         }
     }
 
@@ -280,15 +330,9 @@ impl Running {
         for heard in self.peer.listen()? {
             match heard {
                 Received::Delay(sample) => {
-                    let seen = self.test.delay.seen;
-                    self.test.delay.add(&sample);
-                    if self.test.delay.seen > seen {
-                        let rtt = sample.came.since(sample.sent).as_nanos();
-                        let rtt =
-                            rtt.saturating_sub(sample.returned.since(sample.received).as_nanos());
-                        self.rtt_ns = rtt;
-                        let second = self.since() / SECOND;
-                        self.test.note_rtt(second, Span::from_nanos(rtt));
+                    if let Some(rtt) = self.test.delay.add(&sample) {
+                        self.rtt_ns = rtt.as_nanos();
+                        self.test.note_rtt(self.since() / SECOND, rtt);
                     }
                 }
                 Received::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
@@ -303,7 +347,12 @@ impl Running {
                         }
                     }
                 }
-                Received::Answer(LineAnswer::Totals { totals, .. }) => self.test.totals = *totals,
+                Received::Answer(LineAnswer::Totals { nonce, totals })
+                    if self.totals_asked == Some(nonce) =>
+                {
+                    self.totals_asked = None;
+                    self.test.note_totals(&totals);
+                }
                 Received::Answer(LineAnswer::Unknown { .. }) => self.begin_again()?,
                 Received::Answer(_) => {}
             }
@@ -311,17 +360,48 @@ impl Running {
         Ok(())
     }
 
-    /// The other end was killed and has come back: what it had counted and was not told is lost.
+    /// The other end does not know the test, or not from here: it was killed and has come back, or this end is
+    /// seen at another address.
     fn begin_again(&mut self) -> Result<(), Error> {
-        let begun = self.peer.begin(self.session, self.rate, self.since() / 1_000, PATIENCE)?;
-        if let LineAnswer::Begun { instance, .. } = begun
-            && instance != self.instance
-        {
-            self.instance = instance;
-            self.test.away(self.since() / SECOND + 1);
+        (self.rows_asked, self.totals_asked) = (None, None);
+        let at_us = self.since() / 1_000;
+        match self.peer.begin(self.session, self.rate, at_us, FIRST_PATIENCE) {
+            Ok(LineAnswer::Begun { instance, .. }) if instance != self.instance => {
+                self.instance = instance;
+                self.note_restart();
+            }
+            Ok(_) => self.ask_whether_forgotten(),
+            // Gone again: how long that may last is looked at elsewhere.
+            Err(error) if error.code == ErrorCode::LineGone => {}
+            Err(error) => return Err(error),
         }
-        self.rows_asked = None;
         Ok(())
+    }
+
+    /// What the other end had counted and did not tell is lost.
+    fn note_restart(&mut self) {
+        self.test.note_restart();
+        self.test.away(self.since() / SECOND + 1);
+    }
+
+    /// The same process there may have forgotten a test of which it heard nothing for long.
+    fn ask_whether_forgotten(&mut self) {
+        let session = self.session;
+        let totals = |nonce| LineRequest::Totals { nonce, session, sent: None };
+        let answer = self.peer.answered(totals, FIRST_PATIENCE);
+        if let Ok(LineAnswer::Totals { totals, .. }) = answer
+            && self.test.is_forgotten(&totals)
+        {
+            self.note_restart();
+        }
+    }
+
+    /// The test ends before its time: what nothing is known of is untested. A state that was written stays as
+    /// it was, to go on from.
+    fn break_off(&mut self, why: String) {
+        let end = (self.since() / SECOND + 1).min(self.test.settings.most_seconds);
+        self.test.away(end);
+        self.test.broken_off = Some(why);
     }
 
     fn settle(
@@ -338,21 +418,24 @@ impl Running {
     }
 
     fn check_silence(&self) -> Result<(), Error> {
-        let silence = steady().since(self.peer.heard);
+        let silence = self.peer.silence();
         if silence <= PATIENCE {
             return Ok(());
         }
-        Err(Error::new(
-            Fault::Between,
-            ErrorCode::LineGone,
-            format!("{} has not answered for {silence}", self.test.settings.target),
-        ))
+        Err(self.gone(silence))
+    }
+
+    fn gone(&self, silence: Span) -> Error {
+        let silence = Span::from_secs(silence.as_nanos() / SECOND);
+        let message = format!("{} has not answered for {silence}", self.test.settings.target);
+        Error::new(Fault::Between, ErrorCode::LineGone, message)
     }
 
     /// Nothing more is sent: takes what is still to come, and says goodbye.
     fn finish(
         &mut self,
         sent: u64,
+        stop: &AtomicBool,
         told: &Receiver<(SentSecond, u64)>,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -361,12 +444,17 @@ impl Running {
         while self.since() < end + GRACE + self.rtt_ns {
             self.hear()?;
         }
+        self.tell_silence(progress)?;
+        let silence = self.peer.silence();
+        if silence >= SILENT && stop.load(Ordering::Relaxed) {
+            return Err(self.gone(silence));
+        }
         let session = self.session;
         let mut since = self.test.next_second();
         loop {
             match self
                 .peer
-                .answered(|nonce| LineRequest::Rows { nonce, session, since }, PATIENCE)?
+                .answered(|nonce| LineRequest::Rows { nonce, session, since }, LAST_PATIENCE)?
             {
                 LineAnswer::Rows { rows, is_more, .. } => {
                     since = rows.last().map_or(since, |row| row.second + 1);
@@ -383,8 +471,8 @@ impl Running {
             }
         }
         let totals = |nonce| LineRequest::Totals { nonce, session, sent: Some(sent) };
-        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, PATIENCE)? {
-            self.test.totals = *totals;
+        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_PATIENCE)? {
+            self.test.note_totals(&totals);
         }
         let news = self.test.settle_sent();
         self.tell(&news, progress)?;

@@ -1,10 +1,15 @@
 //! What `farline line` does when something around it fails: another process on its state, a full disk, an
 //! end that goes away.
 
-use farline_lab::{Running, error_of_command, farline, farline_binary, skip, wait_for};
+use farline_core::line::stamp::{ReflectorPacket, SenderPacket};
+use farline_core::units::Span;
+use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, skip, wait_for};
+use rustix::process::Signal;
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The far end at a loopback port, and where that is.
 fn reflector(listen: &str) -> (Running, String) {
@@ -87,4 +92,138 @@ fn a_full_disk_takes_no_other_report() {
     let good = std::fs::read_to_string(folder.path().join("p.json")).expect("written");
     assert_eq!(serde_json::from_str::<Value>(&good).expect("JSON")["schema"], "farline/line/1");
     assert_eq!(told.matches("the test goes on").count(), 1, "said once: {told}");
+}
+
+#[test]
+fn runs_of_a_far_ends_two_lives_are_added_up() {
+    let (mut far, address) = reflector("127.0.0.1:0");
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let test = begun(&address, "9s", &state);
+    wait_for("some seconds", || tested(&state) >= 3);
+    far.end(Signal::KILL);
+    let (_again, _) = reflector(&address);
+    let (document, _) = ended(test);
+    let count = |of: &str, key: &str| document[of][key].as_u64().expect("a count");
+    assert_eq!(count("sums", "lost"), 0, "{document}");
+    assert!(document["restarts"].as_u64() >= Some(1), "{document}");
+    // All that came in seconds that count, whichever life counted it.
+    assert!(count("totals", "received") >= count("sums", "sent"), "{document}");
+    let runs = &document["totals"]["runs"];
+    let followed = runs["counts"]["stayed_good"].as_u64();
+    assert!(followed > Some(count("sums", "sent") - 10) && runs["lost"] == 0, "{document}");
+}
+
+#[test]
+fn a_target_that_vanishes_leaves_a_report() {
+    let (mut far, address) = reflector("127.0.0.1:0");
+    let folder = tempfile::tempdir().expect("a folder");
+    let [state, page, json] = ["state", "p.html", "p.json"].map(|name| folder.path().join(name));
+    let mut command = farline();
+    command.args(["line", &address, "--rate", "5M", "--for", "100s", "-o"]).arg(&page);
+    command.arg("-o").arg(&json);
+    let piped = command.arg("--state").arg(&state).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let test = Running(piped.spawn().expect("farline runs"));
+    wait_for("some seconds", || tested(&state) >= 1);
+    far.end(Signal::KILL);
+    std::thread::sleep(Duration::from_secs(5));
+    let asked = Instant::now();
+    test.signal(Signal::INT);
+    let (status, _, told) = test.finish();
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    let said = std::fs::read_to_string(json).expect("a document");
+    let document: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_eq!((document["outcome"].as_str(), status.code()), (Some("broken_off"), Some(3)));
+    assert!(document["sums"]["tested"].as_u64() >= Some(1), "{document}");
+    assert!(document["sums"]["away"].as_u64() >= Some(4), "{document}");
+    assert_eq!(document["sums"]["lost"], 0, "{document}");
+    assert!(told.contains("no answer for 3 s") && told.contains("--resume"), "{told}");
+    let html = std::fs::read_to_string(page).expect("a page");
+    assert!(html.contains("has not answered for"), "{html}");
+    // It comes back, and the test goes on.
+    let (_again, _) = reflector(&address);
+    let mut command = farline();
+    command.args(["--json", "-q", "line", "--resume"]).arg(&state).stdout(Stdio::piped());
+    let test = Running(command.spawn().expect("farline runs"));
+    let before = tested(&state);
+    wait_for("more seconds", || tested(&state) > before);
+    test.signal(Signal::INT);
+    let (document, _) = ended(test);
+    assert_ne!(document["outcome"], "broken_off", "{document}");
+    assert_eq!(document["sums"]["lost"], 0, "{document}");
+}
+
+#[test]
+fn a_short_test_of_a_target_that_vanished_ends_soon() {
+    let (mut far, address) = reflector("127.0.0.1:0");
+    let folder = tempfile::tempdir().expect("a folder");
+    let test = begun(&address, "4s", &folder.path().join("state"));
+    far.end(Signal::KILL);
+    let began = Instant::now();
+    let (document, code) = ended(test);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!((document["outcome"].as_str(), code), (Some("broken_off"), 3), "{document}");
+}
+
+#[test]
+fn what_this_host_could_not_send_is_no_loss() {
+    let Some(spaces) = Namespaces::pair("t-line-own") else { return };
+    let queue = ["qdisc", "add", "dev", "v", "root", "tbf", "rate", "2mbit", "burst", "3000"];
+    let slow = spaces.run_here(Path::new("tc")).args(queue).args(["limit", "6000"]).status();
+    if !slow.is_ok_and(|status| status.success()) {
+        return skip("this machine has no tc with tbf");
+    }
+    let mut far = spaces.run_there(&farline_binary());
+    far.args(["--json", "line", "reflect", "--stamp", "--listen", "10.77.0.2:8620"]);
+    let (_far, _) = Running::begun(&mut far);
+    for stamp in [&["--stamp"][..], &[]] {
+        let mut command = spaces.run_here(&farline_binary());
+        command.args(["--json", "-q", "line", "10.77.0.2:8620", "--rate", "4M", "--for", "3s"]);
+        let test = command.args(["--frames", "512"]).args(stamp).stdout(Stdio::piped());
+        let (document, code) = ended(Running(test.spawn().expect("farline runs")));
+        assert_eq!((document["outcome"].as_str(), code), (Some("unfit"), 3), "{document}");
+        assert!(document["sums"]["sender_drops"].as_u64() >= Some(2), "{document}");
+        assert_eq!(document["totals"]["runs"]["lost"], 0, "{stamp:?}: {document}");
+    }
+}
+
+#[test]
+fn times_of_a_far_end_that_lies_are_refused() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2_048];
+        while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+            let asked = SenderPacket::read(None, &bytes[..len]).expect("a packet");
+            let later = asked.sent.time + Span::from_millis(9);
+            let mut answer = vec![0; len];
+            ReflectorPacket {
+                sequence: asked.sequence,
+                sent: asked.sent,
+                session: asked.session,
+                received: later,
+                sender_sequence: asked.sequence,
+                sender_sent: asked.sent,
+                sender_ttl: 64,
+            }
+            .write(None, &mut answer);
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    let mut command = farline();
+    command.args(["-q", "line", &address, "--stamp", "--frames", "128", "--rate", "100k"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("p.json");
+    let output = command.args(["--for", "3s", "-o"]).arg(&json).output().expect("farline runs");
+    let plain = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document: Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    assert!(document["impossible_times"].as_u64() > Some(50), "{document}");
+    for figure in ["one_way_delay", "one_way_delay_back", "clocks", "delay_variation_ns"] {
+        assert!(document[figure].is_null(), "{figure}: {document}");
+    }
+    // By this end's clock alone.
+    let rtt = document["rtt"]["median_ns"].as_f64();
+    assert!(rtt > Some(0.0) && rtt < Some(9e6), "{document}");
+    assert!(plain.contains("that cannot be"), "{plain}");
 }

@@ -187,6 +187,13 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
     let written = write_each(&args.out, |file| write_as_named(file, &document));
     output.result(&document, document.plain())?;
+    if let (true, Some(file)) = (document.can_go_on(), args.state.as_ref().or(args.resume.as_ref()))
+    {
+        let file = file.display();
+        output.remark(format_args!("the test can go on: farline line --resume {file}"));
+    } else if document.can_go_on() {
+        output.remark("begun with --state FILE, such a test can go on (--resume FILE)");
+    }
     written?;
     Ok(ExitCode::from(exit_code(document.outcome)))
 }
@@ -195,7 +202,9 @@ fn exit_code(outcome: LineOutcome) -> u8 {
     match outcome {
         LineOutcome::Passed | LineOutcome::Measured => 0,
         LineOutcome::Failed => Fault::Between.exit_code(),
-        LineOutcome::Undecided | LineOutcome::Unfit => Fault::Here.exit_code(),
+        LineOutcome::Undecided | LineOutcome::Unfit | LineOutcome::BrokenOff => {
+            Fault::Here.exit_code()
+        }
     }
 }
 

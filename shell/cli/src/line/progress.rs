@@ -12,7 +12,8 @@ const LINE_EVERY: u64 = 60;
 
 pub(super) enum LineFace {
     Terminal(ProgressBar),
-    Lines(u64),
+    /// When the next is due, and whether it was said that the other end is silent.
+    Lines(u64, bool),
     Silent,
 }
 
@@ -25,14 +26,18 @@ impl LineFace {
                 let plain = ProgressStyle::with_template("{wide_msg}");
                 LineFace::Terminal(bar.with_style(plain.unwrap_or(ProgressStyle::default_bar())))
             }
-            (false, false, false) => LineFace::Lines(LINE_EVERY),
+            (false, false, false) => LineFace::Lines(LINE_EVERY, false),
         }
     }
 
     pub(super) fn show(&mut self, progress: &LineProgress<'_>) {
         match self {
             LineFace::Terminal(bar) => bar.set_message(line(progress)),
-            LineFace::Lines(next) => {
+            LineFace::Lines(next, is_silent) => {
+                let was_silent = std::mem::replace(is_silent, progress.silence.is_some());
+                if *is_silent && !was_silent {
+                    let _ = writeln!(io::stderr().lock(), "{}", line(progress));
+                }
                 if progress.test.next_second() >= *next {
                     *next += LINE_EVERY;
                     // A stderr that is gone is no reason to end a test.
@@ -53,8 +58,11 @@ impl LineFace {
 /// What counts comes first: a narrow terminal shows the begin.
 fn line(progress: &LineProgress<'_>) -> String {
     let (test, sums) = (progress.test, &progress.test.sums);
+    let silence = progress.silence.map_or(String::new(), |silence| {
+        format!("no answer for {}; ", words(Span::from_secs(silence.as_nanos() / 1_000_000_000)))
+    });
     let mut said = format!(
-        "{} tested, {} lost, {} wrong",
+        "{silence}{} tested, {} lost, {} wrong",
         words(Span::from_secs(sums.tested)),
         sums.lost,
         sums.wrong_frames

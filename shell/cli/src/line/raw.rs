@@ -73,12 +73,18 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let (runtime, signals) = crate::interrupt::listening()?;
     let stop = crate::interrupt::asked(runtime, signals)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut is_whole) = (Vec::new(), true);
     for frames in &args.sizes {
         let mut options =
             LineRequestOptions::new(settings(&args.target, frames, &framing, most_seconds));
         options.stop = std::sync::Arc::clone(&stop);
-        let row = RawRow::of(&target.run(&options, |_| Ok(()))?);
+        let test = target.run(&options, |_| Ok(()))?;
+        if let Some(why) = &test.broken_off {
+            output.remark(format_args!("{why}: this size, and those behind it, are left out"));
+            is_whole = false;
+            break;
+        }
+        let row = RawRow::of(&test);
         output.remark(format_args!(
             "{frames} B: {:.1} Mbit/s, {:.0} frames/s",
             row.throughput_bps() / 1e6,
@@ -93,7 +99,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let written = write_each(&args.out, |file| write_as_named(file, &document));
     output.result(&document, document.section().plain())?;
     written?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
 }
 
 /// A test of `frames` as fast as this host can.

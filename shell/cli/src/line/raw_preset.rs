@@ -55,7 +55,7 @@ pub(super) fn run(
             output.remark(format_args!("{size} B: {each} s"));
             let frames = FrameMix::fixed(*size, Pattern::Cjpat);
             let options = LineRequestOptions::new(settings(path, &frames, &framing, each));
-            run_over(link, &options, |_| Ok(())).map(|test| RawRow::of(&test))
+            Ok(RawRow::of(&run_over(link, &options, |_| Ok(()))?.whole()?))
         };
         preset.sizes().iter().map(one).collect::<Result<Vec<_>, Error>>()
     })?;
@@ -139,7 +139,7 @@ fn at_once(
                         seconds.extend_from_slice(progress.news);
                         Ok(())
                     })?;
-                    Ok((RawRow::of(&test), seconds))
+                    Ok((RawRow::of(&test.whole()?), seconds))
                 })
             })
             .collect();

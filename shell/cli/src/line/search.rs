@@ -6,8 +6,8 @@ use super::target::LineTarget;
 use crate::output::Output;
 use farline::line::LineRequestOptions;
 use farline_core::line::{
-    BurstBuffer, BurstSearch, GoalOutcome, LineDocument, LineOutcome, LineSettings, LoadSearch,
-    RatioSearch, SearchGoal, words,
+    BurstBuffer, BurstSearch, GoalOutcome, LineDocument, LineSettings, LoadSearch, RatioSearch,
+    SearchGoal, words,
 };
 use farline_core::report::{Section, TableSpec};
 use farline_core::units::{Error, Fault, Probability, Rate, Span};
@@ -128,13 +128,15 @@ fn exit_code(is_found: bool) -> ExitCode {
     if is_found { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) }
 }
 
-/// Whether the user ended it.
-fn is_ended(options: &LineRequestOptions, output: &Output) -> bool {
-    let is_ended = options.stop.load(Ordering::Relaxed);
-    if is_ended {
-        output.remark("ended by you: what follows is of the trials until then");
-    }
-    is_ended
+/// Whether the user ended it with the trial of `document`, or the other end is gone.
+fn is_ended(options: &LineRequestOptions, document: &LineDocument, output: &Output) -> bool {
+    let why = match (options.stop.load(Ordering::Relaxed), &document.broken_off) {
+        (true, _) => "ended by you",
+        (false, Some(why)) => why,
+        (false, None) => return false,
+    };
+    output.remark(format_args!("{why}: what follows is of the trials until then"));
+    true
 }
 
 fn told(load_percent: f64, loss: Option<f64>, output: &Output) {
@@ -155,11 +157,11 @@ fn halving(
     while let Some(load_percent) = search.next() {
         let document =
             tested(target, options, LineSettings { load_percent, ..options.settings.clone() })?;
-        if is_ended(options, output) {
+        if is_ended(options, &document, output) {
             is_whole = false;
             break;
         }
-        let fit = document.outcome != LineOutcome::Unfit;
+        let fit = document.outcome.is_fit();
         let loss = document.loss.filter(|_| fit).map(|loss| loss.value());
         told(load_percent, loss, output);
         search.note(loss);
@@ -182,7 +184,7 @@ fn halving(
 fn loss_of(document: &LineDocument) -> Option<f64> {
     let sender = &document.sender;
     let planned = document.settings.frames_a_second() * sender.took_ns as f64 / 1e9;
-    let is_fit = document.outcome != LineOutcome::Unfit && sender.frames as f64 >= planned * ENOUGH;
+    let is_fit = document.outcome.is_fit() && sender.frames as f64 >= planned * ENOUGH;
     document.loss.filter(|_| is_fit).map(|loss| loss.value())
 }
 
@@ -204,11 +206,12 @@ fn several(
     while let Some((load_percent, seconds)) = search.next() {
         let most_seconds = seconds as u64;
         let settings = LineSettings { load_percent, most_seconds, ..options.settings.clone() };
-        let loss = loss_of(&tested(target, options, settings)?);
-        if is_ended(options, output) {
+        let document = tested(target, options, settings)?;
+        if is_ended(options, &document, output) {
             is_whole = false;
             break;
         }
+        let loss = loss_of(&document);
         told(load_percent, loss, output);
         search.note(loss);
     }
@@ -277,7 +280,7 @@ fn bursts(
         let most_seconds = 2 * settings.most_seconds + 1;
         let settings = LineSettings { most_seconds, most_frames: Some(frames), ..settings.clone() };
         let document = tested(target, options, settings)?;
-        if is_ended(options, output) {
+        if is_ended(options, &document, output) {
             is_whole = false;
             break;
         }

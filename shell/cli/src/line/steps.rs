@@ -52,8 +52,9 @@ pub(super) fn curve(
     for &load_percent in loads {
         let settings = LineSettings { load_percent, ..options.settings.clone() };
         let document = tested(target, options, settings)?;
-        if options.stop.load(Ordering::Relaxed) {
-            output.remark("ended by you: this load, and those above, are left out");
+        let why = document.broken_off.as_deref();
+        if let Some(why) = why.or(options.stop.load(Ordering::Relaxed).then_some("ended by you")) {
+            output.remark(format_args!("{why}: this load, and those above, are left out"));
             is_whole = false;
             break;
         }

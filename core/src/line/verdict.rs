@@ -1,0 +1,139 @@
+//! What can be said of a test so far: the decision, how it ended, and that in a sentence.
+
+use super::document::{LineCriterion, LineDocument, LineTest};
+use super::outcome::LineOutcome;
+use super::ratio::Ratio;
+use super::sequential::{RatioDecision, RatioTest};
+use crate::units::{Error, ErrorCode, Fault, Span};
+
+/// More untested than this part of the time: this host was not fit to say.
+const MOST_UNTESTED: f64 = 0.1;
+
+impl LineDocument {
+    /// Whether the test broke off, and has time left.
+    pub fn can_go_on(&self) -> bool {
+        let counted = self.sums.tested + self.sums.untested();
+        self.broken_off.is_some() && counted < self.settings.most_seconds
+    }
+}
+
+impl LineTest {
+    /// The same, where it did not break off.
+    ///
+    /// # Errors
+    /// [`Fault::Between`] where it did.
+    pub fn whole(self) -> Result<LineTest, Error> {
+        match self.broken_off {
+            Some(why) => Err(Error::new(Fault::Between, ErrorCode::LineGone, why)),
+            None => Ok(self),
+        }
+    }
+
+    /// How many events of how many trials the criterion is about.
+    fn counted(&self) -> (u64, f64) {
+        let sums = &self.sums;
+        match self.settings.criterion {
+            Some(LineCriterion::Loss(_)) => (sums.lost, sums.sent as f64),
+            _ => (sums.lost + sums.wrong_frames, sums.framed_bits as f64),
+        }
+    }
+
+    /// The test that decides; `None` where nothing is to be decided.
+    pub fn decides(&self) -> Option<RatioTest> {
+        let limit = match self.settings.criterion? {
+            LineCriterion::BitErrors(limit) | LineCriterion::Loss(limit) => limit,
+        };
+        Some(RatioTest { limit, confidence: self.settings.confidence })
+    }
+
+    /// What can be decided so far.
+    pub fn decision(&self) -> RatioDecision {
+        let (events, trials) = self.counted();
+        self.decides().map_or(RatioDecision::Open, |test| test.decide(events, trials))
+    }
+
+    /// How long it takes at least until the line is accepted, if nothing more is lost.
+    pub fn left(&self) -> Option<Span> {
+        let test = self.decides()?;
+        let (events, trials) = self.counted();
+        let more = (test.trials_to_accept(events) - trials).max(0.0);
+        Some(Span::from_secs_f64(more / self.settings.trials_a_second()))
+    }
+
+    /// Lost frames of those sent.
+    pub(super) fn loss(&self) -> Option<Ratio> {
+        let dispersion = self.totals.runs.dispersion();
+        let sums = &self.sums;
+        let found =
+            Ratio::clustered(sums.lost, sums.sent as f64, dispersion, self.settings.confidence)?;
+        // Of few bursts the bound is above all frames.
+        let most = |bound: f64| bound.min(1.0);
+        Some(Ratio { high: most(found.high), below: most(found.below), ..found })
+    }
+
+    /// How it ended, if it ends now, and that in a sentence.
+    pub fn verdict(&self) -> (LineOutcome, String) {
+        let (outcome, said) = self.verdict_of_what_came();
+        match &self.broken_off {
+            Some(why) if outcome != LineOutcome::Failed => {
+                (LineOutcome::BrokenOff, format!("broken off: {why}; {said}"))
+            }
+            Some(why) => (outcome, format!("{said}; broken off: {why}")),
+            None => (outcome, said),
+        }
+    }
+
+    fn verdict_of_what_came(&self) -> (LineOutcome, String) {
+        let sums = &self.sums;
+        let (tested, untested) = (sums.tested, sums.untested());
+        let time = format!("{} tested, {untested} s untested", words(Span::from_secs(tested)));
+        // An end that was away was not unfit.
+        let kept_out = untested - sums.away;
+        let is_unfit = tested == 0 || kept_out as f64 > MOST_UNTESTED * (tested + kept_out) as f64;
+        let percent = self.settings.confidence * 100.0;
+        let (what, limit) = match self.settings.criterion {
+            None if is_unfit => {
+                return (LineOutcome::Unfit, format!("too little counts to say anything: {time}"));
+            }
+            None => {
+                let found = self.loss().map_or(String::new(), |loss| {
+                    format!("{} of {} frames lost; ", loss.events, loss.trials)
+                });
+                return (LineOutcome::Measured, format!("{found}{time}"));
+            }
+            Some(LineCriterion::BitErrors(limit)) => ("bit error ratio", limit),
+            Some(LineCriterion::Loss(limit)) => ("loss ratio", limit),
+        };
+        let (events, trials) = self.counted();
+        let unit = if what == "loss ratio" { "frames" } else { "bits" };
+        let counted = match events {
+            1 => format!("1 error in {trials:.3e} {unit}"),
+            _ => format!("{events} errors in {trials:.3e} {unit}"),
+        };
+        let after = words(Span::from_secs(tested));
+        let ended = |side: &str, how: &str| {
+            format!(
+                "{what} {side} {limit:e} at {percent} %: {how} after {after}; {untested} untested \
+                 seconds; {counted}"
+            )
+        };
+        match self.decision() {
+            RatioDecision::Accepted => (LineOutcome::Passed, ended("below", "passed")),
+            RatioDecision::Refused => (LineOutcome::Failed, ended("above", "failed")),
+            RatioDecision::Open if is_unfit => {
+                (LineOutcome::Unfit, format!("too little counts to decide on {what}: {time}"))
+            }
+            RatioDecision::Open => (LineOutcome::Undecided, ended("against", "not decided")),
+        }
+    }
+}
+
+/// A span as people say it: `18 min 6 s`.
+pub fn words(span: Span) -> String {
+    let seconds = span.as_secs_f64().ceil() as u64;
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
