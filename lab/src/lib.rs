@@ -11,6 +11,7 @@ pub mod files;
 mod globus;
 mod isolation;
 mod link;
+pub mod list_server;
 pub mod modules;
 mod namespaces;
 mod netem;

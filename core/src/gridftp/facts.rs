@@ -22,6 +22,8 @@ pub enum ListingKind {
     ParentDirectory,
     /// A symbolic link; GCT spells it `Type=slink` or gives `UNIX.slink` next to the target's type.
     Symlink,
+    /// A line that could not be read as an entry: its name is the line, and what it was of is unknown.
+    Unread,
 }
 
 /// One file, directory or link: the source of every listing format, and what every listing is read
@@ -196,7 +198,7 @@ impl ListingEntry {
                 ListingKind::CurrentDirectory => "cdir",
                 ListingKind::Directory => "dir",
                 ListingKind::File => "file",
-                ListingKind::Other => "OS.unix=other",
+                ListingKind::Other | ListingKind::Unread => "OS.unix=other",
                 ListingKind::ParentDirectory => "pdir",
                 ListingKind::Symlink => "OS.unix=slink",
             }
@@ -220,14 +222,14 @@ impl ListingEntry {
     /// Reads `facts name`, with or without the leading blank of MLST and MLSC replies.
     ///
     /// Facts that are not known, and values that do not parse, are passed over; `None` when there
-    /// is no name.
+    /// is no name, or what stands before it holds no fact.
     pub fn parse(line: &[u8]) -> Option<ListingEntry> {
         let line = line.strip_prefix(b" ").unwrap_or(line);
         // RFC 3659 section 7.2: the facts hold no blank, so the first one ends them; the name may
         // hold any number.
         let blank = line.iter().position(|&b| b == b' ')?;
         let (facts, name) = (&line[..blank], &line[blank + 1..]);
-        if name.is_empty() {
+        if name.is_empty() || !(facts.is_empty() || facts.contains(&b'=')) {
             return None;
         }
         let mut entry = ListingEntry {
@@ -246,6 +248,12 @@ impl ListingEntry {
             }
         }
         Some(entry)
+    }
+
+    /// A line that is no entry, as one of unknown kind: a listing says more than could be read of it.
+    pub fn unread(line: &[u8]) -> ListingEntry {
+        let (name, kind) = (Pathname::new(line), ListingKind::Unread);
+        ListingEntry { name, kind, ..ListingEntry::default() }
     }
 
     fn take(&mut self, fact: Fact, value: &[u8]) {

@@ -55,14 +55,16 @@ impl Reply {
         (self.code == 213 && is_hex).then_some(digest)
     }
 
-    /// The entries of an MLST or MLSC reply; lines that are none are passed over.
+    /// The entries of an MLST or MLSC reply, and its lines that are none as [`ListingKind::Unread`].
+    ///
+    /// [`ListingKind::Unread`]: super::ListingKind::Unread
     pub fn entries(&self) -> Vec<ListingEntry> {
         let inner = self.lines.get(1..self.lines.len().saturating_sub(1)).unwrap_or_default();
-        inner
-            .iter()
-            .filter(|line| line.first() == Some(&b' '))
-            .filter_map(|line| ListingEntry::parse(line))
-            .collect()
+        let read = |line: &Vec<u8>| {
+            let entry = ListingEntry::parse(line).filter(|_| line.first() == Some(&b' '));
+            entry.unwrap_or_else(|| ListingEntry::unread(line))
+        };
+        inner.iter().filter(|line| !line.is_empty()).map(read).collect()
     }
 
     /// Whether a 125 reply says that open data connections serve again, or a 150 that new ones are
@@ -75,6 +77,7 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gridftp::ListingKind;
 
     fn addresses(reply: &Reply) -> Vec<String> {
         let host = IpAddr::from([10, 0, 0, 1]);
@@ -125,5 +128,9 @@ mod tests {
             ["a.txt", "d"]
         );
         assert_eq!(Reply::line(250, " Type=file; a").entries(), []);
+        // The rest of a name with a line's end in it.
+        let torn = Reply::new(250, ["Contents of /", " Type=file; a", "b c", " c d", "End."]);
+        let kinds: Vec<ListingKind> = torn.entries().into_iter().map(|e| e.kind).collect();
+        assert_eq!(kinds, [ListingKind::File, ListingKind::Unread, ListingKind::Unread]);
     }
 }

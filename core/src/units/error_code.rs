@@ -99,6 +99,9 @@ error_codes! {
     BadFilter "bad-filter" Never: You;
     /// a key of data connections is not 64 hexadecimal digits
     BadKey "bad-key" Never: You;
+    /// a server's listing of a folder has a line that is no entry, so that something of it may be
+    /// missing
+    BadListing "bad-listing" Never: There;
     /// `host:path` that names no host or path
     BadLocation "bad-location" Never: You;
     /// the list of files is malformed or names a path outside the tree

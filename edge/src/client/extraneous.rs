@@ -86,9 +86,9 @@ pub(super) async fn delete(
         return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
     };
     let problems = copy.options.selection.concerned(b"", &ours, problems);
-    // What cannot be copied is no less there for it: its name is the source's.
-    let mut known: BTreeSet<&[u8]> = ours.iter().map(|entry| &entry.path[..]).collect();
-    known.extend(problems.iter().map(|problem| &problem.path[..]));
+    // What cannot be copied is no less there for it: its name is the source's, as what may be below it.
+    let not_copied: BTreeSet<&[u8]> = problems.iter().map(|problem| &problem.path[..]).collect();
+    let known = Known { paths: ours.iter().map(|entry| &entry.path[..]).collect(), not_copied };
     let unread = problems.iter().filter(|problem| may_hide(&problem.error));
     let unread = unread.map(|problem| (problem.path.clone(), problem.error.clone()));
     let unread: Vec<_> = unread.collect();
@@ -316,10 +316,24 @@ fn remove(root: &Root, entry: &Entry) -> Result<(), Error> {
     removed.map_err(|error| root.error("delete", &entry.path, &error))
 }
 
+/// What a source has.
+struct Known<'a> {
+    paths: BTreeSet<&'a [u8]>,
+    not_copied: BTreeSet<&'a [u8]>,
+}
+
+impl Known<'_> {
+    fn has(&self, path: &[u8]) -> bool {
+        self.paths.contains(path)
+            || self.not_copied.contains(path)
+            || folders_above(path).any(|above| self.not_copied.contains(above))
+    }
+}
+
 /// What of `there` is not `known` and not excluded, folders after what is in them. A folder with
 /// something in it that stays, stays.
 fn extraneous<'a>(
-    known: &BTreeSet<&[u8]>,
+    known: &Known<'_>,
     there: &'a [Entry],
     selection: &Selection,
     backup: Option<(&Backup, &[u8])>,
@@ -327,7 +341,7 @@ fn extraneous<'a>(
     let stays = |entry: &Entry| {
         let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         entry.path.is_empty()
-            || known.contains(&entry.path[..])
+            || known.has(&entry.path)
             || is_hidden(name)
             || backup.is_some_and(|(backup, top)| backup.owns(top, &entry.path))
             || !selection.takes(b"", &entry.path, entry.kind == EntryKind::Directory)
@@ -372,13 +386,15 @@ mod tests {
 
     fn gone(ours: &[&str], there: &[&str], selection: &Selection) -> Vec<String> {
         let (ours, there) = (tree(ours), tree(there));
+        let paths = ours.iter().map(|entry| &entry.path[..]).collect();
+        let known = Known { paths, not_copied: BTreeSet::from([&b"pipe"[..]]) };
         let gone = extraneous(&known, &there, selection, None);
         gone.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
     }
 
     #[test]
     fn folders_go_after_what_is_in_them() {
-        let there = ["", "a", "old/", "old/b", "old/c/", "old/c/d", "old-2"];
+        let there = ["", "a", "old/", "old/b", "old/c/", "old/c/d", "old-2", "pipe/", "pipe/x"];
         let all = Selection::default();
         assert_eq!(gone(&["", "a"], &there, &all), ["old/c/d", "old/c", "old/b", "old-2", "old"]);
         assert!(gone(&there, &there, &all).is_empty());

@@ -5,6 +5,7 @@
 
 use super::control::Control;
 use super::copy::Copy;
+use super::listing;
 use super::location::{Location, Remote};
 use crate::stores::join;
 use farline_core::filter::NameGlob;
@@ -112,8 +113,14 @@ async fn names(
         listed => listed?,
     };
     let is_other = |kind: &ListingKind| {
-        matches!(kind, ListingKind::CurrentDirectory | ListingKind::ParentDirectory)
+        matches!(
+            kind,
+            ListingKind::CurrentDirectory | ListingKind::ParentDirectory | ListingKind::Unread
+        )
     };
+    let unread = listed.iter().filter(|entry| entry.kind == ListingKind::Unread);
+    let unread = unread.map(|entry| (folder.to_vec(), listing::unread(entry.name.as_bytes())));
+    copy.stats.failures.extend(unread);
     let mut names: Vec<(Vec<u8>, bool)> = listed
         .iter()
         .filter(|entry| !is_other(&entry.kind) && glob.matches(entry.name.name()))

@@ -23,6 +23,16 @@ fn endless(path: &[u8], entries: usize) -> Error {
         .hint("copy parts of it, each with a command of its own")
 }
 
+/// The error of a folder in whose list the server has `line`.
+pub(super) fn unread(line: &[u8]) -> Error {
+    let message = format!(
+        "the server's list of it has the line `{}`",
+        in_short(&String::from_utf8_lossy(line))
+    );
+    Error::new(Fault::There, ErrorCode::BadListing, message)
+        .hint("what the line speaks of was not copied: its name may be one that no list can hold")
+}
+
 /// Lists a remote tree, folder by folder, and what of it cannot be copied.
 pub(super) async fn list_tree(
     copy: &mut Copy<'_>,
@@ -65,6 +75,10 @@ pub(super) async fn list_tree(
             match found.kind {
                 ListingKind::Directory => folders.push(path.clone()),
                 ListingKind::File => {}
+                ListingKind::Unread => {
+                    problems.push(WalkProblem { path: folder.clone(), error: unread(name) });
+                    continue;
+                }
                 _ => {
                     let error = Error::new(
                         Fault::You,

@@ -6,6 +6,7 @@
 use super::control::Control;
 use super::copy::Copy;
 use super::data_path::DataPath;
+use super::location::last_name;
 use super::transfer_state::TransferState;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::ByteStream;
@@ -14,9 +15,9 @@ use crate::channels::socket::{connect_stream, prepare};
 use crate::channels::trust::ControlTls;
 use crate::channels::{Handle, TcpOptions};
 use crate::mover::{BLOCK_LEN, receive_in_order, send_in_order};
-use crate::stores::{Sink, Source};
+use crate::stores::{Sink, Source, join};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{Command, ListingEntry, Mode, Pathname, Protection};
+use farline_core::gridftp::{Command, ListingEntry, ListingKind, Mode, Pathname, Protection};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -237,14 +238,54 @@ fn take_tickets(stream: &mut dyn ByteStream) {
     }
 }
 
-/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file.
+/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file. A line that is no entry is
+/// one of unknown kind.
 pub(super) async fn list(
     copy: &mut Copy<'_>,
     control: &mut Control,
     path: &[u8],
 ) -> Result<Vec<ListingEntry>, Error> {
-    let knows_facts = control.features().mlst;
-    let kind = if knows_facts { TransferKind::List } else { TransferKind::LongList };
+    if control.features().mlst {
+        let text = list_text(copy, control, TransferKind::List, path).await?;
+        return Ok(ListingEntry::parse_facts_list(&text));
+    }
+    let kind = TransferKind::LongList;
+    let text = list_text(copy, control, kind, path).await?;
+    let mut entries = ListingEntry::parse_long_list(&text);
+    let folder = path.strip_suffix(b"/").unwrap_or(path);
+    let name = last_name(folder);
+    // vsftpd lists a folder that it may not open as an entry of the folder above it.
+    let is_of_name = |entries: &[ListingEntry]| {
+        matches!(entries, [one] if one.kind == ListingKind::Directory
+            && last_name(one.name.as_bytes()) == name)
+    };
+    if is_of_name(&entries) {
+        let again = list_text(copy, control, kind, &join(folder, b".")).await;
+        if !again.is_ok_and(|text| is_of_name(&ListingEntry::parse_long_list(&text))) {
+            let message =
+                "the server lists it as an entry of the folder above it: it may not read it";
+            return Err(Error::new(Fault::Refused, ErrorCode::PermissionDenied, message));
+        }
+    }
+    for entry in &mut entries {
+        if entry.size.is_none() || entry.link.is_some() {
+            continue;
+        }
+        // The list has a size and no time that another run could compare.
+        let asked = Command::ModifiedTime(Pathname::new(join(folder, entry.name.as_bytes())));
+        let asked = control.try_request(Request::Exec(asked));
+        entry.modified = control.done(asked).await.ok().and_then(|reply| reply.modified());
+    }
+    Ok(entries)
+}
+
+/// What the server lists of `path`, as it comes.
+async fn list_text(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    kind: TransferKind,
+    path: &[u8],
+) -> Result<Vec<u8>, Error> {
     let transfer = Transfer::new(kind, Pathname::new(path));
     let ask = |control: &mut Control| control.request(Request::Transfer(transfer));
     let (id, data) = begin(copy, control, ask).await?;
@@ -262,24 +303,5 @@ pub(super) async fn list(
         let message = format!("the list of {} is too long", String::from_utf8_lossy(path));
         return Err(Error::new(Fault::There, ErrorCode::ListTooLong, message));
     }
-    let lines = text
-        .split(|&byte| byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-        .filter(|line| !line.is_empty());
-    if knows_facts {
-        return Ok(lines.filter_map(ListingEntry::parse).collect());
-    }
-    let mut entries: Vec<ListingEntry> = lines.filter_map(ListingEntry::parse_long).collect();
-    for entry in &mut entries {
-        if entry.size.is_none() || entry.link.is_some() {
-            continue;
-        }
-        // The list has a size and no time that another run could compare.
-        let whole =
-            crate::stores::join(path.strip_suffix(b"/").unwrap_or(path), entry.name.as_bytes());
-        let asked = Command::ModifiedTime(Pathname::new(whole));
-        let asked = control.try_request(Request::Exec(asked));
-        entry.modified = control.done(asked).await.ok().and_then(|reply| reply.modified());
-    }
-    Ok(entries)
+    Ok(text)
 }

@@ -45,6 +45,7 @@ mod line_ethernet;
 mod line_faults;
 mod line_flood;
 mod link;
+mod lists;
 mod near;
 mod net;
 mod net_routes;

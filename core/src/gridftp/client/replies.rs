@@ -167,14 +167,13 @@ impl ClientSession {
             }
             Role::Entries => {
                 let mut entries = reply.entries();
-                if matches!(sent.step.command, Command::MachineListControl(_)) {
-                    entries.retain(|entry| {
-                        !matches!(
-                            entry.kind,
-                            ListingKind::CurrentDirectory | ListingKind::ParentDirectory
-                        )
-                    });
-                }
+                // Of one path, more words are no entry; of a folder, they may be what is missing.
+                let is_list = matches!(sent.step.command, Command::MachineListControl(_));
+                entries.retain(|entry| match entry.kind {
+                    ListingKind::CurrentDirectory | ListingKind::ParentDirectory => !is_list,
+                    ListingKind::Unread => is_list,
+                    _ => true,
+                });
                 self.event(id, Event::Entries(entries));
             }
             Role::PlainStat => self.plain_stat(sent, &reply),
