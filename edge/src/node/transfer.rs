@@ -28,9 +28,11 @@ impl DataPlane {
         reporter: &Reporter,
     ) -> Result<u64, Error> {
         let result = self.dispatch(request, cancel, reporter);
-        if result.is_err() {
+        if let Err(error) = &result {
             self.channels.clear();
             if request.mode == Mode::Stream {
+                // What watches the connection has it open too.
+                cancel.cancel(error.clone());
                 // The client has connected, or is about to, and waits for an end (RFC 959,
                 // section 3.2); a listener serves one transfer.
                 self.close_data();

@@ -138,3 +138,21 @@ fn an_upload_to_its_end_replaces_the_file() {
     succeed(Command::new("curl").args(["-sS", "-T"]).arg(&new).arg(format!("{url}/f")));
     assert!(farline_lab::files::same(&new, &root.join("f")), "what curl stored differs");
 }
+
+#[test]
+fn a_file_that_shrinks_under_a_download_ends_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, got) = (dir.path().join("root"), dir.path().join("got"));
+    std::fs::create_dir(&root).expect("a folder");
+    let file = std::fs::File::create(root.join("f")).expect("made");
+    file.set_len(300 << 20).expect("long");
+    let (_node, url) = node(&root, "read", &[]);
+    let url = url.replacen("farline://", "ftp://", 1);
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--max-time", "60", "--limit-rate", "60M", "-o"]).arg(&got);
+    let mut curl = Running(curl.arg(format!("{url}/f")).spawn().expect("curl starts"));
+    wait_for("a part of it", || got.metadata().is_ok_and(|meta| meta.len() > 10 << 20));
+    file.set_len(50 << 20).expect("shorter");
+    let code = curl.0.wait().expect("it ends").code();
+    assert!(!matches!(code, Some(0 | 28)), "curl waited, or took a part for the whole: {code:?}");
+}
