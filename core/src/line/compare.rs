@@ -3,15 +3,22 @@
 
 use super::delay::DelaySummary;
 use super::document::LineDocument;
-use crate::report::{Axis, LineChart, Page, Section, Series, TableSpec};
+use super::outcome::LineOutcome;
+use crate::report::{
+    Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
+};
 use crate::statistics::{Summary, welch};
 use crate::units::{Error, ErrorCode, Fault, Rng};
 use serde::Serialize;
 
 /// A difference at which fewer than one in twenty is by chance.
 const LEVEL: f64 = 0.05;
-/// Bars of a normalised histogram.
-const BARS: usize = 50;
+/// Of the narrowest distribution, between its first and its 99th hundredth, so many bins; of all at most
+/// so many.
+const BINS: f64 = 16.0;
+const MOST_BINS: f64 = 300.0;
+/// The part on either side of a distribution that a histogram leaves out.
+const OUTSIDE: f64 = 0.001;
 /// Draws from which a prediction is made.
 const DRAWS: usize = 20_000;
 
@@ -20,6 +27,14 @@ const DRAWS: usize = 20_000;
 pub struct ComparedPath {
     /// Its name.
     pub name: String,
+    /// Where the test went.
+    pub target: String,
+    /// When it ended, UTC.
+    pub date: String,
+    /// How.
+    pub outcome: LineOutcome,
+    /// That in a sentence.
+    pub verdict: String,
     /// Its round trips.
     pub rtt: DelaySummary,
     /// Deviation of these in per cent of the mean.
@@ -96,7 +111,8 @@ impl LineComparison {
             .iter()
             .map(|(name, document)| {
                 ComparedPath::of(name, document).ok_or_else(|| {
-                    wrong(format!("{name}: no packet came back, so it has no delays"))
+                    wrong(format!("{name}: no round trip is in it, so there is nothing to compare"))
+                        .hint("take a document of a test whose packets came back")
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -121,7 +137,13 @@ impl LineComparison {
             .figures("99 %", ms(|rtt| rtt.p99_ns))
             .figures("99.9 %", ms(|rtt| rtt.p999_ns))
             .figures("Loss", |path| path.loss.map_or("-".to_owned(), |loss| format!("{loss:.1e}")));
-        let mut section = Section::new("Paths side by side").table(table.of(&self.paths));
+        let tests = TableSpec::new()
+            .words("Path", |path: &&ComparedPath| path.name.clone())
+            .words("Ended", |path| path.date.clone())
+            .words("Verdict", |path| path.verdict.clone());
+        let mut section = Section::new("Paths side by side")
+            .table(table.of(&self.paths))
+            .table(tests.of(&self.paths));
         for difference in &self.differences {
             let PathDifference { first, second, mean_ns, p, sd_ratio } = difference;
             let chance = if *p < LEVEL { "more than chance" } else { "not more than chance" };
@@ -146,44 +168,84 @@ impl LineComparison {
         section
     }
 
-    /// The page; `commands` give it again.
-    pub fn page(&self, commands: &[String]) -> Page {
-        let mut series: Vec<Series> = self
+    fn histograms(&self) -> Section {
+        let mut samples: Vec<(String, Vec<f64>)> = self
             .paths
             .iter()
-            .map(|path| normalised(&path.name, &path.rtts_ns, path.rtt.mean_ns))
+            .map(|path| (path.name.clone(), over(&path.rtts_ns, path.rtt.mean_ns)))
             .collect();
         if let Some(prediction) = &self.prediction {
             let name = format!("{}, predicted", prediction.name);
-            series.push(normalised(&name, &prediction.sums_ns, prediction.mean_ns));
+            samples.push((name, over(&prediction.sums_ns, prediction.mean_ns)));
         }
+        let (width, series) = histograms(&samples);
         let chart = LineChart::new(
             "Round trips over their means",
-            Axis::new("Round trip over its mean", ""),
-            Axis::new("Share", "%"),
+            Axis::new("Round trip over its mean", "").without_zero(),
+            Axis::new(format!("Share in {width:.1e}"), "%"),
             series,
         );
-        let json = serde_json::to_string(self).unwrap_or_default();
-        Page::new("Paths side by side")
-            .section(self.section())
-            .section(Section::new("Normalised histograms").chart(chart).note(
-                "Round trips are divided by their path's mean, so that what is seen is their \
-                 variation. The horizontal axis begins at zero.",
-            ))
-            .made_from(json, self.schema, "", commands)
+        Section::new("Normalised histograms").chart(chart).note(format!(
+            "Round trips are divided by their path's mean, so that what is seen is their variation. All \
+             bins are {width:.2e} of a mean wide. Of each path, the {} % on either side that are farthest \
+             off are left out.",
+            OUTSIDE * 100.0
+        ))
+    }
+}
+
+impl ReportDocument for LineComparison {
+    fn spec(&self) -> PageSpec {
+        let names: Vec<&str> = self.paths.iter().map(|path| &path.name[..]).collect();
+        PageSpec {
+            title: "Paths side by side".to_owned(),
+            lead: format!("{}.", names.join(", ")),
+            sections: vec![Some(self.section()), Some(self.histograms())],
+            source: (self.schema.to_owned(), String::new()),
+        }
+    }
+
+    /// A row for each path.
+    fn columns(&self) -> Columns {
+        Columns::of(
+            vec![("schema", self.schema.to_owned())],
+            &self.paths,
+            &[
+                ("path", ColumnSource::Text(|path| Some(path.name.clone()))),
+                ("target", ColumnSource::Text(|path| Some(path.target.clone()))),
+                ("date", ColumnSource::Text(|path| Some(path.date.clone()))),
+                ("verdict", ColumnSource::Text(|path| Some(path.verdict.clone()))),
+                ("rtt_mean_ns", ColumnSource::Real(|path| Some(path.rtt.mean_ns))),
+                ("rtt_sd_percent", ColumnSource::Real(|path| Some(path.sd_percent))),
+                ("rtt_median_ns", ColumnSource::Real(|path| Some(path.rtt.median_ns))),
+                ("rtt_p99_ns", ColumnSource::Real(|path| Some(path.rtt.p99_ns))),
+                ("rtt_p999_ns", ColumnSource::Real(|path| Some(path.rtt.p999_ns))),
+                ("loss", ColumnSource::Real(|path| path.loss)),
+            ],
+        )
     }
 }
 
 impl ComparedPath {
     fn of(name: &str, document: &LineDocument) -> Option<ComparedPath> {
         let rtt = document.rtt?;
+        let mut rtts_ns = document.rtts_ns.clone();
+        rtts_ns.retain(|rtt| rtt.is_finite());
+        rtts_ns.sort_by(f64::total_cmp);
+        if rtts_ns.is_empty() {
+            return None;
+        }
         Some(ComparedPath {
             name: name.to_owned(),
+            target: document.settings.target.clone(),
+            date: document.date.clone(),
+            outcome: document.outcome,
+            verdict: document.verdict.clone(),
             rtt,
             sd_percent: rtt.sd_ns / rtt.mean_ns * 100.0,
             loss: document.loss.map(|loss| loss.value()),
             part_means_ns: document.rtt_part_means_ns.clone(),
-            rtts_ns: document.rtts_ns.clone(),
+            rtts_ns,
         })
     }
 
@@ -218,20 +280,41 @@ fn predicted(paths: &[ComparedPath]) -> Option<PathPrediction> {
     })
 }
 
-/// Shares of `values` over their `mean`, from the least to the largest.
-fn normalised(name: &str, values: &[f64], mean: f64) -> Series {
-    let (least, most) = match (values.first(), values.last()) {
-        (Some(least), Some(most)) => (least / mean, most / mean),
-        _ => return Series::new(name, []),
-    };
-    let width = ((most - least) / BARS as f64).max(1e-9);
-    let mut counts = vec![0_u64; BARS];
-    for value in values {
-        counts[(((value / mean - least) / width) as usize).min(BARS - 1)] += 1;
+/// Values over their mean.
+fn over(values: &[f64], mean: f64) -> Vec<f64> {
+    values.iter().map(|value| value / mean).collect()
+}
+
+/// The shares of each of `samples`, which are in ascending order, in bins of one width, which is returned
+/// too.
+fn histograms(samples: &[(String, Vec<f64>)]) -> (f64, Vec<Series>) {
+    let at =
+        |values: &[f64], part: f64| values[((values.len() - 1) as f64 * part).round() as usize];
+    let (mut low, mut high, mut narrowest) = (f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY);
+    for (_, values) in samples {
+        low = low.min(at(values, OUTSIDE));
+        high = high.max(at(values, 1.0 - OUTSIDE));
+        narrowest = narrowest.min(at(values, 0.99) - at(values, 0.01));
     }
-    let share = |count: &u64| *count as f64 / values.len() as f64 * 100.0;
-    let points = counts.iter().enumerate();
-    Series::new(name, points.map(|(i, count)| (least + width * (i as f64 + 0.5), share(count))))
+    let width = (narrowest / BINS).max((high - low) / MOST_BINS).max(1e-9);
+    let bins = ((high - low) / width).floor() as usize + 1;
+    let series = samples.iter().map(|(name, values)| {
+        let mut counts = vec![0_u64; bins];
+        for value in values {
+            let bin = (value - low) / width;
+            if bin >= 0.0 && bin < bins as f64 {
+                counts[bin as usize] += 1;
+            }
+        }
+        let (first, last) = (at(values, OUTSIDE), at(values, 1.0 - OUTSIDE));
+        let middle = |bin: usize| low + width * (bin as f64 + 0.5);
+        let share = |count: u64| count as f64 / values.len() as f64 * 100.0;
+        // With a bin of nothing on either side.
+        let points = counts.into_iter().enumerate().map(|(bin, count)| (middle(bin), share(count)));
+        let near = |(at, _): &(f64, f64)| (first - 2.0 * width..=last + 2.0 * width).contains(at);
+        Series::new(name, points.filter(near))
+    });
+    (width, series.collect())
 }
 
 #[cfg(test)]
@@ -292,6 +375,21 @@ mod tests {
         assert!((prediction.sd_percent - 0.861).abs() < 0.03, "{prediction:?}");
         let page = found.page(&[]).html();
         assert!(page.contains("more than chance") && page.contains("convolution"));
+        // The narrowest and the widest distribution have bins of one width, and all of both is there.
+        let samples: Vec<(String, Vec<f64>)> = found
+            .paths
+            .iter()
+            .map(|path| (path.name.clone(), over(&path.rtts_ns, path.rtt.mean_ns)))
+            .collect();
+        let (width, series) = histograms(&samples);
+        for series in &series {
+            let sum: f64 = series.points.iter().map(|(_, share)| share).sum();
+            assert!((99.0..=100.001).contains(&sum), "{}: {sum}", series.name);
+            let steps = series.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) / width);
+            assert!(series.points.len() >= 12 && steps.into_iter().all(|n| (n - 1.0).abs() < 1e-6));
+        }
+        assert_eq!(found.columns().csv().lines().count(), 4);
+        assert!(page.contains("today") && page.contains("0 s tested"), "date and verdict of each");
     }
 
     #[test]
@@ -307,5 +405,9 @@ mod tests {
         let chance = (10..70).filter(|seed| differs(*seed)).count();
         assert!(chance <= 8, "{chance} of 60 differ");
         assert!(LineComparison::of(&[("a".to_owned(), path(1.0, 1.0, 1))], false).is_err());
+        let empty = LineDocument { rtts_ns: Vec::new(), ..path(1.0, 1.0, 1) };
+        let documents = [("full".to_owned(), path(1.0, 1.0, 1)), ("empty".to_owned(), empty)];
+        let error = LineComparison::of(&documents, true).expect_err("no samples");
+        assert!(error.message.contains("empty: no round trip"), "{error}");
     }
 }

@@ -29,6 +29,7 @@ mod pacer;
 mod page;
 mod pattern;
 mod preset;
+mod preset_report;
 mod ratio;
 mod ratio_search;
 mod raw;
@@ -63,7 +64,8 @@ pub use message::{LineAnswer, LineRequest, MESSAGE_KIND, read_message, write_mes
 pub use outcome::LineOutcome;
 pub use pacer::FramePacer;
 pub use pattern::Pattern;
-pub use preset::{LinePreset, PresetTest};
+pub use preset::{LinePreset, PresetFigure, PresetTest};
+pub use preset_report::{PresetReport, documents_in};
 pub use ratio::Ratio;
 pub use ratio_search::{GoalOutcome, GoalTrial, RatioSearch, SearchGoal};
 pub use raw::{RawDocument, RawRow};

@@ -5,7 +5,7 @@ use super::frames::FrameMix;
 use crate::report::{Section, TableSpec};
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use crate::wan::{Direction, Settings};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
 const FILE: &str = include_str!("presets.toml");
@@ -56,6 +56,21 @@ struct PresetPath {
     name: String,
     rtt: String,
     jitter: String,
+}
+
+/// A figure that a paper prints, and what was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PresetFigure {
+    /// Of which path; of the only one where that is not said.
+    pub path: Option<String>,
+    /// What it is, with its unit.
+    pub what: String,
+    /// What the paper prints.
+    pub paper: f64,
+    /// What the emulated link says itself.
+    pub link: Option<f64>,
+    /// What was measured.
+    pub here: Option<f64>,
 }
 
 /// A path of a preset: the link that stands for it, and what is sent over it.
@@ -151,15 +166,17 @@ impl LinePreset {
     /// and what the emulated link says of it itself, as `own` has it by path and name.
     pub fn against_paper(
         &self,
-        documents: &[(String, LineDocument)],
+        documents: &[LineDocument],
         own: impl Fn(&str, &str) -> Option<f64>,
-    ) -> Section {
+    ) -> Vec<PresetFigure> {
         let of = |path: Option<&str>| {
-            documents.iter().find(|(name, _)| path.is_none_or(|path| path == name))
+            let is_it =
+                |document: &&LineDocument| path.is_none_or(|path| path == document.settings.target);
+            documents.iter().find(is_it)
         };
         self.against_paper_by(
-            |path, figure| of(path).and_then(|(_, document)| document.figure(figure)),
-            |path, figure| of(path).and_then(|(name, _)| own(name, figure)),
+            |path, figure| of(path).and_then(|document| document.figure(figure)),
+            |path, figure| of(path).and_then(|document| own(&document.settings.target, figure)),
         )
     }
 
@@ -168,30 +185,34 @@ impl LinePreset {
         &self,
         found: impl Fn(Option<&str>, &str) -> Option<f64>,
         own: impl Fn(Option<&str>, &str) -> Option<f64>,
-    ) -> Section {
-        let rows: Vec<(String, f64, [Option<f64>; 2])> = self
-            .printed
-            .iter()
-            .map(|printed| {
-                let found = found(printed.path.as_deref(), &printed.figure);
-                let own = own(printed.path.as_deref(), &printed.figure);
-                let path = printed.path.as_ref().map_or(String::new(), |path| format!("{path}: "));
-                (format!("{path}{}", printed.what), printed.value, [own, found])
-            })
-            .collect();
-        let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), |it| format!("{it:.4}"));
-        let has_own = rows.iter().any(|(_, _, [own, _])| own.is_some());
-        let table = TableSpec::new()
-            .words("Figure", |row: &(String, f64, [Option<f64>; 2])| row.0.clone())
-            .figures("Paper", |row| format!("{:.4}", row.1));
-        let table = match has_own {
-            true => table.figures("The link itself", move |row| shown(row.2[0])),
-            false => table,
+    ) -> Vec<PresetFigure> {
+        let of = |printed: &PrintedFigure| PresetFigure {
+            path: printed.path.clone(),
+            what: printed.what.clone(),
+            paper: printed.value,
+            link: own(printed.path.as_deref(), &printed.figure),
+            here: found(printed.path.as_deref(), &printed.figure),
         };
-        let table = table.figures("Here", move |row| shown(row.2[1]));
+        self.printed.iter().map(of).collect()
+    }
+
+    /// The table of `figures`.
+    pub fn section(&self, figures: &[PresetFigure]) -> Section {
+        let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), |it| format!("{it:.4}"));
+        let has_own = figures.iter().any(|figure| figure.link.is_some());
+        let table = TableSpec::new()
+            .words("Figure", |figure: &&PresetFigure| match &figure.path {
+                Some(path) => format!("{path}: {}", figure.what),
+                None => figure.what.clone(),
+            })
+            .figures("Paper", |figure| format!("{:.4}", figure.paper))
+            .when(has_own, |table| {
+                table.figures("The link itself", move |figure| shown(figure.link))
+            })
+            .figures("Here", move |figure| shown(figure.here));
         Section::new("The paper's figures, and ours")
             .text(format!("{}.", self.about))
-            .table(table.of(rows))
+            .table(table.of(figures))
             .note(self.note.clone())
     }
 }
@@ -228,7 +249,6 @@ mod tests {
                     Link::new(Time::ZERO, &wan.a_to_b, [], &Rng::new(1)),
                     Link::new(Time::ZERO, &wan.b_to_a, [], &Rng::new(2)),
                 );
-                let name = settings.target.clone();
                 let mut test = LineTest::new(settings, true);
                 for n in 0..4_000_u64 {
                     let sent = Time::from_nanos(n * 2_000_000_000);
@@ -236,13 +256,14 @@ mod tests {
                     let came = arrives(&mut back, received);
                     test.delay.add(&DelaySample { sent, received, returned: received, came });
                 }
-                documents.push((name, test.document("0", "today")));
+                documents.push(test.document("0", "today"));
             }
             for printed in preset.printed.iter().filter(|printed| printed.figure.starts_with("rtt"))
             {
-                let (_, document) = documents
+                let target = |document: &&LineDocument| document.settings.target.clone();
+                let document = documents
                     .iter()
-                    .find(|(name, _)| printed.path.as_ref().is_none_or(|path| path == name))
+                    .find(|it| printed.path.as_ref().is_none_or(|path| *path == target(it)))
                     .expect("a path of the preset");
                 let found = document.figure(&printed.figure).expect("a figure");
                 let off = (found / printed.value - 1.0).abs();
@@ -250,7 +271,7 @@ mod tests {
                 assert!(off < most, "{}: {found} for {}", printed.what, printed.value);
             }
             let own = |_: &str, figure: &str| figure.contains("rtt").then_some(1.0);
-            let plain = preset.against_paper(&documents, own).plain();
+            let plain = preset.section(&preset.against_paper(&documents, own)).plain();
             assert!(plain.contains("Paper"), "{plain}");
             let has_rtt = preset.printed.iter().any(|printed| printed.figure.contains("rtt"));
             assert_eq!(plain.contains("1.0000"), has_rtt, "{plain}");
@@ -268,7 +289,7 @@ mod tests {
         assert!(rates.iter().map(|rate| rate.as_bps()).sum::<u64>() > rate.as_bps());
         assert!((gbps[0] - 5.163).abs() < 1e-3 && (gbps[1] - 4.130).abs() < 1e-3, "{gbps:?}");
         let found = |_: Option<&str>, figure: &str| (figure == "raw_best_gbps").then_some(1.25);
-        let plain = preset.against_paper_by(found, |_, _| None).plain();
+        let plain = preset.section(&preset.against_paper_by(found, |_, _| None)).plain();
         assert!(preset.is_raw() && plain.contains("5.163") && plain.contains("1.25"), "{plain}");
     }
 

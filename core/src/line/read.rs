@@ -1,7 +1,17 @@
 //! Reads the documents of line tests, each by its own schema alone.
 
 use crate::units::{Error, ErrorCode, Fault};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+/// What a document says that it is, if it says anything.
+pub(super) fn schema_of(json: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Schema {
+        schema: String,
+    }
+    serde_json::from_str::<Schema>(json).ok().map(|document| document.schema)
+}
 
 /// The document in `json`, which is `what`, where its `schema` is the one that is wanted.
 ///

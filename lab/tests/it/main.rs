@@ -44,6 +44,7 @@ mod line;
 mod line_ethernet;
 mod line_faults;
 mod line_flood;
+mod line_reports;
 mod link;
 mod lists;
 mod near;

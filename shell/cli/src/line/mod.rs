@@ -17,7 +17,7 @@ use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
 use farline::line::{self, LineProgress, LineRequestOptions};
-use farline::plan::document::check;
+use farline::plan::document::{check, place};
 use farline_core::line::{FrameMix, LineCriterion, LineOutcome, LineSettings, Pattern, words};
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
@@ -138,6 +138,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         return preset::run(name, args.full, &args.out, output);
     }
     let state = args.state.as_ref().or(args.resume.as_ref());
+    let read = [state, args.service.as_ref(), args.stamp_key.as_ref()];
+    not_over(&args.out, &read.into_iter().flatten().cloned().collect::<Vec<_>>())?;
     args.out.iter().chain(state).try_for_each(|file| check(file))?;
     let state = state.map(|file| StateFile::hold(file)).transpose()?;
     let resume =
@@ -204,6 +206,23 @@ fn exit_code(outcome: LineOutcome) -> u8 {
         LineOutcome::Failed => Fault::Between.exit_code(),
         LineOutcome::Undecided | LineOutcome::Unfit | LineOutcome::BrokenOff => {
             Fault::Here.exit_code()
+        }
+    }
+}
+
+/// Refuses to write a report over what it is made from.
+///
+/// # Errors
+/// [`Fault::You`] where one of `out` is one of `read`, however it is spelt.
+fn not_over(out: &[PathBuf], read: &[PathBuf]) -> Result<(), Error> {
+    let whole = |file: &Path| file.canonicalize().unwrap_or_else(|_| place(file));
+    let is_read = |file: &&PathBuf| read.iter().any(|read| whole(read) == whole(file));
+    match out.iter().find(is_read) {
+        None => Ok(()),
+        Some(file) => {
+            let message = format!("{}: it is read, and would be written over", file.display());
+            Err(Error::new(Fault::You, ErrorCode::LineSetting, message)
+                .hint("name another file with -o"))
         }
     }
 }

@@ -1,25 +1,15 @@
 //! `farline line --preset`: a paper's line test over emulated links, and what the paper prints.
 
-use crate::export::{is_page, write_json, write_with};
+use crate::export::{write_as_named, write_each};
 use crate::output::Output;
-use crate::provenance::{command, now};
+use crate::provenance::now;
 use farline::line::{LineRequestOptions, run_over};
 use farline::link::{Link, Settings, Stats};
 use farline::run_dir::name_here;
-use farline_core::line::{LineComparison, LineDocument, LinePreset, PresetTest};
-use farline_core::report::Section;
+use farline_core::line::{LinePreset, PresetReport, PresetTest};
 use farline_core::units::Error;
-use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// What is printed with `--json`.
-#[derive(Serialize)]
-struct Done<'a> {
-    schema: &'static str,
-    preset: &'a str,
-    documents: Vec<&'a LineDocument>,
-}
 
 pub(super) fn run(
     name: &str,
@@ -46,29 +36,25 @@ pub(super) fn run(
                 "{path}: this machine had too little processor time to emulate the link exactly"
             ));
         }
-        accounts.extend(stats.ok().map(|stats| (path.clone(), stats)));
-        documents.push((path, test?.document(env!("CARGO_PKG_VERSION"), &now())));
+        accounts.extend(stats.ok().map(|stats| (path, stats)));
+        documents.push(test?.document(env!("CARGO_PKG_VERSION"), &now()));
     }
-    let against_paper = preset.against_paper(&documents, |path, figure| {
+    let figures = preset.against_paper(&documents, |path, figure| {
         accounts.iter().find(|(name, _)| name == path).and_then(|(_, stats)| own(stats, figure))
     });
-    let comparison =
-        if documents.len() > 1 { Some(LineComparison::of(&documents, true)?) } else { None };
-    for file in out {
-        self::write(file, &documents, comparison.as_ref(), &against_paper)?;
-    }
-    let mut text: Vec<String> = match &comparison {
-        Some(comparison) => vec![comparison.section().plain()],
-        None => documents.iter().map(|(_, document)| document.plain()).collect(),
+    let report = PresetReport {
+        schema: PresetReport::SCHEMA.to_owned(),
+        farline: env!("CARGO_PKG_VERSION").to_owned(),
+        date: now(),
+        preset: name.to_owned(),
+        is_full,
+        figures,
+        documents,
     };
-    text.push(against_paper.plain());
-    let done = Done {
-        schema: "farline/line-preset/1",
-        preset: name,
-        documents: documents.iter().map(|(_, document)| document).collect(),
-    };
-    output.result(&done, text.join("\n\n"))?;
-    let codes = documents.iter().map(|(_, document)| super::exit_code(document.outcome));
+    let written = write_each(out, |file| write_as_named(file, &report));
+    output.result(&report, report.plain())?;
+    written?;
+    let codes = report.documents.iter().map(|document| super::exit_code(document.outcome));
     Ok(ExitCode::from(codes.max().unwrap_or(0)))
 }
 
@@ -83,24 +69,5 @@ fn own(stats: &Stats, figure: &str) -> Option<f64> {
         "rtt_sd_percent" => Some(there.sd_us.hypot(back.sd_us) / mean_us * 100.0),
         "one_way_mean_ms" => Some(there.mean_us / 1e3),
         _ => None,
-    }
-}
-
-fn write(
-    file: &Path,
-    documents: &[(String, LineDocument)],
-    comparison: Option<&LineComparison>,
-    against_paper: &Section,
-) -> Result<(), Error> {
-    match (comparison, documents) {
-        (Some(comparison), _) if is_page(file) => {
-            let page = comparison.page(&[command()]).section(against_paper.clone());
-            farline::plan::document::write(file, page.html().as_bytes())
-        }
-        (_, [(_, document)]) => write_with(file, document, std::slice::from_ref(against_paper)),
-        _ => {
-            let all: Vec<&LineDocument> = documents.iter().map(|(_, document)| document).collect();
-            write_json(file, &all)
-        }
     }
 }

@@ -2,15 +2,17 @@
 
 use super::raw::{LINK_DEVICE, document, settings};
 use super::vlan::VlanTag;
-use crate::export::write_with;
+use crate::export::{write_as_named, write_each};
 use crate::output::Output;
+use crate::provenance::now;
 use farline::line::{LineRequestOptions, LinkFarEnd, run_over};
 use farline::link::{Link, Settings};
 use farline::run_dir::name_here;
 use farline_core::line::{
-    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, RawDocument, RawPort, RawRow,
-    TestedSecond,
+    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, PresetFigure, RawDocument,
+    RawPort, RawRow, TestedSecond,
 };
+use farline_core::report::{Columns, PageSpec, ReportDocument, Section};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use farline_core::wan;
 use serde::Serialize;
@@ -24,17 +26,38 @@ const PORT_BUFFER: Span = Span::from_millis(3);
 /// Seconds of each size in the quick form.
 const QUICK: u64 = 1;
 
-/// What is printed with `--json`.
+/// What came of it.
 #[derive(Serialize)]
-struct Done<'a> {
+struct RawPresetReport<'a> {
     schema: &'static str,
+    farline: &'static str,
+    date: String,
     preset: &'a str,
+    is_full: bool,
+    /// What the paper prints, and what was found.
+    figures: &'a [PresetFigure],
     /// One sender, by size.
     sizes: &'a RawDocument,
     /// Senders into one port at the same time.
     together: &'a [RawRow],
     /// Messages of all of them that came, in per cent of the line's rate.
     together_percent: f64,
+    /// The port, and the paper's figures, as pages and terminals have them.
+    #[serde(skip)]
+    shown: [Section; 2],
+}
+
+impl ReportDocument for RawPresetReport<'_> {
+    fn spec(&self) -> PageSpec {
+        let PageSpec { title, lead, mut sections, .. } = self.sizes.spec();
+        sections.extend(self.shown.iter().cloned().map(Some));
+        PageSpec { title, lead, sections, source: (self.schema.to_owned(), String::new()) }
+    }
+
+    /// A row for each size.
+    fn columns(&self) -> Columns {
+        self.sizes.columns()
+    }
 }
 
 pub(super) fn run(
@@ -77,20 +100,25 @@ pub(super) fn run(
         "raw_together_percent" => Some(together_percent),
         _ => None,
     };
-    let against_paper = preset.against_paper_by(found, |_, _| None);
-    for file in out {
-        write_with(file, &sizes, &[port.section(), against_paper.clone()])?;
-    }
+    let figures = preset.against_paper_by(found, |_, _| None);
     let together: Vec<RawRow> = port.senders.iter().map(|(row, _)| *row).collect();
-    let done = Done {
+    let report = RawPresetReport {
         schema: "farline/line-raw-preset/1",
+        farline: env!("CARGO_PKG_VERSION"),
+        date: now(),
         preset: &preset.name,
+        is_full,
+        figures: &figures,
         sizes: &sizes,
         together: &together,
         together_percent,
+        shown: [port.section(), preset.section(&figures)],
     };
-    let text = [sizes.section().plain(), port.section().plain(), against_paper.plain()];
-    output.result(&done, text.join("\n\n"))?;
+    let written = write_each(out, |file| write_as_named(file, &report));
+    let [port, against_paper] = &report.shown;
+    let text = [sizes.section().plain(), port.plain(), against_paper.plain()];
+    output.result(&report, text.join("\n\n"))?;
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 
