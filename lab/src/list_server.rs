@@ -37,7 +37,9 @@ fn serve(mut client: TcpStream, lists: Lists) -> io::Result<()> {
         let reply = match (verb, is_folder) {
             ("USER", _) => "331 password".to_owned(),
             ("PASS", _) => "230 in".to_owned(),
-            ("FEAT", _) => "211-Features\r\n SIZE\r\n MDTM\r\n EPSV\r\n REST STREAM\r\n211 End".to_owned(),
+            ("FEAT", _) => {
+                "211-Features\r\n SIZE\r\n MDTM\r\n EPSV\r\n REST STREAM\r\n211 End".to_owned()
+            }
             ("PWD", _) => "257 \"/\"".to_owned(),
             ("TYPE" | "MODE" | "STRU" | "NOOP", _) | ("CWD", true) => "200 done".to_owned(),
             ("REST", _) => "350 from there".to_owned(),

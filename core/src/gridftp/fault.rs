@@ -68,6 +68,7 @@ const TABLE: &[Row] = &[
     row(ErrorCode::RdmaVersion, Fault::There, 425, "RDMA_VERSION"),
     row(ErrorCode::ReadOnly, Fault::Refused, 550, "READ_ONLY"),
     row(ErrorCode::RestartMismatch, Fault::You, 554, "RESTART_MISMATCH"),
+    row(ErrorCode::SourceChanged, Fault::There, 451, "SOURCE_CHANGED"),
     row(ErrorCode::SourceUnreadable, Fault::There, 451, "SOURCE_UNREADABLE"),
     row(ErrorCode::SpecialFile, Fault::You, 553, "SPECIAL_FILE"),
     row(ErrorCode::StoreNotAllowed, Fault::Refused, 550, "STORE_NOT_ALLOWED"),

@@ -27,7 +27,7 @@ use farline_core::plan::{HELD_RATE_FELL, Reason};
 use farline_core::transfer::{
     DigestAlgorithm, Entry, EntryKind, RecentWaits, TransferParams, UserOverrides,
 };
-use farline_core::units::{Error, Span, Time};
+use farline_core::units::{Error, ErrorCode, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -197,7 +197,14 @@ impl<'a> Copy<'a> {
     /// what is not selected under the name `top`.
     pub(super) fn take_left_out(&mut self, control: &Control, top: &[u8], entries: &[Entry]) {
         let left_out = self.newly_named(control).into_iter();
-        let left_out = left_out.map(|(path, error)| WalkProblem { path, error }).collect();
+        let left_out = left_out.map(|(path, error)| {
+            let error = match error.code {
+                ErrorCode::SourceChanged => error.hint("copy it again when nobody writes to it"),
+                _ => error,
+            };
+            WalkProblem { path, error }
+        });
+        let left_out = left_out.collect();
         self.note_problems(top, entries, left_out);
         self.stats.not_kept += lock(&control.heard()).take_not_kept();
     }
@@ -312,7 +319,12 @@ impl<'a> Copy<'a> {
     }
 
     /// Takes over what became of files on this host.
-    pub(super) fn take_landed(&mut self, landed: Landed) {
+    pub(super) fn take_landed(&mut self, mut landed: Landed) {
+        // Its sender has said why a file could not be read.
+        let told: BTreeSet<&[u8]> = self.stats.failures.iter().map(|(path, _)| &path[..]).collect();
+        landed.failures.retain(|(path, error)| {
+            error.code != ErrorCode::SourceUnreadable || !told.contains(&path[..])
+        });
         self.stats.bytes += landed.bytes;
         self.stats.files += landed.files;
         self.stats.failures.extend(landed.failures);

@@ -306,7 +306,9 @@ impl Upload<'_> {
         copy.stats.bad_headers += summary.bad_headers;
         let Upload { layout, audit, .. } = self;
         let unreadable = std::mem::take(&mut *lock(&audit.unreadable));
-        copy.stats.bytes += layout.payload();
+        let not_sent: u64 =
+            unreadable.iter().map(|(index, _)| layout.entries()[*index].len()).sum();
+        copy.stats.bytes += layout.payload() - not_sent;
         copy.stats.files += layout.files() - unreadable.len() as u64;
         let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
         copy.stats.failures.extend(unreadable.into_iter().map(entry));

@@ -179,9 +179,7 @@ pub(super) fn store(
             match landed.failures.first() {
                 None => Ok(len),
                 // The client knows what did not land; the rest has.
-                Some(_)
-                    if is_named && landed.failures.iter().all(|(_, error)| is_storage(error)) =>
-                {
+                Some(_) if is_named && landed.failures.iter().all(|(_, error)| is_final(error)) => {
                     Ok(len)
                 }
                 Some((path, error)) => {
@@ -189,10 +187,10 @@ pub(super) fn store(
                         0 => String::new(),
                         n => format!(", and {n} more"),
                     };
-                    Err(error.clone().while_doing(format!(
-                        "{} did not land{others}",
-                        in_short(&String::from_utf8_lossy(path))
-                    )))
+                    // A file alone has no path in its tree.
+                    let path = if path.is_empty() { run.request.path.as_bytes() } else { path };
+                    let shown = in_short(&String::from_utf8_lossy(path));
+                    Err(error.clone().while_doing(format!("{shown} did not land{others}")))
                 }
             }
         }
@@ -256,7 +254,16 @@ pub(super) fn retrieve(
                 return Err(run.blocks_missing("the data did not go whole".to_owned()));
             }
             let (layout, audit) = (Arc::clone(&outgoing.layout), Arc::clone(&outgoing.audit));
-            plane.send_bytes(&VerdictSource::of(&audit, &layout), run)
+            let len = plane.send_bytes(&VerdictSource::of(&audit, &layout), run)?;
+            if plane.names_omissions {
+                // The receiver sees which, and not why.
+                let (_, unreadable) = audit.finish();
+                let named = unreadable
+                    .into_iter()
+                    .map(|(index, error)| (layout.entries()[index].path.clone(), error));
+                run.left_out(&named.collect::<Vec<_>>());
+            }
+            Ok(len)
         }
     }
 }
@@ -322,7 +329,7 @@ fn listed(
             ListingKind::Directory | ListingKind::File | ListingKind::Symlink => {}
             _ => {
                 let message = "this is neither file nor directory";
-                return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+                return Err(Error::new(Fault::You, ErrorCode::NotAFile, message));
             }
         }
     }
@@ -351,12 +358,10 @@ fn say_full(plane: &DataPlane, error: &Error) {
     }
 }
 
-/// Whether a file did not land for its place, and not for what arrived of it.
-fn is_storage(error: &Error) -> bool {
-    !matches!(
-        error.code,
-        ErrorCode::DigestMismatch | ErrorCode::DigestMissing | ErrorCode::SourceUnreadable
-    )
+/// Whether a file did not land for its place or its source, and not for what arrived of it, which may
+/// come again.
+fn is_final(error: &Error) -> bool {
+    !matches!(error.code, ErrorCode::DigestMismatch | ErrorCode::DigestMissing)
 }
 
 fn out_of_order(before: &str) -> Error {

@@ -244,7 +244,7 @@ fn a_source_that_may_not_be_read_is_said() {
     for (from, to, code, exit) in [
         (text(&file), &up[..], "permission-denied", 3),
         (text(&file), text(&here), "permission-denied", 3),
-        (&stored[..], text(&here), "source-unreadable", 4),
+        (&stored[..], text(&here), "permission-denied", 6),
     ] {
         let (error, exited) = error_of_command(user.farline().args(["--json", "cp", from, to]));
         assert_eq!((error["code"].as_str(), exited), (Some(code), exit), "{from} {to}: {error}");

@@ -7,13 +7,15 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-/// A tree with a FIFO, a socket and a folder that its owner may not list.
+/// A tree with a FIFO, a socket, a file that its owner may not read, and a folder that it may not list.
 fn tree_with_what_cannot_be_copied(root: &Path) {
     plant(root);
     let made = Command::new("mkfifo").arg(root.join("one/pipe")).status().expect("mkfifo runs");
     assert!(made.success());
     // The socket stays when its listener goes.
     UnixListener::bind(root.join("socket")).expect("bound");
+    std::fs::write(root.join("secret"), "unread").expect("written");
+    std::fs::set_permissions(root.join("secret"), PermissionsExt::from_mode(0o000)).expect("set");
     std::fs::create_dir(root.join("closed")).expect("a folder");
     std::fs::write(root.join("closed/f"), "unseen").expect("written");
     std::fs::set_permissions(root.join("closed"), PermissionsExt::from_mode(0o000))
@@ -51,9 +53,22 @@ fn left_out(command: &mut Command) -> (Vec<(String, String)>, i32, serde_json::V
 }
 
 fn expected(prefix: &str) -> Vec<(String, String)> {
-    [("closed", "permission-denied"), ("one/pipe", "not-a-file"), ("socket", "not-a-file")]
-        .map(|(path, code)| (format!("{prefix}{path}"), code.to_owned()))
-        .to_vec()
+    [
+        ("closed", "permission-denied"),
+        ("one/pipe", "not-a-file"),
+        ("secret", "permission-denied"),
+        ("socket", "not-a-file"),
+    ]
+    .map(|(path, code)| (format!("{prefix}{path}"), code.to_owned()))
+    .to_vec()
+}
+
+/// What the files below `top` hold that can be copied.
+fn bytes(top: &Path) -> Option<u64> {
+    let find = Command::new("find").arg(top).args(["-type", "f", "-printf", "%f %s\\n"]).output();
+    let list = String::from_utf8(find.expect("find runs").stdout).expect("text");
+    let sizes = list.lines().filter(|line| !line.starts_with("secret ") && *line != "f 6");
+    sizes.map(|line| line.rsplit(' ').next().and_then(|size| size.parse::<u64>().ok())).sum()
 }
 
 fn served(root: &Path, more: &[&str]) -> (farline_lab::Running, String) {
@@ -76,6 +91,7 @@ fn a_download_names_what_the_node_leaves_out() {
     assert_eq!(named, expected(""), "{said}");
     assert_ne!(exit, 0, "{said}");
     assert_eq!((said["verified"].as_bool(), said["files"].as_u64()), (Some(false), Some(207)));
+    assert_eq!(said["bytes"].as_u64(), bytes(&down.join("t")), "{said}");
     let words = farline()
         .args(["-q", "cp", "-r", &format!("{url}/t/")])
         .arg(dir.path().join("again"))
@@ -105,6 +121,7 @@ fn uploads_and_local_copies_name_the_same() {
         let below = if to.starts_with('/') { "" } else { "t/" };
         assert_eq!(named, expected(below), "{to}: {said}");
         assert_ne!(exit, 0, "{to}: {said}");
+        assert_eq!((said["files"].as_u64(), said["bytes"].as_u64()), (Some(207), bytes(&source)));
     }
     std::fs::set_permissions(source.join("closed"), PermissionsExt::from_mode(0o755))
         .expect("open");
@@ -123,7 +140,7 @@ fn a_third_party_copy_names_what_the_sender_leaves_out() {
     let (named, exit, said) = left_out(&mut copy);
     assert_eq!(named, expected(""), "{said}");
     assert_ne!(exit, 0, "{said}");
-    assert!(to.join("t/one").is_dir());
+    assert_eq!((said["files"].as_u64(), said["bytes"].as_u64()), (Some(207), bytes(&to.join("t"))));
     std::fs::set_permissions(from.join("t/closed"), PermissionsExt::from_mode(0o755))
         .expect("open");
 }

@@ -1,14 +1,14 @@
 //! A copy between two Farline nodes: executes what [`ThirdPartySession`] wants of the two.
 
 use super::ends::{Ends, Word, at};
-use super::files::count;
 use crate::client::copy::Copy;
 use farline_core::copy::{
     CopySummary, DataEnd, ThirdPartyEvent, ThirdPartyOutput, ThirdPartySession, ThirdPartyTree,
 };
 use farline_core::gridftp::Pathname;
-use farline_core::transfer::Entry;
+use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
+use std::collections::BTreeSet;
 
 /// Copies `entries` to `target` as one tree, verified by the receiver.
 pub(super) async fn copy(
@@ -36,9 +36,16 @@ pub(super) async fn copy(
     copy.stats.passes += summary.passes;
     copy.stats.bad_blocks += summary.bad_blocks;
     copy.stats.bad_headers += summary.bad_headers;
+    // What the sender could not read the receiver names too.
+    copy.take_unlanded(&ends.receiver, []);
+    let failed: BTreeSet<&[u8]> = copy.stats.failures.iter().map(|(path, _)| &path[..]).collect();
+    let landed = entries.iter().filter(|entry| !failed.contains(&entry.path[..]));
+    let (bytes, files) = landed.fold((0, 0), |(bytes, files), entry| {
+        let is_file = matches!(entry.kind, EntryKind::File { .. });
+        (bytes + entry.len(), files + u64::from(is_file))
+    });
     copy.stats.bytes += bytes;
-    copy.stats.files += count(entries);
-    copy.take_unlanded(&ends.receiver, entries);
+    copy.stats.files += files;
     copy.verified(summary.integrity);
     for (end, remote) in [(&ends.sender, ends.from), (&ends.receiver, ends.to)] {
         copy.take_limit_of(end, remote);
