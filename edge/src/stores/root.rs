@@ -187,16 +187,18 @@ impl Root {
     /// # Errors
     /// When something that is no directory is in the way.
     pub fn create_directories(&self, path: &[u8]) -> Result<(), Error> {
-        self.create_directories_and_tell(path, |_| {})
+        self.create_directories_and_tell(path, 0o777, |_| {})
     }
 
-    /// The same, which tells `made` of each folder that was not there.
+    /// The same, the last with the permissions `mode` of which the process's mask takes its part; tells
+    /// `made` of each folder that was not there.
     ///
     /// # Errors
     /// When something that is no directory is in the way.
     pub fn create_directories_and_tell(
         &self,
         path: &[u8],
+        mode: u32,
         mut made: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
         let mut end = 0;
@@ -206,8 +208,9 @@ impl Root {
                 .position(|&byte| byte == b'/')
                 .map_or(path.len(), |slash| end + 1 + slash);
             let part = &path[..end];
+            let mode = Mode::from_raw_mode(if end == path.len() { mode } else { 0o777 });
             let tried = self.parent(part).and_then(|(folder, name)| {
-                rustix::fs::mkdirat(&folder, OsStr::from_bytes(&name), Mode::from_raw_mode(0o777))
+                rustix::fs::mkdirat(&folder, OsStr::from_bytes(&name), mode)
                     .map_err(io::Error::from)
             });
             match tried {

@@ -1,8 +1,8 @@
 //! Files and folders that their owner may not write to, copied by an ordinary user.
 
-use farline_lab::files::{hidden, plant_file, text};
+use farline_lab::files::{hidden, names, plant_file, text};
 use farline_lab::ordinary::Ordinary;
-use farline_lab::{assert_same_tree, json_of, wait_for};
+use farline_lab::{assert_same_tree, json_of, succeed, wait_for};
 use rustix::process::Signal;
 use std::fs::{create_dir_all, set_permissions, write};
 use std::os::unix::fs::PermissionsExt;
@@ -207,5 +207,34 @@ fn one_refused_folder_costs_a_tree_only_what_goes_there() {
         assert_eq!(done["files"], files, "{from} {to}: what failed is not counted");
         assert_eq!(done["verified"], false);
         assert_eq!(hidden(root), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_private_folder_stays_private_wherever_it_is_copied() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let user = Ordinary::new();
+    let at = |name: &str| user.path().join(name);
+    for (name, mode) in [("p700", 0o700), ("p555", 0o555)] {
+        std::fs::create_dir(at(name)).expect("a folder");
+        std::fs::write(at(name).join("f"), "private").expect("written");
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).expect("set");
+    }
+    std::fs::create_dir(at("here")).expect("a folder");
+    user.own(user.path());
+    let (_node, url) = user.node(user.path());
+    for (name, mode) in [("p700", 0o700), ("p555", 0o555)] {
+        for (from, to) in [
+            (text(&at(name)).to_owned(), text(&at("here")).to_owned()),
+            (text(&at(name)).to_owned(), format!("{url}/up/")),
+            (format!("{url}/{name}"), text(&at("down")).to_owned()),
+        ] {
+            succeed(user.farline().args(["cp", "-r", &from, &to]));
+            let folder = at(to.rsplit('/').find(|part| !part.is_empty()).expect("a name"));
+            let found = folder.join(name).metadata().expect("it came").mode() & 0o777;
+            assert_eq!(found, mode, "{from} {to}");
+            let left: Vec<String> = names(&folder.join(name));
+            assert_eq!(left, ["f"], "{from} {to}: a journal stays");
+        }
     }
 }

@@ -28,6 +28,13 @@ pub(super) struct MadeFolders {
     has_place: bool,
 }
 
+impl MadeFolders {
+    /// Whether the folder that the tree begins with is among them.
+    pub(super) fn has_top(&self) -> bool {
+        self.entries.first() == Some(&0)
+    }
+}
+
 impl PosixSink {
     /// Makes the tree's folders, so that writing finds them.
     ///
@@ -64,7 +71,12 @@ impl PosixSink {
     /// was not there. Those above belong to nobody.
     pub(super) fn make_own_folder(&self, index: Option<usize>, path: &[u8]) -> Result<(), Error> {
         let mut is_new = false;
-        self.root.create_directories_and_tell(path, |made| is_new |= made == path)?;
+        // What is private is so from the beginning.
+        let mode = match index.filter(|_| self.metadata) {
+            Some(index) => self.layout.entries()[index].mode & 0o777 | 0o700,
+            None => 0o777,
+        };
+        self.root.create_directories_and_tell(path, mode, |made| is_new |= made == path)?;
         if is_new {
             let made = &mut lock(&self.state).made;
             match index.map(u32::try_from) {

@@ -173,12 +173,12 @@ impl PosixSink {
         landed.not_set = self.not_set();
         if let Some(partial) = self.journal() {
             partial.finish();
-            // The journal may have lain in the copy's own folder, which has changed by its going.
-            if let Some(top) =
-                self.layout.entries().first().filter(|top| self.metadata && is_top(top))
-            {
-                let _ = self.finish_folder(top);
-            }
+        }
+        // The journal may have lain in the copy's own folder, which has changed by its going; in one that
+        // may not be written to it could not have gone.
+        if let Some(top) = self.layout.entries().first().filter(|top| self.metadata && is_top(top))
+        {
+            let _ = self.finish_folder(top, lock(&self.state).made.has_top());
         }
         landed
     }
@@ -356,7 +356,7 @@ impl PosixSink {
                 continue;
             }
             // A folder above the copy that is not ours keeps its time: the copy itself is whole.
-            if let Err(error) = self.finish_folder(entry)
+            if let Err(error) = self.finish_folder(entry, !entry.path.is_empty())
                 && !entry.path.is_empty()
             {
                 let path = self.path(entry);
@@ -370,14 +370,14 @@ impl PosixSink {
         lock(&self.state).opened_up.restore_only(&self.root, &self.start);
     }
 
-    fn finish_folder(&self, entry: &Entry) -> io::Result<()> {
+    /// Sets its time and, unless it was there before the copy and belongs to others, its mode.
+    fn finish_folder(&self, entry: &Entry, sets_mode: bool) -> io::Result<()> {
         if let Some(set) = self.set_folder(entry) {
             return set;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let folder = File::from(self.root.open_beneath(&self.path(entry), flags, 0)?);
-        // The root of a copy may be a folder that was there before and belongs to others.
-        if !entry.path.is_empty() {
+        if sets_mode {
             folder.set_permissions(Permissions::from_mode(mode(entry)))?;
         }
         Ok(rustix::fs::futimens(&folder, &times(entry))?)
