@@ -19,9 +19,13 @@ fn main() -> Result<(), Error> {
     });
     let outcome = copying.wait()?;
     let _ = shown.join();
+    for failure in &outcome.failures {
+        println!("not copied: {}: {}", failure.path, failure.error);
+    }
     println!("{} files, verified: {}", outcome.files, outcome.verified);
     for reason in &outcome.reasons {
         println!("because: {reason}");
     }
-    Ok(())
+    // What could not be copied of a tree is an error of this program's too.
+    outcome.whole().map(drop)
 }

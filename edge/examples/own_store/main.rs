@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let objects = Objects::default();
     let client = Client::new().store(objects.driver())?;
-    let stored = client.copy(folder, "objects:run7/")?.recursive(true).start()?.wait()?;
+    let stored = client.copy(folder, "objects:run7/")?.recursive(true).start()?.wait()?.whole()?;
     println!("{} files are objects", stored.files);
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

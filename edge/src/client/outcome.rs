@@ -10,7 +10,7 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::plan::{HELD_RATE_FELL, Reason};
 use farline_core::transfer::{Diagnosis, Limit, Party, StoreMedium, TransferParams, Waits};
-use farline_core::units::{Bytes, Error, Rate, Span};
+use farline_core::units::{Bytes, Error, Rate, Span, in_short};
 use serde::Serialize;
 
 /// The result document; its schema is `farline/copy/1`. Fields may be added to it, never change
@@ -105,6 +105,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The same, if nothing was left behind: a copy goes on past what fails of a tree, and names it
+    /// among its [`failures`](Outcome::failures).
+    ///
+    /// # Errors
+    /// The first of what did not arrive, or was to be deleted and is not, with how many more there are.
+    pub fn whole(self) -> Result<Outcome, Error> {
+        let failed = self.failures.iter().chain(&self.not_deleted);
+        let more = match failed.clone().count() {
+            0 | 1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        };
+        match failed.into_iter().next() {
+            Some(Failure { path, error, .. }) => {
+                Err(error.clone().while_doing(format!("{}{more}", in_short(path))))
+            }
+            None => Ok(self),
+        }
+    }
+
     /// What held the transfer back, with what was measured: `the path's rate, which is full (941
     /// Mbit/s, with a queue of up to 21 ms)`.
     pub fn limited_in_words(&self) -> String {

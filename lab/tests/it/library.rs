@@ -31,6 +31,20 @@ fn the_example_copy_copies_a_tree_and_says_why() {
 }
 
 #[test]
+fn what_a_program_could_not_copy_is_its_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(dir.path().join("t")).expect("a folder");
+    std::fs::write(dir.path().join("t/f"), "f").expect("written");
+    succeed(Command::new("mkfifo").arg(dir.path().join("t/p")));
+    let mut copy = example("copy");
+    let output = copy.arg(dir.path().join("t")).arg(dir.path().join("to/")).output();
+    let output = output.expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && said.contains("not copied: p: "), "{output:?}");
+    assert!(dir.path().join("to/t/f").exists(), "{output:?}");
+}
+
+#[test]
 fn the_example_serve_serves_and_fetches() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("a"), "bytes").expect("written");
