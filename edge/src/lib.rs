@@ -12,6 +12,7 @@
 //! | `bpf` | congestion controls that the kernel lacks; takes libelf, zlib and a C compiler |
 //! | `calendar` | `booking`, `calendar`, `circuit`, `database`; takes a C compiler |
 //! | `line` | `line`: tests of lines |
+//! | `gsi` | `gsiftp://` and proxies of grids; takes OpenSSL |
 //! | `link` | `link`: emulated links and networks |
 //! | `postgres` | a calendar's database in PostgreSQL |
 //! | `profile` | `prober`: measurements of paths, as a client and at a node |

@@ -9,8 +9,9 @@ use crate::channels::one_port;
 use crate::channels::trust::GridSecurity;
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use crate::stores::StoreRegistry;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, escaped};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -134,6 +135,16 @@ impl Config {
         if self.gsi.is_none() && self.identities.people.iter().any(|person| !person.voms.is_empty())
         {
             return wrong("voms says nothing without gsi".to_owned());
+        }
+        if !self.third_party && !self.third_party_networks.is_empty() {
+            return wrong(
+                "third_party_networks says nothing without third_party = true".to_owned(),
+            );
+        }
+        let mut names = BTreeSet::new();
+        let mut people = self.identities.people.iter();
+        if let Some(twice) = people.find(|person| !names.insert(&person.name)) {
+            return wrong(format!("two identities are called {}", escaped(&twice.name)));
         }
         if self.listen_udp.is_some() {
             if !one_port::IS_BUILT {
@@ -446,6 +457,15 @@ mod tests {
         }
         let networks = read("root = '/data'\nthird_party_networks = ['10.0.0.0/40']");
         assert!(networks.expect("TOML").is_err(), "no network");
+        let idle = read("root = '/data'\nthird_party_networks = ['10.0.0.0/8']");
+        assert!(idle.expect("TOML").is_err(), "it allows nothing");
+        let twice =
+            "[[identity]]\nname = 'a'\ncertificates = ['/CN=a']\npaths = { '/' = 'read' }\n";
+        for (identities, names) in [(twice.to_owned(), 0), (twice.repeat(2), 1)] {
+            let said = read(&format!("root = '/data'\ntls = true\n{identities}")).expect("TOML");
+            let error = said.err().map(|error| error.message).unwrap_or_default();
+            assert_eq!(error.matches("two identities are called a").count(), names, "{error}");
+        }
         assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());
         assert!(read("rot = '/data'").is_err(), "a misspelt key is named, not ignored");
         let of = |text: &str| read(&format!("root = '/data'\nchannel = {text}")).expect("TOML");

@@ -4,7 +4,7 @@
 use crate::identity::{Authorization, Deed};
 use crate::stores::{Root, storage_error};
 use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Timestamp};
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, mkdirat,
     readlinkat, renameat, statat, symlinkat, unlinkat,
@@ -156,6 +156,11 @@ impl Files<'_> {
 
     pub(crate) fn set_mode(&self, path: &Pathname, mode: u32) -> Result<(), Error> {
         self.access.check(Deed::Modify, path)?;
+        if beneath(path).is_empty() {
+            // One who may write would shut everybody out.
+            let message = "the folder that a node serves keeps its mode";
+            return Err(Error::new(Fault::Refused, ErrorCode::PermissionDenied, message));
+        }
         let set = self
             .file(path)
             .and_then(|file| file.set_permissions(Permissions::from_mode(mode & 0o777)));

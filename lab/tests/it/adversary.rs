@@ -402,3 +402,16 @@ fn a_node_is_confined_unless_that_is_not_wanted() {
         }
     }
 }
+
+#[test]
+fn who_may_write_does_not_shut_the_others_out() {
+    let dir = folder();
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let mut client = RawClient::open(&url);
+    for path in ["/", ".", "//", "/x/.."] {
+        let said = client.ask(&format!("SITE CHMOD 000 {path}"));
+        assert!(said.starts_with("55"), "{path}: {said}");
+    }
+    let mode = std::fs::metadata(dir.path()).expect("there").permissions();
+    assert_ne!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0);
+}

@@ -302,8 +302,10 @@ async fn serve(
     match stopper.transfers() {
         0 => {}
         transfers => output.remark(format_args!(
-            "{transfers} transfers have {} to end; a second signal ends them now",
-            Span::from(drain)
+            "{transfers} transfer{} {} to end; a second signal ends {} now",
+            if transfers == 1 { " has" } else { "s have" },
+            Span::from(drain),
+            if transfers == 1 { "it" } else { "them" }
         )),
     }
     tokio::select! {

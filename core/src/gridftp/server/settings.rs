@@ -171,6 +171,8 @@ impl ServerSession {
                 held
             }
         };
+        // The last one counts, whatever was said before it.
+        self.next.accept_restart();
         self.say(350, "Restart marker accepted; send STOR or RETR to go on from it.");
     }
 

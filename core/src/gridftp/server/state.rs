@@ -83,6 +83,10 @@ impl Next {
         self.restart_refused |= refused;
     }
 
+    pub(super) fn accept_restart(&mut self) {
+        self.restart_refused = false;
+    }
+
     /// The ranges held, or that a REST was refused; either is used up.
     pub(super) fn take_held(&mut self) -> Result<ByteRanges, ()> {
         let held = std::mem::take(&mut self.held);

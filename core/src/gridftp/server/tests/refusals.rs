@@ -91,7 +91,8 @@ fn a_refused_restart_never_lets_the_transfer_begin_anew() {
                 && d.said().ends_with("503 Not begun: the REST before was refused.\r\n")
         );
     }
-    d.client("REST 0-10,20-30\r\nESTO A 5 /x\r\n");
+    // A good one behind it counts.
+    d.client("REST 9-1\r\nREST 0-10,20-30\r\nESTO A 5 /x\r\n");
     assert_eq!(
         (d.transfer().held.to_string(), d.transfer().part),
         ("0-10,20-30".into(), Some(Part { offset: 5, length: None }))
