@@ -4,6 +4,7 @@
 use super::delay::DelaySummary;
 use super::document::LineDocument;
 use super::outcome::LineOutcome;
+use super::scientific::scientific;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
 };
@@ -136,7 +137,7 @@ impl LineComparison {
             .figures("Median", ms(|rtt| rtt.median_ns))
             .figures("99 %", ms(|rtt| rtt.p99_ns))
             .figures("99.9 %", ms(|rtt| rtt.p999_ns))
-            .figures("Loss", |path| path.loss.map_or("-".to_owned(), |loss| format!("{loss:.1e}")));
+            .figures("Loss", |path| path.loss.map_or("-".to_owned(), |loss| scientific(loss, 1)));
         let tests = TableSpec::new()
             .words("Path", |path: &&ComparedPath| path.name.clone())
             .words("Ended", |path| path.date.clone())

@@ -5,6 +5,7 @@ use super::delay::DelaySummary;
 use super::document::LineDocument;
 use super::ratio::Ratio;
 use super::read::read;
+use super::scientific::scientific;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
 };
@@ -146,7 +147,7 @@ impl LoadCurve {
             .figures("Mbit/s", |row| format!("{:.1}", row.offered_bps / 1e6))
             .figures("Lost", |row| match (row.is_fit, row.loss) {
                 (false, _) => "unfit".to_owned(),
-                (true, Some(loss)) => format!("{:.2e}", loss.value()),
+                (true, Some(loss)) => scientific(loss.value(), 2),
                 (true, None) => "-".to_owned(),
             })
             .figures("There, ms: median", delay(there, |delay| delay.median_ns))
@@ -156,7 +157,8 @@ impl LoadCurve {
         let points = |of: fn(&LoadRow) -> Option<f64>| -> Vec<(f64, f64)> {
             self.fit().filter_map(|row| Some((row.load_percent, of(row)?))).collect()
         };
-        let load = || Axis::new("Load", "% of the rate");
+        let most = self.rows.iter().map(|row| row.load_percent).fold(0.0, f64::max);
+        let load = || Axis::new("Load", "% of the rate").covering(0.0, most);
         let delays = LineChart::new(
             "Delay by load",
             load(),

@@ -9,7 +9,8 @@ use super::ratio::Ratio;
 use super::read::read;
 use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
-use crate::units::{Error, Rate, Span};
+use super::way::FrameWay;
+use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -94,6 +95,9 @@ pub struct SenderTotals {
     pub cpu_ns: u64,
     /// How long it sent, in nanoseconds.
     pub took_ns: u64,
+    /// By which way frames without a pace left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<FrameWay>,
 }
 
 /// A second, and what can be said of it.
@@ -465,6 +469,23 @@ impl LineTest {
 }
 
 impl LineSettings {
+    /// Refuses a burst that takes longer than the test.
+    ///
+    /// # Errors
+    /// [`Fault::You`] for such a burst.
+    pub fn check_burst(&self) -> Result<(), Error> {
+        let seconds = f64::from(self.burst) / self.frames_a_second();
+        if self.burst > 1 && seconds > self.most_seconds as f64 {
+            let message = format!(
+                "a burst of {} frames takes {seconds:.1} s at this load, longer than the test ({} s)",
+                self.burst, self.most_seconds
+            );
+            return Err(Error::new(Fault::You, ErrorCode::LineSetting, message)
+                .hint("take a smaller --burst, or a longer --for"));
+        }
+        Ok(())
+    }
+
     /// Frames that are sent in a second.
     pub fn frames_a_second(&self) -> f64 {
         let bits = self.rate.as_bps() as f64 * self.load_percent / 100.0;

@@ -189,6 +189,7 @@ pub fn read_message<M: DeserializeOwned>(bytes: &[u8]) -> Option<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::way::FrameWay;
     use super::*;
 
     #[test]
@@ -229,6 +230,7 @@ mod tests {
         totals.runs.by_length = vec![1 << 40; 24];
         totals.runs.by_distance = vec![1 << 30; 24];
         (totals.received, totals.next) = (1 << 45, 1 << 45);
+        totals.way = Some(FrameWay::PacketRing);
         let answer = LineAnswer::Totals { nonce: u64::MAX, totals: Box::new(totals) };
         assert!(answer.fitting(REQUEST).is_some());
         assert_eq!(LineAnswer::Ended { nonce: 1 }.fitting(10), None, "a short request gets none");

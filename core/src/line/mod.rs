@@ -37,6 +37,7 @@ mod raw_port;
 mod read;
 mod reflector;
 mod runs;
+mod scientific;
 mod search;
 mod sequential;
 mod service;
@@ -46,6 +47,7 @@ mod state;
 mod strip;
 mod tally;
 mod verdict;
+mod way;
 mod window;
 
 pub use bursts::{BurstBuffer, BurstSearch, BurstTrial};
@@ -72,6 +74,7 @@ pub use raw::{RawDocument, RawRow};
 pub use raw_port::RawPort;
 pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
 pub use runs::LossRuns;
+pub use scientific::scientific;
 pub use search::{LoadSearch, LoadTrial};
 pub use sequential::{RatioDecision, RatioTest};
 pub use service::{ServiceLevel, ServiceRow};
@@ -80,6 +83,7 @@ pub use state::LineState;
 pub use strip::StripPart;
 pub use tally::{Arrived, SecondRow, Tally, TallyTotals};
 pub use verdict::words;
+pub use way::FrameWay;
 
 #[cfg(test)]
 mod truth_tests;

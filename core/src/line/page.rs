@@ -4,6 +4,7 @@ use super::delay::DelaySummary;
 use super::document::LineDocument;
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
+use super::scientific::{counted, scientific};
 use super::strip::StripPart;
 use super::verdict::words;
 use crate::report::{
@@ -158,7 +159,7 @@ impl LineDocument {
             Card::new("Frames lost", self.sums.lost),
         ];
         if let Some(ratio) = &self.bit_errors {
-            cards.push(Card::new("Bit error ratio at most", format!("{:.3e}", ratio.below)));
+            cards.push(Card::new("Bit error ratio at most", scientific(ratio.below, 3)));
         }
         let section = Section::new("The test").cards(cards);
         match self.untested_words() {
@@ -195,7 +196,9 @@ impl LineDocument {
             name: format!("{seconds} s untested"),
         };
         let marks: Vec<Mark> = untested.into_iter().map(mark).collect();
-        let seconds = || Axis::new("Time", "s");
+        // Of all that there is a chart of: the same place is the same time.
+        let end = at(self.strip.len());
+        let seconds = || Axis::new("Time", "s").covering(0.0, end);
         let chart = |title: &str, y: Axis, name: &str, points: Vec<(f64, f64)>| LineChart {
             title: title.to_owned(),
             x: seconds(),
@@ -245,11 +248,11 @@ impl LineDocument {
             .words("Ratio", |row: &(&str, Ratio, &str)| row.0.to_owned())
             .figures("Events", |row| row.1.events.to_string())
             .figures("Of", |row| format!("{:.4e} {}", row.1.trials, row.2))
-            .figures("Ratio", |row| format!("{:.3e}", row.1.value()))
+            .figures("Ratio", |row| scientific(row.1.value(), 3))
             .figures(format!("Interval, {percent} %"), |row| {
-                format!("{:.2e} to {:.2e}", row.1.low, row.1.high)
+                format!("{} to {}", scientific(row.1.low, 2), scientific(row.1.high, 2))
             })
-            .figures(format!("Below, {percent} %"), |row| format!("{:.3e}", row.1.below));
+            .figures(format!("Below, {percent} %"), |row| scientific(row.1.below, 3));
         let rows = rows.iter().filter_map(|(name, ratio, unit)| Some((*name, (*ratio)?, *unit)));
         let mut section = Section::new("What was lost, and what was wrong").table(table.of(rows)).note(
             "A network device drops a frame whose checksum is wrong, so wrong bits of a line are \
@@ -272,15 +275,27 @@ impl LineDocument {
             };
             section = section
                 .text(format!(
-                    "{} frames were lost in {} runs, the longest of {}. A lost frame was in a \
-                     burst of {:.1} on average.",
-                    runs.lost,
-                    runs.runs,
+                    "{} lost in {}, the longest of {}. A lost frame was in a burst of {:.1} on \
+                     average.",
+                    counted(runs.lost, "frame was", "frames were"),
+                    counted(runs.runs, "run", "runs"),
                     runs.longest,
                     runs.dispersion()
                 ))
                 .table(spec("Frames lost in a row").of(powers(&runs.by_length)))
                 .table(spec("Frames from one loss to the next").of(powers(&runs.by_distance)));
+        }
+        if self.restarts > 0 {
+            section = section.text(format!(
+                "The other end lost its account {}: what it had counted since it was last asked, up to \
+                 a second each time, is in no run and no distance.",
+                counted(self.restarts, "time", "times")
+            ));
+        }
+        if self.sums.sender_drops > 0 && runs.lost > 0 {
+            section = section.text(
+                "Runs and distances are of all frames, also of those that this host's device dropped.",
+            );
         }
         if let Some(gilbert) = &self.gilbert {
             section = section.text(format!(
@@ -296,9 +311,10 @@ impl LineDocument {
             ));
         }
         section.text(format!(
-            "{} frames came after one that was sent after them, by {} frames at most; {} came \
-             twice.",
-            self.totals.reordered, self.totals.longest_extent, self.totals.duplicates
+            "{} out of order (RFC 4737), by {} at most; {} came twice.",
+            counted(self.totals.reordered, "frame came", "frames came"),
+            counted(self.totals.longest_extent, "frame", "frames"),
+            self.totals.duplicates
         ))
     }
 
@@ -335,8 +351,8 @@ impl LineDocument {
         }
         if self.clock_steps > 0 {
             section = section.warning(format!(
-                "A clock was set {} times while the test ran; one-way delays are of the time since.",
-                self.clock_steps
+                "A clock was set {} while the test ran; one-way delays are of the time since.",
+                counted(self.clock_steps, "time", "times")
             ));
         }
         if let Some(variation) = self.delay_variation_ns {
@@ -390,10 +406,10 @@ fn ratio_words(ratio: Option<&Ratio>, of: &str) -> String {
     match ratio.events {
         0 => format!("{head}: below {:.2e} at {percent} %", ratio.below),
         _ => format!(
-            "{head}: {:.2e} ({:.2e} to {:.2e} at {percent} %)",
-            ratio.value(),
-            ratio.low,
-            ratio.high
+            "{head}: {} ({} to {} at {percent} %)",
+            scientific(ratio.value(), 2),
+            scientific(ratio.low, 2),
+            scientific(ratio.high, 2)
         ),
     }
 }

@@ -3,6 +3,7 @@
 
 use super::document::LineTest;
 use super::read::read;
+use super::way::FrameWay;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
 };
@@ -34,6 +35,12 @@ pub struct RawRow {
     pub wrong_bits: u64,
     /// Processor time of the thread that sent.
     pub sender_cpu_seconds: f64,
+    /// By which way they left the sender's kernel.
+    #[serde(default)]
+    pub sent_by: Option<FrameWay>,
+    /// By which way the receiver took them.
+    #[serde(default)]
+    pub taken_by: Option<FrameWay>,
 }
 
 impl RawRow {
@@ -53,6 +60,8 @@ impl RawRow {
             lost: sender.frames.saturating_sub(known),
             wrong_bits: totals.wrong_bits,
             sender_cpu_seconds: sender.cpu_ns as f64 / 1e9,
+            sent_by: sender.way,
+            taken_by: totals.way,
         }
     }
 
@@ -104,6 +113,23 @@ impl RawDocument {
         self.rows.iter().max_by(|a, b| a.throughput_bps().total_cmp(&b.throughput_bps()))
     }
 
+    /// By which way frames of which sizes left and came.
+    fn ways(&self) -> Vec<String> {
+        let mut ways: Vec<(FrameWay, FrameWay, Vec<String>)> = Vec::new();
+        for row in &self.rows {
+            let (Some(sent), Some(taken)) = (row.sent_by, row.taken_by) else { continue };
+            let size = row.frame_bytes.to_string();
+            match ways.iter_mut().find(|way| (way.0, way.1) == (sent, taken)) {
+                Some((_, _, sizes)) => sizes.push(size),
+                None => ways.push((sent, taken, vec![size])),
+            }
+        }
+        let said = |(sent, taken, sizes): (FrameWay, FrameWay, Vec<String>)| {
+            format!("Frames of {} B: sent by {sent}, taken by {taken}.", sizes.join(", "))
+        };
+        ways.into_iter().map(said).collect()
+    }
+
     /// The table, and the curve where there are several sizes.
     pub fn section(&self) -> Section {
         let table = TableSpec::new()
@@ -125,6 +151,7 @@ impl RawDocument {
         let section = Section::new("Frames as fast as this host sends them")
             .table(table.of(self.rows.iter().copied()));
         let section = if self.rows.len() > 1 { section.chart(chart) } else { section };
+        let section = self.ways().into_iter().fold(section, Section::text);
         section.note(
             "Throughput is of messages: frames without header and FCS. What an end dropped itself \
              is told apart from what the line lost; it is no property of the line.",
@@ -164,6 +191,8 @@ impl ReportDocument for RawDocument {
                 ("lost", ColumnSource::Whole(|row| Some(row.lost))),
                 ("wrong_bits", ColumnSource::Whole(|row| Some(row.wrong_bits))),
                 ("sender_cpu_seconds", ColumnSource::Real(|row| Some(row.sender_cpu_seconds))),
+                ("sent_by", ColumnSource::Text(|row| Some(row.sent_by?.name().to_owned()))),
+                ("taken_by", ColumnSource::Text(|row| Some(row.taken_by?.name().to_owned()))),
                 ("throughput_bps", ColumnSource::Real(|row| Some(row.throughput_bps()))),
             ],
         )
@@ -196,8 +225,10 @@ mod tests {
             own_drops: 100,
             cpu_ns: 1_500_000_000,
             took_ns: 2_000_000_000,
+            way: Some(FrameWay::XdpProgram),
         };
         test.totals = TallyTotals { received: 800, own_drops: 70, ..TallyTotals::default() };
+        test.totals.way = Some(FrameWay::PacketRing);
         test
     }
 
@@ -233,5 +264,9 @@ mod tests {
         assert_eq!(document.columns().csv().lines().count(), 3);
         let html = document.page(&[]).html();
         assert!(html.contains("Throughput by message size") && html.contains("9018"), "{html}");
+        let way =
+            "Frames of 64, 9018 B: sent by an XDP program in the kernel, taken by a packet ring.";
+        assert!(html.contains(way), "{html}");
+        assert!(json.contains("\"taken_by\":\"packet_ring\""), "{json}");
     }
 }

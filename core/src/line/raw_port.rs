@@ -93,6 +93,8 @@ mod tests {
             lost: 500,
             wrong_bits: 0,
             sender_cpu_seconds: 0.1,
+            sent_by: None,
+            taken_by: None,
         };
         let second = |second, lost| TestedSecond {
             second,

@@ -8,6 +8,7 @@ use super::load::LoadReader;
 use super::message::{LineAnswer, LineRequest, read_message};
 use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime};
 use super::tally::TallyTotals;
+use super::way::FrameWay;
 use crate::units::{Rate, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -70,6 +71,8 @@ struct ReflectorSession {
     /// Packets were dropped here since its last frame.
     after_own_drops: bool,
     reflected: u32,
+    /// By which way its frames come, where that can differ.
+    way: Option<FrameWay>,
 }
 
 /// The machine.
@@ -117,6 +120,14 @@ impl LineReflector {
     /// [`handle`](LineReflector::handle) is there; each such test is told of once.
     pub fn take_flood(&mut self) -> Option<SocketAddr> {
         self.flood.take()
+    }
+
+    /// By which way the frames of the test without a pace at `from` come.
+    pub fn note_way(&mut self, from: SocketAddr, way: FrameWay) {
+        let session = self.addresses.get(&from).and_then(|id| self.sessions.get_mut(id));
+        if let Some(session) = session {
+            session.way = Some(way);
+        }
     }
 
     /// Whether a test without a pace is under way from `from`, and said something of late.
@@ -208,11 +219,12 @@ impl LineReflector {
                         session.reader.tally.note_own_end(sent);
                     }
                     let totals = session.reader.tally.totals(sent);
+                    let way = session.way;
                     let (first, last) = session.frames.unwrap_or((now, now));
                     let came_ns = last.as_nanos().saturating_sub(first.as_nanos());
                     LineAnswer::Totals {
                         nonce,
-                        totals: Box::new(TallyTotals { came_ns, ..totals }),
+                        totals: Box::new(TallyTotals { came_ns, way, ..totals }),
                     }
                 }
             },
@@ -251,6 +263,7 @@ impl LineReflector {
             frames: None,
             after_own_drops: false,
             reflected: 0,
+            way: None,
         });
         (session.rate, session.heard) = (rate, now);
         self.granted.retain(|granted| *granted != id);
@@ -404,10 +417,13 @@ mod tests {
             writer.write(kind, n, false, &mut frame);
             assert_eq!(sends_at(&mut reflector, Time::from_nanos(n * 100), 1, &frame), None);
         }
+        reflector.note_way(address(1), FrameWay::PacketRing);
         // What is asked later changes nothing.
         let request = LineRequest::Totals { nonce: 3, session: 9, sent: Some(8) };
         match asks(&mut reflector, 1, &request) {
-            Some(LineAnswer::Totals { totals, .. }) => assert_eq!(totals.came_ns, 400),
+            Some(LineAnswer::Totals { totals, .. }) => {
+                assert_eq!((totals.came_ns, totals.way), (400, Some(FrameWay::PacketRing)))
+            }
             other => panic!("{other:?}"),
         }
     }

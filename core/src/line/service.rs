@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 /// The steps of the committed rate, in per cent (Y.1564, section 8.1).
 const STEPS: [f64; 4] = [25.0, 50.0, 75.0, 100.0];
 
+/// What may be agreed on.
+const LOSS: &str = "frame loss ratio";
+const DELAY: &str = "mean one-way delay, ms";
+const VARIATION: &str = "delay variation, ms";
+const AVAILABILITY: &str = "availability";
+
 /// What was agreed on; what is absent is not looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,7 +54,24 @@ impl ServiceLevel {
         let level: ServiceLevel =
             toml::from_str(text).map_err(|error| wrong(error.message().to_owned()))?;
         level.committed()?;
+        if level.agreed().is_empty() {
+            return Err(wrong("it has a rate and nothing to hold a line against".to_owned()).hint(
+                "agree on frame_loss_ratio, frame_transfer_delay_ms, frame_delay_variation_ms or \
+                 availability; what a line carries, `farline line --search` finds",
+            ));
+        }
         Ok(level)
+    }
+
+    /// What is looked at.
+    pub fn agreed(&self) -> Vec<&'static str> {
+        let all = [
+            (LOSS, self.frame_loss_ratio),
+            (DELAY, self.frame_transfer_delay_ms),
+            (VARIATION, self.frame_delay_variation_ms),
+            (AVAILABILITY, self.availability),
+        ];
+        all.into_iter().filter_map(|(what, agreed)| agreed.map(|_| what)).collect()
     }
 
     /// The committed rate.
@@ -66,38 +89,34 @@ impl ServiceLevel {
         STEPS.into_iter()
     }
 
-    /// Holds the test of a step against the level; `None` where the test was not fit to say.
-    pub fn judge(&self, document: &LineDocument) -> Option<Vec<ServiceRow>> {
+    /// Holds the test of a step against the level.
+    ///
+    /// # Errors
+    /// Why the test says nothing of it: a host did not keep up, or what was agreed on was not measured.
+    pub fn judge(&self, document: &LineDocument) -> Result<Vec<ServiceRow>, String> {
         if !document.outcome.is_fit() {
-            return None;
+            return Err(document.verdict.clone());
         }
         let at_most = |what: &str, found: Option<f64>, agreed: Option<f64>| {
-            let (found, agreed) = (found?, agreed?);
-            Some(self.row(document, what, found, agreed, found <= agreed))
+            let agreed = agreed?;
+            let row = |found: f64| self.row(document, what, found, agreed, found <= agreed);
+            Some(found.map(row).ok_or_else(|| format!("{what}: not measured")))
         };
         let delay = document.one_way_delay;
         let rows = [
+            at_most(LOSS, document.loss.map(|loss| loss.value()), self.frame_loss_ratio),
+            at_most(DELAY, delay.map(|delay| delay.mean_ns / 1e6), self.frame_transfer_delay_ms),
             at_most(
-                "frame loss ratio",
-                document.loss.map(|loss| loss.value()),
-                self.frame_loss_ratio,
-            ),
-            at_most(
-                "mean one-way delay, ms",
-                delay.map(|delay| delay.mean_ns / 1e6),
-                self.frame_transfer_delay_ms,
-            ),
-            at_most(
-                "delay variation, ms",
+                VARIATION,
                 delay.map(|delay| (delay.p99_ns - delay.min_ns) / 1e6),
                 self.frame_delay_variation_ms,
             ),
             self.availability.map(|agreed| {
                 let found = document.availability();
-                self.row(document, "availability", found, agreed, found >= agreed)
+                Ok(self.row(document, AVAILABILITY, found, agreed, found >= agreed))
             }),
         ];
-        Some(rows.into_iter().flatten().collect())
+        rows.into_iter().flatten().collect()
     }
 
     fn row(
@@ -153,11 +172,16 @@ mod tests {
         assert!(rows[0].is_held && rows[0].found == 0.25, "{rows:?}");
         assert!(!rows[1].is_held && rows[1].found == 0.75, "a second without a frame: {rows:?}");
         assert!(!level.judge(&document(100)).expect("fit")[0].is_held);
+        assert_eq!(level.agreed(), [LOSS, AVAILABILITY]);
+        // No packet came back: what was agreed on is not held for want of a figure.
+        let level = ServiceLevel::read("rate = \"1G\"\nframe_transfer_delay_ms = 3").expect("one");
+        let why = level.judge(&document(0)).expect_err("nothing was measured");
+        assert!(why.contains("mean one-way delay"), "{why}");
     }
 
     #[test]
     fn what_is_no_level_is_refused() {
-        for wrong in ["", "rate = \"fast\"", "rate = \"1G\"\nspeed = 3"] {
+        for wrong in ["", "rate = \"fast\"", "rate = \"1G\"\nspeed = 3", "rate = \"1G\""] {
             let error = ServiceLevel::read(wrong).expect_err(wrong);
             assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::LineSetting));
         }

@@ -2,6 +2,7 @@
 //! how many wrong bits, and in which runs frames were lost.
 
 use super::runs::LossRuns;
+use super::way::FrameWay;
 use super::window::{Place, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,6 +67,9 @@ pub struct TallyTotals {
     /// does not say.
     #[serde(default)]
     pub came_ns: u64,
+    /// By which way the frames of a test without a pace came to it, where that can differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<FrameWay>,
     /// Runs of losses.
     pub runs: LossRuns,
 }
@@ -82,6 +86,7 @@ impl TallyTotals {
             wrong_bits: self.wrong_bits.saturating_add(next.wrong_bits),
             own_drops: self.own_drops.saturating_add(next.own_drops),
             came_ns: self.came_ns.saturating_add(next.came_ns),
+            way: next.way.or(self.way),
             runs: self.runs.followed_by(&next.runs),
         }
     }

@@ -3,6 +3,7 @@
 use super::document::{LineCriterion, LineDocument, LineTest};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
+use super::scientific::counted;
 use super::sequential::{RatioDecision, RatioTest};
 use crate::units::{Error, ErrorCode, Fault, Span};
 
@@ -106,15 +107,12 @@ impl LineTest {
         };
         let (events, trials) = self.counted();
         let unit = if what == "loss ratio" { "frames" } else { "bits" };
-        let counted = match events {
-            1 => format!("1 error in {trials:.3e} {unit}"),
-            _ => format!("{events} errors in {trials:.3e} {unit}"),
-        };
+        let counts = format!("{} in {trials:.3e} {unit}", counted(events, "error", "errors"));
         let after = words(Span::from_secs(tested));
         let ended = |side: &str, how: &str| {
             format!(
-                "{what} {side} {limit:e} at {percent} %: {how} after {after}; {untested} untested \
-                 seconds; {counted}"
+                "{what} {side} {limit:e} at {percent} %: {how} after {after}; {}; {counts}",
+                counted(untested, "untested second", "untested seconds")
             )
         };
         match self.decision() {

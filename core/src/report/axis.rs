@@ -7,19 +7,34 @@ pub struct Axis {
     unit: String,
     log: bool,
     without_zero: bool,
+    covers: Option<(f64, f64)>,
 }
 
 impl Axis {
     /// An axis for `label` in `unit`, such as `"Throughput"` in `"Gbit/s"`; the unit may be empty
     /// for a count.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { label: label.into(), unit: unit.into(), log: false, without_zero: false }
+        Axis {
+            label: label.into(),
+            unit: unit.into(),
+            log: false,
+            without_zero: false,
+            covers: None,
+        }
     }
 
     /// The same axis, which begins near the least value: for values that lie close together far from zero.
     #[must_use]
     pub fn without_zero(mut self) -> Axis {
         self.without_zero = true;
+        self
+    }
+
+    /// The same axis, which reaches from `low` to `high` at least: for charts of one page that are to be read
+    /// together.
+    #[must_use]
+    pub fn covering(mut self, low: f64, high: f64) -> Axis {
+        self.covers = Some((low, high));
         self
     }
 
@@ -59,6 +74,8 @@ impl Axis {
         to: f64,
         ticks: usize,
     ) -> Scale {
+        let covered = self.covers.into_iter().flat_map(|(low, high)| [low, high]);
+        let values = values.chain(covered);
         let values = values.filter(|value| value.is_finite() && (!self.log || *value > 0.0));
         let (low, high) = values
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
@@ -163,6 +180,8 @@ mod tests {
         assert_eq!(labels(&[61.0], &axis, 6), ["0", "20", "40", "60", "80"]);
         assert_eq!(labels(&[0.013], &axis, 3), ["0.000", "0.005", "0.010", "0.015"]);
         assert_eq!(labels(&[-3.0, 3.0], &axis, 3), ["-4", "-2", "0", "2", "4"]);
+        let wider = axis.covering(0.0, 7.0);
+        assert_eq!(labels(&[2.0, 3.0], &wider, 3), labels(&[0.5], &wider, 3));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::sys::datagrams::{self, DatagramBuffers, DatagramTrain};
 use crate::sys::ethtool;
 use crate::sys::frame_flood::{FloodFrame, FrameFlood};
 use crate::sys::frames::{FrameDevice, FrameSender};
-use farline_core::line::{EthernetFraming, FrameKind, LoadTemplate, framed_bits};
+use farline_core::line::{EthernetFraming, FrameKind, FrameWay, LoadTemplate, framed_bits};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt;
 use std::io;
@@ -189,12 +189,12 @@ impl LineSocket {
 
 impl LineReceiver {
     /// Takes the frames of the test without a pace that begins at `from`, if it is one of Ethernet and
-    /// they can be had so, past what else comes.
-    pub(super) fn take_flood(&mut self, from: SocketAddr) {
-        if let LineReceiver::Ethernet(frames) = self {
-            // They come with all others.
-            let _ = frames.take_flood(from);
-        }
+    /// they can be had so, past what else comes; returns by which way they come.
+    pub(super) fn take_flood(&mut self, from: SocketAddr) -> Option<FrameWay> {
+        let LineReceiver::Ethernet(frames) = self else { return None };
+        // Otherwise they come with all others.
+        let is_past = frames.take_flood(from).is_ok();
+        Some(if is_past { FrameWay::XdpSocket } else { FrameWay::PacketRing })
     }
 
     /// Ends that where `is_over` says so of where they came from.

@@ -3,7 +3,7 @@
 use super::carrier::LineSocket;
 use super::sender::{LoadSender, SECOND, cpu_ns};
 use crate::sys::frame_flood::FrameFlood;
-use farline_core::line::{LoadWriter, SenderTotals, SentSecond};
+use farline_core::line::{FrameWay, LoadWriter, SenderTotals, SentSecond};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -75,7 +75,7 @@ impl LoadSender {
         }
         sums.own_drops += open.own_drops;
         let _ = tell.send((open, next));
-        sums.frames = next - self.next;
+        (sums.frames, sums.way) = (next - self.next, Some(FrameWay::XdpProgram));
         // None left after the end.
         (sums.cpu_ns, sums.took_ns) = (cpu_ns(), self.clock.since().min(end).saturating_sub(begun));
         Ok((next, sums))

@@ -183,7 +183,9 @@ impl Reflector {
             receiver.end_flood(|from| !machine.is_flood(steady(), from));
             // No frame of theirs comes before the answer is there.
             for (answer, from) in begun.drain(..) {
-                receiver.take_flood(from);
+                if let Some(way) = receiver.take_flood(from) {
+                    machine.note_way(from, way);
+                }
                 let _ = socket.send_to(&answer, from);
             }
             match received {

@@ -5,7 +5,7 @@ use super::carrier::LineSocket;
 use super::host::{DeviceDrops, TestClock};
 use crate::sys::datagrams::DatagramTrain;
 use farline_core::line::{
-    FrameKind, FramePacer, LineSettings, LoadWriter, SenderTotals, SentSecond,
+    FrameKind, FramePacer, FrameWay, LineSettings, LoadWriter, SenderTotals, SentSecond,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::time::{ClockId, clock_gettime};
@@ -116,6 +116,9 @@ impl LoadSender {
             let _ = tell.send(over);
         }
         sums.frames = writer.next() - first_frame;
+        if let (LineSocket::Ethernet(_), 0) = (&*self.socket, self.settings.rate.as_bps()) {
+            sums.way = Some(FrameWay::PacketSocket);
+        }
         (sums.cpu_ns, sums.took_ns) = (cpu_ns(), self.clock.since() - begun);
         Ok((writer.next(), sums))
     }

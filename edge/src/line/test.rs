@@ -184,6 +184,7 @@ pub fn run(
             own_drops: before.own_drops + sums.own_drops,
             cpu_ns: before.cpu_ns + sums.cpu_ns,
             took_ns: before.took_ns + sums.took_ns,
+            way: sums.way,
         };
         running.finish(sent, &options.stop, &told, &mut progress)
     });

@@ -218,6 +218,11 @@ fn a_flood_past_the_buffers_is_counted_whole() {
             assert!(of(row, "sent") > 10_000 && of(row, "received") > 1_000, "{row}");
             assert_eq!((of(row, "lost"), of(row, "wrong_bits")), (0, 0), "{row}");
             let known = of(row, "received") + of(row, "sender_drops") + of(row, "receiver_drops");
+            assert_eq!(row["taken_by"], "xdp_socket", "{row}");
+            assert!(
+                matches!(row["sent_by"].as_str(), Some("xdp_program" | "packet_socket")),
+                "{row}"
+            );
             // Of what the sender's device had no room for, a few are questions and STAMP packets.
             assert!((of(row, "sent")..of(row, "sent") + 400).contains(&known), "{row}");
         }
@@ -269,5 +274,6 @@ fn a_paced_test_and_one_of_two_queues_come_by_the_ring() {
     spaces.there("ethtool -L v rx 2");
     let rows = json_of(&mut raw(&spaces, &["--sizes", "1518", "--for", "1s"]));
     assert!(of(&rows["rows"][0], "received") > 1_000, "{rows}");
+    assert_eq!(rows["rows"][0]["taken_by"], "packet_ring", "{rows}");
     assert_eq!(counted(&spaces, "_xdp_redirect"), 0, "{rows}");
 }

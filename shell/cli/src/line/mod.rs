@@ -7,6 +7,7 @@ mod progress;
 mod raw;
 mod raw_preset;
 mod reflect;
+mod report;
 mod search;
 mod state_file;
 mod steps;
@@ -94,10 +95,10 @@ pub(crate) struct Args {
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Load at this loss; mlr; bursts [default: none]
-    #[arg(long, value_name = "RATIO", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp"])]
+    #[arg(long, value_name = "RATIO", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["ber", "loss", "state", "resume", "stamp"])]
     search: Option<SearchFor>,
     /// Y.1564's steps, in TOML [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "out", "state", "resume", "stamp", "search", "rate", "load"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "state", "resume", "stamp", "search", "rate", "load"])]
     service: Option<PathBuf>,
     /// wanphy-line, wanphy-raw, usn-vlans [default: none]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state", "resume", "stamp", "search", "service"])]
@@ -164,10 +165,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let mut options = LineRequestOptions::new(settings);
     (options.stop, options.resume) = (stop, resume);
     if let Some(search) = &args.search {
-        return search.run(&target, &options, output);
+        return search.run(&target, &options, &args.out, output);
     }
     if let Some(file) = &args.service {
-        return steps::service(&target, &options, file, output);
+        return steps::service(&target, &options, file, &args.out, output);
     }
     if args.load.is_range() {
         return steps::curve(&target, &options, args.load.all(), &args.out, output);
@@ -295,6 +296,11 @@ impl Args {
         };
         if settings.most_seconds == 0 {
             return Err(wrong("--for is above 0"));
+        }
+        // A service level has a rate of its own.
+        if self.service.is_none() {
+            let load_percent = self.load.all().first().copied().unwrap_or(100.0);
+            LineSettings { load_percent, ..settings.clone() }.check_burst()?;
         }
         Ok(settings)
     }

@@ -1,17 +1,19 @@
 //! `farline line --search`: the highest load that is carried, by halving or for several loss ratios
 //! at once, and the longest burst.
 
+use super::report::{LineReport, Shown, tried};
 use super::steps::tested;
 use super::target::LineTarget;
 use crate::output::Output;
 use farline::line::LineRequestOptions;
 use farline_core::line::{
-    BurstBuffer, BurstSearch, GoalOutcome, LineDocument, LineSettings, LoadSearch, RatioSearch,
-    SearchGoal, words,
+    BurstBuffer, BurstSearch, BurstTrial, GoalOutcome, LineDocument, LineSettings, LoadSearch,
+    RatioSearch, SearchGoal, scientific, words,
 };
-use farline_core::report::{Section, TableSpec};
+use farline_core::report::{ColumnSource, Columns, Section, TableSpec};
 use farline_core::units::{Error, Fault, Probability, Rate, Span};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
@@ -83,12 +85,13 @@ impl SearchFor {
         &self,
         target: &LineTarget,
         options: &LineRequestOptions,
+        out: &[PathBuf],
         output: &Output,
     ) -> Result<ExitCode, Error> {
         match self {
-            SearchFor::Halving(goal) => halving(target, options, *goal, output),
-            SearchFor::Ratios(ratios) => several(target, options, ratios, output),
-            SearchFor::Bursts(repeats) => bursts(target, options, *repeats, output),
+            SearchFor::Halving(goal) => halving(target, options, *goal, (out, output)),
+            SearchFor::Ratios(ratios) => several(target, options, ratios, (out, output)),
+            SearchFor::Bursts(repeats) => bursts(target, options, *repeats, (out, output)),
         }
     }
 }
@@ -96,7 +99,6 @@ impl SearchFor {
 /// What a search by halving found.
 #[derive(Serialize)]
 struct Found<'a> {
-    schema: &'static str,
     load_percent: f64,
     is_host_limited: bool,
     search: &'a LoadSearch,
@@ -105,7 +107,6 @@ struct Found<'a> {
 /// What a search for several ratios found.
 #[derive(Serialize)]
 struct FoundRatios<'a> {
-    schema: &'static str,
     rate: Rate,
     outcomes: &'a [GoalOutcome],
     trial_seconds: f64,
@@ -115,7 +116,6 @@ struct FoundRatios<'a> {
 /// What a search for bursts found.
 #[derive(Serialize)]
 struct FoundBursts<'a> {
-    schema: &'static str,
     rate: Rate,
     throughput: Rate,
     is_unlimited: bool,
@@ -142,7 +142,10 @@ fn is_ended(options: &LineRequestOptions, document: &LineDocument, output: &Outp
 fn told(load_percent: f64, loss: Option<f64>, output: &Output) {
     output.remark(format_args!(
         "{load_percent:.2} %: {}",
-        loss.map_or("a host did not keep up".to_owned(), |loss| format!("loss {loss:.1e}"))
+        loss.map_or("a host did not keep up".to_owned(), |loss| format!(
+            "loss {}",
+            scientific(loss, 1)
+        ))
     ));
 }
 
@@ -151,7 +154,7 @@ fn halving(
     target: &LineTarget,
     options: &LineRequestOptions,
     goal: f64,
-    output: &Output,
+    (out, output): (&[PathBuf], &Output),
 ) -> Result<ExitCode, Error> {
     let (mut search, mut is_whole) = (LoadSearch::new(goal, PRECISION), true);
     while let Some(load_percent) = search.next() {
@@ -173,9 +176,25 @@ fn halving(
     if is_host_limited {
         text += "; above it a host did not keep up, so that the line may carry more";
     }
-    let found =
-        Found { schema: "farline/line-search/1", load_percent, is_host_limited, search: &search };
-    output.result(&found, text)?;
+    let trials = &search.trials;
+    let shown = Shown {
+        title: "Throughput by halving",
+        sections: vec![
+            Section::new("The highest load that is carried").text(format!("{text}.")),
+            tried(trials.iter().map(|trial| (trial.load_percent, trial.loss))),
+        ],
+        text,
+        columns: Columns::of(
+            Vec::new(),
+            trials,
+            &[
+                ("load_percent", ColumnSource::Real(|trial| Some(trial.load_percent))),
+                ("loss", ColumnSource::Real(|trial| trial.loss)),
+            ],
+        ),
+    };
+    let found = Found { load_percent, is_host_limited, search: &search };
+    LineReport::new("farline/line-search/1", options, found, shown).finish(out, output)?;
     Ok(exit_code(is_whole && load_percent > 0.0 && !is_host_limited))
 }
 
@@ -193,7 +212,7 @@ fn several(
     target: &LineTarget,
     options: &LineRequestOptions,
     ratios: &[f64],
-    output: &Output,
+    (out, output): (&[PathBuf], &Output),
 ) -> Result<ExitCode, Error> {
     let sum = options.settings.most_seconds;
     let seconds = (sum / TRIALS).max(1) as f64;
@@ -237,14 +256,24 @@ fn several(
     let section = Section::new(format!("Throughput by MLRsearch, of {rate}"))
         .table(table.of(outcomes.iter().copied()))
         .note(format!("{} trials, {} of sending.", search.trials.len(), words(spent)));
-    let found = FoundRatios {
-        schema: "farline/line-mlrsearch/1",
-        rate,
-        outcomes: &outcomes,
-        trial_seconds: search.seconds(),
-        search: &search,
+    let trials = &search.trials;
+    let shown = Shown {
+        title: "Throughput by MLRsearch",
+        text: section.plain(),
+        sections: vec![section, tried(trials.iter().map(|trial| (trial.load_percent, trial.loss)))],
+        columns: Columns::of(
+            Vec::new(),
+            trials,
+            &[
+                ("load_percent", ColumnSource::Real(|trial| Some(trial.load_percent))),
+                ("seconds", ColumnSource::Real(|trial| Some(trial.seconds))),
+                ("loss", ColumnSource::Real(|trial| trial.loss)),
+            ],
+        ),
     };
-    output.result(&found, section.plain())?;
+    let found =
+        FoundRatios { rate, outcomes: &outcomes, trial_seconds: search.seconds(), search: &search };
+    LineReport::new("farline/line-mlrsearch/1", options, found, shown).finish(out, output)?;
     let is_found =
         |outcome: &GoalOutcome| outcome.lower_percent.is_some() && !outcome.is_host_limited;
     Ok(exit_code(is_whole && outcomes.iter().all(is_found)))
@@ -267,7 +296,7 @@ fn bursts(
     target: &LineTarget,
     options: &LineRequestOptions,
     repeats: usize,
-    output: &Output,
+    (out, output): (&[PathBuf], &Output),
 ) -> Result<ExitCode, Error> {
     let (settings, rate) = (&options.settings, options.settings.rate);
     let most = settings.frames_a_second() * settings.most_seconds as f64;
@@ -321,15 +350,32 @@ fn bursts(
             )
         }
     };
-    let found = FoundBursts {
-        schema: "farline/line-bursts/1",
-        rate,
-        throughput,
-        is_unlimited,
-        buffer,
-        search: &search,
+    let trials: Vec<(usize, BurstTrial)> = (1..).zip(search.trials.iter().copied()).collect();
+    let table = TableSpec::new()
+        .figures("Trial", |row: &(usize, BurstTrial)| row.0.to_string())
+        .figures("Frames", |row| row.1.frames.to_string())
+        .figures("Lost", |row| {
+            row.1.lost.map_or("a host did not keep up".to_owned(), |lost| lost.to_string())
+        });
+    let shown = Shown {
+        title: "Longest burst without loss",
+        sections: vec![
+            Section::new("The longest burst that comes")
+                .text(format!("{}.", text.replace('\n', " "))),
+            Section::new("What was tried, in order").table(table.of(trials)),
+        ],
+        text,
+        columns: Columns::of(
+            Vec::new(),
+            &search.trials,
+            &[
+                ("frames", ColumnSource::Whole(|trial| Some(trial.frames))),
+                ("lost", ColumnSource::Whole(|trial| trial.lost)),
+            ],
+        ),
     };
-    output.result(&found, text)?;
+    let found = FoundBursts { rate, throughput, is_unlimited, buffer, search: &search };
+    LineReport::new("farline/line-bursts/1", options, found, shown).finish(out, output)?;
     Ok(exit_code(is_whole && buffer.is_some() && !search.is_host_limited))
 }
 

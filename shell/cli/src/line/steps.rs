@@ -1,15 +1,15 @@
 //! `farline line --load 10..100` and `--service`: tests at several loads.
 
-use super::exit_code;
+use super::report::{LineReport, Shown};
 use super::target::LineTarget;
 use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
 use farline::line::LineRequestOptions;
 use farline_core::line::{
-    LineDocument, LineSettings, LoadCurve, LoadRow, ServiceLevel, ServiceRow,
+    LineDocument, LineSettings, LoadCurve, LoadRow, ServiceLevel, ServiceRow, scientific,
 };
-use farline_core::report::{Section, TableSpec};
+use farline_core::report::{ColumnSource, Columns, Section, TableSpec};
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use std::sync::atomic::Ordering;
 /// What came of a service level.
 #[derive(Serialize)]
 struct Held<'a> {
-    schema: &'static str,
     /// Nothing where a step said nothing of the line.
     is_held: Option<bool>,
     /// What that step said.
@@ -27,6 +26,14 @@ struct Held<'a> {
     undecided: Option<&'a str>,
     level: &'a ServiceLevel,
     rows: &'a [ServiceRow],
+}
+
+/// A ratio of any magnitude, or milliseconds.
+fn figure(value: f64) -> String {
+    match (1e-3..1e4).contains(&value) {
+        true => format!("{value:.4}"),
+        false => scientific(value, 4),
+    }
 }
 
 /// A test of `settings`.
@@ -84,20 +91,29 @@ pub(super) fn service(
     target: &LineTarget,
     options: &LineRequestOptions,
     file: &Path,
+    out: &[PathBuf],
     output: &Output,
 ) -> Result<ExitCode, Error> {
     let level = ServiceLevel::read(&super::text_of(file)?)
         .map_err(|error| error.while_doing(file.display()))?;
     let rate = level.committed()?;
+    let least = ServiceLevel::steps().fold(100.0, f64::min);
+    LineSettings { rate, load_percent: least, ..options.settings.clone() }.check_burst()?;
+    let mut options = options.clone();
+    options.settings.rate = rate;
+    let options = &options;
     let (mut rows, mut undecided) = (Vec::new(), None);
     for load_percent in ServiceLevel::steps() {
-        let settings = LineSettings { rate, load_percent, ..options.settings.clone() };
+        let settings = LineSettings { load_percent, ..options.settings.clone() };
         let document = tested(target, options, settings)?;
-        match level.judge(&document) {
-            Some(judged) => rows.extend(judged),
-            None => {
-                let said = format!("{load_percent} %: {}", document.verdict);
-                undecided = Some((said, exit_code(document.outcome)));
+        let judged = match options.stop.load(Ordering::Relaxed) {
+            true => Err("ended by you".to_owned()),
+            false => level.judge(&document),
+        };
+        match judged {
+            Ok(judged) => rows.extend(judged),
+            Err(why) => {
+                undecided = Some(format!("{load_percent} %: {why}"));
                 break;
             }
         }
@@ -106,17 +122,34 @@ pub(super) fn service(
     let table = TableSpec::new()
         .words("Load, %", |row: &ServiceRow| format!("{:.0}", row.load_percent))
         .words("What", |row| row.what.clone())
-        .figures("Found", |row| format!("{:.4e}", row.found))
-        .figures("Agreed", |row| format!("{:.4e}", row.agreed))
+        .figures("Found", |row| figure(row.found))
+        .figures("Agreed", |row| figure(row.agreed))
         .words("", |row| if row.is_held { "pass" } else { "FAIL" }.to_owned());
     let (title, code) = match (&undecided, is_held) {
-        (Some((said, code)), _) => (format!("Undecided at {said}"), *code),
+        (Some(said), _) => (format!("Undecided at {said}"), Fault::Here.exit_code()),
         (None, Some(true)) => ("The service level is held".to_owned(), 0),
         (None, _) => ("The service level is not held".to_owned(), Fault::Between.exit_code()),
     };
-    let section = Section::new(&title).table(table.of(rows.iter().cloned()));
-    let undecided = undecided.as_ref().map(|(said, _)| said.as_str());
-    let (schema, level, rows) = ("farline/line-service/1", &level, &rows[..]);
-    output.result(&Held { schema, is_held, undecided, level, rows }, section.plain())?;
+    let checked = format!("Looked at, at each step of {rate}: {}.", level.agreed().join("; "));
+    let section = Section::new(&title).text(checked).table(table.of(rows.iter().cloned()));
+    let shown = Shown {
+        title: "Service level",
+        text: section.plain(),
+        sections: vec![section],
+        columns: Columns::of(
+            Vec::new(),
+            &rows,
+            &[
+                ("load_percent", ColumnSource::Real(|row| Some(row.load_percent))),
+                ("what", ColumnSource::Text(|row| Some(row.what.clone()))),
+                ("found", ColumnSource::Real(|row| Some(row.found))),
+                ("agreed", ColumnSource::Real(|row| Some(row.agreed))),
+                ("is_held", ColumnSource::Flag(|row| Some(row.is_held))),
+            ],
+        ),
+    };
+    let undecided = undecided.as_deref();
+    let held = Held { is_held, undecided, level: &level, rows: &rows };
+    LineReport::new("farline/line-service/1", options, held, shown).finish(out, output)?;
     Ok(ExitCode::from(code))
 }
