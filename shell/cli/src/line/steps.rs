@@ -120,7 +120,7 @@ pub(super) fn service(
     }
     let is_held = undecided.is_none().then(|| rows.iter().all(|row| row.is_held));
     let table = TableSpec::new()
-        .words("Load, %", |row: &ServiceRow| format!("{:.0}", row.load_percent))
+        .figures("Load, %", |row: &ServiceRow| format!("{:.0}", row.load_percent))
         .words("What", |row| row.what.clone())
         .figures("Found", |row| figure(row.found))
         .figures("Agreed", |row| figure(row.agreed))
