@@ -22,7 +22,8 @@ pub enum ListingKind {
     ParentDirectory,
     /// A symbolic link; GCT spells it `Type=slink` or gives `UNIX.slink` next to the target's type.
     Symlink,
-    /// A line that could not be read as an entry: its name is the line, and what it was of is unknown.
+    /// What a list cannot hold or could not look at, or at its reader a line that is no entry: its name is
+    /// no more than words for people.
     Unread,
 }
 
@@ -198,7 +199,8 @@ impl ListingEntry {
                 ListingKind::CurrentDirectory => "cdir",
                 ListingKind::Directory => "dir",
                 ListingKind::File => "file",
-                ListingKind::Other | ListingKind::Unread => "OS.unix=other",
+                ListingKind::Other => "OS.unix=other",
+                ListingKind::Unread => "OS.unix=unread",
                 ListingKind::ParentDirectory => "pdir",
                 ListingKind::Symlink => "OS.unix=slink",
             }
@@ -250,10 +252,12 @@ impl ListingEntry {
         Some(entry)
     }
 
-    /// A line that is no entry, as one of unknown kind: a listing says more than could be read of it.
-    pub fn unread(line: &[u8]) -> ListingEntry {
-        let (name, kind) = (Pathname::new(line), ListingKind::Unread);
-        ListingEntry { name, kind, ..ListingEntry::default() }
+    /// What cannot stand in a list, or a line that is no entry: a reader learns that there is more. What
+    /// no line can carry of its name is `?`.
+    pub fn unread(words: &[u8]) -> ListingEntry {
+        let legible = |&byte: &u8| if matches!(byte, b'\n' | 0) { b'?' } else { byte };
+        let name = Pathname::new(words.iter().map(legible).collect::<Vec<u8>>());
+        ListingEntry { name, kind: ListingKind::Unread, ..ListingEntry::default() }
     }
 
     fn take(&mut self, fact: Fact, value: &[u8]) {
@@ -265,6 +269,7 @@ impl ListingEntry {
                     "dir" => ListingKind::Directory,
                     "file" => ListingKind::File,
                     "pdir" => ListingKind::ParentDirectory,
+                    "os.unix=unread" => ListingKind::Unread,
                     "slink" | "os.unix=slink" | "os.unix=symlink" => ListingKind::Symlink,
                     other if other.starts_with("os.unix=slink:") => ListingKind::Symlink,
                     _ => ListingKind::Other,

@@ -24,7 +24,8 @@ impl ListFormat {
     /// does not exist.
     #[must_use]
     pub fn write(self, entry: &ListingEntry, now: Timestamp, out: &mut Vec<u8>) -> bool {
-        if !entry.name.fits_a_line() {
+        let has_facts = matches!(self, ListFormat::Facts(_) | ListFormat::Tree(_));
+        if !entry.name.fits_a_line() || (entry.kind == ListingKind::Unread && !has_facts) {
             return false;
         }
         match self {

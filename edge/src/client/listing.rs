@@ -26,11 +26,11 @@ fn endless(path: &[u8], entries: usize) -> Error {
 /// The error of a folder in whose list the server has `line`.
 pub(super) fn unread(line: &[u8]) -> Error {
     let message = format!(
-        "the server's list of it has the line `{}`",
+        "the server's list of it cannot be read where it says `{}`",
         in_short(&String::from_utf8_lossy(line))
     );
     Error::new(Fault::There, ErrorCode::BadListing, message)
-        .hint("what the line speaks of was not copied: its name may be one that no list can hold")
+        .hint("what it speaks of may be missing: its name may be one that no list can hold")
 }
 
 /// Lists a remote tree, folder by folder, and what of it cannot be copied.

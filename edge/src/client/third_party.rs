@@ -78,7 +78,7 @@ pub(super) async fn run(
     copy.stats.encrypted = Some(is_private);
     copy.stats.choice =
         Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
-    let is_tree = [&ends.sender, &ends.receiver].iter().all(|end| end.features().tree);
+    let is_tree = is_tree(&ends);
     if !is_tree {
         let common = checksum::common(&[&ends.sender, &ends.receiver]);
         checksum::require(copy.options, common, &format!("{from} and {to}"))?;
@@ -191,10 +191,24 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
         )
         .hint("add -r to copy it with all that is in it"));
     }
-    let (entries, problems) =
+    let (entries, mut problems) =
         list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
+    if is_tree(ends) {
+        // A tree goes by the sender's own list, which holds every name, and says what it leaves out.
+        let all = problems.len();
+        problems.retain(|problem| problem.error.code != ErrorCode::BadListing);
+        if problems.len() < all {
+            copy.stats
+                .note(format!("not counted: {} names that no list holds", all - problems.len()));
+        }
+    }
     copy.note_problems(from.name_within(), &entries, problems);
     Ok((entries, true))
+}
+
+/// Whether it moves as one tree.
+fn is_tree(ends: &Ends<'_>) -> bool {
+    [&ends.sender, &ends.receiver].iter().all(|end| end.features().tree)
 }
 
 /// What of `entries` is to move to `target`, and the paths of what is not: it is not selected, or

@@ -65,14 +65,23 @@ impl Files<'_> {
         for name in names {
             let name = name.map_err(|errno| failed(errno.into()))?;
             let name = name.file_name().to_bytes();
-            // A file that went away since, or a name that no FTP line can carry, is not listed.
             let pathname = Pathname::new(name);
-            if matches!(name, b"." | b"..") || !pathname.fits_a_line() {
+            if matches!(name, b"." | b"..") {
                 continue;
             }
-            let Ok(own) = statat(&folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
-            else {
+            // What is left out would pass for gone.
+            if !pathname.fits_a_line() {
+                entries.push(ListingEntry::unread(name));
                 continue;
+            }
+            let own = match statat(&folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(own) => own,
+                // It went away since.
+                Err(Errno::NOENT) => continue,
+                Err(_) => {
+                    entries.push(ListingEntry::unread(name));
+                    continue;
+                }
             };
             let whole = path.resolve(&pathname);
             let mut entry = self.entry(pathname, &whole, &own);

@@ -181,3 +181,36 @@ fn an_excluded_folder_that_is_shut_keeps_nothing() {
         succeed(Command::new("chmod").args(["755", text(&source.join("shut"))]));
     }
 }
+
+#[test]
+fn what_a_nodes_list_cannot_say_deletes_nothing() {
+    let user = Ordinary::new();
+    let at = |path: &str| user.path().join(path);
+    for file in ["torn/a", "torn/n\nl", "dark/a", "dark/d/b"] {
+        for top in ["s", "t"] {
+            let file = at(top).join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(file, "here and there").expect("written");
+        }
+    }
+    user.own(user.path());
+    // Its names are listed, and what they are of is not seen.
+    succeed(Command::new("chmod").arg("444").arg(at("s/dark/d")));
+    let (_node, url) = user.node(&at("s"));
+    for (folder, kept) in [("torn", "n\nl"), ("dark", "d/b")] {
+        let (from, to) = (format!("{url}/{folder}"), at("t").join(folder));
+        let mut sync = user.farline();
+        let output = sync.args(["--json", "sync", "--delete", &from]).arg(&to).output();
+        let output = output.expect("farline runs");
+        // A test of an ordinary user does not see into the copy of a folder without the right to.
+        succeed(Command::new("chmod").args(["-R", "u+rwx"]).arg(&to));
+        assert!(!output.status.success() && to.join(kept).exists(), "{folder}: {output:?}");
+    }
+    succeed(Command::new("chmod").arg("755").arg(at("s/dark/d")));
+    // Between two nodes the name goes with its tree.
+    let more = ["--third-party", "--third-party-net", "127.0.0.0/8"];
+    let (_a, from) = node(&at("s"), "write", &more);
+    let (_b, to) = node(&at("t"), "write", &more);
+    json_of(farline().args(["--json", "cp", "-r", &format!("{from}/torn"), &format!("{to}/new/")]));
+    assert!(at("t/new/torn/n\nl").exists(), "the name is not in the list, and in the tree");
+}
