@@ -35,6 +35,11 @@ impl HeldRate {
         Bytes((product as u64).saturating_add(SPARE).min(MOST))
     }
 
+    /// What the path holds for which [`buffer`](Self::buffer) gave such a buffer.
+    pub fn on_path(buffer: Bytes) -> Bytes {
+        Bytes((buffer.0.saturating_sub(SPARE) as f64 / PRODUCTS) as u64)
+    }
+
     /// The option's value.
     pub fn value(&self) -> String {
         format!("{},{}", self.rate.as_bps(), self.channels)
@@ -70,5 +75,7 @@ mod tests {
         assert_eq!(held(1).buffer(rtt), Bytes(25_000_000 + SPARE));
         assert_eq!(held(1).buffer(Span::ZERO), Bytes(50_000_000 + SPARE));
         assert_eq!(held(1_000).buffer(rtt), Bytes(MOST));
+        assert_eq!(HeldRate::on_path(held(1).buffer(rtt)), Bytes(12_500_000));
+        assert_eq!(HeldRate::on_path(Bytes(1)), Bytes(0), "one that was asked for");
     }
 }

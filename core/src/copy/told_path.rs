@@ -4,6 +4,13 @@
 use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Span};
 
+/// The fastest Ethernet there is (IEEE 802.3df): no path has more.
+const FASTEST: Rate = Rate::from_bps(800_000_000_000);
+/// The longest round trip of a path: to beyond the Moon and back.
+const LONGEST_RTT: Span = Span::from_secs(10);
+/// What was on its way is the product of rate and round trip, but for rounding.
+const ROUNDING: f64 = 1.01;
+
 /// What the last transfer one way saw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeenPath {
@@ -27,6 +34,28 @@ pub struct NodePaths {
 }
 
 impl SeenPath {
+    /// Whether a transfer can have seen this: a rate and a round trip that paths have, and on its
+    /// way no more than their product.
+    pub fn is_sound(&self) -> bool {
+        let SeenPath { rate, saved: SavedPath { in_flight, rtt }, lost, .. } = *self;
+        let most = rate.bytes_in(rtt).0 as f64 * ROUNDING + 1.0;
+        rate > Rate::default()
+            && rate <= FASTEST
+            && rtt > Span::ZERO
+            && rtt <= LONGEST_RTT
+            && in_flight > Bytes(0)
+            && in_flight.0 as f64 <= most
+            && lost.is_none_or(|lost| (0.0..=1.0).contains(&lost))
+    }
+
+    /// The same of an end that sends no faster than `most`.
+    #[must_use]
+    pub fn within(mut self, most: Rate) -> SeenPath {
+        self.rate = self.rate.min(most);
+        self.saved.in_flight = self.saved.in_flight.min(self.rate.bytes_in(self.saved.rtt));
+        self
+    }
+
     fn value(&self) -> String {
         let SeenPath { rate, saved, age, lost } = self;
         let age = age.as_nanos() / 1_000_000_000;
@@ -42,14 +71,14 @@ impl SeenPath {
         let mut figures = value.split(',').map(|figure| figure.parse::<u64>().ok());
         let mut next = || figures.next().flatten();
         let (rate, rtt, held, age) = (next()?, next()?, next()?, next()?);
-        let lost = next().map(|millionths| millionths.min(1_000_000) as f64 / 1e6);
+        let lost = next().map(|millionths| millionths as f64 / 1e6);
         let seen = SeenPath {
             rate: Rate::from_bps(rate),
             saved: SavedPath { in_flight: Bytes(held), rtt: Span::from_nanos(rtt) },
             age: Span::from_nanos(age.saturating_mul(1_000_000_000)),
             lost,
         };
-        (rate > 0 && rtt > 0 && held > 0).then_some(seen)
+        seen.is_sound().then_some(seen)
     }
 }
 
@@ -98,14 +127,35 @@ mod tests {
         );
         assert_eq!(NodePaths::parse(&both.value()), both);
         assert_eq!(NodePaths::default().value(), "none");
-        for nothing in
-            ["none", "", "out", "out:", "out:1,2,3", "out:0,1,1,1", "out:x,1,1,1", "up:1,1,1,1"]
-        {
+        for nothing in [
+            "none",
+            "",
+            "out",
+            "out:",
+            "out:1,2,3",
+            "out:0,1000000,1,1",
+            "out:x,1000000,1,1",
+            "up:1000000,1000000,1,1",
+            // More on its way than such a rate brings, a rate that no link has, no round trip, a
+            // long one, and more lost than was sent.
+            "out:10000000,100000000,99999999999999,1",
+            "out:10000000000000,100000000,125000000000,1",
+            "out:10000000,0,1,1",
+            "out:10000000,11000000000,1,1",
+            "out:10000000,100000000,125000,1,1000001",
+        ] {
             assert_eq!(NodePaths::parse(nothing), NodePaths::default(), "{nothing}");
         }
         let later = NodePaths::parse(&format!("best:4 {} more", both.value()));
         assert_eq!(later, both, "what a later version says besides is skipped");
-        let huge = NodePaths::parse("out:18446744073709551615,1,1,18446744073709551615,9999999");
-        assert_eq!(huge.out.and_then(|seen| seen.lost), Some(1.0));
+    }
+
+    #[test]
+    fn an_end_begins_by_no_more_than_its_interface_sends() {
+        let told = NodePaths::parse("out:100000000000,100000000,1250000000,1").out.expect("sound");
+        let within = told.within(Rate::from_bps(1_000_000_000));
+        assert_eq!(within.rate, Rate::from_bps(1_000_000_000));
+        assert_eq!(within.saved.in_flight, Bytes(12_500_000));
+        assert_eq!(within.within(Rate::from_bps(400_000_000_000)), within);
     }
 }

@@ -249,6 +249,8 @@ pub enum ControlReason {
     Best(usize, f64),
     /// It is the host's default.
     Default,
+    /// It is what channels of the driver of this title have where nothing is asked for.
+    Channel(String),
     /// The host's default paces, for nothing within a rack.
     Unpaced {
         /// The default.
@@ -379,8 +381,8 @@ impl Display for Reason {
             }
             Reason::ToldByNode { server, rate, rtt, age } => write!(
                 f,
-                "{server} says that the last transfer over this path had {rate} over an rtt of \
-                 {rtt}, {age} ago"
+                "{server} says that the last transfer over this path had {rate} over an rtt of {rtt}, {}",
+                age.ago()
             ),
             Reason::FirstBlocks { rate, channels, took, held } => write!(
                 f,
@@ -397,15 +399,15 @@ impl Display for Reason {
             }
             Reason::LossWithoutQueue { rtt, min_rtt } => write!(
                 f,
-                "bbr: segments are lost while the round trip is {rtt} at a least of {min_rtt}, so \
-                 without congestion"
+                "bbr: segments are lost while the round trip is {rtt} at a least of {min_rtt}, so without congestion"
             ),
             Reason::DoubtfulLoss => {
                 f.write_str("bbr: segments are lost, and no queue is seen for certain; on trial")
             }
             Reason::Resumed { in_flight, rtt, age } => write!(
                 f,
-                "begins from what this path held {age} ago, {in_flight} on their way over {rtt}: half of that after a first round trip that confirms it"
+                "begins from what this path held {}, {in_flight} on their way over {rtt}: half of that after a first round trip that confirms it",
+                age.ago()
             ),
             Reason::NotResumed { in_flight, why } => {
                 write!(f, "begins as over any path, though this one held {in_flight}: {why}")
@@ -482,10 +484,10 @@ impl ControlReason {
                 "{name}: the best of {controls} controls over this path, or as good and more usual"
             ),
             ControlReason::Default => write!(f, "{name}, this host's default"),
+            ControlReason::Channel(driver) => write!(f, "{name}, as {driver} channels have it"),
             ControlReason::Unpaced { default, near, fq } => write!(
                 f,
-                "{name} rather than this host's {default}: below {near} of rtt pacing costs more \
-                 than it wins{}",
+                "{name} rather than this host's {default}: below {near} of rtt pacing costs more than it wins{}",
                 match fq {
                     Some(true) => "; fq on this route would pace it",
                     Some(false) =>
@@ -495,8 +497,7 @@ impl ControlReason {
             ),
             ControlReason::SharedLosses(default) => write!(
                 f,
-                "{name} rather than this host's {default}: parallel channels share a loss, \
-                 without a pacing timer for each packet"
+                "{name} rather than this host's {default}: parallel channels share a loss, without a pacing timer for each packet"
             ),
             ControlReason::Profile(date) => write!(f, "{name}, by the profile of {date}"),
         }

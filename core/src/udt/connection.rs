@@ -126,6 +126,16 @@ impl Connection {
         self.sending.least_rtt().or(self.receiving.rtt())
     }
 
+    /// The smoothed round-trip time of this end's packets, once one was measured.
+    pub fn smoothed_rtt(&self) -> Option<Span> {
+        self.sending.smoothed_rtt()
+    }
+
+    /// Bytes of this end's stream that were sent at least once, of those that the program wrote.
+    pub fn sent_bytes(&self) -> (u64, u64) {
+        self.sending.sent_bytes()
+    }
+
     /// Packets that were sent, and of those sent again.
     pub fn packets(&self) -> (u64, u64) {
         (self.sending.sent_packets(), self.sending.resent)
@@ -169,6 +179,7 @@ impl Connection {
             Input::Written(bytes) if self.ended.is_none() => self.sending.written(bytes),
             Input::Written(_) => {}
             Input::Read(packets) => self.receiving.read(packets),
+            Input::Room(packets) => self.receiving.resize(u64::from(packets)),
             Input::Resume(saved) => self.sending.resume(saved),
             Input::LongestDatagram(len) => self.sending.longest_datagram(len),
             Input::Finish => self.finishes = true,

@@ -28,6 +28,8 @@ pub enum Input {
     Written(u64),
     /// So many delivered packets more are read, and their memory is free again.
     Read(u64),
+    /// This end has room for so many packets from now on; what came already is kept.
+    Room(u32),
     /// No datagram longer than so many bytes, UDP's header not counted, passes the path whole.
     LongestDatagram(u32),
     /// What is sent from now on begins, with care, from what an earlier flow saw of the path

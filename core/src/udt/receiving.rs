@@ -98,6 +98,11 @@ impl Receiving {
         }
     }
 
+    /// There is memory for so many packets from now on.
+    pub(super) fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity.max(LEAST_ROOM);
+    }
+
     /// Packets that there is room for beyond those that came in order.
     fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.unread + (self.contiguous - self.delivered))

@@ -145,6 +145,16 @@ impl Sending {
         self.sent.front().map_or(self.cut, |sent| sent.bytes_from)
     }
 
+    /// Bytes of the stream that were sent at least once, and that are there to be.
+    pub(super) fn sent_bytes(&self) -> (u64, u64) {
+        (self.cut, self.written)
+    }
+
+    /// The smoothed round-trip time, once one was measured.
+    pub(super) fn smoothed_rtt(&self) -> Option<Span> {
+        self.least_rtt.map(|_| self.rtt)
+    }
+
     /// Whether the peer's program can read all that there was to send.
     pub(super) fn is_idle(&self) -> bool {
         self.cut == self.written && self.settled == self.next

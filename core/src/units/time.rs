@@ -135,6 +135,18 @@ impl From<std::time::Duration> for Span {
     }
 }
 
+impl Span {
+    /// How long ago, in words: whole seconds, minutes from two on, hours from two on.
+    pub fn ago(self) -> String {
+        match self.0 / 1_000_000_000 {
+            0 => "less than a second ago".to_owned(),
+            seconds @ 1..120 => format!("{seconds} s ago"),
+            seconds @ 120..7_200 => format!("{} min ago", seconds / 60),
+            seconds => format!("{} h ago", seconds / 3_600),
+        }
+    }
+}
+
 impl fmt::Display for Span {
     /// Three significant digits and the unit that keeps the number between 1 and 1000: `26.8 ms`,
     /// `163 ms`, `4.00 us`.
@@ -173,6 +185,18 @@ impl FromStr for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_long_ago_is_told_in_long_units() {
+        for (seconds, words) in [
+            (0, "less than a second ago"),
+            (119, "119 s ago"),
+            (7_199, "119 min ago"),
+            (86_304, "23 h ago"),
+        ] {
+            assert_eq!(Span::from_secs(seconds).ago(), words);
+        }
+    }
 
     #[test]
     fn spans_read_and_print_with_units() {

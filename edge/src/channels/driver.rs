@@ -15,6 +15,7 @@ use super::ordered::ByteStream;
 use super::socket::TcpOptions;
 use super::trust::ClientConfig;
 use crate::drivers::{DriverOption, Values};
+use farline_core::congestion::ControlName;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::fmt;
 use std::io;
@@ -193,6 +194,19 @@ pub trait Transport: Send + Sync {
     /// fill a path; 0 where channels are.
     fn connections(&self, _values: &Values, _rtt: Span) -> usize {
         0
+    }
+
+    /// The congestion control that its channels have where `asked` is asked for; `None` where it has
+    /// none of its own.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when they cannot have that one.
+    fn control(
+        &self,
+        _values: &Values,
+        _asked: Option<ControlName>,
+    ) -> Result<Option<ControlName>, Error> {
+        Ok(None)
     }
 
     /// What opens channels of a session, at the client.

@@ -23,8 +23,12 @@ pub struct FlowState {
     pub arrived: u64,
     /// The least round trip; `None` before there was one.
     pub rtt: Option<Span>,
+    /// The smoothed round trip of now; `None` before there was one.
+    pub smoothed_rtt: Option<Span>,
     /// Packets sent, and of those sent again.
     pub packets: (u64, u64),
+    /// Bytes that the connection took and did not send yet; `None` where it does not know.
+    pub not_sent: Option<u64>,
 }
 
 /// What one look at a connection shows.
@@ -279,7 +283,9 @@ impl OfSocket {
             connection: usize::try_from(self.0.as_raw_fd()).unwrap_or_default(),
             arrived: info.delivered,
             rtt: Some(info.min_rtt),
+            smoothed_rtt: Some(info.rtt),
             packets: (sent, info.retransmits),
+            not_sent: Some(u64::from(info.not_sent)),
         }
     }
 }

@@ -52,6 +52,7 @@ mod conformance;
 mod memory;
 mod read_ahead;
 pub(crate) mod secured;
+mod session_buffers;
 
 pub(crate) use breaker::Breaker;
 /// A node's one UDP port, and a client's way to it.

@@ -8,6 +8,7 @@ use crate::sys::tcp::{
     wake_at,
 };
 use farline_core::congestion::ControlName;
+use farline_core::copy::HeldRate;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use farline_core::wan::frames::wire_bytes;
 use rustix::net::sockopt;
@@ -168,7 +169,7 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
         socket.set_tcp_congestion(name.as_str().as_bytes())?;
     }
     if let Some(len) = options.buffer.filter(|_| options.held.is_some()) {
-        fix_buffers(&socket, len).map_err(io::Error::other)?;
+        fix_buffers(&socket, len, HeldRate::on_path(len)).map_err(io::Error::other)?;
     } else if let Some(Bytes(len)) = options.buffer {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(len)?;
@@ -298,7 +299,7 @@ pub(crate) fn begin_wide(listener: &impl AsFd, len: Bytes) -> bool {
 /// When the kernel allows this process no buffers of that size.
 pub(crate) fn widen(stream: &impl AsFd, held: Option<Bytes>) -> io::Result<()> {
     match held {
-        Some(len) => fix_buffers(stream, len).map_err(io::Error::other),
+        Some(len) => fix_buffers(stream, len, HeldRate::on_path(len)).map_err(io::Error::other),
         None => {
             // Only a wish, as when it began.
             let _ = open_window(stream, Bytes(FIRST_WINDOW as u64));

@@ -8,6 +8,7 @@ use super::layer::TlsPeer;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::socket::unreachable;
 use crate::drivers::Values;
+use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::fmt;
 use std::io::{self, Write};
@@ -42,6 +43,15 @@ impl Stack {
     /// driver's way to fill a path; 0 where channels are.
     pub fn connections(&self, rtt: Span) -> usize {
         self.transport().map_or(0, |transport| transport.connections(&self.values, rtt))
+    }
+
+    /// The congestion control that its channels have where `asked` is asked for; `None` where they
+    /// have a kernel's, or none.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when they cannot have that one.
+    pub fn control(&self, asked: Option<ControlName>) -> Result<Option<ControlName>, Error> {
+        self.transport().map_or(Ok(None), |transport| transport.control(&self.values, asked))
     }
 
     /// What opens a session's channels.

@@ -11,9 +11,11 @@ use crate::channels::driver::{Carries, CongestionBy, Dialer, Peer, Session, Slot
 use crate::channels::layer::TlsPeer;
 use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
 use crate::channels::one_port;
+use crate::channels::socket::may_choose;
 use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};
 use crate::mover::BLOCK_LEN;
+use farline_core::plan::{ControlReason, Reason};
 use farline_core::transfer::TransferParams;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
@@ -64,6 +66,13 @@ pub(super) async fn dial(
                 let driver = offer.stack.channel().name;
                 copy.stats.gave_up_channel |=
                     asked.is_some_and(|asked| asked.channel().name != driver);
+                if copy.stats.gave_up_channel
+                    && let Some(choice) = &mut copy.stats.choice
+                {
+                    let is_channels =
+                        |why: &Reason| matches!(why, Reason::Control(_, ControlReason::Channel(_)));
+                    choice.reasons.retain(|why| !is_channels(why));
+                }
                 copy.note_profiled(driver);
                 fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
                 copy.stats.data_path = Some(DataPath::of(&offer));
@@ -105,6 +114,10 @@ async fn by(
         Route::Straight => (None, address),
     };
     let mut sockets = sockets.clone();
+    if can.congestion == CongestionBy::Kernel && copy.own_control()?.is_some() {
+        // It was asked of another driver.
+        sockets.congestion = sockets.congestion.filter(|&name| may_choose(name).is_ok());
+    }
     if sockets.held.is_some() && can.congestion != CongestionBy::Driver {
         if can.congestion == CongestionBy::Below || offer.route != Route::Straight {
             let message = format!("a rate cannot be held over {}", offer.stack);

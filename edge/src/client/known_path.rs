@@ -44,8 +44,10 @@ impl Copy<'_> {
     /// Keeps what the transfer that ends saw.
     pub(super) fn keep_path(&mut self) {
         if let (Some(path), Some(start)) = (&mut self.path, self.live.start.get()) {
+            let tally = &self.live.tally;
+            let (moved, fills) = (Bytes(tally.bytes()), tally.waits().is_held_by_path());
             // Without it the next copy begins as over any path.
-            let _ = path.store(&start.record(), Bytes(self.live.tally.bytes()));
+            let _ = path.store(&start.record(), moved, fills);
         }
     }
 }

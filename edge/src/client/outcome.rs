@@ -13,6 +13,9 @@ use farline_core::transfer::{Diagnosis, Limit, Party, StoreMedium, TransferParam
 use farline_core::units::{Bytes, Error, Rate, Span, in_short};
 use serde::Serialize;
 
+/// What is payload of a held rate, which counts an Ethernet's wire, in packets of 1,200 bytes.
+const HELD_PAYLOAD: f64 = 0.85;
+
 /// The result document; its schema is `farline/copy/1`. Fields may be added to it, never change
 /// their meaning.
 #[derive(Clone, Debug, Serialize)]
@@ -66,7 +69,7 @@ pub struct Outcome {
     pub staging_bytes: u64,
     /// The least round-trip time of the control channel.
     pub rtt_seconds: f64,
-    /// Segments that this end sent again.
+    /// Segments or packets that this end sent again.
     pub retransmits: u64,
     /// Processor time of this process, all threads.
     pub cpu_seconds: f64,
@@ -334,12 +337,14 @@ impl CopyStats {
         self.not_kept.in_words().into_iter().for_each(|said| self.note(said));
         self.not_set.in_words().into_iter().for_each(|said| self.note(said));
         let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
+        let retransmits =
+            self.tcp.iter().map(|tcp| tcp.retransmits).sum::<u64>() + self.waits.retransmits;
         let waits = Waits {
             moving: self.moving,
             setting_up: elapsed.saturating_sub(self.moving + self.waited),
             channels: self.channels(),
-            is_tcp: !self.tcp.is_empty(),
-            retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
+            has_path: !self.tcp.is_empty() || self.waits.path.total() > Span::ZERO,
+            retransmits,
             rtt: self.rtt,
             bytes: moved,
             buffer: self.fixed.buffer,
@@ -356,9 +361,15 @@ impl CopyStats {
         let mut diagnosis = own.joined(there, is_sender);
         // Who held it to a rate need not know whose wish that was.
         let gave_way = self.notes.iter().any(|note| note.contains(HELD_RATE_FELL));
+        let full = waits.path.full_rate().as_bps() as f64;
+        let goes_as_held = |held: Rate| full >= HELD_PAYLOAD * held.as_bps() as f64;
         match (diagnosis.limit, self.fixed.rate, self.fixed.held.filter(|_| !gave_way)) {
-            // A booked rate leaves the path room, and its growing window is no slow start.
-            (Limit::Network | Limit::SlowStart, _, Some(held)) => {
+            // A booked rate leaves the path room, its growing window is no slow start, and what it
+            // sends in bursts queues for a moment.
+            (limit, _, Some(held))
+                if matches!(limit, Limit::Network | Limit::SlowStart)
+                    || limit == Limit::PathRate && goes_as_held(held) =>
+            {
                 diagnosis.limit = Limit::RateLimit;
                 (diagnosis.party, diagnosis.evidence) = (Party::You, format!("{held} are held"));
             }
@@ -403,7 +414,7 @@ impl CopyStats {
             congestion: self.congestion,
             staging_bytes: self.staging.unwrap_or(staging).0,
             rtt_seconds: self.rtt.as_secs_f64(),
-            retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
+            retransmits,
             cpu_seconds: cpu.as_secs_f64(),
             peak_rss_bytes: peak_rss,
             completions: self.completions,

@@ -65,6 +65,8 @@ async fn run(
     keep_replaced::require(options.backup.as_ref(), destination)?;
     attributes::require(options, sources)?;
     attributes::require(options, std::slice::from_ref(destination))?;
+    // Before anything moves.
+    copy.own_control()?;
     let mut expanded = Vec::new();
     with_retries(&mut copy, async |copy| {
         expanded = glob::expand(copy, sources).await?;

@@ -100,8 +100,9 @@ pub(super) async fn run(
         (None, [only]) if alone => Some(Bytes(look_at(only)?.len())),
         _ => None,
     };
-    let asks_path = !copy.options.fresh_start;
-    ahead.extend(asks_path.then(Control::path_question));
+    let is_limited = copy.options.limit.is_some() || copy.options.held.is_some();
+    let asks_path = is_limited || !copy.options.fresh_start;
+    ahead.extend(asks_path.then(|| Control::path_question(is_limited)));
     let named = |into_folder: bool| -> Vec<(PathBuf, Vec<u8>)> {
         let named = |path: &PathBuf| {
             let bytes = path.as_os_str().as_bytes();

@@ -1,7 +1,7 @@
 //! Has a sending transfer begin from what an earlier one saw of its path, and notes what it sees
 //! itself.
 
-use super::tune::{LOOK_EVERY, Notify};
+use super::tune::{LOOK_EVERY, Notify, flows};
 use crate::channels::Handle;
 use crate::channels::handle::ConnectionSample;
 use crate::sys::lock::lock;
@@ -10,7 +10,6 @@ use farline_core::plan::Reason;
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Error, Span, Time};
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -189,9 +188,7 @@ impl Observation {
 
     /// Takes in what a look showed; returns how many bytes have arrived.
     fn handle(&self, samples: &[ConnectionSample]) -> u64 {
-        // Several channels may be of one connection.
-        let flows: BTreeMap<usize, _> =
-            samples.iter().filter_map(|one| one.flow).map(|flow| (flow.connection, flow)).collect();
+        let flows = flows(samples);
         if flows.is_empty() {
             return 0;
         }

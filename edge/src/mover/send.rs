@@ -10,7 +10,7 @@ use super::pace::{LiveRate, Pace};
 use super::path_start::PathStart;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
-use super::tune::{Notify, Pool, Tuning};
+use super::tune::{Notify, Pool, Tuning, resent};
 use crate::channels::{Channel, Handle, is_final};
 use crate::stores::Source;
 use crate::sys::lock::lock;
@@ -190,6 +190,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let share = job.layout.payload() / (4 * count as u64);
     let queue = Bytes(share.clamp(QUEUES.0, QUEUES.1));
     watched.iter().for_each(|channel: &Handle| channel.queue_at_most(queue));
+    let resent_before = resent(&watched);
     let aside = job.start.filter(|(start, _)| start.takes_long(&watched));
     if let (Some((start, tell)), None) = (job.start, aside) {
         start.begin(&watched, tell);
@@ -275,6 +276,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     if let Some(error) = parts.cancel.reason() {
         return Err(error);
     }
+    parts.tally.add_resent(resent(&handles(&channels)).saturating_sub(resent_before));
     let opened = lock(&shared.state).orders.len();
     let lost = opened - channels.len();
     if lost > 0 && !parts.integrity.checks {

@@ -29,6 +29,7 @@ pub(crate) struct Tally {
     bad_blocks: AtomicU64,
     bad_headers: AtomicU64,
     lost_channels: AtomicU64,
+    resent: AtomicU64,
 }
 
 impl Tally {
@@ -76,6 +77,7 @@ impl Tally {
             network: self.network(),
             busy: *lock(&self.busy),
             path: over.and(now),
+            retransmits: self.resent.load(Ordering::Relaxed),
             ..Waits::default()
         }
     }
@@ -159,6 +161,11 @@ impl Tally {
         let idle = StageTime { busy: Span::ZERO, active: waited };
         let mut busy = lock(&self.busy);
         busy.channels = busy.channels.and(idle);
+    }
+
+    /// So many packets were sent again over channels of which no kernel tells.
+    pub(super) fn add_resent(&self, packets: u64) {
+        self.resent.fetch_add(packets, Ordering::Relaxed);
     }
 
     pub(crate) fn add_network(&self, since: Instant) {

@@ -3,7 +3,7 @@
 
 use super::BLOCK_LEN;
 use super::tally::Tally;
-use crate::channels::handle::ConnectionSample;
+use crate::channels::handle::{ConnectionSample, FlowState};
 use crate::channels::socket::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
 use crate::sys::pool::{Slot, more};
@@ -11,6 +11,7 @@ use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::plan::Reason;
 use farline_core::transfer::{BufferAutotuner, PathSample, PoolSample, TuningLimits};
 use farline_core::units::{Bytes, Span, Time};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How often the channels are looked at.
@@ -75,7 +76,7 @@ impl PathSampler {
     }
 
     /// What a look at all channels showed, which are given nothing more when `is_flushing`; `None`
-    /// where they are no TCP connections.
+    /// where nothing is known of their path.
     pub(super) fn sample(
         &mut self,
         handles: &[Handle],
@@ -85,18 +86,12 @@ impl PathSampler {
     ) -> Option<PathSample> {
         let infos: Vec<_> = samples.iter().filter_map(|sample| sample.tcp.as_ref()).collect();
         if infos.is_empty() {
-            return None;
+            return self.of_flows(handles, samples, tally);
         }
         let sum = |part: fn(&crate::sys::tcp::TcpInfo) -> Span| {
             infos.iter().map(|info| part(info)).fold(Span::ZERO, |sum, span| sum + span)
         };
-        let (network, store_wait) = (tally.network(), tally.store_wait());
-        // Channels that mostly wait for the store say nothing of the network. Those that wait for
-        // room at the other end may be many windows of a long path or one slow store; more channels
-        // help the one, and the tuner sees that they do not help the other.
-        let in_network =
-            network.saturating_sub(self.network) > store_wait.saturating_sub(self.store_wait);
-        (self.network, self.store_wait) = (network, store_wait);
+        let in_network = self.in_network(tally);
         Some(PathSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
             channels: infos.len(),
@@ -115,6 +110,53 @@ impl PathSampler {
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
     }
+
+    /// The same of channels whose driver does what a kernel does for TCP.
+    fn of_flows(
+        &mut self,
+        handles: &[Handle],
+        samples: &[ConnectionSample],
+        tally: &Tally,
+    ) -> Option<PathSample> {
+        let flows = flows(samples);
+        let least = |rtt: fn(&FlowState) -> Option<Span>| flows.values().filter_map(rtt).min();
+        let (rtt, min_rtt) = (least(|flow| flow.smoothed_rtt)?, least(|flow| flow.rtt)?);
+        Some(PathSample {
+            at: Time::ZERO + Span::from(self.began.elapsed()),
+            channels: samples.len(),
+            delivered: Bytes(flows.values().map(|flow| flow.arrived).sum()),
+            retransmits: flows.values().map(|flow| flow.packets.1).sum(),
+            rtt,
+            min_rtt,
+            rwnd_limited: Span::ZERO,
+            starved: 0,
+            network_bound: self.in_network(tally),
+            is_model_based: handles.first().is_some_and(Handle::is_model_based),
+        })
+    }
+
+    /// Whether channels waited for the network since the last look. Those that mostly wait for the
+    /// store say nothing of it. Those that wait for room at the other end may be many windows of a
+    /// long path or one slow store; more channels help the one, and the tuner sees that they do not
+    /// help the other.
+    fn in_network(&mut self, tally: &Tally) -> bool {
+        let (network, store_wait) = (tally.network(), tally.store_wait());
+        let in_network =
+            network.saturating_sub(self.network) > store_wait.saturating_sub(self.store_wait);
+        (self.network, self.store_wait) = (network, store_wait);
+        in_network
+    }
+}
+
+/// The connections that a look at channels showed: several channels may be of one.
+pub(super) fn flows(samples: &[ConnectionSample]) -> BTreeMap<usize, FlowState> {
+    samples.iter().filter_map(|one| one.flow).map(|flow| (flow.connection, flow)).collect()
+}
+
+/// Packets that were sent again over channels of which no kernel tells.
+pub(super) fn resent(channels: &[Handle]) -> u64 {
+    let samples = channels.iter().map(Handle::sample).filter(|sample| sample.tcp.is_none());
+    flows(&samples.collect::<Vec<_>>()).values().map(|flow| flow.packets.1).sum()
 }
 
 /// Watches a staging pool and maps more of it when that helps.

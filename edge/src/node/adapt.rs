@@ -8,7 +8,7 @@ use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::transfer::{StoreMedium, TuningLimits, Waits};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::time::{Duration, Instant};
 
 /// The FEAT line.
@@ -123,17 +123,18 @@ impl Watch {
         medium: StoreMedium,
         sending: bool,
     ) {
+        let waits = tally.waits();
         let waits = Waits {
+            has_path: !tcp.is_empty() || waits.path.total() > Span::ZERO,
             moving: self.began.elapsed().into(),
             channels: u32::try_from(tcp.len()).unwrap_or(u32::MAX),
-            is_tcp: !tcp.is_empty(),
-            retransmits: tcp.iter().map(|tcp| tcp.retransmits).sum(),
+            retransmits: tcp.iter().map(|tcp| tcp.retransmits).sum::<u64>() + waits.retransmits,
             rtt: tcp.iter().map(|tcp| tcp.min_rtt).min().unwrap_or_default(),
             bytes: Bytes(tally.bytes()),
             buffer: run.request.buffer_size,
             media: (medium, medium),
             window_limit: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
-            ..tally.waits()
+            ..waits
         };
         let own = if sending { waits.sender_limit() } else { waits.receiver_limit() };
         run.reporter.remark(format!("FARLINE evidence={}", own.evidence));

@@ -20,7 +20,7 @@ use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
 use crate::channels::{Channel, TcpOptions};
 use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
-use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace, PathStart};
+use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::fs_user::as_service;
 use crate::sys::pool::{Slot, pool_of_short};
@@ -88,6 +88,8 @@ pub(super) struct DataPlane {
     pub(super) driver: Option<Arc<Driver>>,
     /// What is known of the path to the client, once something was sent.
     pub(super) path: Option<KnownPath>,
+    /// Whether the client holds what it sends to a rate of its own choice (M-6).
+    pub(super) is_client_limited: bool,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
     /// What the client holds of the next tree data that it retrieves, besides what REST says
@@ -153,6 +155,7 @@ impl DataPlane {
             pace: None,
             driver: None,
             path: None,
+            is_client_limited: false,
             in_order: false,
             held_there: ByteRanges::new(),
             left: BTreeSet::new(),
@@ -164,17 +167,6 @@ impl DataPlane {
             backup: None,
             adapt: Adapt::default(),
         }
-    }
-
-    /// How a transfer that sends begins, by what is known of the path to the client.
-    pub(super) fn begin_path(&mut self) -> Option<PathStart> {
-        if self.shared.config.fresh_start || self.pace().is_some() || self.rate.is_some() {
-            return None;
-        }
-        if let Some(path) = &self.path {
-            return path.later();
-        }
-        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first()
     }
 
     /// Becomes the session of whoever says this, from its beginning.

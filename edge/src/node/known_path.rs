@@ -1,6 +1,6 @@
 //! What a session that sends knows of the path to its client, and keeps for the next.
 
-use crate::mover::PathStart;
+use crate::mover::{PathStart, Tally};
 use crate::plan::paths::StoredPath;
 use crate::sys::fs_user::as_service;
 use farline_core::units::Bytes;
@@ -10,8 +10,8 @@ use std::net::IpAddr;
 #[derive(Debug)]
 pub(super) struct KnownPath {
     stored: Option<StoredPath>,
-    /// The last transfer and how many bytes it moved: some of them may be on their way yet.
-    last: Option<(PathStart, u64)>,
+    /// The last transfer, how many bytes it moved, and whether the path held it back: some of them may be on their way yet.
+    last: Option<(PathStart, u64, bool)>,
 }
 
 impl KnownPath {
@@ -31,16 +31,17 @@ impl KnownPath {
         self.stored.as_ref().map(|_| PathStart::new(None))
     }
 
-    /// Keeps what a transfer of `moved` bytes sees, when the next one or the session ends.
-    pub(super) fn keep(&mut self, start: PathStart, moved: u64) {
+    /// Keeps what a transfer sees of which `tally` has the totals, when the next one or the session
+    /// ends.
+    pub(super) fn keep(&mut self, start: PathStart, tally: &Tally) {
         self.store();
-        self.last = Some((start, moved));
+        self.last = Some((start, tally.bytes(), tally.waits().is_held_by_path()));
     }
 
     fn store(&mut self) {
-        if let (Some(stored), Some((start, moved))) = (&mut self.stored, self.last.take()) {
+        if let (Some(stored), Some((start, moved, fills))) = (&mut self.stored, self.last.take()) {
             // Without it the next one begins as over any path.
-            let _ = as_service(|| stored.store(&start.record(), Bytes(moved)));
+            let _ = as_service(|| stored.store(&start.record(), Bytes(moved), fills));
         }
     }
 }

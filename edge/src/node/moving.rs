@@ -127,7 +127,7 @@ impl DataPlane {
             watch.tell(run, &run.tally, &sent.tcp, self.medium, true);
         }
         if let (Some(path), Some(start)) = (&mut self.path, start) {
-            path.keep(start, run.tally.bytes());
+            path.keep(start, &run.tally);
         }
         self.channels = sent.channels;
         self.slots = sent.slots;

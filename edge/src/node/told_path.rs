@@ -1,7 +1,8 @@
 //! What a node tells each client of the path between them, and what it keeps of uploads for that.
 
 use super::data::DataPlane;
-use crate::mover::Tally;
+use super::known_path::KnownPath;
+use crate::mover::{PathStart, Tally};
 use crate::plan::paths::{StoredPath, seen};
 use crate::sys::fs_user::as_service;
 use farline_core::copy::NodePaths;
@@ -19,16 +20,29 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const MOST_LOOKS: usize = 4_096;
 
 impl DataPlane {
+    /// How a transfer that sends begins, by what is known of the path to the client.
+    pub(super) fn begin_path(&mut self) -> Option<PathStart> {
+        if self.shared.config.fresh_start || self.pace().is_some() || self.rate.is_some() {
+            return None;
+        }
+        if let Some(path) = &self.path {
+            return path.later();
+        }
+        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first()
+    }
+
     /// What this client is told of the path between it and here (M-6): of its own address and of no
-    /// other, whatever it says.
+    /// other, whatever it says. One that says `limited` holds what it sends to a rate of its own
+    /// choice: that is no word on the path.
     ///
     /// # Errors
     /// When it asks for something else.
-    pub(super) fn tell_path(&self, value: &str) -> Result<String, Error> {
-        if value != "ask" {
-            let message = format!("`{value}` is not offered; ask is");
+    pub(super) fn tell_path(&mut self, value: &str) -> Result<String, Error> {
+        if !matches!(value, "ask" | "limited") {
+            let message = format!("`{value}` is not offered; ask and limited are");
             return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
         }
+        self.is_client_limited = value == "limited";
         let (local, peer) = (self.local.ip(), self.peer.ip());
         let known = !self.shared.config.fresh_start;
         let of = |from, to| known.then(|| as_service(|| seen(from, to))).flatten();
@@ -36,8 +50,18 @@ impl DataPlane {
     }
 
     /// Does `work`, which receives, and keeps what it shows of the path from the client.
-    pub(super) fn watching_arrivals<T>(&self, tally: &Tally, work: impl FnOnce() -> T) -> T {
-        let is_free = !self.shared.config.fresh_start && self.receive_pace().is_none();
+    ///
+    /// # Errors
+    /// Those of `work`; what is broken off says nothing.
+    pub(super) fn watching_arrivals<T, E>(
+        &self,
+        tally: &Tally,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let is_free = !self.shared.config.fresh_start
+            && self.receive_pace().is_none()
+            && self.rate.is_none()
+            && !self.is_client_limited;
         let stored = (is_free && self.rtt > Span::ZERO)
             .then(|| as_service(|| StoredPath::claim(self.peer.ip(), self.local.ip())))
             .flatten();
@@ -64,9 +88,10 @@ impl DataPlane {
             });
             let done = work();
             drop(over);
-            if let Ok(record) = watching.join() {
-                // Without it the next client is told nothing.
-                let _ = as_service(|| stored.store(&record, Bytes(tally.bytes())));
+            if let (Ok(record), Ok(_)) = (watching.join(), &done) {
+                // Who receives does not know what held the sender back: less than was seen within a
+                // day says nothing of the path. Without the record the next client is told nothing.
+                let _ = as_service(|| stored.store(&record, Bytes(tally.bytes()), false));
             }
             done
         })

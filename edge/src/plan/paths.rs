@@ -6,14 +6,16 @@
 
 use crate::stores::state_folder;
 use crate::sys::clock::since_1970;
+use crate::sys::ethtool::interface_of;
 use farline_core::congestion::SavedPath;
 use farline_core::copy::SeenPath;
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::net::{IpAddr, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +28,10 @@ const LONGEST: u64 = 4_096;
 /// A transfer that moved fewer bytes than this many times what it had on its way was over too soon to
 /// say that a path holds less than was known.
 const TELLING: u64 = 4;
+
+/// What one transfer saw is as good a word on a path as what an earlier one did, if it is at least
+/// this part of it.
+const NEAR: f64 = 0.75;
 
 /// Unless it lost so much, which says that it was too much.
 const MUCH_LOST: f64 = 0.01;
@@ -60,12 +66,13 @@ impl Document {
     /// What it says, unless that is old.
     fn seen(&self) -> Option<SeenPath> {
         let age = since_1970().as_secs().checked_sub(self.at)?;
-        (age < FRESH.as_secs()).then(|| SeenPath {
+        let seen = SeenPath {
             rate: Rate::from_bps(self.rate),
             saved: SavedPath { in_flight: Bytes(self.in_flight), rtt: Span::from_nanos(self.rtt) },
             age: Span::from_secs(age),
             lost: self.lost,
-        })
+        };
+        (age < FRESH.as_secs() && seen.is_sound()).then_some(seen)
     }
 }
 
@@ -73,7 +80,22 @@ impl Document {
 pub(crate) fn seen(from: IpAddr, to: IpAddr) -> Option<SeenPath> {
     let (from, to) = (from.to_canonical(), to.to_canonical());
     let place = state_folder()?.join("paths").join(plain(&format!("{from}-{to}.json")));
-    Document::read(&mut File::open(place).ok()?)?.seen()
+    Document::read(&mut plain_file(File::options().read(true), &place)?)?.seen()
+}
+
+/// Opens a file, and nothing that one would wait for: a FIFO without a writer, a device.
+fn plain_file(how: &mut OpenOptions, place: &Path) -> Option<File> {
+    let file = how.custom_flags(libc::O_NONBLOCK).open(place).ok()?;
+    file.metadata().is_ok_and(|known| known.is_file()).then_some(file)
+}
+
+/// The rate of the interface that has the address `local`, where it is a device that says it: what
+/// a kernel makes up says anything (10 Mbit/s of a TUN).
+pub(crate) fn interface_rate(local: IpAddr) -> Option<Rate> {
+    let folder = Path::new("/sys/class/net").join(interface_of(local.to_canonical())?);
+    let says = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let mbps: u64 = folder.join("device").exists().then(|| says("speed"))??.trim().parse().ok()?;
+    (mbps > 0).then(|| Rate::from_bps(mbps.saturating_mul(1_000_000)))
 }
 
 /// A document's name as a file's.
@@ -105,8 +127,9 @@ impl StoredPath {
             fs::create_dir_all(folder).ok()?;
             make_room(folder)?;
         }
-        let how = File::options().create(true).truncate(false).read(true).write(true).clone();
-        let mut file = how.open(&place).ok()?;
+        let mut how = File::options();
+        how.create(true).truncate(false).read(true).write(true);
+        let mut file = plain_file(&mut how, &place)?;
         file.try_lock().ok()?;
         let document = Document::read(&mut file);
         Some(StoredPath { file, document })
@@ -118,16 +141,26 @@ impl StoredPath {
         Some((seen.saved, seen.age))
     }
 
-    /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there.
+    /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there. That a path
+    /// has less than was seen before only a transfer shows which the path held back: `fills`. One
+    /// that its source was too slow for, or that nobody knows of, says nothing but that it has as
+    /// much.
     ///
     /// # Errors
     /// When the document cannot be written.
-    pub(crate) fn store(&mut self, seen: &PathRecord, moved: Bytes) -> std::io::Result<()> {
+    pub(crate) fn store(
+        &mut self,
+        seen: &PathRecord,
+        moved: Bytes,
+        fills: bool,
+    ) -> std::io::Result<()> {
         let (Some(saved), Some(rate)) = (seen.saved(), seen.rate()) else { return Ok(()) };
         let before = self.saved().map_or(0, |(saved, _)| saved.in_flight.0);
-        let tells = moved.0 >= TELLING.saturating_mul(saved.in_flight.0)
+        let tells = fills && moved.0 >= TELLING.saturating_mul(saved.in_flight.0)
             || seen.lost().is_some_and(|lost| lost > MUCH_LOST);
-        if saved.in_flight.0 < before && !tells {
+        // What came at once or late makes a difference of so much, and no more.
+        let is_near = saved.in_flight.0 as f64 >= NEAR * before as f64;
+        if !is_near && !tells {
             return Ok(());
         }
         let document = Document {
@@ -198,7 +231,7 @@ mod tests {
         assert!(first.saved().is_none(), "nothing was seen yet");
         assert!(StoredPath::at(dir.path(), "::1-::2.json").is_none(), "one at a time");
         assert!(StoredPath::at(dir.path(), "::1-::3.json").is_some(), "another path");
-        first.store(&seen(1_000_000_000, rtt), Bytes::mib(1_024)).expect("written");
+        first.store(&seen(1_000_000_000, rtt), Bytes::mib(1_024), true).expect("written");
         drop(first);
 
         let mut second = StoredPath::at(dir.path(), "::1-::2.json").expect("it is free again");
@@ -206,9 +239,12 @@ mod tests {
         assert_eq!((saved.in_flight, saved.rtt), (Bytes(12_500_000), rtt));
         assert!(age < Span::from_secs(60), "{age}");
         // A small copy says little of a path, a long one that it became slower.
-        second.store(&seen(100_000_000, rtt), Bytes::mib(4)).expect("written");
+        second.store(&seen(100_000_000, rtt), Bytes::mib(4), true).expect("written");
         assert_eq!(second.saved().expect("the same").0.in_flight, Bytes(12_500_000));
-        second.store(&seen(100_000_000, rtt), Bytes::mib(100)).expect("written");
+        // And one that something else held back says nothing of it, however long it was.
+        second.store(&seen(100_000_000, rtt), Bytes::mib(100), false).expect("written");
+        assert_eq!(second.saved().expect("the same").0.in_flight, Bytes(12_500_000));
+        second.store(&seen(100_000_000, rtt), Bytes::mib(100), true).expect("written");
         assert_eq!(second.saved().expect("less").0.in_flight, Bytes(1_250_000));
     }
 
@@ -218,7 +254,7 @@ mod tests {
         let old = since_1970().as_secs() - FRESH.as_secs() - 1;
         for (name, at, believed) in [("old", old, false), ("new", since_1970().as_secs(), true)] {
             let text = format!(
-                r#"{{"schema":"{SCHEMA}","at":{at},"rate":1,"rtt":5,"in_flight":7,"lost":null}}"#
+                r#"{{"schema":"{SCHEMA}","at":{at},"rate":80,"rtt":100000000,"in_flight":1,"lost":null}}"#
             );
             fs::write(dir.path().join(name), text).expect("written");
             let stored = StoredPath::at(dir.path(), name).expect("it is ours");
@@ -226,6 +262,10 @@ mod tests {
         }
         fs::write(dir.path().join("bad"), "{").expect("written");
         assert!(StoredPath::at(dir.path(), "bad").expect("it is ours").saved().is_none());
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("a FIFO");
+        assert!(StoredPath::at(dir.path(), "fifo").is_none(), "nobody waits for a writer");
+        assert!(plain_file(File::options().read(true), &fifo).is_none(), "nor to read it");
     }
 
     #[test]

@@ -233,14 +233,27 @@ pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), E
     Ok(())
 }
 
-/// Gives a TCP socket buffers for `len` bytes on their way, in both directions: past the system's
-/// limits where this process may. On a listening socket, its future connections.
+/// Gives a TCP socket buffers of `len` bytes in both directions for a path that holds `on_path`:
+/// past the system's limits where this process may. Where it may not, what the kernel gives is
+/// enough if it holds as much as the path, and so is what the kernel makes of a socket by itself. On
+/// a listening socket, its future connections.
 ///
 /// # Errors
-/// [`Fault::Here`] when the kernel allows this process no buffers of that size.
-pub(crate) fn fix_buffers(socket: &impl AsFd, len: Bytes) -> Result<(), Error> {
+/// [`Fault::Here`] when the kernel allows this process no buffers that hold as much as the path.
+pub(crate) fn fix_buffers(socket: &impl AsFd, len: Bytes, on_path: Bytes) -> Result<(), Error> {
     let set = |option| set_number(socket, libc::SOL_SOCKET, option, len.0);
     if set(libc::SO_SNDBUFFORCE).is_err() || set(libc::SO_RCVBUFFORCE).is_err() {
+        let most = |sysctl: &str| {
+            let text = std::fs::read_to_string(format!("/proc/sys/net/{sysctl}"));
+            let text = text.unwrap_or_default();
+            text.split_whitespace().last().and_then(|text| text.parse().ok()).unwrap_or(0_u64)
+        };
+        let set_most = most("core/wmem_max").min(most("core/rmem_max"));
+        // Half of what a kernel sizes is for its own records.
+        let sized = most("ipv4/tcp_wmem").min(most("ipv4/tcp_rmem")) / 2;
+        if set_most < len.0.min(sized) && sized >= on_path.0 {
+            return Ok(());
+        }
         // An error is that of a socket that is none.
         let _ = (set(libc::SO_SNDBUF), set(libc::SO_RCVBUF));
     }
@@ -248,11 +261,11 @@ pub(crate) fn fix_buffers(socket: &impl AsFd, len: Bytes) -> Result<(), Error> {
     let given = socket.send_buffer_size().and_then(|sent| Ok(sent.min(socket.recv_buffer_size()?)));
     // The kernel doubles what it is told (socket(7)).
     let given = Bytes(given.map_or(0, |given| given as u64 / 2));
-    if given < len {
-        let message = format!("the path holds {len}, and this kernel gives buffers of {given}");
+    if given < len.min(on_path) {
+        let message = format!("the path holds {on_path}, and this kernel gives buffers of {given}");
         return Err(Error::new(Fault::Here, ErrorCode::WindowBuffer, message).hint(format!(
             "run as root, or: sysctl -w net.core.rmem_max={0} net.core.wmem_max={0}",
-            len.0
+            on_path.0
         )));
     }
     Ok(())

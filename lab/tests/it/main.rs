@@ -69,6 +69,7 @@ mod reach;
 mod refused;
 mod resume;
 mod retry;
+mod sender_memory;
 mod silence;
 mod snapshots;
 mod soak;

@@ -71,7 +71,7 @@ mod tests {
             } else {
                 waits.network = waits.network + took;
                 waits.path.full = waits.path.full + took;
-                waits.is_tcp = true;
+                waits.has_path = true;
             }
             seen.push(recent.since(waits.clone()).map(|lately| lately.sender_limit().limit));
         }

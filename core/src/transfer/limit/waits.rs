@@ -107,8 +107,8 @@ pub struct Waits {
     pub network: Span,
     /// How busy threads were.
     pub busy: StageTimes,
-    /// Whether channels are TCP connections, of which the kernel tells.
-    pub is_tcp: bool,
+    /// Whether channels are TCP connections, of which the kernel tells, or others whose path was seen.
+    pub has_path: bool,
     /// Segments sent again.
     pub retransmits: u64,
     /// What network time went to, where this end sends.
@@ -133,6 +133,14 @@ impl Waits {
         self.network = self.network + next.network;
         self.busy = self.busy.and(next.busy);
         self.path = self.path.and(next.path);
+        self.retransmits += next.retransmits;
+    }
+
+    /// Whether it was the path that held back what this end sent: only then its rate is the path's.
+    pub fn is_held_by_path(&self) -> bool {
+        let waits = Waits { has_path: true, channels: self.channels.max(1), ..self.clone() };
+        self.path.total() > Span::ZERO
+            && matches!(waits.sender_limit().limit, Limit::PathRate | Limit::Loss)
     }
 
     /// What limited the sending end.
@@ -202,7 +210,7 @@ impl Waits {
         if self.busy.channels.share() >= BUSY {
             return self.named(Limit::Cpu);
         }
-        if !self.is_tcp {
+        if !self.has_path {
             // What carries it does not say.
             return self.named(Limit::Network);
         }
@@ -333,7 +341,7 @@ mod tests {
             moving: Span::from_secs(10),
             channels: 4,
             network: Span::from_secs(36),
-            is_tcp: true,
+            has_path: true,
             bytes: Bytes(1 << 30),
             path: PathTimes { full: Span::from_secs(9), ..PathTimes::default() },
             ..Waits::default()
@@ -379,6 +387,20 @@ mod tests {
         let path = PathTimes { growing: Span::from_millis(500), ..PathTimes::default() };
         let buffered = Waits { moving: Span::from_millis(700), path, ..short };
         assert_eq!(sender(buffered), Limit::SlowStart);
+    }
+
+    #[test]
+    fn only_a_path_that_was_full_or_lost_says_what_it_has() {
+        assert!(waits().is_held_by_path());
+        let (most, little) = (Span::from_secs(30), Span::from_secs(6));
+        for other in [
+            Waits { store: most, network: little, ..waits() },
+            Waits { pace: most, network: little, ..waits() },
+            Waits { path: PathTimes { window: most, ..waits().path }, ..waits() },
+            Waits { path: PathTimes::default(), ..waits() },
+        ] {
+            assert!(!other.is_held_by_path(), "{other:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! so that a machine which wants to be paced otherwise (BBR) is held by its window alone.
 
 use crate::channels::handle::FlowState;
+use crate::channels::session_buffers::{BufferShare, SessionBuffers};
 use crate::channels::socket::TcpOptions;
 use crate::sys::lock::lock;
 use farline_core::congestion::{
@@ -27,6 +28,9 @@ const BELOW: u64 = 48;
 const HELD_SPARE: f64 = 1.05;
 const HELD_WAITS: Span = Span::from_millis(5);
 
+/// What a connection may keep of what it sends beyond twice its control's window.
+pub(super) const LEAST_SEND_WINDOW: u64 = 1 << 20;
+
 /// Packets that may have been sent over a connection that still begins.
 const MOST_BEFORE: u64 = 200;
 
@@ -39,6 +43,15 @@ pub(super) struct Meter {
     arrived: AtomicU64,
     sent: AtomicU64,
     lost: AtomicU64,
+    /// Nanoseconds of the smoothed round trip; the largest number before there was one.
+    smoothed_rtt: AtomicU64,
+    /// Bytes that the control lets be on their way, and what the connection was last let keep of
+    /// what it sends.
+    window: AtomicU64,
+    send_window: AtomicU64,
+    /// Its part of what its session may keep, and what the user wants it to keep.
+    share: BufferShare,
+    buffer: Option<Bytes>,
     /// What an earlier connection saw of the path, from when it is told until the control knows.
     saved: Mutex<Option<SavedPath>>,
     /// What is left of a held rate, once some of it was given up.
@@ -56,6 +69,11 @@ impl Default for Meter {
             arrived: AtomicU64::default(),
             sent: AtomicU64::default(),
             lost: AtomicU64::default(),
+            smoothed_rtt: AtomicU64::new(u64::MAX),
+            window: AtomicU64::default(),
+            send_window: AtomicU64::default(),
+            share: BufferShare::default(),
+            buffer: None,
             saved: Mutex::default(),
             yielded: Mutex::default(),
             chosen: Mutex::default(),
@@ -65,10 +83,30 @@ impl Default for Meter {
 }
 
 impl Meter {
+    /// Of one of the connections of a session, which keep so much where the user says so.
+    pub(super) fn of(session: &Arc<SessionBuffers>, buffer: Option<Bytes>) -> Arc<Meter> {
+        Arc::new(Meter { share: session.join(), buffer, ..Meter::default() })
+    }
+
     /// The least round trip; `None` before there was one.
     pub(super) fn least_rtt(&self) -> Option<Span> {
-        let nanos = self.least_rtt.load(Ordering::Relaxed);
-        (nanos < u64::MAX).then_some(Span::from_nanos(nanos))
+        span(&self.least_rtt)
+    }
+
+    /// Bytes that the connection may keep in each direction now.
+    pub(super) fn most(&self) -> u64 {
+        let share = self.share.len();
+        self.buffer.map_or(share, |Bytes(len)| len.min(share))
+    }
+
+    /// What the connection may keep of what it sends: twice what its control lets be on its way, and
+    /// a little for what is written meanwhile. `None` while that is about what it was.
+    pub(super) fn new_send_window(&self) -> Option<u64> {
+        let window = self.window.load(Ordering::Relaxed);
+        let wanted = window.saturating_mul(2).saturating_add(LEAST_SEND_WINDOW).min(self.most());
+        let before = self.send_window.load(Ordering::Relaxed);
+        let is_new = wanted > before || wanted < before - before / 4;
+        is_new.then(|| self.send_window.store(wanted, Ordering::Relaxed)).map(|()| wanted)
     }
 
     /// How far the connection is.
@@ -78,7 +116,9 @@ impl Meter {
             connection: Arc::as_ptr(self) as usize,
             arrived: read(&self.arrived),
             rtt: self.least_rtt(),
+            smoothed_rtt: span(&self.smoothed_rtt),
             packets: (read(&self.sent), read(&self.lost)),
+            not_sent: None,
         }
     }
 
@@ -104,6 +144,12 @@ impl Meter {
         }
         begins
     }
+}
+
+/// What was noted of a round trip; `None` before there was one.
+fn span(nanos: &AtomicU64) -> Option<Span> {
+    let nanos = nanos.load(Ordering::Relaxed);
+    (nanos < u64::MAX).then_some(Span::from_nanos(nanos))
 }
 
 /// Which control a connection has.
@@ -262,8 +308,10 @@ impl Controller for Adapted {
         }
     }
 
-    fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {
+    fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, rtt: &RttEstimator) {
         self.acked += bytes;
+        let smoothed = u64::try_from(rtt.get().as_nanos()).unwrap_or(u64::MAX);
+        self.made_by.meter.smoothed_rtt.store(smoothed, Ordering::Relaxed);
         self.newest = self.newest.max(Some(sent));
     }
 
@@ -314,6 +362,7 @@ impl Controller for Adapted {
         if let Some(yielded) = machine.yielded() {
             *lock(&self.made_by.meter.yielded) = Some(yielded);
         }
+        self.made_by.meter.window.store(self.window(), Ordering::Relaxed);
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost: u64) {

@@ -89,10 +89,11 @@ pub(crate) async fn connect(
     // What carries the connection is a task of the runtime that it was begun in: not of the caller's, who
     // does other work, and ends before the last word has left.
     let (name, begun) = (name.to_owned(), endpoint.clone());
+    let measured = Arc::clone(&meter);
     let connecting = tasks.handle()?.spawn(async move {
         let connecting = begun.connect_with(config, address, &name).map_err(io::Error::other)?;
         let connection = connecting.await.map_err(gone)?;
-        fit(&connection);
+        fit(&connection, &measured);
         let halves = connection.open_bi().await.map_err(gone)?;
         Ok::<_, io::Error>((connection, halves))
     });

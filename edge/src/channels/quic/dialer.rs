@@ -8,8 +8,9 @@ use super::tasks::Tasks;
 use super::{ALPN, GREETING_LEN, not_private};
 use crate::channels::driver::{Dialer, Opened, Session};
 use crate::channels::key::{Key, PREAMBLE_LEN};
+use crate::channels::session_buffers::SessionBuffers;
 use crate::channels::socket::unreachable;
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use quinn::Connection;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,6 +33,9 @@ pub(super) struct QuicDialer {
     control: QuicControl,
     /// The session's least round trip.
     rtt: Span,
+    /// What its connections share, and what the user wants each to keep.
+    buffers: Arc<SessionBuffers>,
+    buffer: Option<Bytes>,
     tasks: Arc<Tasks>,
     /// The connections; none where none was needed yet.
     connections: Vec<Mutex<Option<Measured>>>,
@@ -68,6 +72,8 @@ impl QuicDialer {
             trust,
             control,
             rtt: session.rtt,
+            buffers: Arc::default(),
+            buffer: session.sockets.buffer,
             tasks,
             connections: places,
             opened: AtomicUsize::new(0),
@@ -84,8 +90,8 @@ impl QuicDialer {
         {
             return Ok((connection.clone(), Arc::clone(meter)));
         }
-        let meter = Arc::<Meter>::default();
-        let known = known(settings(self.control, &meter, Some(address)), self.rtt);
+        let meter = Meter::of(&self.buffers, self.buffer);
+        let known = known(settings(self.control, &meter, Some(address)), self.rtt, &meter);
         let config = client(&self.trust, known, ALPN)?;
         // A port for each: what comes in on one wakes one task.
         let own: IpAddr = match address.ip() {
@@ -95,7 +101,7 @@ impl QuicDialer {
         let endpoint = endpoint(&self.tasks, bind(SocketAddr::new(own, 0))?, None)?;
         let connecting = endpoint.connect_with(config, address, NAME).map_err(io::Error::other)?;
         let connection = connecting.await.map_err(gone)?;
-        fit(&connection);
+        fit(&connection, &meter);
         *place = Some((connection.clone(), Arc::clone(&meter)));
         Ok((connection, meter))
     }

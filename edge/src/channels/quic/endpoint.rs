@@ -1,6 +1,6 @@
 //! UDP ports and the settings of their connections: windows, packet sizes, idle time.
 
-use super::congestion::{Meter, QuicControl, controls};
+use super::congestion::{LEAST_SEND_WINDOW, Meter, QuicControl, controls};
 use super::tasks::Tasks;
 use crate::channels::socket::longest_datagram;
 use farline_core::units::Span;
@@ -24,7 +24,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The rate whose bandwidth-delay product windows hold, in bytes a second: 10 Gbit/s.
 const WINDOW_RATE: f64 = 10e9 / 8.0;
-/// Bytes that a window holds at least and at most: it bounds what a connection may take of memory.
+/// Bytes that a receive window holds at least and at most: it bounds what a connection may take of
+/// memory, together with its part of what its session may. What a connection keeps of what it sends
+/// follows its congestion window ([`Meter::new_send_window`]).
 const LEAST_WINDOW: u32 = 16 << 20;
 const MOST_WINDOW: u32 = 256 << 20;
 
@@ -55,7 +57,7 @@ pub(super) fn settings(
     settings
         .stream_receive_window(VarInt::from_u32(MOST_WINDOW))
         .receive_window(VarInt::from_u32(LEAST_WINDOW))
-        .send_window(u64::from(LEAST_WINDOW))
+        .send_window(LEAST_SEND_WINDOW)
         .max_concurrent_bidi_streams(VarInt::from_u32(128))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
@@ -73,25 +75,23 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
     settings
 }
 
-/// Bytes that a path with this round trip takes.
-fn window(rtt: Duration) -> u32 {
+/// Bytes that a path with this round trip takes, `most` at most.
+fn window(rtt: Duration, most: u64) -> VarInt {
     let product = 2.0 * WINDOW_RATE * rtt.as_secs_f64();
-    (product as u32).clamp(LEAST_WINDOW, MOST_WINDOW)
+    let window = (product as u32).clamp(LEAST_WINDOW, MOST_WINDOW);
+    VarInt::from_u32(window.min(u32::try_from(most).unwrap_or(u32::MAX)))
 }
 
 /// The same for a connection of a session whose control connection has this round trip: it need not
 /// wait for its own to be measured before the other end may send as much.
-pub(super) fn known(mut settings: TransportConfig, rtt: Span) -> TransportConfig {
-    let window = window(rtt.into());
-    settings.receive_window(VarInt::from_u32(window)).send_window(u64::from(window));
+pub(super) fn known(mut settings: TransportConfig, rtt: Span, meter: &Meter) -> TransportConfig {
+    settings.receive_window(window(rtt.into(), meter.most()));
     settings
 }
 
-/// Gives `connection`, whose handshake measured its path, the windows that the path takes.
-pub(super) fn fit(connection: &Connection) {
-    let window = window(connection.rtt());
-    connection.set_receive_window(VarInt::from_u32(window));
-    connection.set_send_window(u64::from(window));
+/// Gives `connection`, whose handshake measured its path, the receive window that the path takes.
+pub(super) fn fit(connection: &Connection, meter: &Meter) {
+    connection.set_receive_window(window(connection.rtt(), meter.most()));
 }
 
 /// The client's end: takes whom `trust` takes, and speaks `protocol`.

@@ -9,8 +9,9 @@ use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
+use crate::channels::session_buffers::SessionBuffers;
 use crate::channels::socket::no_port;
-use farline_core::units::{Error, Span};
+use farline_core::units::{Bytes, Error, Span};
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -38,6 +39,9 @@ struct Inside {
     client: IpAddr,
     /// The least round trip to it.
     rtt: Span,
+    /// What the session's connections share, and what each is to keep.
+    buffers: Arc<SessionBuffers>,
+    buffer: Option<Bytes>,
 }
 
 impl QuicPort {
@@ -58,7 +62,8 @@ impl QuicPort {
         let handle = tasks.handle().map_err(failed)?;
         let arrivals = Arc::downgrade(&listen.arrivals);
         let Listen { client, rtt, .. } = *listen;
-        let inside = Inside { arrivals, tasks, identity, control, client, rtt };
+        let (buffers, buffer) = (Arc::default(), listen.sockets.buffer);
+        let inside = Inside { arrivals, tasks, identity, control, client, rtt, buffers, buffer };
         let task = handle.spawn(accept(endpoint, inside)).abort_handle();
         Ok(QuicPort { address, task })
     }
@@ -105,15 +110,15 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
 
 /// Takes one connection, and the streams in it as channels.
 async fn carry(incoming: Incoming, is_client: bool, inside: Inside) {
-    let meter = Arc::<Meter>::default();
+    let meter = Meter::of(&inside.buffers, inside.buffer);
     let usual = settings(inside.control, &meter, Some(incoming.remote_address()));
-    let settings = if is_client { known(usual, inside.rtt) } else { usual };
+    let settings = if is_client { known(usual, inside.rtt, &meter) } else { usual };
     let Ok(config) = server(&inside.identity, settings, &[ALPN]) else { return };
     let Ok(connecting) = incoming.accept_with(Arc::new(config)) else { return };
     let Ok(Ok(connection)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await else {
         return;
     };
-    fit(&connection);
+    fit(&connection, &meter);
     while let Ok(stream) = connection.accept_bi().await {
         let greeted = greet(connection.clone(), stream, inside.clone(), Arc::clone(&meter));
         tokio::spawn(greeted);

@@ -19,7 +19,10 @@ use super::driver::{
     Role, Session, Transport,
 };
 use super::key::{PREAMBLE_LEN, PROOF_LEN};
+use super::socket::TcpOptions;
 use crate::drivers::{DriverOption, OptionKind, Values};
+use congestion::QuicControl;
+use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::sync::Arc;
 use tasks::Tasks;
@@ -79,15 +82,26 @@ struct Quic(Arc<Tasks>);
 impl Transport for Quic {
     fn agree(&self, values: &Values, peer: &Peer<'_>) -> Result<Agreed, Error> {
         if !(peer.has)(FEATURE) {
-            let message = format!("{} does not speak QUIC", peer.server);
-            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-                .hint("update Farline there, or leave --channel out"));
+            let message = format!("{} takes no channels over QUIC", peer.server);
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(
+                "its operator or its version has none: farline serve --channel; or leave \
+                 --channel out here",
+            ));
         }
         Ok(Agreed { values: values.clone(), notes: Vec::new() })
     }
 
     fn connections(&self, values: &Values, _rtt: Span) -> usize {
         connections(values)
+    }
+
+    fn control(
+        &self,
+        _values: &Values,
+        asked: Option<ControlName>,
+    ) -> Result<Option<ControlName>, Error> {
+        let control = QuicControl::of(&TcpOptions { congestion: asked, ..TcpOptions::default() })?;
+        Ok(Some(control.algorithm.into()))
     }
 
     fn dialer(&self, session: &Session, values: &Values) -> Result<Arc<dyn Dialer>, Error> {

@@ -230,7 +230,7 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
             let protocol = connection
                 .handshake_data()
                 .and_then(|data| data.downcast::<HandshakeData>().ok()?.protocol);
-            fit(&connection);
+            fit(&connection, &meter);
             let begun = async {
                 match protocol.as_deref() {
                     Some(CONTROL_ALPN) => take_control(&connection, &meter, &inside).await,

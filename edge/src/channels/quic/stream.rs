@@ -134,6 +134,9 @@ impl Read for QuicStream {
 
 impl Write for QuicStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(window) = self.shared.meter.new_send_window() {
+            self.shared.connection.set_send_window(window);
+        }
         self.shared.wait(None, async |send, _| send.write(bytes).await.map_err(unwritable))
     }
 

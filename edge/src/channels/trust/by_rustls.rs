@@ -153,8 +153,17 @@ pub(crate) fn untrusted(
             let message = format!("{} shows another certificate than {wanted}: {seen}", host);
             Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(
                 "somebody may stand between; if the node has a new key, its operator tells \
-                    the new fingerprint",
+                    the new fingerprint; a pin is of the node's own certificate, and not of an \
+                    authority",
             )
+        }
+        // As webpki calls it.
+        (None, Some(seen)) if error.to_string().contains("CaUsedAsEndEntity") => {
+            let message = format!("{host} shows the certificate of an authority as its own");
+            Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(format!(
+                "if its operator confirms it: --tls-pin {seen}; or the node has a certificate \
+                 that the authority signed (openssl req -addext basicConstraints=CA:FALSE)"
+            ))
         }
         (None, Some(seen)) => Error::new(
             Fault::Refused,

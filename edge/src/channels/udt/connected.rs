@@ -1,7 +1,8 @@
 //! One connection as the thread of its port has it: the machine, and the bytes that it names.
 
+use super::super::session_buffers::BufferShare;
 use super::datagrams::Datagrams;
-use super::pipe::{FromThread, Pipe};
+use super::pipe::{Flow, FromThread, Pipe};
 use bytes::Bytes as Shared;
 use farline_core::udt::{
     Connection, Content, ControlPacket, DataPacket, HEADER_LEN, Input, Output, SequenceNumber,
@@ -21,6 +22,11 @@ pub(super) struct Connected {
     machine: Connection,
     peer: SocketAddr,
     pipe: Arc<Pipe>,
+    /// Its part of what its session may keep, and what of that it wants at most.
+    share: BufferShare,
+    most: u64,
+    /// What it may keep in each direction now.
+    limit: u64,
     began: Time,
     /// What is to be sent or not acknowledged: where each piece begins in the stream.
     pieces: VecDeque<(u64, Vec<u8>)>,
@@ -41,11 +47,15 @@ impl Connected {
         machine: Connection,
         peer: SocketAddr,
         pipe: Arc<Pipe>,
+        (share, most): (BufferShare, u64),
     ) -> Connected {
         Connected {
             machine,
             peer,
             pipe,
+            share,
+            most,
+            limit: most,
             began: now,
             pieces: VecDeque::new(),
             written: 0,
@@ -125,6 +135,12 @@ impl Connected {
 
     /// Takes in what the program did.
     pub(super) fn take(&mut self, now: Time) {
+        let limit = self.most.min(self.share.len());
+        if limit != self.limit {
+            self.limit = limit;
+            let packets = limit / u64::from(self.machine.established().packet_len.max(1));
+            self.machine.handle(now, Input::Room(u32::try_from(packets).unwrap_or(u32::MAX)));
+        }
         let taken = self.pipe.take();
         let bytes: u64 = taken.written.iter().map(|piece| piece.len() as u64).sum();
         for piece in taken.written {
@@ -167,9 +183,15 @@ impl Connected {
                 }
             }
         }
-        self.from_thread.rtt = self.machine.least_rtt();
         self.from_thread.yielded = self.machine.yielded();
-        self.from_thread.flow = (self.acknowledged, self.machine.packets());
+        self.from_thread.limit = self.limit;
+        self.from_thread.flow = Flow {
+            acknowledged: self.acknowledged,
+            sent: self.machine.sent_bytes().0,
+            packets: self.machine.packets(),
+            rtt: self.machine.least_rtt(),
+            smoothed_rtt: self.machine.smoothed_rtt(),
+        };
         self.pipe.give(&mut self.from_thread);
     }
 

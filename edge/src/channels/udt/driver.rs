@@ -6,11 +6,13 @@ use super::super::driver::{
     Peer, Role, Session, Transport,
 };
 use super::super::ordered::ByteStream;
+use super::super::session_buffers::{SESSION_BUFFERS, SessionBuffers};
 use super::super::socket::{longest_datagram, no_port, unreachable};
 use super::connected::packet_len;
 use super::port::{self, Accept, Call, Open, PortSettings};
 use super::stream::UdtStream;
 use crate::drivers::{DriverOption, OptionKind, Values};
+use farline_core::congestion::ControlName;
 use farline_core::udt::{EndSettings, RateAlgorithm, SequenceNumber};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::io;
@@ -22,9 +24,9 @@ use std::time::Duration;
 const FASTEST: Rate = Rate::from_bps(10_000_000_000);
 /// Bandwidth-delay products of a buffer: a packet that is lost twice is waited for.
 const PRODUCTS: f64 = 3.0;
-/// The least of a buffer, and the most; a node knows no round trip before the first data.
-const BUFFER: (u64, u64) = (32 << 20, 256 << 20);
-const NODE_BUFFER: u64 = 128 << 20;
+/// The least of a buffer, and the most: they bound what a connection keeps, not what it takes at
+/// once. A node knows no round trip before the first data.
+const BUFFER: (u64, u64) = (32 << 20, SESSION_BUFFERS);
 /// The longest packet that is offered: larger frames are on loopback alone.
 const LONGEST_PACKET: u32 = 9000;
 /// Connections of one session, those that have not shown its key included: K-3.
@@ -79,24 +81,33 @@ impl Transport for Udt {
         Ok(Agreed { values: values.clone(), notes: Vec::new() })
     }
 
+    fn control(
+        &self,
+        values: &Values,
+        asked: Option<ControlName>,
+    ) -> Result<Option<ControlName>, Error> {
+        let algorithm = algorithm(values, asked)?;
+        Ok(ControlName::from_kernel(algorithm.name().as_bytes()))
+    }
+
     fn dialer(&self, session: &Session, values: &Values) -> Result<Arc<dyn Dialer>, Error> {
         let rate = match session.sockets.held {
             Some(rate) => RateAlgorithm::Held(rate),
-            None if values.has(BBR) => RateAlgorithm::Bbr,
-            None if session.sockets.congestion.is_some_and(|name| name.is_bbr()) => {
-                RateAlgorithm::Bbr
-            }
-            None => RateAlgorithm::Native,
+            None => algorithm(values, session.sockets.congestion)?,
         };
         let product = FASTEST.bytes_in(session.rtt).0 as f64 * PRODUCTS;
         let buffer = session.sockets.buffer.map_or(product as u64, |Bytes(len)| len);
         let buffer = Bytes(buffer.clamp(BUFFER.0, BUFFER.1));
-        Ok(Arc::new(UdtDialer(UdtOptions { rate, buffer, ..UdtOptions::default() })))
+        let options = UdtOptions { rate, buffer, ..UdtOptions::default() };
+        Ok(Arc::new(UdtDialer { options, buffers: Arc::default() }))
     }
 
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
-        let buffer = listen.sockets.buffer.map_or(NODE_BUFFER, |Bytes(len)| len);
-        let rate = listen.sockets.held.map_or(RateAlgorithm::Native, RateAlgorithm::Held);
+        let buffer = listen.sockets.buffer.map_or(BUFFER.1, |Bytes(len)| len);
+        // A client of an earlier version tells what it would choose for TCP too.
+        let is_bbr = listen.sockets.congestion.is_some_and(|name| name.is_bbr());
+        let own = if is_bbr { RateAlgorithm::Bbr } else { RateAlgorithm::Native };
+        let rate = listen.sockets.held.map_or(own, RateAlgorithm::Held);
         let options = UdtOptions { rate, buffer: Bytes(buffer), ..UdtOptions::default() };
         // A port must not keep its session alive.
         let arrivals = Arc::downgrade(&listen.arrivals);
@@ -108,6 +119,27 @@ impl Transport for Udt {
         let port = bind(listen.ip, listen.ports)
             .and_then(|socket| UdtPort::open(socket, &options, accept));
         Ok(Box::new(port.map_err(|error| no_port(SocketAddr::new(listen.ip, 0), &error))?))
+    }
+}
+
+/// The control of an end that sends, by the driver's option and what `--congestion` asked for.
+///
+/// # Errors
+/// When it is none that UDT has, or the two are not the same.
+fn algorithm(values: &Values, asked: Option<ControlName>) -> Result<RateAlgorithm, Error> {
+    let (native, bbr) = (RateAlgorithm::Native, RateAlgorithm::Bbr);
+    match asked {
+        None => Ok(if values.has(BBR) { bbr } else { native }),
+        Some(name) if name.is_bbr() => Ok(bbr),
+        Some(name) if name.as_str() == native.name() && !values.has(BBR) => Ok(native),
+        Some(name) => {
+            let message = match values.has(BBR) {
+                true => format!("udt:bbr is paced by BBR, and not by {name}"),
+                false => format!("UDT has no congestion control {name}"),
+            };
+            Err(Error::new(Fault::You, ErrorCode::UnknownCongestion, message)
+                .hint("leave --congestion out for UDT's own, or ask for bbr"))
+        }
     }
 }
 
@@ -135,7 +167,7 @@ fn bind(ip: IpAddr, ports: Option<(u16, u16)>) -> io::Result<UdpSocket> {
 pub struct UdtOptions {
     /// How this end sends.
     pub rate: RateAlgorithm,
-    /// Bytes of the send and of the receive buffer.
+    /// Bytes that the send and the receive buffer may grow to.
     pub buffer: Bytes,
     /// Whether the peer connects here at the same time, and nobody listens.
     pub rendezvous: bool,
@@ -147,16 +179,16 @@ impl Default for UdtOptions {
     /// UDT's own control, 128 MiB, a listener at the other end.
     fn default() -> UdtOptions {
         let rate = RateAlgorithm::Native;
-        UdtOptions { rate, buffer: Bytes(NODE_BUFFER), rendezvous: false, first: None }
+        UdtOptions { rate, buffer: Bytes(128 << 20), rendezvous: false, first: None }
     }
 }
 
 impl UdtOptions {
-    fn settings(&self, packet_len: u32) -> PortSettings {
+    fn settings(&self, packet_len: u32, session: Arc<SessionBuffers>) -> PortSettings {
         let Bytes(buffer) = self.buffer;
         let room = u32::try_from(buffer / u64::from(packet_len.min(1500))).unwrap_or(u32::MAX);
         let ends = EndSettings { packet_len, room, rate: self.rate, silence: SILENCE };
-        PortSettings { ends, limit: usize::try_from(buffer).unwrap_or(usize::MAX) }
+        PortSettings { ends, limit: buffer, session }
     }
 }
 
@@ -175,7 +207,7 @@ impl UdtPort {
     /// When the system gives no thread or no random bytes.
     pub fn open(socket: UdpSocket, options: &UdtOptions, accept: Accept) -> io::Result<UdtPort> {
         let address = socket.local_addr()?;
-        let settings = options.settings(LONGEST_PACKET);
+        let settings = options.settings(LONGEST_PACKET, Arc::default());
         let open = port::listen(socket, settings, MOST_CONNECTIONS, accept)?;
         Ok(UdtPort { address, _open: open })
     }
@@ -187,11 +219,14 @@ impl Listener for UdtPort {
     }
 }
 
-struct UdtDialer(UdtOptions);
+struct UdtDialer {
+    options: UdtOptions,
+    buffers: Arc<SessionBuffers>,
+}
 
 impl Dialer for UdtDialer {
     fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
-        let stream = connect(address, None, &self.0, timeout);
+        let stream = connect_with(address, None, &self.options, &self.buffers, timeout);
         let stream: Box<dyn ByteStream> =
             Box::new(stream.map_err(|error| unreachable(address, &error))?);
         Ok(Opened::Bytes(stream))
@@ -208,13 +243,24 @@ pub fn connect(
     options: &UdtOptions,
     timeout: Duration,
 ) -> io::Result<UdtStream> {
+    connect_with(peer, from, options, &Arc::default(), timeout)
+}
+
+/// The same, as one of the connections of a session.
+fn connect_with(
+    peer: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &UdtOptions,
+    session: &Arc<SessionBuffers>,
+    timeout: Duration,
+) -> io::Result<UdtStream> {
     let any: SocketAddr = match peer {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
     };
     let socket = UdpSocket::bind(from.unwrap_or(any))?;
     let packet = longest_datagram(peer).map_or(1500, packet_len).min(LONGEST_PACKET);
-    let settings = options.settings(packet);
+    let settings = options.settings(packet, Arc::clone(session));
     let UdtOptions { rendezvous, first, .. } = *options;
     port::connect(Call { socket, peer, settings, timeout: timeout.into(), rendezvous, first })
 }

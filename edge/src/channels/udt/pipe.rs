@@ -16,8 +16,13 @@ use std::time::Duration;
 
 /// Bytes of a piece in which a program's bytes are kept until the peer has them.
 const PIECE: usize = 256 << 10;
+/// What a program may have written and this end not sent: as much as is on its way, and at least
+/// this, so that the thread never waits for the program.
+const LEAST_UNSENT: u64 = 2 * PIECE as u64;
+/// And at most this, unless the program is content with less.
+const MOST_UNSENT: u64 = 4 << 20;
 /// Pieces that are kept for later ones.
-const MOST_FREE: usize = 16;
+const MOST_FREE: usize = 4;
 
 /// Wakes the thread of a port, if it sleeps.
 #[derive(Debug)]
@@ -63,15 +68,21 @@ pub(super) struct Pipe {
     readable: Condvar,
     writable: Condvar,
     waker: Arc<Waker>,
-    /// Bytes that a program may have written and the peer not got.
-    limit: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     to_thread: ToThread,
-    /// Written and not acknowledged.
-    outstanding: usize,
+    /// Bytes that a program may have written and the peer not got.
+    limit: u64,
+    /// The same that were never sent, as the program wishes.
+    most_unsent: u64,
+    /// Memory of what was written and not acknowledged.
+    outstanding: u64,
+    /// Bytes that were written, those of them that were sent, and those on their way.
+    written: u64,
+    sent: u64,
+    in_flight: u64,
     free: Vec<Vec<u8>>,
     arrived: VecDeque<Shared>,
     arrived_len: usize,
@@ -79,9 +90,50 @@ struct State {
     wanted: Option<usize>,
     patience: Option<Duration>,
     ended: Option<Ended>,
-    rtt: Option<Span>,
-    flow: (u64, (u64, u64)),
+    flow: Flow,
     yielded: Option<Yielded>,
+}
+
+impl State {
+    fn new(limit: u64) -> State {
+        State {
+            to_thread: ToThread::default(),
+            limit,
+            most_unsent: MOST_UNSENT,
+            outstanding: 0,
+            written: 0,
+            sent: 0,
+            in_flight: 0,
+            free: Vec::new(),
+            arrived: VecDeque::new(),
+            arrived_len: 0,
+            wanted: None,
+            patience: None,
+            ended: None,
+            flow: Flow::default(),
+            yielded: None,
+        }
+    }
+
+    /// Whether a program may write: what waits here follows what the path is seen to hold.
+    fn may_write(&self) -> bool {
+        let unsent = self.in_flight.clamp(LEAST_UNSENT, self.most_unsent.max(LEAST_UNSENT));
+        self.outstanding < self.limit && self.written - self.sent < unsent
+    }
+}
+
+/// How far a connection is, and over what path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    /// Bytes that the peer has.
+    pub(super) acknowledged: u64,
+    /// Bytes that were sent at least once.
+    pub(super) sent: u64,
+    /// Packets sent, and of those sent again.
+    pub(super) packets: (u64, u64),
+    /// The path's least round-trip time, and the smoothed one of now.
+    pub(super) rtt: Option<Span>,
+    pub(super) smoothed_rtt: Option<Span>,
 }
 
 /// What a program did since the thread last looked.
@@ -106,19 +158,19 @@ pub(super) struct FromThread {
     pub(super) done: Vec<Vec<u8>>,
     /// The connection is over.
     pub(super) ended: Option<Ended>,
-    /// The path's least round-trip time.
-    pub(super) rtt: Option<Span>,
-    /// Bytes that the peer has, packets sent, and of those sent again.
-    pub(super) flow: (u64, (u64, u64)),
+    /// Bytes that the program may have written and the peer not got.
+    pub(super) limit: u64,
+    /// How far it is.
+    pub(super) flow: Flow,
     /// What is left of a held rate, once some of it was given up.
     pub(super) yielded: Option<Yielded>,
 }
 
 impl Pipe {
-    pub(super) fn new(waker: Arc<Waker>, limit: usize) -> Pipe {
-        let state = Mutex::default();
+    pub(super) fn new(waker: Arc<Waker>, limit: u64) -> Pipe {
+        let state = Mutex::new(State::new(limit.max(LEAST_UNSENT)));
         let (readable, writable) = (Condvar::new(), Condvar::new());
-        Pipe { state, readable, writable, waker, limit: limit.max(2 * PIECE) }
+        Pipe { state, readable, writable, waker }
     }
 
     /// The thread's look at what the program did.
@@ -136,18 +188,21 @@ impl Pipe {
     /// The thread's word to the program.
     pub(super) fn give(&self, from: &mut FromThread) {
         let mut state = lock(&self.state);
-        state.rtt = from.rtt.or(state.rtt);
-        (state.flow, state.yielded) = (from.flow, from.yielded);
+        let waited = !state.may_write();
+        state.flow = Flow { rtt: from.flow.rtt.or(state.flow.rtt), ..from.flow };
+        state.yielded = from.yielded;
+        state.limit = from.limit.max(LEAST_UNSENT);
+        state.sent = from.flow.sent;
+        state.in_flight = state.sent.saturating_sub(from.flow.acknowledged);
         state.ended = state.ended.or(from.ended);
-        if !from.done.is_empty() {
-            let done: usize = from.done.iter().map(Vec::len).sum();
-            state.outstanding = state.outstanding.saturating_sub(done);
-            for mut piece in from.done.drain(..) {
-                if state.free.len() < MOST_FREE {
-                    piece.clear();
-                    state.free.push(piece);
-                }
+        for mut piece in from.done.drain(..) {
+            state.outstanding = state.outstanding.saturating_sub(piece.capacity() as u64);
+            if state.free.len() < MOST_FREE {
+                piece.clear();
+                state.free.push(piece);
             }
+        }
+        if waited && state.may_write() {
             self.writable.notify_all();
         }
         state.arrived_len += from.arrived.iter().map(Shared::len).sum::<usize>();
@@ -169,7 +224,7 @@ impl Pipe {
     /// those before.
     pub(super) fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = lock(&self.state);
-        while state.outstanding >= self.limit && state.ended.is_none() {
+        while !state.may_write() && state.ended.is_none() {
             state = self.writable.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.ended.is_some() || state.to_thread.finishes || state.to_thread.aborts {
@@ -184,7 +239,8 @@ impl Pipe {
         let len = piece.len();
         if len > 0 {
             let mut state = lock(&self.state);
-            state.outstanding += len;
+            state.outstanding += piece.capacity() as u64;
+            state.written += len as u64;
             state.to_thread.written.push(piece);
             drop(state);
             self.waker.wake();
@@ -255,13 +311,25 @@ impl Pipe {
     }
 
     pub(super) fn rtt(&self) -> Option<Span> {
-        lock(&self.state).rtt
+        lock(&self.state).flow.rtt
+    }
+
+    /// Has a program wait once so many bytes are written that were not sent.
+    pub(super) fn queue_at_most(&self, len: u64) {
+        lock(&self.state).most_unsent = len;
     }
 
     /// How far the connection is.
     pub(super) fn flow(self: &Arc<Pipe>) -> FlowState {
         let state = lock(&self.state);
-        let (arrived, packets) = state.flow;
-        FlowState { connection: Arc::as_ptr(self) as usize, arrived, rtt: state.rtt, packets }
+        let Flow { acknowledged, packets, rtt, smoothed_rtt, .. } = state.flow;
+        FlowState {
+            connection: Arc::as_ptr(self) as usize,
+            arrived: acknowledged,
+            rtt,
+            smoothed_rtt,
+            packets,
+            not_sent: Some(state.written - state.sent),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A UDP port and the thread that serves it: connections by the name of their end, who asks, and who
 //! waits to be asked.
 
+use super::super::session_buffers::SessionBuffers;
 use super::super::socket::longest_datagram;
 use super::connected::{Connected, packet_len};
 use super::datagrams::{Datagrams, Received};
@@ -30,11 +31,14 @@ const SHORTEST_SLEEP: Span = Span::from_micros(50);
 pub type Accept = Box<dyn FnMut(UdtStream) -> bool + Send>;
 
 /// What this host wants of the connections of a port.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PortSettings {
     pub(super) ends: EndSettings,
-    /// Bytes that a program may have written and the peer not got.
-    pub(super) limit: usize,
+    /// Bytes that a program may have written and the peer not got, or the peer sent and a program
+    /// not read.
+    pub(super) limit: u64,
+    /// What the connections of a session share.
+    pub(super) session: Arc<SessionBuffers>,
 }
 
 /// A port, in the hands of its thread.
@@ -98,7 +102,7 @@ pub(super) fn connect(call: Call) -> io::Result<UdtStream> {
     let (says, said) = mpsc::sync_channel(1);
     let mut seed = [0; 8];
     random(&mut seed)?;
-    let mut port = Port::new(call.socket, call.settings)?;
+    let mut port = Port::new(call.socket, call.settings.clone())?;
     let now = port.now();
     let mut connector = Connector::new(
         now,
@@ -142,7 +146,7 @@ pub(super) fn listen(
 ) -> io::Result<Open> {
     let mut secret = [0; 32];
     random(&mut secret)?;
-    let mut port = Port::new(socket, settings)?;
+    let mut port = Port::new(socket, settings.clone())?;
     let stops = Arc::new(AtomicBool::new(false));
     let listener = Listener::new(secret, settings.ends, most);
     port.waits = Some(Waiting { listener, accept, stops: Arc::clone(&stops) });
@@ -326,8 +330,10 @@ impl Port {
         drop(random(&mut seed));
         let seed = Rng::new(u64::from_ne_bytes(seed));
         let machine = Connection::new(now, established, self.settings.ends, &seed);
-        let pipe = Arc::new(Pipe::new(Arc::clone(&self.waker), self.settings.limit));
-        let connected = Connected::new(now, machine, peer, Arc::clone(&pipe));
+        let limit = self.settings.limit;
+        let share = self.settings.session.join();
+        let pipe = Arc::new(Pipe::new(Arc::clone(&self.waker), limit.min(share.len())));
+        let connected = Connected::new(now, machine, peer, Arc::clone(&pipe), (share, limit));
         self.connections.insert(connected.own(), connected);
         UdtStream::new(pipe, self.settings.ends.rate.name())
     }

@@ -7,7 +7,7 @@ use super::pipe::Pipe;
 use crate::sys::tcp::TcpInfo;
 use bytes::{Buf, Bytes as Shared};
 use farline_core::congestion::ControlName;
-use farline_core::units::Span;
+use farline_core::units::{Bytes, Span};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
@@ -126,6 +126,10 @@ impl ConnectionControl for UdtControl {
 
     fn flow(&self) -> Option<FlowState> {
         Some(self.0.flow())
+    }
+
+    fn queue_at_most(&self, len: Bytes) {
+        self.0.queue_at_most(len.0);
     }
 
     fn yielded(&self) -> Option<YieldedPart> {

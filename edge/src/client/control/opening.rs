@@ -12,9 +12,10 @@ use crate::client::control_stream::ControlStream;
 use crate::client::early::EarlyConnections;
 use crate::client::location::{ControlTransport, Remote};
 use crate::client::options::Options;
+use crate::plan::paths::interface_rate;
 use crate::stores::not_allowed;
 use crate::sys::lock::lock;
-use farline_core::copy::{HeldRate, NodePaths, farline_option};
+use farline_core::copy::{HeldRate, NodePaths, SeenPath, farline_option};
 use farline_core::gridftp::client::{
     ClientConfig, ClientSession, Event, Input, PeerFeatures, Request,
 };
@@ -414,12 +415,14 @@ impl Control {
 
     /// Asks what the node knows of the path between it and here; [`Self::told_paths`] has it.
     pub(in crate::client) fn ask_paths(&mut self) {
-        self.paths = Some(self.try_request(Control::path_question()));
+        self.paths = Some(self.try_request(Control::path_question(false)));
     }
 
-    /// The same question, for whoever sends it ahead, and tells of it by [`Self::asked_paths`].
-    pub(in crate::client) fn path_question() -> Request {
-        Request::ToFarline(Box::new(farline_option("path", "ask")))
+    /// The same question, for whoever sends it ahead, and tells of it by [`Self::asked_paths`]; who
+    /// sends at a rate of their own choice says so, since that is no word on the path.
+    pub(in crate::client) fn path_question(is_limited: bool) -> Request {
+        let value = if is_limited { "limited" } else { "ask" };
+        Request::ToFarline(Box::new(farline_option("path", value)))
     }
 
     /// The question was sent, by this number.
@@ -433,7 +436,12 @@ impl Control {
         // A node that knows no such question is no worse than one that knows no path.
         let Ok(reply) = self.done(asked).await else { return NodePaths::default() };
         let told = reply.first();
-        told.trim().strip_prefix("path=").map_or_else(NodePaths::default, NodePaths::parse)
+        let told =
+            told.trim().strip_prefix("path=").map_or_else(NodePaths::default, NodePaths::parse);
+        // Another's word is believed of what this host can do.
+        let fastest = self.local().ok().and_then(|local| interface_rate(local.ip()));
+        let within = |seen: SeenPath| fastest.map_or(seen, |most| seen.within(most));
+        NodePaths { out: told.out.map(within), back: told.back.map(within) }
     }
 
     /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`]

@@ -14,7 +14,7 @@ use crate::plan::paths::{address_towards, seen};
 use crate::sys::route::fq_towards;
 use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
-use farline_core::plan::{PathEstimate, Reason};
+use farline_core::plan::{ControlReason, PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::net::IpAddr;
@@ -47,10 +47,22 @@ pub(in crate::client) fn known(name: ControlName) -> Result<(), Error> {
 }
 
 impl Copy<'_> {
+    /// The congestion control of the channel driver that was asked for, where it has one of its own.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when it does not have the one that was asked for.
+    pub(in crate::client) fn own_control(&self) -> Result<Option<ControlName>, Error> {
+        let Some(stack) = &self.options.channel else { return Ok(None) };
+        stack.control(self.asked_congestion())
+    }
+
     /// Makes the congestion control that was asked for available to this host's channels, or notes
     /// why they use another.
     pub(in crate::client) fn obtain_congestion(&mut self) -> Result<(), Error> {
         let Some(name) = self.overrides.congestion else { return Ok(()) };
+        if self.own_control()?.is_some() {
+            return Ok(());
+        }
         let obtained = kernelcc::obtain(&CcRequest::new(name));
         match obtained {
             Err(error) if error.fault == Fault::You => return Err(error),
@@ -139,6 +151,15 @@ impl Copy<'_> {
                 let why = "net.core.wmem_max or net.core.rmem_max allows no more";
                 self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
             }
+        }
+        if let (Ok(Some(name)), Some(stack)) = (self.own_control(), &self.options.channel)
+            && self.asked_congestion().is_none()
+        {
+            // What was chosen is for a kernel's channels.
+            choice.congestion = None;
+            let why = ControlReason::Channel(stack.channel().title.to_owned());
+            choice.reasons.retain(|reason| !matches!(reason, Reason::Control(..)));
+            choice.reasons.push(Reason::Control(name, why));
         }
         if let Some(HeldRate { rate, channels }) = self.options.held {
             choice.streams = channels;

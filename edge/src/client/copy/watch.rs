@@ -185,7 +185,7 @@ impl Copy<'_> {
         let so_far = Waits {
             moving: elapsed,
             channels: stats.channels(),
-            is_tcp: waits.path.total() > Span::ZERO,
+            has_path: waits.path.total() > Span::ZERO,
             media: stats.fixed.media,
             ..waits
         };

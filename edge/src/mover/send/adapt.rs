@@ -60,7 +60,9 @@ impl Shared<'_> {
                 self.job.tally.see_path(monitor.times());
             }
             let Some((tuner, tuning)) = &mut tuner else { continue };
-            judged.iter().for_each(|judged| tuner.handle(judged));
+            // What of it helps TCP is not said to help others.
+            let is_tcp = samples.iter().any(|sample| sample.tcp.is_some());
+            judged.iter().filter(|_| is_tcp).for_each(|judged| tuner.handle(judged));
             while let Some(advice) = tuner.poll() {
                 match advice {
                     // The pace, with what it makes up for, is no word on the path.

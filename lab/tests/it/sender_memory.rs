@@ -1,0 +1,125 @@
+//! What waits in a sender over UDT and QUIC follows what the path holds, so that memory is bounded,
+//! progress is what has left, and a full path is what a copy names.
+
+use farline_lab::{LinkUp, Running, json_of};
+use serde_json::Value;
+
+/// What the path carries, in bytes a second.
+const RATE: f64 = 200e6 / 8.0;
+const PATH: [&str; 5] = ["custom", "--rate", "200M", "--rtt", "40ms"];
+const MIB: u64 = 160;
+/// What a process may take at most, staging and a debug build's own included: less than the source.
+const MEMORY: f64 = 140e6;
+
+struct Bed {
+    link: LinkUp,
+    fingerprint: String,
+    node: Running,
+    _root: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new(name: &str) -> Option<Bed> {
+        let link = LinkUp::up(name, &PATH)?;
+        let root = tempfile::tempdir().expect("a folder");
+        let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
+        let mut serve = link.farline("b", &listen);
+        serve.args(["--allow-null", "--allow-memory", "1GiB", "--allow-held", "180M", "--root"]);
+        let (node, line) = Running::begun(serve.arg(root.path()));
+        let said: Value = serde_json::from_str(&line).expect("one object");
+        let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
+        Some(Bed { link, fingerprint, node, _root: root })
+    }
+
+    fn copy(&self, more: &[&str], back: bool) -> Value {
+        let url = format!("farlines://{}-b:2811/", self.link.name());
+        let memory = format!("memory:{MIB}MiB");
+        let there_memory = format!("{url}?memory={MIB}MiB");
+        let there = format!("{url}?null");
+        let ends = if back { [&there_memory[..], "null:"] } else { [&memory[..], &there] };
+        let pin = ["--json", "cp", "--fresh-start", "--tls-pin", &self.fingerprint];
+        let args = [&pin[..], more, &ends].concat();
+        json_of(&mut self.link.farline("a", &args))
+    }
+
+    /// The most memory that the node had so far.
+    fn nodes_memory(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.node.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib * 1024.0
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The part of all bytes that was shown half way through.
+fn shown_half_way(result: &Value) -> f64 {
+    let half = number(&result["first_data_seconds"])
+        + (number(&result["seconds"]) - number(&result["first_data_seconds"])) / 2.0;
+    let samples = result["samples"].as_array().expect("a list");
+    let sample = samples.iter().find(|sample| number(&sample["t"]) >= half).expect("a sample");
+    number(&sample["bytes"]) / number(&result["bytes"])
+}
+
+#[test]
+fn a_sender_keeps_what_the_path_holds_and_no_file() {
+    let Some(bed) = Bed::new("t-keeps") else { return };
+    for channel in ["udt", "quic", "quic:4"] {
+        let out = bed.copy(&["--channel", channel, "--streams", "4"], false);
+        let says = format!("{channel}: {out}");
+        let memory = number(&out["peak_rss_bytes"]);
+        assert!(memory < MEMORY, "{memory} bytes of memory; {says}");
+        let half = shown_half_way(&out);
+        assert!((0.3..0.75).contains(&half), "{half} half way; {says}");
+        assert_eq!(out["limited_by"], "path_rate", "{says}");
+        assert_eq!(out["limited_party"], "path", "{says}");
+        let rate = number(&out["bytes"]) / number(&out["seconds"]);
+        assert!(rate > 0.5 * RATE, "{rate} bytes a second; {says}");
+        // Its first queue overflows, and what was lost was sent again.
+        if number(&out["retransmits"]) == 0.0 {
+            println!("{channel}: nothing was lost");
+        }
+    }
+    let held = ["--congestion", "held", "--rate", "120M"];
+    for channel in ["udt", "quic"] {
+        let out = bed.copy(&[&["--channel", channel][..], &held].concat(), false);
+        assert_eq!(out["limited_by"], "rate_limit", "{channel}: {out}");
+    }
+}
+
+#[test]
+fn a_node_keeps_what_the_path_holds_and_no_file() {
+    let Some(bed) = Bed::new("t-keepsn") else { return };
+    // The node has the source in its memory, as long as a reader's session.
+    let source = (MIB << 20) as f64;
+    for channel in ["udt", "quic:4"] {
+        bed.copy(&["--verify", "none", "--channel", channel, "--streams", "16"], true);
+        let memory = bed.nodes_memory();
+        assert!(memory < source + MEMORY, "{channel}: {memory} bytes of memory");
+    }
+}
+
+#[test]
+fn packets_that_were_sent_again_are_counted() {
+    let path = ["custom", "--rate", "200M", "--rtt", "20ms", "--loss", "1e-3"];
+    let Some(link) = LinkUp::up("t-again", &path) else { return };
+    let root = tempfile::tempdir().expect("a folder");
+    let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
+    let mut serve = link.farline("b", &listen);
+    let (_node, line) = Running::begun(serve.arg("--allow-null").arg("--root").arg(root.path()));
+    let said: Value = serde_json::from_str(&line).expect("one object");
+    let pin = said["fingerprint"].as_str().expect("a fingerprint");
+    for channel in ["udt:bbr", "quic"] {
+        let url = format!("farlines://{}-b:2811/?null", link.name());
+        let args = ["--json", "cp", "--tls-pin", pin, "--channel", channel, "--streams", "1"];
+        let args = [&args[..], &["memory:40MiB", &url]].concat();
+        let out = json_of(&mut link.farline("a", &args));
+        // Packets are of 1,200 to 8,972 bytes, of which the path loses one in a thousand.
+        let again = number(&out["retransmits"]);
+        assert!((2.0..2_000.0).contains(&again), "{channel}: {again}; {out}");
+    }
+}
