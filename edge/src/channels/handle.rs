@@ -27,8 +27,6 @@ pub struct FlowState {
     pub smoothed_rtt: Option<Span>,
     /// Packets sent, and of those sent again.
     pub packets: (u64, u64),
-    /// Bytes that the connection took and did not send yet; `None` where it does not know.
-    pub not_sent: Option<u64>,
 }
 
 /// What one look at a connection shows.
@@ -285,7 +283,6 @@ impl OfSocket {
             rtt: Some(info.min_rtt),
             smoothed_rtt: Some(info.rtt),
             packets: (sent, info.retransmits),
-            not_sent: Some(u64::from(info.not_sent)),
         }
     }
 }

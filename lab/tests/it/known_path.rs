@@ -116,6 +116,8 @@ fn three_copies(bed: &Bed, channel: &str) {
     let (_, mut seen) = bed.document("a");
     let tenfold = seen["in_flight"].as_f64().expect("a number") * 10.0;
     seen["in_flight"] = (tenfold as u64).into();
+    // What is on its way is the product of rate and round trip: else it is not believed.
+    seen["rate"] = (seen["rate"].as_u64().expect("a number") * 10).into();
     std::fs::write(&place, seen.to_string()).expect("written");
     // Of four times what a path is seen to hold, or more, the word counts though it is less than before; and
     // of any copy that loses much, as QUIC's does.
@@ -183,6 +185,56 @@ fn a_node_tells_who_knows_nothing(bed: &Bed) {
     assert!(say(&format!("{login}{ask}")).contains("200 path=out:"), "whose address it is");
     let other = say(&format!("{login}OPTS FARLINE path=10.77.0.9;\\r\\n"));
     assert!(other.contains("\n504 ") && !other.contains("path=out"), "{other}");
+}
+
+#[test]
+fn a_slow_upload_says_nothing_of_the_path() {
+    let Some(bed) = Bed::new("t-knownl") else { return };
+    let slow = &["--limit", "10M"];
+    bed.copy("tcp", 1, false, slow);
+    assert!(!bed.here("b/farline/paths").exists(), "a limited copy is no word on a path");
+    bed.copy_as("other", "tcp", 16, false, &[]);
+    let rate = |(_, seen): (PathBuf, Value)| seen["rate"].as_f64().expect("a number");
+    let before = rate(bed.document("b"));
+    assert!(before > 40e6, "{before}");
+    bed.copy("tcp", 2, false, slow);
+    assert_eq!(rate(bed.document("b")), before, "what it was");
+    let url = format!("farline://{}-b:2811", bed.link.name());
+    let args = ["--json", "plan", &url, "--size", "1GB"];
+    let planned = json_of(&mut knowing(bed.link.farline("a", &args), &bed.here("planner")));
+    assert!(planned["rate_bps"].as_f64().expect("a rate") > 40e6, "{planned}");
+    // Nobody waits for the writer of a FIFO in the place of the record.
+    let (place, _) = bed.document("other");
+    std::fs::remove_file(&place).expect("it is there");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &place, 0o600.into()).expect("a FIFO");
+    bed.copy_as("other", "tcp", 1, false, &[]);
+}
+
+#[test]
+fn a_control_that_udt_has_not_is_refused_before_data_moves() {
+    let Some(bed) = Bed::new("t-knownc") else { return };
+    let refused = |channel: &str, control: &str| {
+        let near = bed.here("near");
+        plant_file(&near, 1, 7);
+        let url = format!("farlines://{}-b:2811/far", bed.link.name());
+        let near = near.to_str().expect("text");
+        let args = ["--json", "cp", "--tls-pin", &bed.fingerprint, "--channel", channel];
+        let args = [&args[..], &["--congestion", control, near, &url]].concat();
+        let output = bed.link.farline("a", &args).output().expect("farline runs");
+        let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        assert_eq!(said["error"]["code"], "unknown-congestion", "{channel}: {said}");
+        assert!(!bed.here("root/far").exists(), "{channel}: something moved");
+    };
+    refused("udt", "htcp");
+    refused("udt:bbr", "cubic");
+    let out = bed.copy("udt", 1, false, &[]);
+    let reasons = out["reasons"].to_string();
+    assert_eq!(out["congestion"], "udt");
+    assert!(reasons.contains("udt, as UDT channels have it"), "{reasons}");
+    assert!(!reasons.contains("rather than this host's"), "{reasons}");
+    // A node that sends has the control that was asked for.
+    let back = bed.copy("udt", 1, true, &["--congestion", "bbr"]);
+    assert_eq!(back["notes"].as_array().map(Vec::len), Some(0), "{back}");
 }
 
 #[test]

@@ -118,7 +118,6 @@ impl Meter {
             rtt: self.least_rtt(),
             smoothed_rtt: span(&self.smoothed_rtt),
             packets: (read(&self.sent), read(&self.lost)),
-            not_sent: None,
         }
     }
 

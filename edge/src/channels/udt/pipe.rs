@@ -329,7 +329,6 @@ impl Pipe {
             rtt,
             smoothed_rtt,
             packets,
-            not_sent: Some(state.written - state.sent),
         }
     }
 }
