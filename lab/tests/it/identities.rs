@@ -245,7 +245,7 @@ fn files_belong_to_the_owner_and_go_by_its_rights() {
     fs::set_permissions(site.at("root/raw/data"), fs::Permissions::from_mode(0o600)).expect("set");
     let mut down = site.cp();
     down.arg(site.url("alice@", "/raw/data")).arg(site.at("stolen"));
-    assert_eq!(code_of(&mut down), "source-unreadable");
+    assert_eq!(code_of(&mut down), "permission-denied");
     assert!(!site.at("stolen").exists());
     fs::write(site.at("report"), "x").expect("written");
     let mut up = site.cp();

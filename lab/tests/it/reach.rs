@@ -182,7 +182,7 @@ fn with_data_ports_blocked_data_takes_the_control_port() {
     let said = succeed(
         spaces
             .run_here(&farline_binary())
-            .args(["-q", "cp"])
+            .arg("cp")
             .arg(source.join("one/small3"))
             .arg(format!("{url}/")),
     );

@@ -67,11 +67,11 @@ fn summary(outcome: &Outcome, asked: &Asked) -> String {
     let seconds = format!("{:.2} s", outcome.seconds);
     let mut text = match outcome.files {
         _ if asked.dry_run => return would_do(outcome, asked.existing),
-        0 if !outcome.failures.is_empty() => format!("nothing was copied; {seconds}"),
         0 if skipped > 0 => {
             let are = if skipped == 1 { "is" } else { "are" };
             format!("nothing to copy: {} {are} {why}; {seconds}", files(skipped))
         }
+        0 if !outcome.failures.is_empty() => format!("nothing was copied; {seconds}"),
         // Folders and links are all there was.
         0 => format!("no files to copy; {seconds}"),
         count => {
