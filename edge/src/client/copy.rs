@@ -320,11 +320,13 @@ impl<'a> Copy<'a> {
 
     /// Takes over what became of files on this host.
     pub(super) fn take_landed(&mut self, mut landed: Landed) {
-        // Its sender has said why a file could not be read.
-        let told: BTreeSet<&[u8]> = self.stats.failures.iter().map(|(path, _)| &path[..]).collect();
-        landed.failures.retain(|(path, error)| {
-            error.code != ErrorCode::SourceUnreadable || !told.contains(&path[..])
-        });
+        let is_unread = |error: &Error| error.code == ErrorCode::SourceUnreadable;
+        // Its sender has said why a file could not be read. Of files that land one by one, each comes here.
+        if landed.failures.iter().any(|(_, error)| is_unread(error)) {
+            let told: BTreeSet<&[u8]> =
+                self.stats.failures.iter().map(|(path, _)| &path[..]).collect();
+            landed.failures.retain(|(path, error)| !is_unread(error) || !told.contains(&path[..]));
+        }
         self.stats.bytes += landed.bytes;
         self.stats.files += landed.files;
         self.stats.failures.extend(landed.failures);

@@ -90,10 +90,9 @@ pub(super) async fn delete(
     let not_copied: BTreeSet<&[u8]> = problems.iter().map(|problem| &problem.path[..]).collect();
     let known = Known { paths: ours.iter().map(|entry| &entry.path[..]).collect(), not_copied };
     let unread = problems.iter().filter(|problem| may_hide(&problem.error));
-    let unread = unread.map(|problem| (problem.path.clone(), problem.error.clone()));
-    let unread: Vec<_> = unread.collect();
-    let is_whole = unread.is_empty();
-    copy.stats.failures.extend(unread);
+    let is_whole = unread.clone().next().is_none();
+    let named = unread.map(|problem| (problem.path.clone(), problem.error.clone()));
+    copy.stats.failures.extend(named);
     let mut place = Place::of(copy, destination).await?;
     // What cannot be read there is not deleted, and costs the rest nothing.
     let Some((there, _)) = place.walk(copy).await? else { return Ok(()) };
