@@ -275,7 +275,9 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
             let seed = seed.to_string();
             let mut arguments: Vec<&str> = cause.link.iter().map(String::as_str).collect();
             arguments.extend(["--seed", &seed]);
-            Some(LinkUp::up("cause", &arguments)?)
+            // Others may be held back at the same time.
+            let name = format!("cause-{}-{}", cause.limit, cause.party).replace('_', "-");
+            Some(LinkUp::up(&name, &arguments)?)
         }
     };
     let served = folder.join("served");

@@ -5,7 +5,7 @@ use super::claimed::ClaimedPaths;
 use super::copy::Copy;
 use super::glob;
 use super::keep_replaced;
-use super::location::Location;
+use super::location::{Location, Remote};
 use super::options::{Options, Progress, StoredProfiles};
 use super::outcome::{Outcome, ProgressSample};
 use super::retry::with_retries;
@@ -47,24 +47,7 @@ async fn run(
     let read_from =
         sources.iter().map(Location::medium).find(|&medium| medium != StoreMedium::Disk);
     copy.stats.fixed.media = (read_from.unwrap_or_default(), destination.medium());
-    if sources.iter().any(|source| matches!(source, Location::Standard | Location::Store(_)))
-        && (options.dry_run || !options.selection.is_all())
-    {
-        let message = "a pipe and a memory store have no files to choose from, nor a dry run";
-        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
-    }
-    // What is at a node's paths are its files.
-    let with_paths = |location: &Location| location.names_path_of_store();
-    let is_compared = options.existing != Existing::Replace || options.dry_run;
-    if is_compared && sources.iter().chain([destination]).any(with_paths) {
-        let message = "what is in a store of a program's own is not compared: no --no-clobber, \
-                       --skip-same or --dry-run";
-        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
-    }
-    require_held(options, sources, destination)?;
-    keep_replaced::require(options.backup.as_ref(), destination)?;
-    attributes::require(options, sources)?;
-    attributes::require(options, std::slice::from_ref(destination))?;
+    require(options, sources, destination)?;
     // Before anything moves.
     copy.own_control()?;
     let mut expanded = Vec::new();
@@ -74,73 +57,116 @@ async fn run(
     })
     .await?;
     let sources = &expanded[..];
-    if matches!(destination, Location::Remote(_)) {
-        // Between two servers data goes by sessions of another kind.
-        copy.idle_session = None;
-    }
     copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
     }
-    let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
-        Location::Remote(to) if sources.iter().all(remote) => {
-            for (index, source) in sources.iter().enumerate() {
-                copy.begin_source(index);
-                if let Location::Remote(from) = source {
-                    with_retries(&mut copy, async |copy| {
-                        third_party::run(copy, from, to, sources.len() > 1).await
-                    })
-                    .await?;
-                }
-                copy.end_source();
-            }
-        }
-        Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::MixedSources,
-                format!("to {to}: some sources are of this host, some are remote"),
-            )
-            .hint("copy them with one command each"));
-        }
-        Location::Remote(to) => {
-            copy.obtain_congestion()?;
-            copy.begin_held();
-            with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
-        }
-        here => {
-            for (index, source) in sources.iter().enumerate() {
-                copy.begin_source(index);
-                match source {
-                    Location::Remote(from) => {
-                        with_retries(&mut copy, async |copy| {
-                            download::run(copy, from, here, sources.len() > 1).await
-                        })
-                        .await?
-                    }
-                    from if from.is_ordered() => {
-                        stream::run(&mut copy, from, here, sources.len() > 1).await?
-                    }
-                    from => local::run(&mut copy, from, here, sources.len() > 1).await?,
-                }
-                copy.end_source();
-            }
-        }
+        Location::Remote(to) => carry_there(&mut copy, sources, to).await?,
+        here => carry_here(&mut copy, sources, here).await?,
     }
     if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
     if let (Some(most), [source]) = (options.most_deleted, sources) {
-        let deleted = with_retries(&mut copy, async |copy| {
-            extraneous::delete(copy, source, destination, most).await
-        });
-        if let Err(error) = deleted.await {
-            let error = error.while_doing("deleting what the source does not have");
-            copy.stats.not_deleted.push((Vec::new(), error));
-        }
+        delete(&mut copy, source, destination, most).await;
     }
-    let special = options.channel.as_ref().map(Stack::channel);
+    note_what_was_not_had(&mut copy);
+    let elapsed = Span::from(began.elapsed());
+    copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
+    let (cpu, peak_rss) = process_usage();
+    copy.leave().await;
+    Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+}
+
+/// Refuses what `options` ask for and these places cannot do.
+fn require(options: &Options, sources: &[Location], destination: &Location) -> Result<(), Error> {
+    let refused = |message| Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    let has_no_files =
+        |source: &Location| matches!(source, Location::Standard | Location::Store(_));
+    let chooses = options.dry_run || !options.selection.is_all();
+    if chooses && sources.iter().any(has_no_files) {
+        return refused("a pipe and a memory store have no files to choose from, nor a dry run");
+    }
+    // What is at a node's paths are its files.
+    let with_paths = |location: &Location| location.names_path_of_store();
+    let is_compared = options.existing != Existing::Replace || options.dry_run;
+    if is_compared && sources.iter().chain([destination]).any(with_paths) {
+        return refused(
+            "what is in a store of a program's own is not compared: no --no-clobber, \
+             --skip-same or --dry-run",
+        );
+    }
+    require_held(options, sources, destination)?;
+    keep_replaced::require(options.backup.as_ref(), destination)?;
+    attributes::require(options, sources)?;
+    attributes::require(options, std::slice::from_ref(destination))
+}
+
+/// Copies to a server: from this host at once, from other servers one after the other.
+async fn carry_there(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+    // Between two servers data goes by sessions of another kind.
+    copy.idle_session = None;
+    let remote = sources.iter().filter_map(|source| match source {
+        Location::Remote(from) => Some(from),
+        _ => None,
+    });
+    let remote: Vec<&Remote> = remote.collect();
+    if remote.is_empty() && !sources.is_empty() {
+        copy.obtain_congestion()?;
+        copy.begin_held();
+        return with_retries(copy, async |copy| upload::run(copy, sources, to).await).await;
+    }
+    if remote.len() < sources.len() {
+        let message = format!("to {to}: some sources are of this host, some are remote");
+        return Err(Error::new(Fault::You, ErrorCode::MixedSources, message)
+            .hint("copy them with one command each"));
+    }
+    let several = remote.len() > 1;
+    for (index, from) in remote.into_iter().enumerate() {
+        copy.begin_source(index);
+        with_retries(copy, async |copy| third_party::run(copy, from, to, several).await).await?;
+        copy.end_source();
+    }
+    Ok(())
+}
+
+/// Copies to this host, one source after the other.
+async fn carry_here(
+    copy: &mut Copy<'_>,
+    sources: &[Location],
+    here: &Location,
+) -> Result<(), Error> {
+    let several = sources.len() > 1;
+    for (index, source) in sources.iter().enumerate() {
+        copy.begin_source(index);
+        match source {
+            Location::Remote(from) => {
+                let download =
+                    async |copy: &mut Copy<'_>| download::run(copy, from, here, several).await;
+                with_retries(copy, download).await?;
+            }
+            from if from.is_ordered() => stream::run(copy, from, here, several).await?,
+            from => local::run(copy, from, here, several).await?,
+        }
+        copy.end_source();
+    }
+    Ok(())
+}
+
+/// Deletes at most `most` of what the source does not have; the copy itself has succeeded.
+async fn delete(copy: &mut Copy<'_>, source: &Location, destination: &Location, most: u64) {
+    let deleted =
+        with_retries(copy, async |copy| extraneous::delete(copy, source, destination, most).await);
+    if let Err(error) = deleted.await {
+        let error = error.while_doing("deleting what the source does not have");
+        copy.stats.not_deleted.push((Vec::new(), error));
+    }
+}
+
+/// Says what was asked for and did without.
+fn note_what_was_not_had(copy: &mut Copy<'_>) {
+    let special = copy.options.channel.as_ref().map(Stack::channel);
     if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
         && !copy.stats.tried_channel
         && copy.stats.data_path.is_some()
@@ -150,16 +176,11 @@ async fn run(
             driver.title
         ));
     }
-    if let Some(refusal) = options.direct_io.refusal() {
+    if let Some(refusal) = copy.options.direct_io.refusal() {
         copy.stats.note(format!(
             "without direct I/O, through the page cache, where a file system refused it: {refusal}"
         ));
     }
-    let elapsed = Span::from(began.elapsed());
-    copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
-    let (cpu, peak_rss) = process_usage();
-    copy.leave().await;
-    Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
 }
 
 /// Refuses a held rate where no node admits it.

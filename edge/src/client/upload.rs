@@ -1,6 +1,8 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
 //! over.
 
+mod opening;
+
 use super::attributes;
 use super::by_content::ContentAt;
 use super::control::Control;
@@ -8,36 +10,31 @@ use super::copy::{Copy, Watched};
 use super::dial::handles;
 use super::existing::kept_there;
 use super::interrupted::interrupted;
-use super::itself::{LooksAhead, LooksThere};
+use super::itself::LooksThere;
 use super::keep_replaced;
-use super::location::{Location, Remote, last_name, trim};
+use super::location::{Location, Remote, trim};
 use super::meanwhile::Meanwhile;
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use super::sending::{open_rig, send_bytes, send_layout};
-use super::source_set::{
-    SourceSet, load, load_store, look_at, names_content, not_kept, store_among,
-};
+use super::source_set::{SourceSet, not_kept};
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, ManifestSource, VerdictSource, WantedBlocks};
-use crate::stores::{Part, Prefetch, SlowSource, Source, UntilDropped, gather, join, place_in};
+use crate::stores::{Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{
-    Agreement, CopyRole, CopySession, CopySummary, Existing, OpenedChannels, TreePart,
-};
+use farline_core::copy::{Agreement, CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
+use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{Block, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
+use opening::{Opened, Sources, open};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -47,106 +44,61 @@ pub(super) async fn run(
     to: &Remote,
 ) -> Result<(), Error> {
     if let Some(pipe) = sources.iter().find(|source| source.is_ordered()) {
-        if sources.len() > 1 {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::OneSource,
-                format!("{} is copied alone, not among other sources", stream::called(pipe)),
-            ));
-        }
-        return stream::to_node(copy, pipe, to).await;
+        return alone(copy, pipe, sources, to).await;
     }
-    let store = store_among(sources)?;
-    let paths: Vec<PathBuf> = sources
-        .iter()
-        .filter_map(|source| match source {
-            Location::Local(path) => Some(path.clone()),
-            _ => None,
-        })
-        .collect();
-    // What is wrong here should not cost a round trip to learn.
-    for path in &paths {
-        if look_at(path)?.is_dir() && !copy.options.recursive {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::IsADirectory,
-                format!("{} is a directory", path.display()),
-            )
-            .hint("add -r to copy it with all that is in it"));
-        }
+    let sources = Sources::of(sources, copy.options.recursive)?;
+    let Opened { mut control, passive, into_folder, mut set, mut looks } =
+        open(copy, &sources, to).await?;
+    choose(copy, &mut control, to, &mut set).await?;
+    let is_over = copy.options.dry_run || set.entries.is_empty();
+    // Nothing is arranged for what is refused.
+    if is_over || copy.options.backup.is_some() {
+        looks.refuse(&mut control, to).await?;
     }
-    // As rsync has it, a file goes into what is a folder and under the name of what is not.
-    let alone = store.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
-    let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
-    // What takes no answer of the node's is listed while it is connected to, and small files are read.
-    let (connecting, prefetches) = (UntilDropped::default(), may_prefetch(copy));
-    let loading = match alone {
-        true => None,
-        false => {
-            let (selection, paths) = (copy.options.selection.clone(), paths.clone());
-            let (target, is_over) = (to.path.clone(), connecting.flag());
-            Some(Meanwhile::begin(move || {
-                let (mut set, problems) = load(&selection, &paths, target, true)?;
-                if let (true, Some(parts)) = (prefetches, set.at.parts()) {
-                    set.prefetched = Prefetch::of(&set.entries, parts, &is_over);
-                }
-                Ok((set, problems))
-            })?)
-        }
-    };
-    let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
-    ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
-    let expected = match (&store, &paths[..]) {
-        (None, [only]) if alone => Some(Bytes(look_at(only)?.len())),
-        _ => None,
-    };
-    let is_limited = copy.options.limit.is_some() || copy.options.held.is_some();
-    let asks_path = is_limited || !copy.options.fresh_start;
-    ahead.extend(asks_path.then(|| Control::path_question(is_limited)));
-    let named = |into_folder: bool| -> Vec<(PathBuf, Vec<u8>)> {
-        let named = |path: &PathBuf| {
-            let bytes = path.as_os_str().as_bytes();
-            let is_contents = path.is_dir() && names_content(bytes);
-            let name = if is_contents || !into_folder { b"" } else { last_name(bytes) };
-            (path.clone(), name.to_vec())
-        };
-        paths.iter().map(named).collect()
-    };
-    // Where things will be named is not known of what may be a folder's name or a file's.
-    let looks = match must_look || !to.farline {
-        true => LooksAhead::default(),
-        false => LooksAhead::new(&named(true), &to.path),
-    };
-    let before_looks = ahead.len();
-    ahead.extend(looks.requests());
-    let opening = Control::open_for_copy(to, copy.options, ahead, expected);
-    let (mut control, mut ahead) = opening.await?;
-    drop(connecting);
-    let looks = looks.asked(&control, &ahead.split_off(before_looks.min(ahead.len())));
-    if let Some(asked) = ahead.pop_if(|_| asks_path) {
-        control.asked_paths(asked);
+    if is_over {
+        copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
+        return Ok(());
     }
-    control.require(to).await?;
-    let into_folder = match ahead.get(1) {
-        Some(&look) => {
-            control.looked(look).await?.is_some_and(|entry| entry.kind == ListingKind::Directory)
-        }
-        None => true,
-    };
-    let (mut load, problems) = match (store, loading) {
-        (Some(address), _) => (load_store(copy, address, to, into_folder)?, Vec::new()),
-        (None, Some(loading)) => loading.done().await??,
-        (None, None) => load(&copy.options.selection, &paths, to.path.clone(), into_folder)?,
-    };
-    copy.stats.failures.extend(problems);
-    let mut looks = match looks {
-        Some(looks) => looks,
-        None => LooksThere::begin(&mut control, named(into_folder), &load.target),
-    };
+    let folder = if into_folder { &set.target[..] } else { keep_replaced::folder_of(&set.target) };
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;
+    let folder = Pathname::new(folder);
+    let size = set.entries.iter().map(Entry::len).sum();
+    let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
+    if control.features().tree {
+        let there = There { control, passive, folder };
+        return to_tree(copy, there, to, (set, looks), &choice).await;
+    }
+    looks.refuse(&mut control, to).await?;
+    copy.stats.not_kept += set.not_kept(copy.options.attributes);
+    to_stock::run(copy, &mut control, passive, to, set, &choice).await
+}
+
+/// Sends what a pipe, the only one of `sources`, says.
+async fn alone(
+    copy: &mut Copy<'_>,
+    pipe: &Location,
+    sources: &[Location],
+    to: &Remote,
+) -> Result<(), Error> {
+    if sources.len() > 1 {
+        let message = format!("{} is copied alone, not among other sources", stream::called(pipe));
+        return Err(Error::new(Fault::You, ErrorCode::OneSource, message));
+    }
+    stream::to_node(copy, pipe, to).await
+}
+
+/// Takes along which attributes of `set`'s entries are wanted, and leaves out what stays as it is at
+/// the node.
+async fn choose(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    to: &Remote,
+    set: &mut SourceSet,
+) -> Result<(), Error> {
     let wanted = copy.options.attributes;
     if !wanted.is_empty() && !copy.options.dry_run {
-        attributes::arrange(copy.options, &mut control, to).await?;
-        let SourceSet { entries, at, linked, .. } = &mut load;
+        attributes::arrange(copy.options, control, to).await?;
+        let SourceSet { entries, at, linked, .. } = &mut *set;
         if let Some(parts) = at.parts() {
             gather(entries, linked, wanted, |index, entry| {
                 let (root, path) = place_in(parts, index, &entry.path);
@@ -154,79 +106,64 @@ pub(super) async fn run(
             });
         }
     }
-    let target = load.target.clone();
-    let at = |entry: &Entry| {
-        Pathname::new(if entry.path.is_empty() {
-            target.clone()
-        } else {
-            join(trim(&target), &entry.path)
-        })
+    let at = |entry: &Entry| match entry.path.is_empty() {
+        true => Pathname::new(set.target.clone()),
+        false => Pathname::new(join(trim(&set.target), &entry.path)),
     };
-    let content = load.parts().map(|parts| {
+    let content = set.parts().map(|parts| {
         let place = |index: usize| {
-            let (root, path) = place_in(parts, index, &load.entries[index].path);
+            let (root, path) = place_in(parts, index, &set.entries[index].path);
             (Arc::clone(root), path)
         };
         ContentAt::Here(Box::new(place))
     });
-    let kept = kept_there(copy, &mut control, &load.entries, at, content).await?;
+    let kept = kept_there(copy, control, &set.entries, at, content).await?;
     match wanted.is_empty() {
-        true => load.leave_out(&kept),
-        false => attributes::stay(&mut load.entries, &kept),
+        true => set.leave_out(&kept),
+        false => attributes::stay(&mut set.entries, &kept),
     }
-    if copy.options.dry_run || load.entries.is_empty() {
-        looks.refuse(&mut control, to).await?;
-        copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
-        return Ok(());
-    }
-    if copy.options.backup.is_some() {
-        // Nothing is arranged for what is refused.
-        looks.refuse(&mut control, to).await?;
-    }
-    let folder =
-        if into_folder { &load.target[..] } else { keep_replaced::folder_of(&load.target) };
-    keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;
-    let size = load.entries.iter().map(Entry::len).sum();
-    let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
-    if control.features().tree {
-        // A directory that is copied is made with all above it; for files alone none is.
-        let missing = load.entries.iter().all(|entry| entry.kind != EntryKind::Directory);
-        let missing = missing.then(|| Pathname::new(folder));
-        let load = (load, looks);
-        let copied = to_farline(copy, &mut control, (to, ahead[0]), load, &choice).await;
-        // The node makes durable what it has whole when its client goes.
-        let is_kept =
-            control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
-        let Err(error) = copied else {
-            copy.let_go(control);
-            return Ok(());
-        };
-        if let (ErrorCode::PathNotFound, Some(folder)) = (error.code, missing) {
-            let look = control.try_request(Request::Stat(folder.clone()));
-            if matches!(control.looked(look).await, Ok(None)) {
-                return Err(no_folder(to, &folder));
-            }
-        }
-        Err(match error.code {
-            ErrorCode::Interrupted if is_kept => {
-                interrupted(error, &format!("at {}, `farline partials ls DIR`", to.host))
-            }
-            _ => error,
-        })
-    } else {
-        looks.refuse(&mut control, to).await?;
-        copy.stats.not_kept += load.not_kept(copy.options.attributes);
-        to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
-    }
+    Ok(())
 }
 
-/// Whether all that is listed is copied, and read as it comes: no trial, and not past the page cache.
-fn may_prefetch(copy: &Copy<'_>) -> bool {
-    let options = copy.options;
-    options.existing == Existing::Replace
-        && !options.dry_run
-        && !options.direct_io.is_wanted()
-        && matches!(options.trial, Trial { stall: None, read: None, .. })
+/// A node with whole trees, and where the copy goes.
+struct There {
+    control: Control,
+    /// The question where it listens.
+    passive: u64,
+    folder: Pathname,
+}
+
+/// Sends a tree, and says what became of it where that failed.
+async fn to_tree(
+    copy: &mut Copy<'_>,
+    there: There,
+    to: &Remote,
+    (set, looks): (SourceSet, LooksThere),
+    choice: &TransferParams,
+) -> Result<(), Error> {
+    let There { mut control, passive, folder } = there;
+    // A directory that is copied is made with all above it; for files alone none is.
+    let is_made = set.entries.iter().any(|entry| entry.kind == EntryKind::Directory);
+    let copied = to_farline(copy, &mut control, (to, passive), (set, looks), choice).await;
+    let Err(error) = copied else {
+        copy.let_go(control);
+        return Ok(());
+    };
+    if error.code == ErrorCode::PathNotFound && !is_made {
+        let look = control.try_request(Request::Stat(folder.clone()));
+        if matches!(control.looked(look).await, Ok(None)) {
+            return Err(no_folder(to, &folder));
+        }
+    }
+    // The node makes durable what it has whole when its client goes.
+    let is_kept =
+        control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
+    Err(match error.code {
+        ErrorCode::Interrupted if is_kept => {
+            interrupted(error, &format!("at {}, `farline partials ls DIR`", to.host))
+        }
+        _ => error,
+    })
 }
 
 fn no_folder(to: &Remote, folder: &Pathname) -> Error {

@@ -11,7 +11,7 @@ use crate::select::SelectionArgs;
 use farline::channels::Stack;
 use farline::channels::trust::Fingerprint;
 use farline::client::{
-    Backup, CancelToken, Existing, HeldRate, Location, Options, Progress, RetryListener,
+    Backup, CancelToken, Existing, HeldRate, Location, Options, Outcome, Progress, RetryListener,
     RetryNotice, StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
@@ -230,6 +230,93 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     carry_out(&sources, &destination, what, args.how, output)
 }
 
+impl How {
+    /// What the copy is told, whatever comes of it.
+    ///
+    /// # Errors
+    /// When two of the flags contradict each other.
+    fn options(self, what: What, ends: &[&Location]) -> Result<Options, Error> {
+        let is_booked = self.reserve.is_some();
+        let congestion = self.congestion.as_deref();
+        let booked_rate = (is_booked && congestion == Some("held")).then(Rate::default);
+        let held = held(congestion, self.rate.or(booked_rate), self.streams, is_booked)?;
+        let mut options = Options::default();
+        options.recursive = what.recursive || self.attributes.archive;
+        options.attributes = self.attributes.set();
+        options.existing = existing(what.existing, self.checksum)?;
+        options.most_deleted = what.most_deleted;
+        options.selection = self.selection.selection()?;
+        options.dry_run = self.dry_run;
+        options.backup = backup(self.backup, self.suffix, self.backup_dir)?;
+        options.limit = self.limit;
+        options.overrides = UserOverrides {
+            streams: self.streams.map(usize::from),
+            congestion: match held {
+                Some(_) => None,
+                None => congestion.map(str::parse).transpose()?,
+            },
+            staging: self.staging,
+            precedent: None,
+        };
+        options.held = held;
+        options.stored_profiles = StoredProfiles::Use;
+        options.fresh_start = self.fresh_start || is_fresh_start();
+        options.verify = self.verify.unwrap_or(VerifyHow::Digest).into();
+        options.compare_at_stock = matches!(self.verify, Some(VerifyHow::Digest));
+        options.atomic = self.atomic;
+        options.buffer = self.buffer;
+        options.direct_io = if self.direct_io { DirectIo::wanted() } else { DirectIo::default() };
+        options.channel = self.channel;
+        options.retry_for = self.retry_for.map_or_else(usual_patience, Ok)?;
+        let Trial { read, write, stall, sync, in_turns, .. } = &mut options.trial;
+        (*read, *write) = (self.trial_read, self.trial_write);
+        (*stall, *sync) = (self.trial_stall, self.trial_sync);
+        *in_turns = self.trial_in_turns;
+        options.reach = reach::with(self.ssh, self.tls_ca, self.tls_pin);
+        (options.reach.no_encrypt, options.reach.encrypt) = (self.no_encrypt, self.encrypt);
+        options.reach.remote_farline = self.remote_farline;
+        options.reach.timeout = self.timeout.map(Span::from_secs);
+        reach::ask_for_password(&mut options.reach, ends.iter().copied())?;
+        Ok(options)
+    }
+}
+
+/// What happens to what is there.
+///
+/// # Errors
+/// When it can be replaced and cannot.
+fn existing(existing: Existing, by_content: bool) -> Result<Existing, Error> {
+    match (existing, by_content) {
+        (Existing::Keep, true) => {
+            let message = "--checksum replaces what differs, and --no-clobber nothing";
+            Err(Error::new(Fault::You, ErrorCode::Usage, message))
+        }
+        (_, true) => Ok(Existing::KeepSameContent),
+        (existing, false) => Ok(existing),
+    }
+}
+
+/// Where what is replaced is kept, if it is.
+///
+/// # Errors
+/// When a suffix stands alone, or is none.
+fn backup(
+    is_wanted: bool,
+    suffix: Option<OsString>,
+    folder: Option<OsString>,
+) -> Result<Option<Backup>, Error> {
+    if !is_wanted && folder.is_none() {
+        if suffix.is_none() {
+            return Ok(None);
+        }
+        let message = "--suffix is of backups: --backup or --backup-dir is missing";
+        return Err(Error::new(Fault::You, ErrorCode::Usage, message));
+    }
+    let usual = if folder.is_some() { "" } else { "~" };
+    let suffix = suffix.unwrap_or_else(|| usual.into()).into_vec();
+    Backup::new(suffix, folder.map(OsString::into_vec)).map(Some)
+}
+
 /// Copies, and says what came of it.
 pub(crate) fn carry_out(
     sources: &[Location],
@@ -238,76 +325,15 @@ pub(crate) fn carry_out(
     args: How,
     output: &Output,
 ) -> Result<ExitCode, Error> {
-    let existing = match (what.existing, args.checksum) {
-        (Existing::Keep, true) => {
-            let message = "--checksum replaces what differs, and --no-clobber nothing";
-            return Err(Error::new(Fault::You, ErrorCode::Usage, message));
-        }
-        (_, true) => Existing::KeepSameContent,
-        (existing, false) => existing,
-    };
     if *destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let booked_rate = args.reserve.as_ref().map(|_| Rate::default());
-    let rate = args.rate.or(booked_rate.filter(|_| args.congestion.as_deref() == Some("held")));
-    let held = held(args.congestion.as_deref(), rate, args.streams, booked_rate.is_some())?;
-    let overrides = UserOverrides {
-        streams: args.streams.map(usize::from),
-        congestion: match held {
-            Some(_) => None,
-            None => args.congestion.map(|name| name.parse()).transpose()?,
-        },
-        staging: args.staging,
-        precedent: None,
-    };
-    let mut reach = reach::with(args.ssh, args.tls_ca, args.tls_pin);
-    (reach.no_encrypt, reach.encrypt) = (args.no_encrypt, args.encrypt);
-    reach.remote_farline = args.remote_farline;
-    reach.timeout = args.timeout.map(Span::from_secs);
-    reach::ask_for_password(&mut reach, sources.iter().chain([destination]))?;
-    let backup = match (args.backup || args.backup_dir.is_some(), args.suffix) {
-        (false, Some(_)) => {
-            let message = "--suffix is of backups: --backup or --backup-dir is missing";
-            return Err(Error::new(Fault::You, ErrorCode::Usage, message));
-        }
-        (false, None) => None,
-        (true, suffix) => {
-            let usual = if args.backup_dir.is_some() { "" } else { "~" };
-            let suffix = suffix.unwrap_or_else(|| usual.into()).into_vec();
-            Some(Backup::new(suffix, args.backup_dir.map(OsString::into_vec))?)
-        }
-    };
-    let mut trial = Trial::default();
-    (trial.read, trial.write) = (args.trial_read, args.trial_write);
-    (trial.stall, trial.sync) = (args.trial_stall, args.trial_sync);
-    trial.in_turns = args.trial_in_turns;
-    let stop = CancelToken::default();
-    let mut options = Options::default();
-    options.recursive = what.recursive || args.attributes.archive;
-    options.attributes = args.attributes.set();
-    options.selection = args.selection.selection()?;
-    options.dry_run = args.dry_run;
-    options.limit = args.limit;
-    options.held = held;
-    options.overrides = overrides;
-    options.stored_profiles = StoredProfiles::Use;
-    options.fresh_start = args.fresh_start || is_fresh_start();
-    options.reach = reach;
-    options.verify = args.verify.unwrap_or(VerifyHow::Digest).into();
-    options.trial = trial;
-    options.atomic = args.atomic;
-    options.compare_at_stock = matches!(args.verify, Some(VerifyHow::Digest));
-    options.existing = existing;
-    options.backup = backup;
-    options.most_deleted = what.most_deleted;
-    options.buffer = args.buffer;
-    options.direct_io = if args.direct_io { DirectIo::wanted() } else { DirectIo::default() };
-    options.channel = args.channel;
-    options.retry_for = args.retry_for.map_or_else(usual_patience, Ok)?;
-    options.stop = stop.clone();
+    let (verbose, dry_run) = (args.verbose, args.dry_run);
+    let reserve = args.reserve.clone().filter(|_| !dry_run);
+    let ends: Vec<&Location> = sources.iter().chain([destination]).collect();
+    let mut options = args.options(what, &ends)?;
     let runtime = interrupt::runtime("start")?;
-    let mut booked = match args.reserve.as_ref().filter(|_| !args.dry_run) {
+    let mut booked = match &reserve {
         None => None,
         Some(flag) => {
             match booked::begin(flag, sources, destination, &mut options, &runtime, output) {
@@ -323,49 +349,22 @@ pub(crate) fn carry_out(
         }
     };
     let mut progress = ProgressDisplay::new(output, "copy");
-    if let Some(booked) = &mut booked {
-        booked.watch(&stop, progress.speaker())?;
-    }
     let say = progress.speaker();
     options.on_retry = RetryListener::new(move |notice: &RetryNotice| {
         let RetryNotice { error, failures, wait, .. } = notice;
         say(&format!("{error}; trying again in {wait:.0} (attempt {})", failures + 1));
     });
+    if let Some(booked) = &mut booked {
+        booked.watch(&options.stop, progress.speaker())?;
+    }
     let mut watch = |standing: &Progress| {
         if let Some(booked) = &booked {
             booked.tell(standing);
         }
-        progress.update(&Sample {
-            bytes_done: standing.bytes,
-            bytes_there: standing.resumed,
-            bytes_total: standing.bytes_total,
-            files_done: standing.files,
-            files_total: standing.files_total,
-            limited_by: standing.limited_by,
-            elapsed: standing.elapsed,
-        });
+        progress.update(&sample(standing));
     };
-    let mut signalled = None;
-    let result = runtime.block_on(async {
-        // Before a congestion control is loaded: a signal in between would leave it.
-        let mut signals = Signals::listen()?;
-        let copying = copy(sources, destination, &options, &mut watch);
-        tokio::pin!(copying);
-        tokio::select! {
-            result = &mut copying => return result,
-            code = signals.next() => {
-                signalled = Some(code);
-                stop.ask();
-            }
-        }
-        // It makes durable what it can go on from, and says so; who asks twice does not want to
-        // wait for that.
-        tokio::select! {
-            result = copying => result,
-            () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),
-            _ = signals.next() => Err(CancelToken::error()),
-        }
-    });
+    let (result, signalled) =
+        runtime.block_on(copy_until_signalled(sources, destination, &options, &mut watch));
     progress.finish();
     // Threads of an interrupted transfer end with the process.
     runtime.shutdown_background();
@@ -384,12 +383,54 @@ pub(crate) fn carry_out(
         }
         (result, _) => result?,
     };
-    let asked = Asked { verbose: args.verbose, dry_run: args.dry_run, existing };
+    let asked = Asked { verbose, dry_run: options.dry_run, existing: options.existing };
     copy_report::report(&outcome, booking, &asked, output)?;
     Ok(match outcome.failures.first().or(outcome.not_deleted.first()) {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
     })
+}
+
+/// What the screen shows of how a copy stands.
+fn sample(standing: &Progress) -> Sample {
+    Sample {
+        bytes_done: standing.bytes,
+        bytes_there: standing.resumed,
+        bytes_total: standing.bytes_total,
+        files_done: standing.files,
+        files_total: standing.files_total,
+        limited_by: standing.limited_by,
+        elapsed: standing.elapsed,
+    }
+}
+
+/// Copies until it is over or a signal comes; what came of it, and the exit code of the signal.
+async fn copy_until_signalled(
+    sources: &[Location],
+    destination: &Location,
+    options: &Options,
+    watch: &mut (dyn FnMut(&Progress) + Send),
+) -> (Result<Outcome, Error>, Option<u8>) {
+    // Before a congestion control is loaded: a signal in between would leave it.
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return (Err(error), None),
+    };
+    let copying = copy(sources, destination, options, watch);
+    tokio::pin!(copying);
+    let code = tokio::select! {
+        result = &mut copying => return (result, None),
+        code = signals.next() => code,
+    };
+    options.stop.ask();
+    // It makes durable what it can go on from, and says so; who asks twice does not want to wait for
+    // that.
+    let result = tokio::select! {
+        result = copying => result,
+        () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),
+        _ = signals.next() => Err(CancelToken::error()),
+    };
+    (result, Some(code))
 }
 
 /// The booked rate that is to be held, if one is.
