@@ -51,6 +51,10 @@ pub mod prober;
 #[cfg(feature = "link")]
 mod reexec;
 pub mod run_dir;
+// What a machine does not let run is said at one place, whichever test it is.
+#[cfg(test)]
+#[path = "../../lab/src/skip.rs"]
+mod skip;
 pub mod stores;
 mod sys;
 

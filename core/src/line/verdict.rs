@@ -92,7 +92,7 @@ impl LineTest {
         let kept_out = untested - sums.away;
         let is_unfit = tested == 0 || kept_out as f64 > MOST_UNTESTED * (tested + kept_out) as f64;
         let percent = self.settings.confidence * 100.0;
-        let (what, limit) = match self.settings.criterion {
+        let (what, unit, limit) = match self.settings.criterion {
             None if is_unfit => {
                 return (LineOutcome::Unfit, format!("too little counts to say anything: {time}"));
             }
@@ -102,11 +102,10 @@ impl LineTest {
                 });
                 return (LineOutcome::Measured, format!("{found}{time}"));
             }
-            Some(LineCriterion::BitErrors(limit)) => ("bit error ratio", limit),
-            Some(LineCriterion::Loss(limit)) => ("loss ratio", limit),
+            Some(LineCriterion::BitErrors(limit)) => ("bit error ratio", "bits", limit),
+            Some(LineCriterion::Loss(limit)) => ("loss ratio", "frames", limit),
         };
         let (events, trials) = self.counted();
-        let unit = if what == "loss ratio" { "frames" } else { "bits" };
         let counts = format!("{} in {trials:.3e} {unit}", counted(events, "error", "errors"));
         let after = words(Span::from_secs(tested));
         let ended = |side: &str, how: &str| {

@@ -1,6 +1,7 @@
 //! One client's session: the control connection around the core's server machine.
 
 use super::accounts::Shown;
+use super::admission::Visitor;
 use super::arrival::Arrival;
 use super::checksum::{self, WantedChecksum};
 use super::config::Anonymous;
@@ -11,6 +12,7 @@ use super::reporter::Reporter;
 use super::wire::{Received, Wire};
 use super::{Shared, adapt, data_listener, line, profile, stores, told_path, tree};
 use crate::channels::Registry;
+use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, LiveRate, TREE_MODULE};
 use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
@@ -19,6 +21,7 @@ use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Time};
+use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -27,198 +30,258 @@ use tokio::sync::mpsc;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves one client to the end of its session.
-pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival) {
-    let began = Instant::now();
-    let mut visitor = shared.admission.enter(arrival.peer.ip());
-    let login_timeout = shared.config.limits.login_timeout;
-    let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let mut session = ServerSession::new(rules(&shared, &arrival), now());
-    let mut shown = Shown::default();
-    // Over one UDP port the handshake is done.
-    shown.certificates(wire.certificates());
-    // A transfer has its data to itself; this it heeds while it runs.
-    let limit = LiveRate::new(Rate::default());
-    let plane = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
-    let data = Arc::new(Mutex::new(plane));
-    let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
-    let mut cancel = Cancel::new();
+pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
+    let (answers, mut answered) = mpsc::unbounded_channel();
+    let mut session = Session::new(shared, wire, arrival, answers);
     let mut received = vec![0; 16 * 1024];
     let mut fresh = true;
     loop {
         let wake = loop {
-            match session.poll(now()) {
-                Output::Send(bytes) => {
-                    // Who reads nothing holds a place, and what it asked for, for no longer.
-                    let within = if visitor.is_in() { REPLY_TIMEOUT } else { login_timeout };
-                    let sent = tokio::select! {
-                        sent = tokio::time::timeout(within, wire.write(&bytes)) => {
-                            matches!(sent, Ok(Ok(())))
-                        }
-                        _ = visitor.expelled() => false,
-                    };
-                    if !sent {
-                        session.handle(now(), Input::Closed);
-                    }
-                }
-                Output::Ask { id, ask: Ask::Admit } => {
-                    let account = lock(&data).account().clone();
-                    let named = account.name.as_deref().map(|name| (name, account.sessions));
-                    let answer =
-                        visitor.log_in(named).map_or_else(Answer::Failed, |()| Answer::Done);
-                    session.handle(now(), Input::Answer { id, answer });
-                }
-                Output::Ask { id, ask } => {
-                    cancel = Cancel::new();
-                    let job = Job {
-                        shared: Arc::clone(&shared),
-                        data: Arc::clone(&data),
-                        cancel: cancel.clone(),
-                    };
-                    let answers = answers.clone();
-                    tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
-                }
-                Output::Abort { .. } => {
-                    cancel.cancel(Error::new(
-                        Fault::You,
-                        ErrorCode::Aborted,
-                        "the client ended the transfer",
-                    ));
-                }
-                // What is no number is told in its turn.
-                Output::OptionAtOnce { value, .. } => drop(limit.heed(&value)),
-                Output::CloseChannels => {
-                    let data = Arc::clone(&data);
-                    // Behind the running job, if there is one.
-                    tokio::task::spawn_blocking(move || as_owner(&data, DataPlane::close_channels));
-                }
-                Output::CloseData => {
-                    let data = Arc::clone(&data);
-                    tokio::task::spawn_blocking(move || as_owner(&data, DataPlane::close_data));
-                }
-                Output::Close => {
-                    if session.is_login_late() {
-                        let ip = arrival.peer.ip();
-                        let late = format_args!("{ip} did not log in in time");
-                        shared.notices.say("login_timeout", late);
-                    }
-                    cancel.cancel(Error::new(
-                        Fault::You,
-                        ErrorCode::Aborted,
-                        "the client went away",
-                    ));
-                    // What it held is free for others before its connection is closed, which may take.
-                    drop(data);
-                    wire.close().await;
-                    return;
-                }
-                Output::StartTls { early } => {
-                    // Whoever cannot do the handshake has no session to go on with.
-                    let Some(certificate) = &arrival.certificate else { return };
-                    let Ok(mut shown) = Shown::new(&shared, certificate) else { return };
-                    let config = shown.tls.as_ref().map_or(&certificate.config, |tls| &tls.control);
-                    let config = Arc::clone(config);
-                    let within = match visitor.is_in() {
-                        true => login_timeout,
-                        false => login_timeout.saturating_sub(began.elapsed()),
-                    };
-                    let tls = tokio::select! {
-                        tls = tokio::time::timeout(within, wire.start_tls(config, early)) => tls,
-                        _ = visitor.expelled() => return,
-                    };
-                    match tls {
-                        Ok(Ok(tls)) => wire = tls,
-                        Ok(Err(error)) => {
-                            // Who only looks whether there is TLS is no line.
-                            if error.kind() == std::io::ErrorKind::InvalidData {
-                                let what = format_args!("{}: TLS: {error}", arrival.peer.ip());
-                                shared.notices.say("refused", what);
-                            }
-                            return;
-                        }
-                        Err(_) => {
-                            let ip = arrival.peer.ip();
-                            shared.notices.say(
-                                "login_timeout",
-                                format_args!("{ip} did not end its TLS handshake in time"),
-                            );
-                            return;
-                        }
-                    }
-                    shown.certificates(wire.certificates());
-                    // What was arranged in the clear anybody may have arranged.
-                    *lock(&data) =
-                        DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
-                }
-                Output::StartGssapi => {
-                    let Some(gsi) = &shared.gsi else { return };
-                    let ip = arrival.peer.ip();
-                    let within = match visitor.is_in() {
-                        true => login_timeout,
-                        false => login_timeout.saturating_sub(began.elapsed()),
-                    };
-                    let exchange = wire.start_gssapi(Arc::clone(gsi));
-                    let came = tokio::select! {
-                        came = tokio::time::timeout(within, exchange) => came,
-                        _ = visitor.expelled() => return,
-                    };
-                    let shown = match came {
-                        Ok(Ok((protected, client))) => {
-                            wire = protected;
-                            if let Some(why) = &client.peer.refused_attributes {
-                                let what = format_args!("attributes from {ip} do not count: {why}");
-                                shared.notices.say("voms", what);
-                            }
-                            Shown::by_gsi(client)
-                        }
-                        Ok(Err(why)) => {
-                            shared.notices.say("refused", format_args!("{ip}: {why}"));
-                            return;
-                        }
-                        Err(_) => {
-                            shared.notices.say(
-                                "login_timeout",
-                                format_args!("{ip} did not end its exchange of ADAT in time"),
-                            );
-                            return;
-                        }
-                    };
-                    // What was arranged in the clear anybody may have arranged.
-                    *lock(&data) =
-                        DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
-                }
+            let next = match session.machine.poll(session.now()) {
                 Output::Wait(wake) => break wake,
-            }
+                Output::Close => return session.close().await,
+                Output::StartTls { early } => session.start_tls(early).await,
+                Output::StartGssapi => session.start_gssapi().await,
+                output => {
+                    session.carry_out(output).await;
+                    continue;
+                }
+            };
+            let Some(protected) = next else { return };
+            session = protected;
         };
-        let idle = async {
-            match wake {
-                Some(at) => tokio::time::sleep(at.since(now()).into()).await,
-                None => std::future::pending().await,
-            }
-        };
+        let idle = session.until(wake);
         tokio::select! {
-            came = wire.receive(fresh, &mut received), if session.wants_input() => {
+            came = session.wire.receive(fresh, &mut received), if session.machine.wants_input() => {
                 fresh = false;
-                visitor.spoke();
+                session.visitor.spoke();
                 match came {
-                    Received::Nothing => session.handle(now(), Input::Closed),
-                    Received::Bytes(len) => session.handle(now(), Input::Received(&received[..len])),
-                    Received::Preamble(preamble) => {
-                        if let Wire::Tcp(stream) = wire {
-                            tokio::select! {
-                                () = shared.listeners.admit(&preamble, stream) => {}
-                                _ = visitor.expelled() => {}
-                            }
-                        }
-                        return;
-                    }
+                    Received::Nothing => session.tell(Input::Closed),
+                    Received::Bytes(len) => session.tell(Input::Received(&received[..len])),
+                    Received::Preamble(preamble) => return session.hand_over(&preamble).await,
                 }
             }
-            Some((id, answer)) = answered.recv() => session.handle(now(), Input::Answer { id, answer }),
-            why = visitor.expelled() => session.handle(now(), Input::Expelled(why)),
+            Some((id, answer)) = answered.recv() => session.tell(Input::Answer { id, answer }),
+            why = session.visitor.expelled() => session.tell(Input::Expelled(why)),
             () = idle => continue,
         }
-        visitor.active(session.is_busy());
+        session.visitor.active(session.machine.is_busy());
     }
+}
+
+/// One client's session, at work.
+struct Session {
+    shared: Arc<Shared>,
+    arrival: Arrival,
+    began: Instant,
+    wire: Wire,
+    machine: ServerSession,
+    visitor: Visitor,
+    data: Arc<Mutex<DataPlane>>,
+    /// A transfer has its data to itself; this it heeds while it runs.
+    limit: LiveRate,
+    /// Ends the job that runs.
+    cancel: Cancel,
+    /// Where jobs say what came of them.
+    answers: mpsc::UnboundedSender<(u64, Answer)>,
+}
+
+impl Session {
+    fn new(
+        shared: Arc<Shared>,
+        wire: Wire,
+        arrival: Arrival,
+        answers: mpsc::UnboundedSender<(u64, Answer)>,
+    ) -> Session {
+        let began = Instant::now();
+        let visitor = shared.admission.enter(arrival.peer.ip());
+        let machine = ServerSession::new(rules(&shared, &arrival), Time::ZERO);
+        let mut shown = Shown::default();
+        // Over one UDP port the handshake is done.
+        shown.certificates(wire.certificates());
+        let limit = LiveRate::new(Rate::default());
+        let plane = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
+        let (data, cancel) = (Arc::new(Mutex::new(plane)), Cancel::new());
+        Session { shared, arrival, began, wire, machine, visitor, data, limit, cancel, answers }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn tell(&mut self, input: Input<'_>) {
+        self.machine.handle(self.now(), input);
+    }
+
+    /// Waits until `wake`; for good where nothing is to be waited for.
+    fn until(&self, wake: Option<Time>) -> impl Future<Output = ()> + use<> {
+        let wait = wake.map(|at| at.since(self.now()));
+        async move {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait.into()).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// What an output of the machine's wants that leaves the connection as it is.
+    async fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send(bytes) => self.send(&bytes).await,
+            Output::Ask { id, ask: Ask::Admit } => {
+                let account = lock(&self.data).account().clone();
+                let named = account.name.as_deref().map(|name| (name, account.sessions));
+                let admitted = self.visitor.log_in(named);
+                let answer = admitted.map_or_else(Answer::Failed, |()| Answer::Done);
+                self.tell(Input::Answer { id, answer });
+            }
+            Output::Ask { id, ask } => {
+                self.cancel = Cancel::new();
+                let job = Job {
+                    shared: Arc::clone(&self.shared),
+                    data: Arc::clone(&self.data),
+                    cancel: self.cancel.clone(),
+                };
+                let answers = self.answers.clone();
+                tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
+            }
+            Output::Abort { .. } => self.end_job("the client ended the transfer"),
+            // What is no number is told in its turn.
+            Output::OptionAtOnce { value, .. } => drop(self.limit.heed(&value)),
+            Output::CloseChannels => self.close_data(DataPlane::close_channels),
+            Output::CloseData => self.close_data(DataPlane::close_data),
+            Output::Close | Output::StartTls { .. } | Output::StartGssapi | Output::Wait(_) => {
+                unreachable!("the caller's")
+            }
+        }
+    }
+
+    /// Who reads nothing holds a place, and what it asked for, for no longer than it may.
+    async fn send(&mut self, bytes: &[u8]) {
+        let login_timeout = self.shared.config.limits.login_timeout;
+        let within = if self.visitor.is_in() { REPLY_TIMEOUT } else { login_timeout };
+        let sent = tokio::select! {
+            sent = tokio::time::timeout(within, self.wire.write(bytes)) => matches!(sent, Ok(Ok(()))),
+            _ = self.visitor.expelled() => false,
+        };
+        if !sent {
+            self.tell(Input::Closed);
+        }
+    }
+
+    fn end_job(&self, why: &'static str) {
+        self.cancel.cancel(Error::new(Fault::You, ErrorCode::Aborted, why));
+    }
+
+    /// Behind the running job, if there is one.
+    fn close_data(&self, close: fn(&mut DataPlane)) {
+        let data = Arc::clone(&self.data);
+        tokio::task::spawn_blocking(move || as_owner(&data, close));
+    }
+
+    async fn close(mut self) {
+        if self.machine.is_login_late() {
+            say_late(&self.shared, &self.arrival, "log in");
+        }
+        self.end_job("the client went away");
+        // What it held is free for others before its connection is closed, which may take.
+        drop(self.data);
+        self.wire.close().await;
+    }
+
+    /// It is no session, but a connection of another's data.
+    async fn hand_over(mut self, preamble: &[u8; PREAMBLE_LEN]) {
+        if let Wire::Tcp(stream) = self.wire {
+            tokio::select! {
+                () = self.shared.listeners.admit(preamble, stream) => {}
+                _ = self.visitor.expelled() => {}
+            }
+        }
+    }
+
+    /// How long a handshake may take yet.
+    fn handshake_timeout(&self) -> Duration {
+        let login_timeout = self.shared.config.limits.login_timeout;
+        match self.visitor.is_in() {
+            true => login_timeout,
+            false => login_timeout.saturating_sub(self.began.elapsed()),
+        }
+    }
+
+    /// The session under TLS; nothing where the handshake failed, for who cannot do it has no session
+    /// to go on with.
+    async fn start_tls(mut self, early: Vec<u8>) -> Option<Session> {
+        let certificate = self.arrival.certificate.as_ref()?;
+        let mut shown = Shown::new(&self.shared, certificate).ok()?;
+        let config = shown.tls.as_ref().map_or(&certificate.config, |tls| &tls.control);
+        let (config, within) = (Arc::clone(config), self.handshake_timeout());
+        let tls = tokio::select! {
+            tls = tokio::time::timeout(within, self.wire.start_tls(config, early)) => tls,
+            _ = self.visitor.expelled() => return None,
+        };
+        match tls {
+            Ok(Ok(tls)) => self.wire = tls,
+            Ok(Err(error)) => {
+                // Who only looks whether there is TLS is no line.
+                if error.kind() == std::io::ErrorKind::InvalidData {
+                    say_refused(&self.shared, &self.arrival, format_args!("TLS: {error}"));
+                }
+                return None;
+            }
+            Err(_) => {
+                say_late(&self.shared, &self.arrival, "end its TLS handshake");
+                return None;
+            }
+        }
+        shown.certificates(self.wire.certificates());
+        self.begin_anew(shown);
+        Some(self)
+    }
+
+    /// The same as a grid has it.
+    async fn start_gssapi(mut self) -> Option<Session> {
+        let gsi = Arc::clone(self.shared.gsi.as_ref()?);
+        let within = self.handshake_timeout();
+        let came = tokio::select! {
+            came = tokio::time::timeout(within, self.wire.start_gssapi(gsi)) => came,
+            _ = self.visitor.expelled() => return None,
+        };
+        match came {
+            Ok(Ok((protected, client))) => {
+                self.wire = protected;
+                if let Some(why) = &client.peer.refused_attributes {
+                    let ip = self.arrival.peer.ip();
+                    let what = format_args!("attributes from {ip} do not count: {why}");
+                    self.shared.notices.say("voms", what);
+                }
+                self.begin_anew(Shown::by_gsi(client));
+                Some(self)
+            }
+            Ok(Err(why)) => {
+                say_refused(&self.shared, &self.arrival, why);
+                None
+            }
+            Err(_) => {
+                say_late(&self.shared, &self.arrival, "end its exchange of ADAT");
+                None
+            }
+        }
+    }
+
+    /// What was arranged in the clear anybody may have arranged.
+    fn begin_anew(&mut self, shown: Shown) {
+        let (shared, arrival) = (Arc::clone(&self.shared), self.arrival.clone());
+        *lock(&self.data) = DataPlane::new(shared, arrival, shown, self.limit.clone());
+    }
+}
+
+fn say_late(shared: &Shared, arrival: &Arrival, what: &str) {
+    let late = format_args!("{} did not {what} in time", arrival.peer.ip());
+    shared.notices.say("login_timeout", late);
+}
+
+fn say_refused(shared: &Shared, arrival: &Arrival, why: impl Display) {
+    shared.notices.say("refused", format_args!("{}: {why}", arrival.peer.ip()));
 }
 
 fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {

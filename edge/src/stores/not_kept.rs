@@ -131,6 +131,7 @@ mod tests {
         let set = |name: &str| setxattr(at(name), "user.of", b"x", XattrFlags::empty());
         if let Err(errno) = set("c").and_then(|()| set("d")) {
             assert_eq!(errno, Errno::OPNOTSUPP, "this file system has none");
+            crate::skip::skip("this file system has no extended attributes");
             return;
         }
         let lost = count();
