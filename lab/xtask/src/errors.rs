@@ -46,8 +46,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         found.push(format!("{PAGE}: the table of codes is stale; run `cargo xtask errors`"));
     }
     for (file, test) in named_tests(&page) {
-        let source =
-            fs::read_to_string(root.join(format!("lab/tests/it/{file}.rs"))).unwrap_or_default();
+        let path = format!("lab/tests/it/{}.rs", file.replace("::", "/"));
+        let source = fs::read_to_string(root.join(path)).unwrap_or_default();
         if !source.contains(&format!("\nfn {test}() {{")) {
             found.push(format!("{PAGE}: there is no test `{file}::{test}`"));
         }
@@ -135,7 +135,7 @@ fn fault_name(fault: Fault) -> String {
 
 /// Such as `` `copy::a_tree_goes` ``, file and function.
 fn named_tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
+    text.split('`').skip(1).step_by(2).filter_map(|name| name.rsplit_once("::"))
 }
 
 /// Pairs of a fault and a code, whichever comes first, and calls that say the fault by their name.
