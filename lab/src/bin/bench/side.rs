@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const IPERF3_PORT: u16 = 5299;
 /// How long a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The channel of data that nothing encrypts, as other movers send it.
+pub(crate) const CLEAR: &str = "clear";
 
 /// Two ends: this host with itself, the sides of an emulated link, or the devices of a guest.
 pub(crate) enum Ends {
@@ -223,15 +225,20 @@ impl Node {
         Ok(Node { server: Server(running), address, fingerprint, quic, binary: binary.to_owned() })
     }
 
-    /// `cp` of this binary over an encrypted `channel`, or over one UDP port where that is
-    /// `farlineq`; and the node's URL for it, without a path.
+    /// `cp` of this binary over an encrypted `channel`, over one UDP port where that is `farlineq`, or,
+    /// as all who need no login, over TCP in the clear where it is `clear`; and the node's URL for it,
+    /// without a path.
     ///
     /// # Errors
     /// When the node has no certificate, or no such port.
-    pub(crate) fn encrypted(&self, ends: &Ends, channel: &str) -> Result<(Command, String)> {
+    pub(crate) fn over(&self, ends: &Ends, channel: &str) -> Result<(Command, String)> {
         let pin = self.fingerprint.as_deref().context("a fingerprint")?;
         let mut command = self.client(ends);
-        command.args(["--json", "cp", "--tls-pin", pin]);
+        command.args(["--json", "cp"]);
+        if channel == CLEAR {
+            return Ok((command, self.url("")));
+        }
+        command.args(["--tls-pin", pin]);
         if channel == "farlineq" {
             let address = self.quic.as_deref().context("a UDP port")?;
             return Ok((command, format!("farlineq://{address}/")));

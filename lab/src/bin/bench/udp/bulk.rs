@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn copied(ends: &Ends, node: &Node, bytes: u64) -> Result<RateAndCpu> {
     let before = node.server.cpu()?;
-    let (mut command, url) = node.encrypted(ends, "quic")?;
+    let (mut command, url) = node.over(ends, "quic")?;
     let result = json(command.arg(format!("memory:{bytes}")).arg(format!("{url}?null")))?;
     let cpu = number(&result, "cpu_seconds")? + node.server.cpu()? - before;
     let gbit = bytes as f64 * 8.0 / 1e9;

@@ -1,7 +1,7 @@
 //! One file to a file over a long path that an earlier copy has measured, against the best of
 //! globus-url-copy's parallel streams.
 
-use super::known::KnownPath;
+use super::known::{KnownPath, in_words};
 use crate::mover::{GLOBUS_PORT, globus};
 use crate::side::{Ends, json, random_file, timed};
 use crate::table::{gbit, heading, in_turns, row, side};
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Ok(options.bytes as f64 * 8.0 / took.as_secs_f64())
     };
     let by_farline = |channel: &str| -> Result<Command> {
-        let (mut command, url) = node.encrypted(&ends, channel)?;
+        let (mut command, url) = node.over(&ends, channel)?;
         // What is known of the path is kept for each channel by itself.
         command.env_remove("FARLINE_FRESH_START");
         command.env("XDG_STATE_HOME", folder.path().join(channel));
@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for channel in &over.channels {
         let ours = results.middle(channel)?;
         let figure = format!("x {:.2} of the best globus", ours / best);
-        row(&format!("{channel}, encrypted: {}", gbit(ours)), &figure, "at least x 2.5");
+        row(&format!("{}: {}", in_words(channel), gbit(ours)), &figure, "at least x 2.5");
     }
     row("", &ends.validity()?, "");
     Ok(())

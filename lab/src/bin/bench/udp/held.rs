@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn copy(ends: &Ends, node: &Node, channel: &str, rate: &str, size: Bytes) -> Result<Run> {
     let watch = Watch::begin(ends)?;
-    let (mut command, url) = node.encrypted(ends, channel)?;
+    let (mut command, url) = node.over(ends, channel)?;
     command.args(["--congestion", "held", "--rate", rate, &format!("memory:{}", size.0)]);
     let result = json(command.arg(format!("{url}?null")))?;
     let first_second = watch.first_second()?;

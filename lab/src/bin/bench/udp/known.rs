@@ -1,6 +1,6 @@
 //! A copy over a path that the last one measured, in turns with one that begins as over any path.
 
-use crate::side::{Ends, Node, binary, json, number};
+use crate::side::{CLEAR, Ends, Node, binary, json, number};
 use crate::table::{heading, in_turns, row, side};
 use anyhow::Result;
 use std::path::Path;
@@ -14,8 +14,8 @@ pub(super) struct KnownPath {
     /// Its rate
     #[arg(long, default_value = "10G")]
     pub(super) rate: String,
-    /// Over these channels
-    #[arg(long, value_delimiter = ',', default_value = "tcp,quic,udt,farlineq")]
+    /// Over these channels, encrypted; `clear`: TCP, which is not
+    #[arg(long, value_delimiter = ',', default_value = "clear,tcp,quic,udt,farlineq")]
     pub(super) channels: Vec<String>,
 }
 
@@ -76,12 +76,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for channel in &over.channels {
         let any = results.middle(&format!("{channel} as over any path"))?;
         let known = results.middle(&format!("{channel} over a known one"))?;
-        let figure =
-            format!("{channel}: {any:.2} s as over any path, {known:.2} s when it is known");
+        let figure = format!("{}: {any:.2} s, {known:.2} s when it is known", in_words(channel));
         row(&figure, &format!("x {:.2}", known / any), "at most x 0.6");
     }
     row("", &ends.validity()?, "");
     Ok(())
+}
+
+/// What goes over `channel`, for people.
+pub(super) fn in_words(channel: &str) -> String {
+    match channel {
+        CLEAR => "tcp, in the clear".to_owned(),
+        _ => format!("{channel}, encrypted"),
+    }
 }
 
 /// The seconds of one copy.
@@ -92,7 +99,7 @@ fn copy(
     (channel, size): (&str, &str),
     is_known: bool,
 ) -> Result<f64> {
-    let (mut command, url) = node.encrypted(ends, channel)?;
+    let (mut command, url) = node.over(ends, channel)?;
     command.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", folder.join(channel));
     if !is_known {
         command.arg("--fresh-start");
