@@ -19,6 +19,20 @@ impl LineDocument {
 }
 
 impl LineTest {
+    /// Whether it is decided, or its time is over: there is nothing to go on with.
+    pub fn is_over(&self) -> bool {
+        let counted = self.sums.tested + self.sums.untested();
+        counted >= self.settings.most_seconds || self.decision() != RatioDecision::Open
+    }
+
+    /// A user ended it: what is known by then is the report, of a test that was not whole unless it is
+    /// decided or its time was over.
+    pub fn ended_by_user(&mut self) {
+        if !self.is_over() {
+            self.broken_off = Some("ended by you".to_owned());
+        }
+    }
+
     /// The same, where it did not break off.
     ///
     /// # Errors

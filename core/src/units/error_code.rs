@@ -283,7 +283,7 @@ error_codes! {
     /// this process or the node may not lock the memory that an RDMA device is to use (`ulimit -l`)
     LockedMemory "locked-memory" Never: Here There;
     /// user or password was refused
-    LoginRefused "login-refused" Never: Refused;
+    LoginRefused "login-refused" Never: Refused You;
     /// man pages cannot be written
     ManPage "man-page" Never: Here;
     /// a part of Farline answered what was not asked
@@ -484,7 +484,7 @@ error_codes! {
     /// the file changed while it was read
     SourceChanged "source-changed" Never: Here There;
     /// the sender could not read the file whole
-    SourceUnreadable "source-unreadable" Never: There;
+    SourceUnreadable "source-unreadable" Never: Here There;
     /// a device, FIFO or socket is not replaced
     SpecialFile "special-file" Never: You;
     /// ssh cannot reach the other host, or was refused there

@@ -62,8 +62,14 @@ impl ControlStream {
                 "cannot reach {server}: {}",
                 error.to_string().split(" (os error").next().unwrap_or_default()
             );
-            Error::new(Fault::Between, ErrorCode::Unreachable, message)
-                .hint("is the node running, is the port right, does a firewall stand between?")
+            // The resolver's errors have no number of the kernel's.
+            let hint = match error.raw_os_error().is_none()
+                && error.kind() != io::ErrorKind::TimedOut
+            {
+                true => "is the host's name spelled right, and known to this host's resolver?",
+                false => "is the node running, is the port right, does a firewall stand between?",
+            };
+            Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(hint)
         };
         let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
         let connecting = tokio::time::timeout(

@@ -14,7 +14,7 @@ use farline_core::copy::{CopyReason, Existing, is_of_one_place};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
-use farline_core::units::{ByteRanges, Error, ErrorCode};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -82,6 +82,7 @@ async fn kept_here(
             continue;
         }
         let there = start.map(|(root, start)| stat(root, &join(start, &ours.path), &ours.path));
+        let is_folder = matches!(&there, Some(Ok(there)) if there.kind == EntryKind::Directory);
         let reason = match there {
             Some(Ok(there)) => existing.reason(ours, Some(&there)),
             // A device or FIFO is there too.
@@ -94,6 +95,7 @@ async fn kept_here(
             None => {
                 kept.insert(index);
             }
+            Some(_) if dry_run && is_folder => copy.stats.failures.push(in_the_way(name(ours))),
             Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
             Some(_) => {}
         }
@@ -145,9 +147,11 @@ pub(super) async fn kept_there(
         let Some((index, look)) = asked.pop_front() else { break };
         let ours = &entries[index];
         asked_bytes -= path_of(ours).as_bytes().len() + LOOK_LEN;
+        let mut is_folder = false;
         let reason = match control.looked(look).await {
             Ok(there) => {
                 let there = there.map(|found| listing::entry_or_link(&found));
+                is_folder = there.as_ref().is_some_and(|it| it.kind == EntryKind::Directory);
                 existing.reason(ours, there.as_ref())
             }
             // Of one place: the others go on, and what becomes of this one its copy says.
@@ -166,6 +170,7 @@ pub(super) async fn kept_there(
             None => {
                 kept.insert(index);
             }
+            Some(_) if dry_run && is_folder => copy.stats.failures.push(in_the_way(name(ours))),
             Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
             Some(_) => {}
         }
@@ -214,6 +219,13 @@ fn ask_for(control: &mut Control, facts: FactSet) {
 }
 
 /// Notes for a dry run that `entry` would be copied to a place of the name `path`.
+/// What would not be copied to `path`.
+fn in_the_way(path: Vec<u8>) -> (Vec<u8>, Error) {
+    let message = "a directory has its name at the destination, and no file replaces one";
+    let error = Error::new(Fault::You, ErrorCode::IsADirectory, message);
+    (path, error.hint("remove it there, or copy to another directory"))
+}
+
 fn plan_file(copy: &mut Copy<'_>, path: &[u8], entry: &Entry, reason: CopyReason) {
     // A link that is the same already costs nothing to make again.
     let keeps_same =

@@ -23,7 +23,7 @@ use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname, Timestamp};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, escaped};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -105,6 +105,7 @@ pub(super) async fn run(
         choice,
         resources,
         receipt,
+        sets_times: true,
         file: 0,
         partial: None,
     };
@@ -142,7 +143,9 @@ async fn make_folders<'a>(
         let there = control.looked(look).await.ok().flatten();
         if !there.is_some_and(|entry| entry.kind == ListingKind::Directory) {
             let error = error.while_doing("creating directories");
-            if shown.is_empty() || !is_of_one_place(&error) {
+            // A name that it cannot read (501) is of one place too.
+            let is_of_one = is_of_one_place(&error) || error.code == ErrorCode::Rejected;
+            if shown.is_empty() || !is_of_one {
                 return Err(error);
             }
             not_made.push((shown.to_vec(), error));
@@ -179,6 +182,8 @@ struct ToServer<'a> {
     /// Channels that are kept from file to file; none after a file that failed.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
+    /// Whether the server sets times, as far as is known.
+    sets_times: bool,
     file: usize,
     partial: Option<RemotePartial<'a>>,
 }
@@ -229,6 +234,24 @@ impl<'a> ToServer<'a> {
         });
         sent.await?;
         copy.until_done(self.control, &[id]).await
+    }
+
+    /// Has the server give the file that landed its source's time; whether it did.
+    async fn set_time(&mut self) -> bool {
+        let time = Timestamp::from_seconds(self.entry().modified_ns.div_euclid(1_000_000_000));
+        let target = &self.targets[self.file];
+        let features = self.control.features();
+        let set = match (features.mfmt, features.mdtm) {
+            (true, _) => Command::SetModified(time, Pathname::new(target.clone())),
+            // As vsftpd has it (`mdtm_write`); to others that is the name of a file which is not there.
+            (false, true) => {
+                let before = format!("{time} ");
+                Command::ModifiedTime(Pathname::new([before.as_bytes(), target].concat()))
+            }
+            (false, false) => return false,
+        };
+        let set = self.control.try_request(Request::Exec(set));
+        self.control.done(set).await.is_ok()
     }
 
     fn partial(&mut self) -> Result<(&mut RemotePartial<'a>, &mut Control), Error> {
@@ -312,16 +335,10 @@ impl FileEnd for ToServer<'_> {
     async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
         let Some(partial) = self.partial.take() else { return Ok(true) };
         partial.land(self.control).await?;
-        if self.control.features().mfmt {
-            let time = Timestamp::from_seconds(self.entry().modified_ns.div_euclid(1_000_000_000));
-            let target = Pathname::new(self.targets[self.file].clone());
-            let set = Command::SetModified(time, target);
-            let set = self.control.try_request(Request::Exec(set));
-            if self.control.done(set).await.is_ok() {
-                return Ok(true);
-            }
+        self.sets_times = self.sets_times && self.set_time().await;
+        if !self.sets_times {
+            copy.stats.note("the server does not set times: a copy's is when it came".to_owned());
         }
-        copy.stats.note("the server does not set times: a copy's is when it came".to_owned());
         Ok(true)
     }
 
@@ -345,7 +362,7 @@ impl FileEnd for ToServer<'_> {
             return interrupted(error, "`farline partials ls`");
         }
         let target = String::from_utf8_lossy(&self.targets[self.file]);
-        error.while_doing(format!("storing {target}"))
+        error.while_doing(format!("storing {}", escaped(&target)))
     }
 }
 

@@ -77,7 +77,7 @@ impl LoadSender {
         let gap = |burst: &Vec<Train>| (self.wire_bits(burst) / bits * 1e9) as u64;
         let gaps: Vec<u64> =
             bursts.iter().map(|burst| if bits > 0.0 { gap(burst) } else { 0 }).collect();
-        let end = self.settings.most_seconds * SECOND;
+        let end = self.settings.most_seconds.saturating_mul(SECOND);
         let begun = self.clock.since();
         let (mut pacer, first) = (FramePacer::new(begun), begun / SECOND);
         let (mut sums, first_frame) = (SenderTotals::default(), self.next);

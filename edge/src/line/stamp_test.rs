@@ -106,7 +106,7 @@ pub fn run_stamp(
     };
     let mut buffers = DatagramBuffers::new();
     let gap = (1e9 / settings.frames_a_second()) as u64;
-    let (mut due, end) = (0, settings.most_seconds * SECOND);
+    let (mut due, end) = (0, settings.most_seconds.saturating_mul(SECOND));
     loop {
         let time = running.clock.since();
         let is_over = time >= end
@@ -139,6 +139,9 @@ pub fn run_stamp(
     running.test.totals = running.tally.totals(Some(u64::from(running.next)));
     let state = || running.state();
     progress(&LineProgress { test: &running.test, news: &news, state: &state, silence: None })?;
+    if options.stop.load(Ordering::Relaxed) {
+        running.test.ended_by_user();
+    }
     Ok(running.test)
 }
 

@@ -193,6 +193,7 @@ pub fn run(
             return Err(error);
         }
         Err(error) => running.break_off(error.message),
+        Ok(()) if options.stop.load(Ordering::Relaxed) => running.test.ended_by_user(),
         Ok(()) => {}
     }
     Ok(running.test)

@@ -101,10 +101,10 @@ impl Admission {
     /// Lets nobody in any more, waits until the transfers that run are through, but no longer than
     /// `within`, and ends what is left.
     pub(super) async fn drain(&self, within: Duration) {
-        let deadline = Instant::now() + within;
+        let begun = Instant::now();
         lock(&self.guests).is_ending = true;
         while !self.expel_sessions(|guest| !guest.is_busy && guest.active.elapsed() > DRAIN_IDLE)
-            && Instant::now() < deadline
+            && begun.elapsed() < within
         {
             tokio::time::sleep(DRAIN_LOOK).await;
         }

@@ -141,6 +141,10 @@ impl Config {
                 "third_party_networks says nothing without third_party = true".to_owned(),
             );
         }
+        let (has_tls, has_gsi) = (self.tls.is_some(), self.gsi.is_some());
+        if let Some(message) = self.identities.wrong_certificates(has_tls, has_gsi) {
+            return wrong(message);
+        }
         let mut names = BTreeSet::new();
         let mut people = self.identities.people.iter();
         if let Some(twice) = people.find(|person| !names.insert(&person.name)) {
@@ -310,13 +314,18 @@ impl ConfigFile {
                 Error::new(Fault::Bug, ErrorCode::BadDefault, "the default address is none")
             })?,
         };
-        let list_memory = quantity(self.list_memory)?;
-        let staging = quantity(self.staging)?;
-        let allow_memory = quantity(self.allow_memory)?;
-        let allow_line = quantity(self.allow_line)?;
-        let allow_profile = quantity(self.allow_profile)?;
-        let allow_held = quantity(self.allow_held)?;
+        let list_memory = quantity("list_memory", self.list_memory)?;
+        let staging = quantity("staging", self.staging)?;
+        let allow_memory = quantity("allow_memory", self.allow_memory)?;
+        let allow_line = quantity("allow_line", self.allow_line)?;
+        let allow_profile = quantity("allow_profile", self.allow_profile)?;
+        let allow_held = quantity("allow_held", self.allow_held)?;
         let tls = match (self.tls_cert, self.tls_key, self.tls) {
+            (Some(_), _, Some(false)) | (_, Some(_), Some(false)) => {
+                return Err(wrong(
+                    "tls = false says nothing next to a certificate for it".to_owned(),
+                ));
+            }
             (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
             (None, None, Some(true)) => Some(TlsKey::Fresh),
             (None, None, _) => None,
@@ -401,12 +410,14 @@ impl ConfigFile {
     }
 }
 
-/// Reads a size or a rate, where there is one.
+/// Reads the size or the rate that the setting `key` has, where it has one.
 fn quantity<T: FromStr<Err = ParseQuantityError>>(
+    key: &str,
     text: Option<String>,
 ) -> Result<Option<T>, Error> {
-    let wrong =
-        |error: ParseQuantityError| Error::new(Fault::You, ErrorCode::BadConfig, error.to_string());
+    let wrong = |error: ParseQuantityError| {
+        Error::new(Fault::You, ErrorCode::BadConfig, format!("{key}: {error}"))
+    };
     text.map(|text| text.parse().map_err(wrong)).transpose()
 }
 

@@ -573,6 +573,11 @@ impl DataPlane {
         }
     }
 
+    /// Whether trees come from and go to the node's files.
+    pub(super) fn is_of_files(&self) -> bool {
+        self.store.is_none()
+    }
+
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
     }

@@ -3,10 +3,11 @@
 
 use crate::identity::{Authorization, Deed};
 use crate::stores::{Root, storage_error};
+use crate::sys::files::names_in;
 use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Timestamp};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, mkdirat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fstat, mkdirat,
     readlinkat, renameat, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
@@ -60,15 +61,10 @@ impl Files<'_> {
         let failed = |error: io::Error| storage_error("list", path.as_bytes(), &error);
         let folder =
             self.root().open_beneath(at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
-        let names = Dir::read_from(&folder).map_err(|errno| failed(errno.into()))?;
         let mut entries = Vec::new();
-        for name in names {
-            let name = name.map_err(|errno| failed(errno.into()))?;
-            let name = name.file_name().to_bytes();
+        for name in names_in(&folder).map_err(failed)? {
+            let name = &name[..];
             let pathname = Pathname::new(name);
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
             // What is left out would pass for gone.
             if !pathname.fits_a_line() {
                 entries.push(ListingEntry::unread(name));
@@ -145,8 +141,13 @@ impl Files<'_> {
             );
             return Err(storage_error("rename to", to.as_bytes(), &refused));
         }
-        self.within("rename", from, |folder, name| {
-            Ok(renameat(folder, name, &target, OsStr::from_bytes(&target_name))?)
+        let (folder, name) = self.parent("rename", from)?;
+        let target_name = OsStr::from_bytes(&target_name);
+        renameat(&folder, OsStr::from_bytes(&name), &target, target_name).map_err(|errno| {
+            // These are of what is at the new name.
+            let is_of_target = matches!(errno, Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST);
+            let (doing, path) = if is_of_target { ("replace", to) } else { ("rename", from) };
+            storage_error(doing, path.as_bytes(), &errno.into())
         })
     }
 
@@ -159,7 +160,18 @@ impl Files<'_> {
                 tv_nsec: modified.nanos.into(),
             },
         };
-        let set = self.file(path).and_then(|file| Ok(rustix::fs::futimens(&file, &times)?));
+        let set = self.file(path).and_then(|file| {
+            let before = fstat(&file)?;
+            rustix::fs::futimens(&file, &times)?;
+            // A file system without such a time takes the nearest it has, and says nothing.
+            if fstat(&file)?.st_mtime == modified.seconds {
+                return Ok(());
+            }
+            let last_modification =
+                Timespec { tv_sec: before.st_mtime, tv_nsec: before.st_mtime_nsec as _ };
+            rustix::fs::futimens(&file, &Timestamps { last_modification, ..times })?;
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "its file system has no such time"))
+        });
         set.map_err(|error| storage_error("set time of", path.as_bytes(), &error))
     }
 

@@ -90,7 +90,7 @@ impl DataPlane {
         let mut text = Vec::new();
         let looked = files.stat(&run.request.path)?;
         let is_folder = looked.kind == ListingKind::Directory;
-        if let ListFormat::Facts(_) | ListFormat::Tree(_) = format {
+        if let (ListFormat::Facts(_) | ListFormat::Tree(_), true) = (format, is_folder) {
             let name = Pathname::new(".");
             let here = ListingEntry { name, kind: ListingKind::CurrentDirectory, ..looked.clone() };
             // Names that cannot stand in a listing were left out by `Files::list` already.

@@ -23,7 +23,7 @@ use crate::stores::{
     BackupPlace, LandingOptions, Listing, NotKept, ResumeState, Sink, SlowSource, Source, Store,
     gather, join,
 };
-use farline_core::gridftp::ListingKind;
+use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, in_short};
@@ -70,6 +70,27 @@ fn laid_out(
     Ok(OutgoingTree { layout, source, audit, whole: true, _share: share })
 }
 
+/// Whether a tree at `path` may replace what it likes, where what it does not replace may go.
+fn check_place(plane: &DataPlane, path: &Pathname) -> Result<bool, Error> {
+    let Err(refused) = plane.check(Deed::Create, path) else { return Ok(true) };
+    let access = &plane.account().access;
+    let is_folder = || {
+        let looked = Files::new(access).stat(path);
+        looked.is_ok_and(|entry| entry.kind == ListingKind::Directory)
+    };
+    // A drop box is there before what goes into it.
+    let is_box = plane.is_of_files() && access.may(Deed::Create, path) && is_folder();
+    if is_box { Ok(false) } else { Err(refused) }
+}
+
+/// That no file of `layout`, in the folder `path`, takes the place of another.
+fn check_files(plane: &DataPlane, path: &Pathname, layout: &Layout) -> Result<(), Error> {
+    let is_new = |entry: &&Entry| entry.kind != EntryKind::Directory;
+    layout.entries().iter().filter(is_new).try_for_each(|entry| {
+        plane.check(Deed::Create, &path.resolve(&Pathname::new(&entry.path[..])))
+    })
+}
+
 /// Receives one of the three.
 pub(super) fn store(
     plane: &mut DataPlane,
@@ -79,7 +100,7 @@ pub(super) fn store(
     match phase {
         TreePhase::Manifest => {
             plane.tree().incoming = None;
-            plane.check(Deed::Create, &run.request.path)?;
+            let may_replace = check_place(plane, &run.request.path)?;
             let list = MeteredList::new(MANIFEST_LIMIT, plane.shared.lists.share());
             receive_list(plane, &list, MANIFEST_LIMIT, run)
                 .inspect_err(|error| say_full(plane, error))?;
@@ -88,6 +109,9 @@ pub(super) fn store(
             let entries = entries_of(text)?;
             let layout = Arc::new(Layout::within(entries, plane.longest_block));
             share.hold(&layout).inspect_err(|error| say_full(plane, error))?;
+            if !may_replace {
+                check_files(plane, &run.request.path, &layout)?;
+            }
             let start = beneath(&run.request.path).to_vec();
             let backup = backup_place(plane, &start, &layout)?;
             let options = LandingOptions { backup, ..plane.landing_options() };

@@ -29,7 +29,7 @@ use super::{ReadBack, Sink};
 use crate::sys::clock::ns_since_1970;
 use crate::sys::files::{start_writeback, sync_folder};
 use crate::sys::lock::lock;
-use farline_core::transfer::journal::{Origin, below};
+use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
@@ -41,7 +41,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use create::MadeFolders;
 pub use finish::Landed;
@@ -64,6 +64,8 @@ pub struct PosixSink {
     start: Vec<u8>,
     layout: Arc<Layout>,
     place: Place,
+    /// Where files have their temporary names, if not there.
+    aside: OnceLock<Place>,
     state: Mutex<State>,
     folder: LastFolder,
     /// Held by who replaces a file.
@@ -138,6 +140,7 @@ impl PosixSink {
     pub fn new(root: Arc<Root>, start: Vec<u8>, layout: Arc<Layout>, metadata: bool) -> PosixSink {
         PosixSink {
             place: Place::of(&start, &layout),
+            aside: OnceLock::new(),
             state: Mutex::new(State {
                 entries: Table::new(layout.entries().len()),
                 refused: Refusals::new(),
@@ -205,6 +208,10 @@ impl PosixSink {
         let mut state = lock(&self.state);
         if state.partial.is_none() {
             let (begun, _) = Partial::begin(&self.root, self.place.clone(), &self.layout, None)?;
+            if let Some(aside) = begun.aside() {
+                // Before a file has its temporary name: that is told behind this.
+                let _ = self.aside.set(aside);
+            }
             state.partial = Some(Arc::new(begun));
         }
         Ok(())
@@ -301,8 +308,7 @@ impl PosixSink {
                 // Whole, and closed since.
                 None => {
                     let (folder, name) = parent()?;
-                    let path = below(&self.place.prefix, &self.layout.entries()[index].path);
-                    let temporary = self.place.temporary(&path, &name);
+                    let temporary = self.temporary(&self.layout.entries()[index], &name);
                     open_again(&folder, &temporary)?
                 }
             };
@@ -476,7 +482,7 @@ impl PosixSink {
         {
             self.remove_temporary(entry);
         }
-        partial.finish();
+        partial.give_back(&self.root);
         self.remove_made_folders();
     }
 }

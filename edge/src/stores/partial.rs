@@ -72,6 +72,13 @@ impl Place {
         Place::new(start.to_vec(), Vec::new(), names)
     }
 
+    /// The same place, for what is written there next to what another transfer left.
+    fn aside(&self) -> Place {
+        let mut tags = self.tags.clone();
+        tags.update(b"aside\0");
+        Place { tags, ..self.clone() }
+    }
+
     /// The place of `names` in a folder that is known otherwise.
     pub(super) fn of_names(names: BTreeSet<Vec<u8>>) -> Place {
         Place::new(Vec::new(), Vec::new(), names)
@@ -138,11 +145,15 @@ pub(super) struct Partial {
     end: Mutex<Option<u64>>,
     account: Option<Mutex<Durability>>,
     durable: Mutex<ByteRanges>,
+    /// What another transfer left here and can go on from: it stays until this one has landed, which
+    /// is written aside.
+    left: BTreeSet<Vec<u8>>,
 }
 
 impl Partial {
     /// Locks the place of `layout` and finds what is left there of the transfer from `origin`; of
-    /// any other the partials are removed. Without an origin nothing is kept or journaled.
+    /// any other the partials are removed. Without an origin nothing is kept or journaled, and what
+    /// is left stays until that has landed.
     ///
     /// # Errors
     /// When another transfer writes there, or the folder cannot be written.
@@ -181,7 +192,7 @@ impl Partial {
                     whether a running transfer still holds it",
             )
         })?;
-        let partial = Partial {
+        let mut partial = Partial {
             place,
             folder,
             name,
@@ -189,33 +200,38 @@ impl Partial {
             end: Mutex::new(None),
             account: None,
             durable: Mutex::default(),
+            left: BTreeSet::new(),
         };
         let recovered = partial
             .replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: None }))
             .map_err(failed)?;
-        match origin.filter(|_| recovered.matches || recovered.paths.is_empty()) {
-            Some(origin) => partial.resume(root, layout, origin, recovered).map_err(failed),
-            None => {
-                for path in &recovered.paths {
-                    partial.remove(root, path);
-                }
-                partial.journal.set_len(0).map_err(failed)?;
-                let fresh = Recovered {
-                    matches: false,
-                    held: Default::default(),
-                    landed: Default::default(),
-                    block_len: None,
-                    valid_len: 0,
-                    ..recovered
-                };
-                let digests = Digests::new(layout, origin.and_then(|origin| origin.digests));
-                let fresh = Recovered { digests, paths: BTreeSet::new(), ..fresh };
-                match origin {
-                    Some(origin) => partial.resume(root, layout, origin, fresh).map_err(failed),
-                    None => Ok((partial, ResumeState::nothing(layout, None))),
-                }
-            }
+        let Some(origin) = origin else {
+            partial.left = recovered.paths;
+            return Ok((partial, ResumeState::nothing(layout, None)));
+        };
+        if recovered.matches || recovered.paths.is_empty() {
+            return partial.resume(root, layout, origin, recovered).map_err(failed);
         }
+        for path in &recovered.paths {
+            partial.remove(root, path);
+        }
+        partial.journal.set_len(0).map_err(failed)?;
+        let fresh = Recovered {
+            matches: false,
+            held: Default::default(),
+            landed: Default::default(),
+            block_len: None,
+            valid_len: 0,
+            digests: Digests::new(layout, origin.digests),
+            paths: BTreeSet::new(),
+            ..recovered
+        };
+        partial.resume(root, layout, origin, fresh).map_err(failed)
+    }
+
+    /// Where what this transfer writes has its temporary names, where that is not where it writes.
+    pub(super) fn aside(&self) -> Option<Place> {
+        (!self.left.is_empty()).then(|| self.place.aside())
     }
 
     fn replay(&self, layout: &Layout, origin: Origin) -> io::Result<Recovered> {
@@ -338,8 +354,16 @@ impl Partial {
         *end = written.ok().map(|()| at + records.len() as u64);
     }
 
-    /// Removes the journal: its transfer has landed, or left nothing.
-    pub(super) fn finish(&self) {
+    /// Its transfer left nothing: what another left, that can go on from.
+    pub(super) fn give_back(&self, root: &Root) {
+        if self.left.is_empty() {
+            self.finish(root);
+        }
+    }
+
+    /// Removes the journal: its transfer has landed, and nothing goes on from what another left.
+    pub(super) fn finish(&self, root: &Root) {
+        self.left.iter().for_each(|path| self.remove(root, path));
         *lock(&self.end) = None;
         // Gone already is as good.
         let _ = unlinkat(&self.folder, OsStr::from_bytes(&self.name), AtFlags::empty());

@@ -4,6 +4,7 @@ use super::listed::{Part, is_as_listed, place_in};
 use super::openfile::{DirectIo, OpenFile};
 use super::prefetch::Prefetch;
 use super::root::Root;
+use super::walk::size_untrue;
 use super::{Source, in_short};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -125,8 +126,17 @@ impl Source for PosixSource {
             Error::new(Fault::Here, ErrorCode::SourceChanged, message)
                 .hint("copy it again when nobody writes to it")
         };
+        let is_unchanged = || {
+            let stat = rustix::fs::fstat(&file.file);
+            self.part.is_none()
+                && stat.is_ok_and(|stat| is_as_listed(&self.layout.entries()[entry], &stat))
+        };
         file.read_exact_at(into, self.part.unwrap_or(0) + offset).map_err(|error| {
             match error.kind() {
+                io::ErrorKind::UnexpectedEof if is_unchanged() => {
+                    let (root, path) = self.place(entry);
+                    size_untrue(&root.shown(&path), "holds less than its size says")
+                }
                 io::ErrorKind::UnexpectedEof => changed("became shorter"),
                 _ => self.failed(entry, &error),
             }

@@ -127,7 +127,10 @@ impl Root {
                 }
                 Err(Errno::XDEV) => Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
-                    "the path leads outside the exported directory",
+                    match self.is_exported {
+                        true => "the path leads outside the exported directory",
+                        false => "a symbolic link in the path leads out of the directory",
+                    },
                 )),
                 Err(errno) => Err(errno.into()),
             };

@@ -99,11 +99,15 @@ impl UnnamedFile {
             return Err(not_replaced(&self.root, &self.path));
         }
         self.hold_place()?;
-        let (from, to) = (self.temporary(), OsStr::from_bytes(&self.name));
-        renameat(&self.folder, OsStr::from_bytes(&from), &self.folder, to).map_err(failed)?;
-        if let Some(partial) = lock(&self.held).take() {
-            partial.finish();
+        let mut held = lock(&self.held);
+        let Some(partial) = held.take() else { return Ok(()) };
+        let (from, to) = (self.temporary(&partial), OsStr::from_bytes(&self.name));
+        if let Err(errno) = renameat(&self.folder, OsStr::from_bytes(&from), &self.folder, to) {
+            // It goes with its name when this is dropped.
+            *held = Some(partial);
+            return Err(failed(errno));
         }
+        partial.finish(&self.root);
         Ok(())
     }
 
@@ -115,7 +119,7 @@ impl UnnamedFile {
         }
         let place = Place::of(&self.path, &self.layout);
         let (partial, _) = Partial::begin(&self.root, place, &self.layout, None)?;
-        let temporary = self.temporary();
+        let temporary = self.temporary(&partial);
         let linked = match self.link(&temporary) {
             // Under the lock nobody else writes it.
             Err(Errno::EXIST) => {
@@ -127,15 +131,15 @@ impl UnnamedFile {
         match linked {
             Ok(()) => *held = Some(partial),
             Err(errno) => {
-                partial.finish();
+                partial.give_back(&self.root);
                 return Err(self.failed(&errno.into()));
             }
         }
         Ok(())
     }
 
-    fn temporary(&self) -> Vec<u8> {
-        let place = Place::of(&self.path, &self.layout);
+    fn temporary(&self, held: &Partial) -> Vec<u8> {
+        let place = held.aside().unwrap_or_else(|| Place::of(&self.path, &self.layout));
         place.temporary(&place.prefix, &self.name)
     }
 
@@ -211,8 +215,8 @@ impl Drop for UnnamedFile {
     /// What did not land leaves nothing.
     fn drop(&mut self) {
         if let Some(partial) = lock(&self.held).take() {
-            self.remove(&self.temporary());
-            partial.finish();
+            self.remove(&self.temporary(&partial));
+            partial.give_back(&self.root);
         }
     }
 }
@@ -282,7 +286,7 @@ mod tests {
             .expect("the place is free");
         assert!(file(&root, b"f").is_none(), "it is another's");
         assert!(file(&root, b"g").is_some(), "its neighbour is not");
-        partial.finish();
+        partial.finish(&root);
         assert!(file(&root, b"none/f").is_none(), "there is no such folder");
 
         let late = file(&root, b"s").expect("a file");

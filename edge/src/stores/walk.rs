@@ -5,9 +5,10 @@ use super::hidden::recognise;
 use super::in_short;
 use super::not_kept::LinkedFiles;
 use super::root::Root;
+use crate::sys::files::names_in;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -119,7 +120,12 @@ fn look_in(
     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => EntryKind::Directory,
-        FileType::RegularFile => EntryKind::File { len: stat.st_size as u64 },
+        FileType::RegularFile => {
+            if stat.st_size == 0 && holds_more(folder, name) {
+                return Err(size_untrue(&root.shown(at), "has content, and a size of 0"));
+            }
+            EntryKind::File { len: stat.st_size as u64 }
+        }
         FileType::Symlink => {
             let target = readlinkat(folder, name, Vec::new()).map_err(failed)?;
             EntryKind::Symlink { target: target.into_bytes().into() }
@@ -133,17 +139,30 @@ fn look_in(
     Ok((entry(path.to_vec(), kind, &stat), stat))
 }
 
+/// Whether a file whose size says 0 has content, as those have that a kernel writes when they are read
+/// (proc(5)); a copy by its size would be empty and no copy.
+fn holds_more(folder: &OwnedFd, name: &OsStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // What may not be read is found when it is copied.
+    openat(folder, name, flags, Mode::empty())
+        .is_ok_and(|file| rustix::io::read(&file, &mut [0; 1]).is_ok_and(|len| len > 0))
+}
+
+/// The error of a file at `path` whose size is not that of its content.
+pub(super) fn size_untrue(path: &[u8], how: &str) -> Error {
+    let message =
+        format!("{} {how}: no file of a disk, and not copied by its size", in_short(path));
+    Error::new(Fault::Here, ErrorCode::SourceUnreadable, message)
+        .hint("pipe what it says: cat FILE | farline cp - DESTINATION")
+}
+
 /// Opens a folder and lists the names in it.
 fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<(OwnedFd, Vec<Vec<u8>>), Error> {
     let at = join(start, folder);
     let failed = |error: io::Error| root.error("list", &at, &error);
     let fd = root.open_beneath(&at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
-    let names = Dir::read_from(&fd)
-        .map_err(|errno| failed(errno.into()))?
-        .map(|item| item.map(|item| item.file_name().to_bytes().to_vec()));
-    let names: Result<Vec<_>, _> =
-        names.filter(|name| !matches!(name.as_deref(), Ok(b"." | b".."))).collect();
-    names.map(|names| (fd, names)).map_err(|errno| failed(errno.into()))
+    let names = names_in(&fd).map_err(failed)?;
+    Ok((fd, names))
 }
 
 fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {

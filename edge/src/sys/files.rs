@@ -1,6 +1,7 @@
-//! What of files and folders goes to their disk, and when.
+//! What a folder holds, and what of it and of files goes to their disk, and when.
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Dir, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -23,4 +24,42 @@ pub(crate) fn start_writeback(file: &impl AsFd, offset: u64, len: usize) {
     unsafe {
         libc::sync_file_range(file.as_fd().as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE)
     };
+}
+
+/// The names in an open folder, but for its own and that of the one above.
+///
+/// # Errors
+/// When it cannot be read, or was removed: the kernel shows such a folder as one without names, and
+/// whoever deletes what is not in it would delete all.
+pub(crate) fn names_in(folder: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for item in Dir::read_from(folder)? {
+        match item?.file_name().to_bytes() {
+            b"." | b".." => {}
+            name => names.push(name.to_vec()),
+        }
+    }
+    if names.is_empty() && fstat(folder)?.st_nlink == 0 {
+        return Err(Errno::NOENT.into());
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_was_removed_is_not_an_empty_one() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("a"), "x").expect("written");
+        std::fs::create_dir(dir.path().join("b")).expect("a folder");
+        let [top, empty] = ["", "b"].map(|name| File::open(dir.path().join(name)).expect("open"));
+        let mut names = names_in(&top).expect("names");
+        names.sort();
+        assert_eq!(names, [b"a", b"b"]);
+        assert!(names_in(&empty).expect("no names").is_empty());
+        std::fs::remove_dir(dir.path().join("b")).expect("removed");
+        assert_eq!(names_in(&empty).expect_err("gone").kind(), io::ErrorKind::NotFound);
+    }
 }

@@ -429,3 +429,29 @@ fn a_host_that_does_not_exist_is_said() {
         "{error}"
     );
 }
+
+/// What a kernel writes when it is read has no size before: a copy by its size would be empty.
+#[test]
+fn a_file_of_the_kernels_is_not_copied_as_an_empty_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, here) = (dir.path().join("root"), dir.path().join("here"));
+    std::fs::create_dir(&root).expect("a folder");
+    let (_node, url) = node(&root, "write", &[]);
+    for to in [text(&here).to_owned(), format!("{url}/f"), url.replacen("ftp", "farline", 1)] {
+        std::fs::write(&here, "precious").expect("written");
+        let (error, code) = error_of(&["cp", "/proc/version", &to]);
+        assert_eq!((error["code"].as_str(), code), (Some("source-unreadable"), 3), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("cp -")), "{error}");
+        assert_eq!(std::fs::read(&here).expect("there"), b"precious");
+        assert!(visible(&root).is_empty());
+    }
+    // And one that has less than its size says did not become shorter.
+    let odd = "/sys/kernel/mm/transparent_hugepage/enabled";
+    if std::fs::metadata(odd).is_ok_and(|meta| meta.len() > 1_000) {
+        let (error, _) = error_of(&["cp", odd, text(&dir.path().join("odd"))]);
+        assert!(
+            error["message"].as_str().is_some_and(|said| said.contains("less than")),
+            "{error}"
+        );
+    }
+}

@@ -167,3 +167,21 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(child.stdout.take());
     assert!(child.wait().expect("an exit code").success());
 }
+
+#[test]
+fn a_list_that_cannot_be_written_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let listed = farline().args(["link", "ls"]).stdout(full).output().expect("farline runs");
+    assert_eq!(listed.status.code(), Some(3), "{listed:?}");
+    assert!(String::from_utf8_lossy(&listed.stderr).contains("stdout"), "{listed:?}");
+}
+
+#[test]
+fn a_user_without_password_or_terminal_is_told_so() {
+    let mut command = farline();
+    command.env_remove("FARLINE_PASSWORD").stdin(std::process::Stdio::null());
+    command.args(["--json", "cp", "farlines://alice@127.0.0.1:9/x", "here"]);
+    let (error, code) = farline_lab::error_of_command(&mut command);
+    assert_eq!((error["code"].as_str(), code), (Some("login-refused"), 2), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("FARLINE_PASSWORD")));
+}

@@ -214,3 +214,32 @@ fn what_a_nodes_list_cannot_say_deletes_nothing() {
     json_of(farline().args(["--json", "cp", "-r", &format!("{from}/torn"), &format!("{to}/new/")]));
     assert!(at("t/new/torn/n\nl").exists(), "the name is not in the list, and in the tree");
 }
+
+/// The kernel shows a folder that was removed while somebody has it open as one without names.
+#[test]
+fn a_source_that_was_removed_deletes_nothing() {
+    let dir = folder();
+    let (root, here) = (dir.path().join("root"), dir.path().join("here"));
+    plant(&root, &["a"]);
+    plant(&here, &["a"]);
+    let (_node, url) = node(&root, "read", &[]);
+    fs::remove_dir_all(&root).expect("removed");
+    plant(&root, &["new"]);
+    for url in [&url, &url.replacen("ftp://", "farline://", 1)] {
+        let (error, code) = error_of(&["sync", "--delete", &format!("{url}/"), text(&here)]);
+        assert_ne!(code, 0, "{error}");
+        assert!(here.join("a").exists(), "{url}: {error}");
+        let (error, _) = error_of(&["cp", "-r", &format!("{url}/"), text(&dir.path().join("new"))]);
+        assert_eq!(error["code"], "path-not-found", "{error}");
+    }
+    // The same of this host's: the folder that a shell still stands in.
+    let gone = dir.path().join("gone");
+    let script = format!(
+        "mkdir {0} && cd {0} && rmdir {0} && exec {1} --json sync --delete . {2}",
+        text(&gone),
+        text(&farline_lab::farline_binary()),
+        text(&here)
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
+    assert!(!output.status.success() && here.join("a").exists(), "{output:?}");
+}

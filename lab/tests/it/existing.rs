@@ -166,3 +166,32 @@ fn all_that_is_held_is_named_however_scattered() {
     // Blocks have headers.
     assert!((FILES / 2..FILES / 2 + 1).contains(&(sent >> 20)), "{sent} bytes came");
 }
+
+#[test]
+fn a_trial_says_what_a_folder_in_the_way_keeps_away() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["src", "root/dst/x", "root/dst/y"] {
+        std::fs::create_dir_all(at(folder)).expect("a folder");
+    }
+    for file in ["src/x", "src/z"] {
+        std::fs::write(at(file), file).expect("written");
+    }
+    let (_node, url) = farline_lab::node(&at("root"), "write", &[]);
+    let there = url.replacen("ftp://", "farline://", 1);
+    for to in [at("root/dst").display().to_string(), format!("{there}/dst")] {
+        for more in [&["--dry-run"][..], &[]] {
+            let mut command = farline();
+            command.args(["--json", "sync"]).args(more).arg(at("src")).arg(&to);
+            let output = command.output().expect("farline runs");
+            let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a result");
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert_eq!(said["failures"][0]["path"], "x", "{said}");
+            assert_eq!(said["failures"][0]["error"]["code"], "is-a-directory", "{said}");
+            if let Some(planned) = said["planned"].as_array().filter(|_| !more.is_empty()) {
+                assert_eq!((planned.len(), &planned[0]["path"]), (1, &"z".into()), "{said}");
+            }
+        }
+        std::fs::remove_file(at("root/dst/z")).expect("copied");
+    }
+}

@@ -292,6 +292,18 @@ fn a_drop_box_takes_each_name_once_and_shows_nothing() {
     fs::write(&file, "second").expect("written");
     let again = code_of(site.cp().arg(&file).arg(site.url("alice@", "/inbox/report")));
     assert_eq!(again, "permission-denied");
+    // As into any folder: what is there stays, what is new comes in.
+    let folder = site.url("alice@", "/inbox/");
+    assert_eq!(code_of(site.cp().arg(&file).arg(&folder)), "permission-denied");
+    fs::rename(&file, site.at("new")).expect("renamed");
+    succeed(site.cp().arg(site.at("new")).arg(&folder));
+    fs::create_dir(site.at("tree")).expect("a folder");
+    fs::rename(site.at("new"), site.at("tree/report")).expect("renamed");
+    succeed(site.cp().arg(site.at("tree")).arg(&folder));
+    assert_eq!(code_of(site.cp().arg(site.at("tree")).arg(&folder)), "permission-denied");
+    assert_eq!(code_of(site.cp().arg(site.at("tree/")).arg(&folder)), "permission-denied");
+    assert_eq!(fs::read(site.at("root/inbox/tree/report")).expect("there"), b"second");
+    fs::rename(site.at("tree/report"), &file).expect("renamed");
     let curl = || {
         let mut curl = site.curl();
         curl.args(["--user", "alice:secret"]);

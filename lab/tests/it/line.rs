@@ -465,9 +465,10 @@ fn a_link_is_tested_by_its_name_until_it_is_stopped() {
     let document: Value = serde_json::from_str(&said).expect("a document");
     assert_eq!(
         (document["outcome"].as_str(), status.code()),
-        (Some("measured"), Some(0)),
+        (Some("broken_off"), Some(3)),
         "{said}"
     );
+    assert!(document["verdict"].as_str().is_some_and(|said| said.contains("ended by you")));
     assert_eq!(document["settings"]["target"], link.name());
     let loss = ["low", "high"].map(|end| document["loss"][end].as_f64().expect("an end"));
     assert!(loss[0] <= 0.02 && 0.02 <= loss[1], "{loss:?}");

@@ -149,7 +149,7 @@ fn a_target_that_vanishes_leaves_a_report() {
     wait_for("more seconds", || tested(&state) > before);
     test.signal(Signal::INT);
     let (document, _) = ended(test);
-    assert_ne!(document["outcome"], "broken_off", "{document}");
+    assert_eq!(document["broken_off"], "ended by you", "{document}");
     assert_eq!(document["sums"]["lost"], 0, "{document}");
 }
 
@@ -226,4 +226,25 @@ fn times_of_a_far_end_that_lies_are_refused() {
     let rtt = document["rtt"]["median_ns"].as_f64();
     assert!(rtt > Some(0.0) && rtt < Some(9e6), "{document}");
     assert!(plain.contains("that cannot be"), "{plain}");
+}
+
+#[test]
+fn a_state_replaces_no_other_file_and_no_test_under_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let refused = |what: &str| {
+        let mut command = farline();
+        command.args(["--json", "line", "127.0.0.1:9", "--for", "1s", "--state"]).arg(&state);
+        let (error, code) = error_of_command(&mut command);
+        assert_eq!((error["code"].as_str(), code), (Some("line-state"), 2), "{error}");
+        assert!(error["message"].as_str().is_some_and(|said| said.contains(what)), "{error}");
+    };
+    std::fs::write(&state, "precious").expect("written");
+    refused("is no state");
+    assert_eq!(std::fs::read(&state).expect("there"), b"precious");
+    std::fs::remove_file(&state).expect("removed");
+    let (_far, address) = reflector("127.0.0.1:0");
+    let mut test = begun(&address, "60s", &state);
+    test.end(Signal::KILL);
+    refused("not over");
 }

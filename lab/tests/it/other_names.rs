@@ -187,3 +187,21 @@ fn a_sync_of_a_file_is_refused_before_anything_is_made() {
         assert!(!at("here").exists());
     }
 }
+
+/// A name that a server cannot read costs what is below it, and not the tree.
+#[test]
+fn a_folder_that_a_globus_server_refuses_costs_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let (_server, globus) = globus_server();
+    fs::create_dir(at("there")).expect("a folder");
+    for folder in [&b"a"[..], b"d\xff", b"z"] {
+        let folder = at("src").join(OsStr::from_bytes(folder));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("f"), "x").expect("written");
+    }
+    let to = format!("{globus}{}", at("there").display());
+    let said = failed(&["cp", "-r", &format!("{}/", at("src").display()), &to]);
+    assert!(failures(&said).keys().all(|path| path.starts_with("d\u{fffd}")), "{said}");
+    assert!(at("there/a/f").exists() && at("there/z/f").exists(), "{said}");
+}

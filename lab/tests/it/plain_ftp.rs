@@ -156,3 +156,86 @@ fn a_file_that_shrinks_under_a_download_ends_it() {
     let code = curl.0.wait().expect("it ends").code();
     assert!(!matches!(code, Some(0 | 28)), "curl waited, or took a part for the whole: {code:?}");
 }
+
+/// What another client can go on from is not thrown away for an upload that never lands.
+#[test]
+fn a_broken_upload_leaves_what_another_goes_on_from() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, big) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::write(&big, random(3, 60 << 20)).expect("written");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    let mut copy = farline_lab::farline();
+    copy.args(["-q", "cp", "--limit", "200Mbit/s"]).arg(&big).arg(&url).stderr(Stdio::null());
+    let mut copying = Running(copy.spawn().expect("runs"));
+    let journaled = || {
+        let journal = names(&root).into_iter().find(|name| name.ends_with(".journal.farline"));
+        let journal = journal.and_then(|name| std::fs::metadata(root.join(name)).ok());
+        journal.is_some_and(|journal| journal.len() > 0)
+    };
+    wait_for("a durable part", journaled);
+    copying.end(rustix::process::Signal::KILL);
+    // The node makes durable what it has, and lets the place go.
+    std::thread::sleep(Duration::from_millis(500));
+    let kept = names(&root);
+    assert_eq!(kept.len(), 3, "{kept:?}");
+    for aborts in [true, false] {
+        let mut client = RawClient::in_stream_mode(&url);
+        let mut data = client.passive();
+        client.say("STOR f");
+        data.write_all(&[7; 300_000]).expect("written");
+        wait_for("the upload to begin", || names(&root).len() == 4);
+        if aborts {
+            client.say("ABOR");
+            assert!(client.final_reply().starts_with("426"));
+        } else {
+            drop((client, data));
+        }
+        wait_for("the node to be done", || names(&root) == kept);
+        assert_eq!(std::fs::read(root.join("f")).expect("there"), OLD);
+    }
+    let result =
+        farline_lab::json_of(farline_lab::farline().args(["--json", "cp"]).arg(&big).arg(&url));
+    assert!(result["resumed_bytes"].as_u64() > Some(0), "{result}");
+    assert_eq!(names(&root), ["f"]);
+    // And one that lands takes its place.
+    let mut copy = farline_lab::farline();
+    std::fs::write(&big, random(4, 60 << 20)).expect("written");
+    copy.args(["-q", "cp", "--limit", "200Mbit/s"]).arg(&big).arg(&url).stderr(Stdio::null());
+    let mut copying = Running(copy.spawn().expect("runs"));
+    wait_for("a durable part", journaled);
+    copying.end(rustix::process::Signal::KILL);
+    std::thread::sleep(Duration::from_millis(500));
+    succeed(Command::new("curl").args(["-sS", "-T"]).arg(&big).arg(format!("{url}/f")));
+    wait_for("nothing else to be left", || names(&root) == ["f"]);
+    assert_eq!(std::fs::read(root.join("f")).expect("there"), random(4, 60 << 20));
+}
+
+#[test]
+fn replies_tell_what_is_so_of_times_lists_and_names() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    for folder in ["e1", "e2/x"] {
+        std::fs::create_dir_all(root.join(folder)).expect("a folder");
+    }
+    let mut client = RawClient::in_stream_mode(&url);
+    let before = client.ask("MDTM f");
+    // No file system has a year 9999 in the seconds of one that ends in 2446, and some end in 2038.
+    let set = client.ask("MFMT 99991231235959 f");
+    let after = client.ask("MDTM f");
+    if set.starts_with("213") {
+        assert!(after.contains("99991231235959"), "{set}, and {after}");
+    } else {
+        assert!(set.starts_with("55") && after == before, "{set}: {before}, {after}");
+    }
+    let mut data = client.passive();
+    client.say("MLSD f");
+    let mut listed = String::new();
+    std::io::Read::read_to_string(&mut data, &mut listed).expect("a list");
+    assert!(client.final_reply().starts_with("226"));
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(!listed.to_lowercase().contains("type=cdir"), "{listed}");
+    assert!(client.ask("RNFR e1").starts_with("350"));
+    let refused = client.ask("RNTO e2");
+    assert!(refused.starts_with('5') && refused.contains("/e2"), "{refused}");
+}

@@ -68,6 +68,10 @@ fn there_and_back(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
     let again =
         json_of(farline().args(["--json", "sync"]).arg(format!("{url}/src")).arg(at("back")));
     assert_eq!(again["files"], 0, "{name}: {again}");
+    // And those of this host are set there: the same the other way.
+    let there =
+        json_of(farline().args(["--json", "sync"]).arg(at("src")).arg(format!("{url}/src")));
+    assert_eq!(there["files"], 0, "{name}: {there}");
     succeed(farline().arg("cp").arg(format!("{url}/src/a b")).arg(at("one")));
     succeed(Command::new("cmp").arg(at("one")).arg(at("src/a b")));
 }

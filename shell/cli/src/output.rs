@@ -199,8 +199,12 @@ pub(crate) use line;
 
 #[cfg(feature = "link")]
 pub(crate) fn print_line(text: fmt::Arguments<'_>) {
-    // What cannot be printed cannot be complained of either, on the same stream.
-    let _ = writeln!(io::stdout().lock(), "{}", escaped_lines(&text.to_string()));
+    let written = writeln!(io::stdout().lock(), "{}", escaped_lines(&text.to_string()));
+    if let Err(error) = self::written(written) {
+        // Nothing behind it would be written either, and a script would take it for whole.
+        eprintln!("farline: {error}");
+        std::process::exit(error.fault.exit_code().into());
+    }
 }
 
 fn written(outcome: io::Result<()>) -> Result<(), Error> {

@@ -38,26 +38,36 @@ fn reach(ssh: Option<String>, trust: Trust) -> ConnectOptions {
     reach
 }
 
+/// Users who log in without a password: who shows a token, and nobody in particular.
+const PASSWORDLESS: [&str; 3] = [BEARER, "anonymous", "ftp"];
+
 /// Asks the person at the terminal, if there is one, for the password of a user that a URL names
 /// without one, where nothing else says who logs in.
 ///
 /// # Errors
-/// When the terminal cannot be read.
+/// When there is no terminal, or it cannot be read: an empty password would only count as a wrong one.
 pub(crate) fn ask_for_password<'a>(
     reach: &mut ConnectOptions,
     places: impl IntoIterator<Item = &'a Location>,
 ) -> Result<(), Error> {
     let has_other = reach.credentials.password.is_some() || reach.credentials.certificate.is_some();
-    if has_other || !std::io::stdin().is_terminal() {
+    if has_other {
         return Ok(());
     }
     let wants = |place: &&Location| match place {
         Location::Remote(Remote { user: Some(user), password: None, via, .. }) => {
-            user != BEARER && matches!(via, ControlTransport::Tls | ControlTransport::OnePort)
+            !PASSWORDLESS.contains(&user.as_str())
+                && matches!(via, ControlTransport::Tls | ControlTransport::OnePort)
         }
         _ => false,
     };
     let Some(Location::Remote(remote)) = places.into_iter().find(wants) else { return Ok(()) };
+    if !std::io::stdin().is_terminal() {
+        let message =
+            format!("{} has no password here, and no terminal asks for it", remote.place());
+        return Err(Error::new(Fault::You, ErrorCode::LoginRefused, message)
+            .hint("set FARLINE_PASSWORD, or show a certificate or a token"));
+    }
     let prompt = format!("Password for {}: ", remote.place());
     let password = rpassword::prompt_password(prompt).map_err(|error| {
         let message = format!("the password cannot be read: {error}");

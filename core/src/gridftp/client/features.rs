@@ -18,6 +18,8 @@ pub struct PeerFeatures {
     pub mlst: bool,
     /// Sets times (draft-somers-ftp-mfxx).
     pub mfmt: bool,
+    /// Tells times (RFC 3659); some servers set them too, where one stands before the path.
+    pub mdtm: bool,
     /// The algorithms of CKSM, preferred first.
     pub checksums: Vec<String>,
     /// Changes what it sends by itself (D-1).
@@ -107,6 +109,7 @@ impl PeerFeatures {
             mlsc: named.has("MLSC"),
             mlst: named.has("MLST"),
             mfmt: named.has("MFMT"),
+            mdtm: named.has("MDTM"),
             checksums: named.checksums(),
             adapt: ours("ADAPT"),
             attributes: ours("ATTRIBUTES"),

@@ -114,8 +114,14 @@ impl PosixSink {
             .folder
             .parent(&self.root, &path)
             .map_err(|error| self.root.error("write", &path, &error))?;
-        let temporary = self.place.temporary(&below(&self.place.prefix, &entry.path), &name);
+        let temporary = self.temporary(entry, &name);
         Ok((folder, name, temporary))
+    }
+
+    /// The name under which `entry`, called `name` at the end, is written.
+    pub(super) fn temporary(&self, entry: &Entry, name: &[u8]) -> Vec<u8> {
+        let place = self.aside.get().unwrap_or(&self.place);
+        place.temporary(&below(&place.prefix, &entry.path), name)
     }
 
     /// Opens the file that bytes of `entry` go into: makes it anew, or opens `again` what is there.

@@ -172,7 +172,7 @@ impl PosixSink {
         }
         landed.not_set = self.not_set();
         if let Some(partial) = self.journal() {
-            partial.finish();
+            partial.finish(&self.root);
         }
         // The journal may have lain in the copy's own folder, which has changed by its going; in one that
         // may not be written to it could not have gone.

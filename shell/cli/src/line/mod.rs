@@ -143,8 +143,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     not_over(&args.out, &read.into_iter().flatten().cloned().collect::<Vec<_>>())?;
     args.out.iter().chain(state).try_for_each(|file| check(file))?;
     let state = state.map(|file| StateFile::hold(file)).transpose()?;
-    let resume =
-        state.as_ref().filter(|_| args.resume.is_some()).map(StateFile::read).transpose()?;
+    let resume = match &state {
+        Some(state) if args.resume.is_some() => Some(state.read()?),
+        Some(state) => state.require_free().map(|()| None)?,
+        None => None,
+    };
     let settings = match &resume {
         Some(state) => state.test.settings.clone(),
         None => args.settings()?,

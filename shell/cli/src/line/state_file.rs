@@ -45,6 +45,31 @@ impl StateFile {
             .map_err(|error| error.while_doing(self.file.display()))
     }
 
+    /// That a new test may have its state there.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when what is there is no state, or that of a test which is not over.
+    pub(super) fn require_free(&self) -> Result<(), Error> {
+        if fs::metadata(&self.file).map_or(true, |found| found.len() == 0) {
+            return Ok(());
+        }
+        let file = self.file.display();
+        let taken = |what: &str, hint: String| {
+            let message = format!("{file} {what}, and is not replaced");
+            Err(Error::new(Fault::You, ErrorCode::LineState, message).hint(hint))
+        };
+        match self.read() {
+            Ok(state) if state.test.is_over() => Ok(()),
+            Ok(_) => taken(
+                "is the state of a test that is not over",
+                format!(
+                    "go on with it: farline line --resume {file}; or name another --state FILE"
+                ),
+            ),
+            Err(_) => taken("is no state of a line test", "name another --state FILE".to_owned()),
+        }
+    }
+
     /// Writes it. A disk that is full is said once, and ends no test: `--resume` then goes on from what was
     /// written last.
     pub(super) fn save(&self, state: &LineState, output: &Output) {
