@@ -54,6 +54,7 @@ pub mod run_dir;
 // What a machine does not let run is said at one place, whichever test it is.
 #[cfg(test)]
 #[path = "../../lab/src/skip.rs"]
+#[expect(unreachable_pub, reason = "the lab offers it to its tests")]
 mod skip;
 pub mod stores;
 mod sys;

@@ -469,19 +469,25 @@ impl LineTest {
 }
 
 impl LineSettings {
-    /// Refuses a burst that takes longer than the test.
+    /// Refuses a burst, or a frame, that takes longer than the test.
     ///
     /// # Errors
     /// [`Fault::You`] for such a burst.
     pub fn check_burst(&self) -> Result<(), Error> {
         let seconds = f64::from(self.burst) / self.frames_a_second();
-        if self.burst > 1 && seconds > self.most_seconds as f64 {
+        // As fast as the host can, without a rate.
+        if self.rate.as_bps() > 0 && seconds > self.most_seconds as f64 {
+            let (what, hint) = match self.burst {
+                1 => ("a frame".to_owned(), "take a higher --rate, or a longer --for"),
+                n => {
+                    (format!("a burst of {n} frames"), "take a smaller --burst, or a longer --for")
+                }
+            };
             let message = format!(
-                "a burst of {} frames takes {seconds:.1} s at this load, longer than the test ({} s)",
-                self.burst, self.most_seconds
+                "{what} takes {seconds:.1} s at this load, longer than the test ({} s)",
+                self.most_seconds
             );
-            return Err(Error::new(Fault::You, ErrorCode::LineSetting, message)
-                .hint("take a smaller --burst, or a longer --for"));
+            return Err(Error::new(Fault::You, ErrorCode::LineSetting, message).hint(hint));
         }
         Ok(())
     }

@@ -70,7 +70,8 @@ impl FromStr for Event {
                  burst=64MiB, for example 10s:outage=2s",
             )
         };
-        let (at, rest) = text.split_once(':').ok_or_else(|| wrong("it has no time".to_owned()))?;
+        let no_change = || wrong("it says no time, or no change at that time".to_owned());
+        let (at, rest) = text.split_once(':').ok_or_else(no_change)?;
         let (side, change) = match rest.split_once(':') {
             None => (Side::Both, rest),
             Some(("a-to-b", change)) => (Side::AToB, change),

@@ -141,14 +141,14 @@ impl Config {
                 "third_party_networks says nothing without third_party = true".to_owned(),
             );
         }
-        let (has_tls, has_gsi) = (self.tls.is_some(), self.gsi.is_some());
-        if let Some(message) = self.identities.wrong_certificates(has_tls, has_gsi) {
-            return wrong(message);
-        }
         let mut names = BTreeSet::new();
         let mut people = self.identities.people.iter();
         if let Some(twice) = people.find(|person| !names.insert(&person.name)) {
             return wrong(format!("two identities are called {}", escaped(&twice.name)));
+        }
+        let (has_tls, has_gsi) = (self.tls.is_some(), self.gsi.is_some());
+        if let Some(message) = self.identities.wrong_certificates(has_tls, has_gsi) {
+            return wrong(message);
         }
         if self.listen_udp.is_some() {
             if !one_port::IS_BUILT {

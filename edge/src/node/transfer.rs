@@ -160,6 +160,14 @@ impl DataPlane {
                 format!("the file has {size} bytes, the part begins at {offset}"),
             ));
         }
+        let held = run.request.held.total();
+        if run.request.mode == Mode::Stream && held > size {
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::RestartMismatch,
+                format!("the file has {size} bytes, not the {held} to go on from"),
+            ));
+        }
         let len = length.unwrap_or(u64::MAX).min(size - offset);
         let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
         let source = PosixSource::new(Arc::clone(access.root()), path, Arc::clone(&layout))

@@ -110,6 +110,8 @@ fn what_compares_nothing_or_never_ends_is_refused() {
     assert!(asked(&["--service", &level]).contains("nothing to hold"));
     let burst = asked(&["--burst", "10000", "--rate", "1M"]);
     assert!(burst.contains("10000 frames") && burst.contains("longer than the test"), "{burst}");
+    let frame = asked(&["--rate", "1k"]);
+    assert!(frame.contains("a frame takes") && frame.contains("longer than the test"), "{frame}");
 }
 
 #[test]

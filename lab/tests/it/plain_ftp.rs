@@ -235,6 +235,12 @@ fn replies_tell_what_is_so_of_times_lists_and_names() {
     assert!(client.final_reply().starts_with("226"));
     assert_eq!(listed.lines().count(), 1, "{listed}");
     assert!(!listed.to_lowercase().contains("type=cdir"), "{listed}");
+    // Nothing to go on from is no success without data.
+    assert!(client.ask("REST 1000000").starts_with("350"));
+    let _data = client.passive();
+    client.say("RETR f");
+    let refused = client.final_reply();
+    assert!(refused.starts_with("554"), "{refused}");
     assert!(client.ask("RNFR e1").starts_with("350"));
     let refused = client.ask("RNTO e2");
     assert!(refused.starts_with('5') && refused.contains("/e2"), "{refused}");

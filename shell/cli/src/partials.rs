@@ -250,7 +250,9 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
     let freed = Bytes(removed.iter().map(|row| row.disk_bytes.0).sum());
     let lines =
         removed.iter().map(|row| format!("removed what was left of {}\n", escaped(&row.target)));
-    let text = format!("{}{} removed, {freed} freed", lines.collect::<String>(), removed.len());
+    // What lay elsewhere took room there.
+    let freed = if freed.0 > 0 { format!(", {freed} freed") } else { String::new() };
+    let text = format!("{}{} removed{freed}", lines.collect::<String>(), removed.len());
     let errors = kept
         .iter()
         .filter_map(|row| row.error.clone())

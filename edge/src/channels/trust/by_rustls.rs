@@ -138,6 +138,16 @@ pub(crate) fn refuses_certificate(error: &io::Error) -> bool {
     )
 }
 
+/// Whether a certificate was no good for its time alone.
+fn is_late(error: &io::Error) -> bool {
+    use rustls::CertificateError as Wrong;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(
+        inner,
+        Some(rustls::Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }))
+    )
+}
+
 /// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.
 pub(crate) fn untrusted(
     host: &str,
@@ -164,6 +174,12 @@ pub(crate) fn untrusted(
                 "if its operator confirms it: --tls-pin {seen}; or the node has a certificate \
                  that the authority signed (openssl req -addext basicConstraints=CA:FALSE)"
             ))
+        }
+        (None, Some(_)) if is_late(error) => {
+            let message = format!("{host} cannot be trusted: {error}");
+            Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(
+                "its certificate is over: its operator must renew it; or the clock of this host is wrong",
+            )
         }
         (None, Some(seen)) => Error::new(
             Fault::Refused,
@@ -442,5 +458,22 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_over_is_its_operators_to_renew() {
+        let hint = |wrong: rustls::CertificateError| {
+            let error = rustls::Error::InvalidCertificate(wrong);
+            let error = io::Error::new(io::ErrorKind::InvalidData, error);
+            let seen = Some(Fingerprint::of(&CertificateDer::from_slice(b"a certificate")));
+            untrusted("dtn", &Trust::default(), seen, &error).hint.unwrap_or_default()
+        };
+        assert!(hint(rustls::CertificateError::Expired).contains("renew"));
+        assert!(hint(rustls::CertificateError::UnknownIssuer).contains("--tls-ca"));
     }
 }
