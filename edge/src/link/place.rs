@@ -24,7 +24,7 @@ pub(super) fn make_folder() -> Result<(), Error> {
     let folder = folder();
     run_dir::make_private(&folder).map_err(|error| {
         here(ErrorCode::LinkFolder, format!("making {}: {error}", folder.display()))
-            .hint("set XDG_RUNTIME_DIR to a folder of yours")
+            .hint("set FARLINE_RUN_DIR, or XDG_RUNTIME_DIR, to a folder of yours")
     })
 }
 

@@ -6,6 +6,8 @@ use super::{Landed, Landing, Sink, storage_error};
 use crate::drivers::Values;
 use farline_core::transfer::{Digests, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
@@ -40,7 +42,7 @@ pub(crate) struct StandardStreams {
 impl Store for StandardStreams {
     fn stream(&self) -> Result<File, Error> {
         let input = match &self.instead {
-            None => io::stdin().as_fd().try_clone_to_owned(),
+            None => open_stream(&io::stdin()),
             Some((input, _)) => input.as_fd().try_clone_to_owned(),
         };
         own(input, "read", b"standard input")
@@ -53,7 +55,7 @@ impl Store for StandardStreams {
         _options: LandingOptions,
     ) -> Result<Box<dyn Landing>, Error> {
         let output = match &self.instead {
-            None => io::stdout().as_fd().try_clone_to_owned(),
+            None => open_stream(&io::stdout()),
             Some((_, output)) => output.as_fd().try_clone_to_owned(),
         };
         let output = own(output, "write", b"standard output")?;
@@ -61,8 +63,28 @@ impl Store for StandardStreams {
     }
 }
 
+/// A stream of this process. One that was closed is /dev/null by now, open both ways: Rust's runtime does
+/// that, so that no file takes its number. A copy from it would be an empty file, and one to it gone.
+fn open_stream(stream: &impl AsFd) -> io::Result<OwnedFd> {
+    let is_null = || {
+        let (stat, null) = (fstat(stream)?, rustix::fs::stat("/dev/null")?);
+        let is_both = fcntl_getfl(stream)?.contains(OFlags::RDWR);
+        Ok::<_, Errno>(is_both && (stat.st_mode, stat.st_rdev) == (null.st_mode, null.st_rdev))
+    };
+    match is_null() {
+        Ok(true) => Err(Errno::BADF.into()),
+        _ => stream.as_fd().try_clone_to_owned(),
+    }
+}
+
 fn own(stream: io::Result<OwnedFd>, doing: &str, name: &[u8]) -> Result<File, Error> {
-    stream.map(File::from).map_err(|error| storage_error(doing, name, &error))
+    stream.map(File::from).map_err(|error| {
+        let said = storage_error(doing, name, &error);
+        match error.raw_os_error() {
+            Some(libc::EBADF) => said.hint("it is closed; to throw data away: null:"),
+            _ => said,
+        }
+    })
 }
 
 /// Standard output, not buffered here: the staging pool is buffer enough.

@@ -215,3 +215,26 @@ fn pipes_go_over_ssh() {
         String::from_utf8_lossy(&down.stderr)
     );
 }
+
+/// Rust's runtime opens /dev/null in the place of a stream that is closed: a copy from it would be empty.
+#[test]
+fn a_closed_stream_is_no_empty_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let keep = dir.path().join("keep");
+    std::fs::write(&keep, "precious").expect("written");
+    let farline = farline_lab::farline_binary();
+    for script in [
+        format!("{} cp - {} <&-", farline.display(), keep.display()),
+        format!("{} cp {} - >&-", farline.display(), keep.display()),
+    ] {
+        let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{script}: {said}");
+        assert!(said.contains("it is closed"), "{said}");
+        assert_eq!(std::fs::read(&keep).expect("there"), b"precious");
+    }
+    // What says that it is empty is.
+    let script = format!("{} cp - {} </dev/null", farline.display(), keep.display());
+    assert!(Command::new("sh").args(["-c", &script]).status().expect("sh runs").success());
+    assert_eq!(std::fs::read(&keep).expect("there"), b"");
+}
