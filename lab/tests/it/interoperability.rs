@@ -213,6 +213,11 @@ const SERVERS: &[Row] = &[
         "FTPS, where it wants all connections to be of one TLS session",
         By(&["plain_servers::a_tree_goes_there_and_back_under_tls_of_one_session"]),
     ),
+    Row(
+        "",
+        "times of files (MDTM with a time): a second `farline sync` sends nothing",
+        By(&["plain_servers::a_tree_goes_to_plain_servers_and_comes_back"]),
+    ),
     Row("", "compared", Not("it computes no checksum, and Farline says so")),
     Row(
         "pyftpdlib 1.5.7",
