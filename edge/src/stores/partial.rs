@@ -224,7 +224,6 @@ impl Partial {
             valid_len: 0,
             digests: Digests::new(layout, origin.digests),
             paths: BTreeSet::new(),
-            ..recovered
         };
         partial.resume(root, layout, origin, fresh).map_err(failed)
     }
