@@ -16,7 +16,7 @@ const FIRST: [u32; 3] = [1, 4, 16];
 /// to what a path holds.
 const HORIZON: (Span, f64) = (Span::from_secs(120), 40.0);
 /// The largest window of a TCP connection (RFC 7323, 2.3).
-const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
+pub(crate) const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
 /// What a sender hands to its network in one piece: 64 KiB by segmentation offload (Linux's
 /// `gso_max_size`), which leave a fast host back to back.
 const TRAIN: Bytes = Bytes(64 << 10);

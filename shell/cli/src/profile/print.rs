@@ -208,13 +208,19 @@ fn size_as_given(size: Bytes) -> String {
 
 /// A plan as text.
 pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
+    let time = match plan.ceiling_bps {
+        Some(_) => format!("at most about {}, {} or more", duration(plan.seconds), plan.rate_bps),
+        None => format!(
+            "about {} ({} to {}), {}",
+            duration(plan.seconds),
+            duration(plan.interval_s.0),
+            duration(plan.interval_s.1),
+            plan.rate_bps
+        ),
+    };
     let mut text = format!(
-        "{} in about {} ({} to {}), {}\n{} stream{} of {}, {} of window each, {} of staging",
+        "{} in {time}\n{} stream{} of {}, {} of window each, {} of staging",
         size_as_given(plan.size_bytes),
-        duration(plan.seconds),
-        duration(plan.interval_s.0),
-        duration(plan.interval_s.1),
-        plan.rate_bps,
         plan.streams,
         if plan.streams == 1 { "" } else { "s" },
         plan.congestion,
