@@ -1,6 +1,7 @@
 //! What a plan is: what to choose for a transfer, how long it will take, and why, whatever its
 //! figures come from.
 
+use super::fluid::COMPARED_LOSS;
 use super::interval::IntervalReason;
 use super::path::{PathPoint, TCP_HEADERS};
 use super::reason::Reason;
@@ -88,7 +89,8 @@ pub struct Plan {
     /// It lies between these in 19 of 20 cases: by Student's t where runs differ, of the logarithms
     /// where a queue that nobody knows makes them differ, and then half as far again above it at
     /// least; a tenth to either side at least where they are the model's, which is its own error, or where one repetition says nothing of the
-    /// others, which is an assumption. The reasons say which.
+    /// others, which is an assumption. The reasons say which. It has no upper end (infinity; `null` in
+    /// a document) where the model knows too little of so many losses.
     pub interval_s: (f64, f64),
     /// Payload per time that this is.
     pub rate_bps: Rate,
@@ -124,11 +126,8 @@ pub(crate) enum Fastest {
 }
 
 /// Expected seconds, between which they lie, and why; `least` is what the wire takes.
-fn foretold(
-    runs: &Runs<'_>,
-    is_queue_known: bool,
-    least: f64,
-) -> (f64, (f64, f64), IntervalReason) {
+fn foretold(runs: &Runs<'_>, known: &PlanInput, least: f64) -> (f64, (f64, f64), IntervalReason) {
+    let PlanInput { is_queue_known, loss, .. } = *known;
     match *runs {
         Runs::Modelled(all) => {
             // A queue changes a time by factors, not by seconds.
@@ -149,6 +148,10 @@ fn foretold(
                 if at_wire { seconds.max(least * (1.0 + ASSUMED / 2.0)) } else { seconds };
             let above = if is_queue_known { ASSUMED } else { UNKNOWN_QUEUE };
             high = high.max(seconds * (1.0 + above));
+            if loss > COMPARED_LOSS {
+                let why = IntervalReason::Lossy { loss, compared: COMPARED_LOSS };
+                return (seconds, (low, f64::INFINITY), why);
+            }
             let why = IntervalReason::Model { part: ASSUMED, at_wire, is_queue_known };
             (seconds, (low, high), why)
         }
@@ -194,7 +197,7 @@ pub(crate) fn finished(
     };
     let fastest = ceiling.unwrap_or(known.path.rate_bps);
     let least = size.0 as f64 * 8.0 / (fastest.as_bps() as f64 * share);
-    let (seconds, interval, why) = foretold(runs, known.is_queue_known, least);
+    let (seconds, interval, why) = foretold(runs, known, least);
     reasons.push(Reason::Interval(why));
     let set_up = known.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
     let (seconds, interval_s) = (seconds + set_up, (interval.0 + set_up, interval.1 + set_up));

@@ -27,6 +27,14 @@ pub enum IntervalReason {
         /// Whether the path's queue is known; else it is by several.
         is_queue_known: bool,
     },
+    /// It has no upper end: so many packets are lost, and the model was compared with packets only up
+    /// to fewer.
+    Lossy {
+        /// The part of the packets that is lost.
+        loss: f64,
+        /// Up to which the model was compared.
+        compared: f64,
+    },
     /// One repetition, by what its rate varied in fifths of its time.
     Varied,
 }
@@ -66,6 +74,13 @@ impl Display for IntervalReason {
                          as short as a tenth of what the path holds"
                     }
                 }
+            ),
+            IntervalReason::Lossy { loss, compared } => write!(
+                f,
+                "the time is a lower bound: the model was compared with packets where up to {:.0} % \
+                 are lost, and here are {:.1} %, so that most of the time may be timeouts",
+                compared * 100.0,
+                loss * 100.0
             ),
             IntervalReason::Varied => f.write_str(
                 "the interval is by what the rate of one repetition varied, in fifths of its time",
