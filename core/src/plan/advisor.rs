@@ -1,8 +1,10 @@
 //! What a plan is: what to choose for a transfer, how long it will take, and why, whatever its
 //! figures come from.
 
+use super::fluid::COMPARED_LOSS;
+use super::interval::IntervalReason;
 use super::path::{PathPoint, TCP_HEADERS};
-use super::reason::{IntervalReason, Reason};
+use super::reason::Reason;
 use crate::congestion::Algorithm;
 use crate::statistics::Summary;
 use crate::units::{Bytes, Rate, Span};
@@ -87,10 +89,15 @@ pub struct Plan {
     /// It lies between these in 19 of 20 cases: by Student's t where runs differ, of the logarithms
     /// where a queue that nobody knows makes them differ, and then half as far again above it at
     /// least; a tenth to either side at least where they are the model's, which is its own error, or where one repetition says nothing of the
-    /// others, which is an assumption. The reasons say which.
+    /// others, which is an assumption. The reasons say which. It has no upper end (infinity; `null` in
+    /// a document) where the model knows too little of so many losses.
     pub interval_s: (f64, f64),
     /// Payload per time that this is.
     pub rate_bps: Rate,
+    /// The rate at which a node let itself be measured at most, where nothing but that held the
+    /// measurement: `rate_bps` is a lower bound, `interval_s` has no lower end but set-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling_bps: Option<Rate>,
     /// Where the figures are from.
     pub source: PlanSource,
     /// Why, for each choice.
@@ -103,15 +110,24 @@ pub(crate) enum Runs<'a> {
     Modelled(&'a [f64]),
     /// Seconds of each, over a path; of one alone, by how much they may be off by what it saw.
     #[cfg_attr(not(feature = "profile"), expect(dead_code, reason = "only profiles measure"))]
-    Measured(&'a [f64], Option<f64>),
+    Measured(&'a [f64], Option<f64>, Fastest),
+}
+
+/// What ends the speed of a measured path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "profile"), expect(dead_code, reason = "only profiles measure"))]
+pub(crate) enum Fastest {
+    /// A wire whose rate is known.
+    Wire,
+    /// A wire of which nobody told the rate.
+    Unknown,
+    /// The rate at which a node lets itself be measured held the measurement, not the path.
+    Ceiling(Rate),
 }
 
 /// Expected seconds, between which they lie, and why; `least` is what the wire takes.
-fn foretold(
-    runs: &Runs<'_>,
-    is_queue_known: bool,
-    least: f64,
-) -> (f64, (f64, f64), IntervalReason) {
+fn foretold(runs: &Runs<'_>, known: &PlanInput, least: f64) -> (f64, (f64, f64), IntervalReason) {
+    let PlanInput { is_queue_known, loss, .. } = *known;
     match *runs {
         Runs::Modelled(all) => {
             // A queue changes a time by factors, not by seconds.
@@ -132,19 +148,32 @@ fn foretold(
                 if at_wire { seconds.max(least * (1.0 + ASSUMED / 2.0)) } else { seconds };
             let above = if is_queue_known { ASSUMED } else { UNKNOWN_QUEUE };
             high = high.max(seconds * (1.0 + above));
+            if loss > COMPARED_LOSS {
+                let why = IntervalReason::Lossy { loss, compared: COMPARED_LOSS };
+                return (seconds, (low, f64::INFINITY), why);
+            }
             let why = IntervalReason::Model { part: ASSUMED, at_wire, is_queue_known };
             (seconds, (low, high), why)
         }
-        Runs::Measured(all, alone) => {
+        Runs::Measured(all, alone, fastest) => {
+            let least = if fastest == Fastest::Unknown { 0.0 } else { least };
             let summary = Summary::of(all).map(|all| (all.mean, all.prediction95()));
             let (mean, range) = summary.unwrap_or((f64::INFINITY, None));
             let seconds = mean.max(least);
             let (off, why) = match (range, alone) {
                 (Some((_, high)), _) => (high - mean, IntervalReason::Repetitions(all.len())),
                 (None, Some(off)) if off > seconds * ASSUMED => (off, IntervalReason::Varied),
-                _ => (seconds * ASSUMED, IntervalReason::Assumed(ASSUMED)),
+                _ => {
+                    let at_wire = seconds * (1.0 - ASSUMED) < least;
+                    (seconds * ASSUMED, IntervalReason::Assumed { part: ASSUMED, at_wire })
+                }
             };
-            (seconds, ((seconds - off).max(least), seconds + off), why)
+            match fastest {
+                Fastest::Ceiling(rate) => {
+                    (seconds, (0.0, seconds + off), IntervalReason::Ceiling(rate))
+                }
+                _ => (seconds, ((seconds - off).max(least), seconds + off), why),
+            }
         }
     }
 }
@@ -161,8 +190,14 @@ pub(crate) fn finished(
     // a pacer had saved up.
     let share = (f64::from(known.mtu) - TCP_HEADERS as f64)
         / crate::wan::frames::wire_bytes(u64::from(known.mtu)) as f64;
-    let least = size.0 as f64 * 8.0 / (known.path.rate_bps.as_bps() as f64 * share);
-    let (seconds, interval, why) = foretold(runs, known.is_queue_known, least);
+    // So may what a ceiling held: what came above it is no bound of what a copy does.
+    let ceiling = match *runs {
+        Runs::Measured(.., Fastest::Ceiling(rate)) => Some(rate),
+        _ => None,
+    };
+    let fastest = ceiling.unwrap_or(known.path.rate_bps);
+    let least = size.0 as f64 * 8.0 / (fastest.as_bps() as f64 * share);
+    let (seconds, interval, why) = foretold(runs, known, least);
     reasons.push(Reason::Interval(why));
     let set_up = known.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
     let (seconds, interval_s) = (seconds + set_up, (interval.0 + set_up, interval.1 + set_up));
@@ -186,6 +221,7 @@ pub(crate) fn finished(
         seconds,
         interval_s,
         rate_bps: Rate::of(size, Span::from_secs_f64(seconds)),
+        ceiling_bps: ceiling,
         source: known.source,
         reasons,
     }

@@ -30,6 +30,12 @@ const STEPS: f64 = 16.0;
 /// path must end.
 const STEP: (f64, f64) = (50e-6, 10e-3);
 
+/// The largest loss at which the model was held against packets (`fluids_and_packets_agree`). At 2 %
+/// it is off by 11 %, at 10 % by 61 % and at 20 % by three times; and over a link at 5 % and more it
+/// is timeouts that take a copy's time, those of connections that begin among them, which are not
+/// here.
+pub(crate) const COMPARED_LOSS: f64 = 1e-2;
+
 /// Something that happens to the path in the middle of every repetition, to see how long the
 /// streams need to come back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -131,7 +131,7 @@ fn by_packets(scenario: &FluidScenario, from: u64, to: u64) -> f64 {
 #[test]
 fn fluids_and_packets_agree() {
     for algorithm in Algorithm::ALL {
-        for loss in [0.0, 1e-3] {
+        for loss in [0.0, 1e-3, COMPARED_LOSS] {
             let scenario = FluidScenario { loss, ..scenario(40, 40, algorithm, 4) };
             let mean = |goodput: &dyn Fn(&FluidScenario) -> f64| {
                 (1..=2)

@@ -16,7 +16,7 @@ const FIRST: [u32; 3] = [1, 4, 16];
 /// to what a path holds.
 const HORIZON: (Span, f64) = (Span::from_secs(120), 40.0);
 /// The largest window of a TCP connection (RFC 7323, 2.3).
-const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
+pub(crate) const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
 /// What a sender hands to its network in one piece: 64 KiB by segmentation offload (Linux's
 /// `gso_max_size`), which leave a fast host back to back.
 const TRAIN: Bytes = Bytes(64 << 10);
@@ -415,6 +415,27 @@ mod tests {
             PlanInput { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
         let plan = plan(&minute, Bytes::mib(1)).expect("a plan");
         assert!(plan.seconds < 1_200.0, "{plan:?}");
+    }
+
+    #[test]
+    fn more_loss_than_was_compared_opens_the_interval() {
+        let path = PathPoint::custom(Rate::from_bps(100_000_000), Span::from_millis(20));
+        let at = |loss, size| {
+            let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
+            let path = path.clone();
+            let known = PlanInput { path, mtu: 1_500, available, ..known("usn-1400", loss) };
+            plan(&known, Bytes(size)).expect("a plan")
+        };
+        // Copies over such a link took 27 s and more; of the short ones more than a minute.
+        for (loss, size) in [(0.2, 20_000_000), (0.2, 500_000), (0.1, 20_000_000)] {
+            let lossy = at(loss, size);
+            assert!(lossy.interval_s.1.is_infinite() && lossy.seconds.is_finite(), "{lossy:?}");
+            let words = lossy.reasons.iter().map(Reason::to_string).collect::<Vec<_>>().join("\n");
+            assert!(words.contains("the time is a lower bound: the model was compared"), "{words}");
+            let document = serde_json::to_value(&lossy).expect("JSON");
+            assert!(document["interval_s"][1].is_null(), "{document}");
+        }
+        assert!(at(0.01, 20_000_000).interval_s.1.is_finite());
     }
 
     #[test]

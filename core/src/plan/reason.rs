@@ -1,6 +1,7 @@
 //! Why a plan or a transfer is as it is: each choice, measurement and change with its figures, put
 //! into words here and nowhere else.
 
+use super::interval::IntervalReason;
 use super::path::streams_in_words;
 use crate::congestion::{Algorithm, ControlName};
 use crate::units::{Bytes, Error, Rate, Span};
@@ -264,27 +265,8 @@ pub enum ControlReason {
     SharedLosses(ControlName),
     /// What the profile of this date found best.
     Profile(String),
-}
-
-/// Why an interval is as wide as it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum IntervalReason {
-    /// Of so many repetitions.
-    Repetitions(usize),
-    /// One repetition says nothing of others: this part of the time is assumed.
-    Assumed(f64),
-    /// The model was off by this part at most.
-    Model {
-        /// The part.
-        part: f64,
-        /// Whether the wire ends the interval on its one side.
-        at_wire: bool,
-        /// Whether the path's queue is known; else it is by several.
-        is_queue_known: bool,
-    },
-    /// One repetition, by what its rate varied in fifths of its time.
-    Varied,
+    /// All that were measured reached the rate at which the node lets itself be measured.
+    Alike,
 }
 
 /// Why nothing was measured of the path to a node.
@@ -499,44 +481,12 @@ impl ControlReason {
                 f,
                 "{name} rather than this host's {default}: parallel channels share a loss, without a pacing timer for each packet"
             ),
+            ControlReason::Alike => write!(
+                f,
+                "{name}, the most usual: all that was measured reached the node's ceiling, which \
+                 tells no controls, streams or channels apart"
+            ),
             ControlReason::Profile(date) => write!(f, "{name}, by the profile of {date}"),
-        }
-    }
-}
-
-impl Display for IntervalReason {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            IntervalReason::Repetitions(count) => write!(
-                f,
-                "the interval is where Student's t of {count} repetitions has 19 of 20 more"
-            ),
-            IntervalReason::Assumed(part) => write!(
-                f,
-                "the interval is {:.0} % to either side, which is assumed: one repetition says \
-                 nothing of others",
-                part * 100.0
-            ),
-            IntervalReason::Model { part, at_wire, is_queue_known } => write!(
-                f,
-                "the interval has at least {:.0} % to either side, the most that the model was off \
-                 from packets{}{}",
-                part * 100.0,
-                match at_wire {
-                    true => ", as far as the wire allows: a copy can only be slower",
-                    false => "",
-                },
-                match is_queue_known {
-                    true => "",
-                    false => {
-                        ", and reaches half as far again above it: a queue that nobody knows may be \
-                         as short as a tenth of what the path holds"
-                    }
-                }
-            ),
-            IntervalReason::Varied => f.write_str(
-                "the interval is by what the rate of one repetition varied, in fifths of its time",
-            ),
         }
     }
 }

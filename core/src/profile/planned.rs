@@ -4,7 +4,11 @@
 use super::cell::{Cell, TrafficDirection};
 use super::document::{CellResult, Profile, ProfileKind};
 use super::repetition::Repetition;
-use crate::plan::{Plan, PlanInput, PlanSource, Reason, Runs, TIE, finished};
+use crate::congestion::Algorithm;
+use crate::plan::{
+    ControlReason, Fastest, PathEstimate, PathPoint, Plan, PlanInput, PlanSource, Reason, Runs,
+    TCP_WINDOW, TIE, finished,
+};
 use crate::statistics::Summary;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
 
@@ -17,6 +21,10 @@ use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
 /// [unfair](super::Driver::unfair) to others; the time is
 /// its ramp and the rest at its steady rate, a figure for each valid repetition: their mean is
 /// expected, and the interval is where one more of them would be.
+///
+/// Of a node that was measured as fast as its operator allows nothing is known but that a copy is no
+/// slower: [`Plan::ceiling_bps`]. Where every cell was, none is the best, and streams are those that
+/// a copy begins with over a path so long.
 ///
 /// # Errors
 /// [`Fault::You`] when the profile has no such path, several and none was named, no such direction,
@@ -66,8 +74,23 @@ pub fn plan_from(
     if !seconds.iter().all(|seconds| seconds.is_finite()) {
         return Err(wrong(format!("in a repetition over `{path}` nothing arrived after the ramp")));
     }
+    let ceiling = ceiling(profile, &cell.path);
+    let is_at = |mean: f64| ceiling.is_some_and(|rate| mean >= AT_CEILING * rate.as_bps() as f64);
+    let fastest = match ceiling {
+        Some(rate) if is_at(most) => Fastest::Ceiling(rate),
+        Some(_) => Fastest::Unknown,
+        None => Fastest::Wire,
+    };
+    let are_alike = cells.iter().all(|(_, summary)| is_at(summary.mean));
     let known = PlanInput {
-        path: cell.path.clone(),
+        path: match fastest {
+            // What it holds is as a copy takes it to be.
+            Fastest::Ceiling(_) => PathPoint {
+                name: cell.path.name.clone(),
+                ..PathPoint::custom(PathEstimate::RATE, cell.path.rtt_ns)
+            },
+            _ => cell.path.clone(),
+        },
         // Whatever it is, it had its part in what was seen.
         is_queue_known: true,
         loss: cell.loss,
@@ -79,6 +102,26 @@ pub fn plan_from(
     };
     let is_measured = profile.kind == ProfileKind::Measured;
     let channel = cell.driver().channel();
+    let profiled = Reason::Profiled {
+        is_measured,
+        times: seconds.len(),
+        date: profile.date.clone(),
+        scale: profile.grid.scale,
+        is_stretched: profile.grid.stretched,
+    };
+    let alone = result.valid().next().and_then(|one| {
+        let relative = off_alone(one, profile.grid.sample_s, seconds.first().copied()?)?;
+        Some(relative * seconds.first()?)
+    });
+    let runs = match is_measured {
+        true => Runs::Measured(&seconds, alone, fastest),
+        false => Runs::Modelled(&seconds),
+    };
+    if are_alike {
+        let (choice, mut reasons) = usual(&cells, size);
+        reasons.push(profiled);
+        return Ok(finished(&known, size, choice, &runs, reasons));
+    }
     let mut reasons = vec![
         Reason::BestCell {
             streams: cell.streams,
@@ -88,13 +131,7 @@ pub fn plan_from(
             is_back: way == TrafficDirection::Back,
             channel,
         },
-        Reason::Profiled {
-            is_measured,
-            times: seconds.len(),
-            date: profile.date.clone(),
-            scale: profile.grid.scale,
-            is_stretched: profile.grid.stretched,
-        },
+        profiled,
     ];
     let faster = unfair.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
     let faster = faster.filter(|(_, summary)| summary.mean > most * (1.0 + TIE));
@@ -103,16 +140,39 @@ pub fn plan_from(
         let (channel, times) = (driver.name(), summary.mean / most);
         Some(Reason::Unfair { channel, times, why: driver.unfair()? })
     }));
-    let alone = result.valid().next().and_then(|one| {
-        let relative = off_alone(one, profile.grid.sample_s, seconds.first().copied()?)?;
-        Some(relative * seconds.first()?)
-    });
-    let runs = match is_measured {
-        true => Runs::Measured(&seconds, alone),
-        false => Runs::Modelled(&seconds),
-    };
     let plan = finished(&known, size, (cell.congestion, cell.streams), &runs, reasons);
     Ok(Plan { channel, ..plan })
+}
+
+/// A mean from this part of a ceiling on is the ceiling's: pacing counts headers, and a ramp has its
+/// part in the mean.
+const AT_CEILING: f64 = 0.9;
+
+/// The rate at which the node at the end of `path` lets itself be measured, where that is the least
+/// limit that is known: a lower rate, of the path or the host, was told by the user.
+fn ceiling(profile: &Profile, path: &PathPoint) -> Option<Rate> {
+    profile.environment.node.as_ref()?;
+    profile.grid.host_bps.filter(|&host| host == path.rate_bps)
+}
+
+/// The streams that a copy of `size` begins with over the path of `cells`, of which none is better
+/// than another, the most usual of their controls, and why.
+fn usual(cells: &[(&CellResult, Summary)], size: Bytes) -> ((Algorithm, u32), Vec<Reason>) {
+    let controls = || cells.iter().map(|(result, _)| result.cell.congestion);
+    let taken = controls().find(|&one| one == Algorithm::Cubic).or_else(|| controls().next());
+    let control = taken.unwrap_or(Algorithm::Cubic);
+    let window = cells.iter().filter_map(|(result, _)| result.cell.window_bytes).max();
+    let begins = PathEstimate {
+        rtt: cells.first().map(|(result, _)| result.cell.path.rtt_ns).unwrap_or_default(),
+        window: window.unwrap_or(TCP_WINDOW),
+        available: vec![control.into()],
+        default_congestion: control.into(),
+        fq: None,
+    };
+    let (streams, why) = begins.streams(Some(size));
+    let reasons =
+        vec![Reason::Streams(streams, why), Reason::Control(control.into(), ControlReason::Alike)];
+    ((control, streams), reasons)
 }
 
 /// The way that is planned for: `asked`, if the profile has it. Both ways at once are another
@@ -195,9 +255,9 @@ fn off_alone(repetition: &Repetition, sample_s: f64, seconds: f64) -> Option<f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Algorithm;
     use crate::plan::IntervalReason;
-    use crate::profile::{Form, Grid, PathPoint, preset};
+    use crate::profile::{Form, Grid, PathPoint, Repetitions, preset};
+    use crate::units::Span;
 
     #[test]
     fn a_stored_profile_decides_where_there_is_one() {
@@ -332,7 +392,10 @@ mod tests {
         let one = steady(&mut profile, &[40]);
         assert!(
             (one.interval_s.1 - 2.2 - set_up).abs() < 1e-9
-                && one.reasons.contains(&Reason::Interval(IntervalReason::Assumed(0.1))),
+                && one.reasons.contains(&Reason::Interval(IntervalReason::Assumed {
+                    part: 0.1,
+                    at_wire: false
+                })),
             "{one:?}"
         );
         // Nothing arrives: no rate is made up.
@@ -340,5 +403,60 @@ mod tests {
             result.repetitions[0].steady.receiver_bps = Rate::default();
         }
         assert!(plan_from(&profile, None, None, Bytes(1)).is_err());
+    }
+
+    /// A node over 40 ms that may be measured at 20 Mbit/s, whose cells of 1 and 4 streams had these
+    /// rates in tenths of Mbit/s.
+    fn at_a_node(one: u64, four: u64) -> Profile {
+        let rate = Rate::from_bps(20_000_000);
+        let path = PathPoint::custom(rate, Span::from_millis(40));
+        let grid = Grid {
+            streams: vec![1, 4],
+            host_bps: Some(rate),
+            repetitions: Repetitions { least: 1, most: 1, half_width: 0.0 },
+            seconds: 4.0,
+            ..Grid::new("probe", vec![path], vec![Algorithm::Bbr, Algorithm::Cubic])
+        };
+        let mut profile = Profile::modelled(grid);
+        (profile.kind, profile.environment.node) =
+            (ProfileKind::Measured, Some("there:2811".to_owned()));
+        for result in &mut profile.cells {
+            let rate = if result.cell.streams == 1 { one } else { four } * 100_000;
+            for one in &mut result.repetitions {
+                (one.ramp_s, one.samples_bps) = (0.0, Vec::new());
+                let all = [&mut one.steady, &mut one.whole, &mut one.ramp];
+                all.into_iter().for_each(|part| part.receiver_bps = Rate::from_bps(rate));
+            }
+        }
+        profile
+    }
+
+    #[test]
+    fn a_nodes_ceiling_is_a_lower_bound_and_no_choice() {
+        let size = Bytes(1_000_000_000_000);
+        let plan = |one, four| plan_from(&at_a_node(one, four), None, None, size).expect("a plan");
+        let held = plan(196, 197);
+        let words: Vec<String> = held.reasons.iter().map(Reason::to_string).collect();
+        let words = words.join("\n");
+        assert_eq!(held.ceiling_bps, Some(Rate::from_bps(20_000_000)), "{held:?}");
+        assert!(held.interval_s.0 < 1.0 && held.interval_s.1 > held.seconds * 1.05, "{held:?}");
+        assert!(words.contains("measured at 20.0 Mbit/s at most") && words.contains("faster"));
+        assert!(!words.contains("the best of"), "{words}");
+        assert_eq!(held.congestion, Algorithm::Cubic, "not the first that reached the ceiling");
+        // Where some did not reach it, those that did are better, and as fast at least.
+        let some = plan(80, 197);
+        assert_eq!((some.streams, some.ceiling_bps), (4, held.ceiling_bps), "{some:?}");
+        // And where none did, the path is known; the ceiling is not its wire.
+        let none = plan(80, 179);
+        assert_eq!((none.streams, none.ceiling_bps), (4, None), "{none:?}");
+        let share = none.interval_s.0 / none.seconds;
+        assert!((share - 0.9).abs() < 0.001, "{none:?}");
+        // A rate that the user told is one.
+        let mut told = at_a_node(196, 197);
+        told.grid.host_bps = Some(Rate::from_bps(30_000_000));
+        let told = plan_from(&told, None, None, size).expect("a plan");
+        let reason = told.reasons.iter().find(|one| matches!(one, Reason::Interval(_)));
+        let reason = reason.expect("an interval").to_string();
+        assert!(told.ceiling_bps.is_none() && reason.contains("as far as the wire"), "{reason}");
     }
 }

@@ -361,6 +361,7 @@ mod tests {
                 network_bound,
                 rwnd_limited: Span::ZERO,
                 starved: 0,
+                sndbuf_limited: Span::ZERO,
                 is_model_based: bbr,
             }));
             while let Some(advice) = tuner.poll() {

@@ -93,6 +93,7 @@ mod tests {
             min_rtt: Span::from_millis(rtt),
             rwnd_limited: Span::ZERO,
             starved: 0,
+            sndbuf_limited: Span::ZERO,
             network_bound: true,
             is_model_based: false,
         }

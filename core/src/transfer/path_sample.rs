@@ -24,6 +24,9 @@ pub struct PathSample {
     pub rwnd_limited: Span,
     /// Channels whose socket buffer holds nothing that is not on its way.
     pub starved: usize,
+    /// Time in which a channel's socket buffer was full and all of it on its way, as the kernel
+    /// counts it, summed over channels, since the start.
+    pub sndbuf_limited: Span,
     /// Whether the network held the channels back since the last sample, rather than a store, the
     /// processor or the receiver.
     pub network_bound: bool,

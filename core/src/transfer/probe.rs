@@ -85,6 +85,7 @@ mod tests {
                 network_bound: true,
                 rwnd_limited: Span::ZERO,
                 starved: 0,
+                sndbuf_limited: Span::ZERO,
                 is_model_based: false,
             };
             if let Some(measured) = probe.handle(&sample) {

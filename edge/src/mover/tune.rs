@@ -106,6 +106,7 @@ impl PathSampler {
             } else {
                 infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count()
             },
+            sndbuf_limited: sum(|info| info.sndbuf_limited),
             network_bound: in_network,
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
@@ -130,6 +131,7 @@ impl PathSampler {
             min_rtt,
             rwnd_limited: Span::ZERO,
             starved: 0,
+            sndbuf_limited: Span::ZERO,
             network_bound: self.in_network(tally),
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })

@@ -19,6 +19,10 @@ pub fn prior(from: Option<&str>, to: Option<&str>) -> Option<PriorMeasurement> {
     };
     let profile = stored(server, way)?;
     let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
+    // What reached the node's ceiling tells nothing of what is best without one.
+    if plan.ceiling_bps.is_some() {
+        return None;
+    }
     Some(PriorMeasurement {
         streams: plan.streams,
         congestion: plan.congestion.into(),

@@ -81,7 +81,10 @@ fn a_nodes_path_is_measured_and_plans_come_from_it() {
     assert_eq!(planned["source"], "profile", "{planned}");
     let rate = planned["rate_bps"].as_f64().expect("a rate");
     assert!(rate > 1e6 && rate < 210e6, "{planned}");
-    // A copy to the same node begins as the profile found best.
+    // The ceiling held every cell, so that nothing was learnt but a lower bound.
+    assert_eq!(planned["ceiling_bps"], 200_000_000, "{planned}");
+    assert!(planned["interval_s"][0].as_f64().is_some_and(|low| low < 1.0), "{planned}");
+    // A copy to the same node begins as the profile found best, where that is not the ceiling's.
     let (_other, url) = node(dir.path(), "write", &["--allow-null", "--allow-profile", "200M"]);
     let there = url.trim_start_matches("ftp://").to_owned();
     succeed(keeping(&state).args([
@@ -92,6 +95,8 @@ fn a_nodes_path_is_measured_and_plans_come_from_it() {
         "3",
         "--seconds",
         "2",
+        "--host-rate",
+        "100M",
         "--repetitions",
         "1",
     ]));

@@ -10,12 +10,18 @@
 use super::super::losses::{JudgedSample, NewLosses};
 use super::super::path_sample::PathSample;
 use super::super::rounds::{BURST_TRIPS, Rounds};
-use crate::units::{Bytes, Rate, Span};
+use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
 /// Looks with losses, of which more than half say what the path's losses are: a busy host is late
 /// now and then, which looks like a queue, and a shallow queue may be empty again.
 const JUDGED: usize = 7;
+
+/// A control that paces sends what its buffer holds in pieces: there is something left to send at
+/// most looks, though the buffer runs empty every round trip. From this part of a look on it did.
+const EMPTY_PART: f64 = 0.05;
+/// Round trips for which that is said of the path: a buffer may run empty once in each.
+const EMPTY_TRIPS: f64 = 2.0;
 
 /// Rounds without it after which the first growth is over.
 const FLAT_ROUNDS: u32 = 2;
@@ -106,6 +112,8 @@ pub struct PathMonitor {
     last: Option<PathSample>,
     /// Of the last looks with losses: whether a queue overflowed.
     overflows: VecDeque<bool>,
+    /// When a buffer last ran empty by the kernel's count.
+    empty_at: Option<Time>,
 }
 
 impl Default for PathMonitor {
@@ -116,6 +124,7 @@ impl Default for PathMonitor {
             growth: Some(growth),
             last: None,
             overflows: VecDeque::new(),
+            empty_at: None,
         }
     }
 }
@@ -129,6 +138,11 @@ impl PathMonitor {
             self.times.queue = self.times.queue.max(sample.rtt.saturating_sub(sample.min_rtt));
         }
         self.lose(lost);
+        let (took, channels) = (sample.at.since(last.at), sample.channels.max(1) as f64);
+        let empty = sample.sndbuf_limited.saturating_sub(last.sndbuf_limited);
+        if empty > Span::ZERO && empty >= took.mul_f64(EMPTY_PART * channels) {
+            self.empty_at = Some(sample.at);
+        }
         let spent =
             if sample.network_bound { self.spent(&last, judged) } else { PathTimes::default() };
         match &mut self.growth {
@@ -188,6 +202,12 @@ impl PathMonitor {
         let rest = rest.saturating_sub(buffer);
         let bytes = Bytes(sample.delivered.0.saturating_sub(last.delivered.0));
         let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };
+        let trips = took.max(sample.min_rtt.mul_f64(EMPTY_TRIPS));
+        let runs_empty = self.empty_at.is_some_and(|at| sample.at.since(at) < trips);
+        // Without losses such a control has a window for more than the path holds.
+        if sample.is_model_based && runs_empty {
+            return PathTimes { window, buffer: buffer + rest, ..PathTimes::default() };
+        }
         let path = match self.last_losses() {
             _ if judged.has_queue || sample.is_model_based => full,
             LastLosses::Congestion => full,
@@ -223,7 +243,8 @@ mod tests {
     /// A path of 100 Mbit/s and 50 ms, looked at ten times a second for 20 s.
     fn watch(see: impl Fn(u64, PathSample) -> PathSample) -> PathTimes {
         let (mut judge, mut monitor) = (LossJudge::default(), PathMonitor::default());
-        let (mut acknowledged, mut retransmits, mut rwnd_limited) = (0.0, 0, Span::ZERO);
+        let (mut acknowledged, mut retransmits) = (0.0, 0);
+        let (mut rwnd_limited, mut sndbuf_limited) = (Span::ZERO, Span::ZERO);
         for step in 0..200_u64 {
             let rate = 1e6 * f64::from(1_u32 << step.min(7)).min(100.0);
             acknowledged += rate / 80.0;
@@ -238,13 +259,16 @@ mod tests {
                     min_rtt: Span::from_millis(50),
                     rwnd_limited: Span::ZERO,
                     starved: 0,
+                    sndbuf_limited: Span::ZERO,
                     network_bound: true,
                     is_model_based: false,
                 },
             );
             retransmits += sample.retransmits;
             rwnd_limited = rwnd_limited + sample.rwnd_limited;
-            monitor.handle(&judge.handle(PathSample { retransmits, rwnd_limited, ..sample }));
+            sndbuf_limited = sndbuf_limited + sample.sndbuf_limited;
+            let totals = PathSample { retransmits, rwnd_limited, sndbuf_limited, ..sample };
+            monitor.handle(&judge.handle(totals));
         }
         monitor.times()
     }
@@ -293,6 +317,34 @@ mod tests {
         assert!(seconds(closed.window) > 16.0, "{closed:?}");
         let empty = watch(|_, sample| PathSample { starved: 2, ..sample });
         assert!(seconds(empty.buffer) > 18.0, "{empty:?}");
+    }
+
+    /// As BBR over 40 ms with a buffer of 64 KiB: the kernel counts two fifths of the time, and what
+    /// is left to send is as much as what is on its way.
+    #[test]
+    fn a_paced_buffer_that_runs_empty_is_no_full_path() {
+        for (every, rtt) in [(1, 50), (3, 163)] {
+            let rtt = Span::from_millis(rtt);
+            let paced = watch(|step, sample| PathSample {
+                is_model_based: true,
+                sndbuf_limited: Span::from_millis(if step % every == 0 { 38 * every } else { 0 }),
+                // A look now and then finds an acknowledgement late.
+                rtt: rtt + Span::from_millis(if step % 20 == 19 { 4 } else { 0 }),
+                min_rtt: rtt,
+                ..sample
+            });
+            let (buffer, full) = (seconds(paced.buffer), seconds(paced.full));
+            assert!(buffer > 17.0 && full < 2.0, "{paced:?}");
+        }
+        // One that grew in time, and that of a path which a little of another buffer fills.
+        for until in [8, 0] {
+            let full = watch(|step, sample| PathSample {
+                is_model_based: true,
+                sndbuf_limited: Span::from_millis(if step < until { 38 } else { 1 }),
+                ..sample
+            });
+            assert!(seconds(full.full) > 18.0, "{full:?}");
+        }
     }
 
     #[test]

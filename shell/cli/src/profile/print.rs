@@ -4,7 +4,7 @@ use crate::duration::duration;
 use farline_core::profile::{CellResult, Document, PathPoint, Profile, ProfileKind};
 use farline_core::report::wrapped;
 use farline_core::statistics::{Summary, decrease_per_mile};
-use farline_core::units::{Bytes, Rate};
+use farline_core::units::{Bytes, Rate, Span};
 
 /// More cells than this are printed as one line for each path and control.
 const CELLS: usize = 40;
@@ -208,13 +208,24 @@ fn size_as_given(size: Bytes) -> String {
 
 /// A plan as text.
 pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
+    let time = match plan.ceiling_bps {
+        Some(_) => format!("at most about {}, {} or more", duration(plan.seconds), plan.rate_bps),
+        None if plan.interval_s.1.is_infinite() => format!(
+            "at least {}, {} or less",
+            duration(plan.interval_s.0),
+            Rate::of(plan.size_bytes, Span::from_secs_f64(plan.interval_s.0))
+        ),
+        None => format!(
+            "about {} ({} to {}), {}",
+            duration(plan.seconds),
+            duration(plan.interval_s.0),
+            duration(plan.interval_s.1),
+            plan.rate_bps
+        ),
+    };
     let mut text = format!(
-        "{} in about {} ({} to {}), {}\n{} stream{} of {}, {} of window each, {} of staging",
+        "{} in {time}\n{} stream{} of {}, {} of window each, {} of staging",
         size_as_given(plan.size_bytes),
-        duration(plan.seconds),
-        duration(plan.interval_s.0),
-        duration(plan.interval_s.1),
-        plan.rate_bps,
         plan.streams,
         if plan.streams == 1 { "" } else { "s" },
         plan.congestion,
