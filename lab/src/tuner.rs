@@ -100,6 +100,7 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
             min_rtt,
             rwnd_limited: Span::ZERO,
             starved: 0,
+            sndbuf_limited: Span::ZERO,
             network_bound: true,
             is_model_based: algorithm == Algorithm::Bbr,
         }));
