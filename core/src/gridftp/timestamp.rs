@@ -28,7 +28,14 @@ pub(super) struct UtcDateTime {
 const DAY: i64 = 86_400;
 
 impl Timestamp {
-    /// The point `seconds` after 1970-01-01T00:00:00Z.
+    /// So many nanoseconds after 1970-01-01T00:00:00Z.
+    pub const fn from_nanos(nanos: i64) -> Timestamp {
+        const SECOND: i64 = 1_000_000_000;
+        let (seconds, nanos) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND) as u32);
+        Timestamp { seconds, nanos }
+    }
+
+    /// So many seconds after 1970-01-01T00:00:00Z.
     pub const fn from_seconds(seconds: i64) -> Timestamp {
         Timestamp { seconds, nanos: 0 }
     }

@@ -1,6 +1,6 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
-use super::socket::hold;
+use super::socket::{buffer_len, hold};
 use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, pace, tcp_info};
 use farline_core::congestion::{ControlName, SavedPath, Yielded};
 use farline_core::units::{Bytes, Rate, Span};
@@ -327,7 +327,7 @@ impl ConnectionControl for OfSocket {
     }
 
     fn set_buffer(&self, len: Bytes) -> io::Result<()> {
-        let len = usize::try_from(len.0).unwrap_or(usize::MAX);
+        let len = buffer_len(len);
         self.0.set_send_buffer_size(len)?;
         self.0.set_recv_buffer_size(len)
     }

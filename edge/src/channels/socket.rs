@@ -162,6 +162,12 @@ pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
     Some(Bytes(told as u64 / 2))
 }
 
+/// The largest length of a socket's buffer, up to `len`, that the kernel's number for it holds.
+pub(crate) fn buffer_len(len: Bytes) -> usize {
+    let most = i32::MAX.unsigned_abs();
+    u32::try_from(len.0).unwrap_or(most).min(most) as usize
+}
+
 fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // What holds a rate is given to a connection that knows how long its packets are.
@@ -171,7 +177,7 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     if let Some(len) = options.buffer.filter(|_| options.held.is_some()) {
         fix_buffers(&socket, len, HeldRate::on_path(len)).map_err(io::Error::other)?;
     } else if let Some(Bytes(len)) = options.buffer {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = buffer_len(Bytes(len));
         socket.set_send_buffer_size(len)?;
         socket.set_recv_buffer_size(len)?;
     } else {

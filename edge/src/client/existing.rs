@@ -95,7 +95,9 @@ async fn kept_here(
             None => {
                 kept.insert(index);
             }
-            Some(_) if dry_run && is_folder => copy.stats.failures.push(in_the_way(name(ours))),
+            Some(_) if dry_run && is_folder && is_file(ours) => {
+                copy.stats.failures.push(in_the_way(name(ours)))
+            }
             Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
             Some(_) => {}
         }
@@ -170,7 +172,9 @@ pub(super) async fn kept_there(
             None => {
                 kept.insert(index);
             }
-            Some(_) if dry_run && is_folder => copy.stats.failures.push(in_the_way(name(ours))),
+            Some(_) if dry_run && is_folder && is_file(ours) => {
+                copy.stats.failures.push(in_the_way(name(ours)))
+            }
             Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
             Some(_) => {}
         }
@@ -219,6 +223,11 @@ fn ask_for(control: &mut Control, facts: FactSet) {
 }
 
 /// Notes for a dry run that `entry` would be copied to a place of the name `path`.
+/// A link at a server may look like the folder that it leads to, and is replaced by one.
+fn is_file(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { .. })
+}
+
 /// What would not be copied to `path`.
 fn in_the_way(path: Vec<u8>) -> (Vec<u8>, Error) {
     let message = "a directory has its name at the destination, and no file replaces one";

@@ -7,17 +7,17 @@
 use super::backup::Backup;
 use super::control::Control;
 use super::copy::Copy;
-use super::keep_replaced;
+use super::keep_replaced::{self, folder_of};
 use super::listing::list_tree;
 use super::location::{Location, Remote, trim};
 use super::selection::{PlannedFile, Selection};
-use crate::stores::{Root, Walked, folders_above, is_hidden, join, walk};
+use crate::stores::{Root, Walked, folders_above, is_hidden, join, times, walk};
 use farline_core::copy::CopyReason;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Pathname};
+use farline_core::gridftp::{Command, Pathname, Timestamp};
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{AtFlags, OFlags, unlinkat};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -115,6 +115,11 @@ pub(super) async fn delete(
         }
     } else {
         place.delete(copy, now).await?;
+        let touched: BTreeSet<&[u8]> = now.iter().map(|entry| folder_of(&entry.path)).collect();
+        let is_touched = |entry: &&Entry| {
+            entry.kind == EntryKind::Directory && touched.contains(&entry.path[..])
+        };
+        place.date(&ours.iter().filter(is_touched).collect::<Vec<_>>()).await;
     }
     if !left.is_empty() {
         let message =
@@ -301,6 +306,35 @@ impl Place {
             Place::Nowhere => {}
         }
         Ok(())
+    }
+}
+
+impl Place {
+    /// Gives folders the times of the source's again, which what was deleted in them has changed. A
+    /// server that sets none has said so of its files.
+    async fn date(&mut self, folders: &[&Entry]) {
+        match self {
+            Place::Here(root) => {
+                for folder in folders {
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                    if let Ok(opened) = root.open_beneath(&folder.path, flags, 0) {
+                        let _ = rustix::fs::futimens(&opened, &times(folder));
+                    }
+                }
+            }
+            Place::There(control, top) if control.features().mfmt => {
+                let ask = |folder: &&Entry| {
+                    let time = Timestamp::from_nanos(folder.modified_ns);
+                    let path = Pathname::new(join(trim(top), &folder.path));
+                    control.try_request(Request::Exec(Command::SetModified(time, path)))
+                };
+                let asked: Vec<u64> = folders.iter().map(ask).collect();
+                for id in asked {
+                    let _ = control.done(id).await;
+                }
+            }
+            Place::There(..) | Place::Nowhere => {}
+        }
     }
 }
 

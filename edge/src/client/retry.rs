@@ -1,7 +1,9 @@
 //! Begins a copy again after a fault that may pass: the next attempt goes on from what is durable.
 
 use super::copy::Copy;
+use super::interrupted::interrupted;
 use super::options::RetryNotice;
+use crate::mover::BLOCK_LEN;
 use farline_core::copy::{FailedAttempt, RetryBackoff};
 use farline_core::transfer::StoreMedium;
 use farline_core::units::{Error, Rng, Span};
@@ -23,7 +25,7 @@ pub(super) async fn with_retries(
         _ => copy.options.retry_for,
     };
     let mut backoff = RetryBackoff::new(retry_for, Rng::new(u64::from_ne_bytes(seed)));
-    let mut resumed = None;
+    let (mut resumed, mut moved) = (None, false);
     loop {
         let before = copy.stats.checkpoint();
         let error = match attempt(copy).await {
@@ -48,13 +50,17 @@ pub(super) async fn with_retries(
                 },
             });
         };
+        moved |= arrived > BLOCK_LEN as u64;
         if arrived > 0 {
             resumed = resumed.or(Some(copy.stats.resumed_bytes));
         }
         copy.try_again(before);
         let notice = RetryNotice { error: failed.error, failures: backoff.failures(), wait };
         copy.options.on_retry.tell(&notice);
-        sleep(copy, wait).await?;
+        sleep(copy, wait).await.map_err(|reason| match moved {
+            true => interrupted(reason, "`farline partials ls`, here or at the node,"),
+            false => reason,
+        })?;
     }
 }
 

@@ -5,15 +5,15 @@
 
 use super::not_kept::LinkedFiles;
 use super::root::Root;
-use super::walk::modified_ns;
+use super::walk::{modified_ns, times};
 use crate::sys::fs_user::fs_uid;
 use farline_core::transfer::{
     Account, AttributeSet, Attributes, Digest, DigestAlgorithm, Entry, EntryKind,
 };
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, XattrFlags, chmod, chownat,
-    getxattr, listxattr, openat, removexattr, setxattr, statat, utimensat,
+    AtFlags, Mode, OFlags, Stat, XattrFlags, chmod, chownat, getxattr, listxattr, openat,
+    removexattr, setxattr, statat, utimensat,
 };
 use rustix::io::Errno;
 use serde::Serialize;
@@ -388,16 +388,6 @@ fn set_writable(at: &str, stat: &Stat, name: &[u8], value: &[u8]) -> Result<(), 
             chmod(at, Mode::from_raw_mode((stat.st_mode & 0o777) | 0o600)).and_then(|()| set())
         }
         done => done,
-    }
-}
-
-fn times(entry: &Entry) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-        last_modification: Timespec {
-            tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
-            tv_nsec: entry.modified_ns.rem_euclid(1_000_000_000) as _,
-        },
     }
 }
 

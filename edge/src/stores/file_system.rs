@@ -7,7 +7,7 @@ use std::path::Path;
 /// The file system of `folder`, in words, for the one who has to make room; where it is mounted
 /// only where `at`, a path of it, may be named.
 pub(super) fn file_system(folder: &impl AsFd, at: Option<&Path>) -> String {
-    let (kind, mount) = mounted(folder).unwrap_or_default();
+    let (kind, mount) = mounted(folder, at).unwrap_or_default();
     let mut said = format!("the file system {kind}").trim_end().to_owned();
     if let Some(at) = at {
         said += &match mount.is_empty() {
@@ -26,19 +26,24 @@ pub(super) fn file_system(folder: &impl AsFd, at: Option<&Path>) -> String {
     said
 }
 
-/// Kind and mount point of the file system of `folder`, by proc_pid_mountinfo(5).
-fn mounted(folder: &impl AsFd) -> Option<(String, String)> {
+/// Kind and mount point of the file system of `folder`, by proc_pid_mountinfo(5): one may be mounted at
+/// many places, of which the one that `at` lies below is meant.
+fn mounted(folder: &impl AsFd, at: Option<&Path>) -> Option<(String, String)> {
     let device = fstat(folder).ok()?.st_dev;
     let device = format!("{}:{}", major(device), minor(device));
     let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let found = table.lines().rev().find_map(|line| {
+    let at = at.and_then(|at| at.canonicalize().ok());
+    let found = table.lines().filter_map(|line| {
         let (fields, rest) = line.split_once(" - ")?;
         let mut fields = fields.split(' ').skip(2);
         let is_it = fields.next() == Some(&device);
-        let mount = fields.nth(1)?;
-        is_it.then(|| (rest.split(' ').next().unwrap_or_default(), mount))
+        let mount = fields.nth(1)?.replace("\\040", " ");
+        let kind = rest.split(' ').next().unwrap_or_default().to_owned();
+        is_it.then_some((kind, mount))
     });
-    found.map(|(kind, mount)| (kind.to_owned(), mount.replace("\\040", " ")))
+    // The deepest of those above it, and of two at one place the later.
+    let is_above = |mount: &str| at.as_ref().is_some_and(|at| at.starts_with(mount));
+    found.max_by_key(|(_, mount)| if is_above(mount) { mount.len() } else { 0 })
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub use tree_receipt::LandedTree;
 pub(crate) use tree_receipt::TreeReceipt;
 pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
-pub(crate) use walk::{Walked, folders_above, is_special, join, stat, walk_linked};
+pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk_linked};
 
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, PieceDigest, VerdictList};

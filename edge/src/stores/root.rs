@@ -89,7 +89,17 @@ impl Root {
         if said.code != ErrorCode::NoSpace {
             return said;
         }
-        let system = file_system(self, (!self.is_exported).then_some(&self.path));
+        // Below it others may be mounted; what is to be made is not there yet.
+        let folders = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        let folders = folders.map(|(at, _)| &path[..at]);
+        let open =
+            |at| Some((at, self.open_beneath(at, OFlags::PATH | OFlags::DIRECTORY, 0).ok()?));
+        let found = folders.chain([path]).find_map(open);
+        let (at, folder) = match &found {
+            Some((at, folder)) => (self.path.join(OsStr::from_bytes(at)), folder.as_fd()),
+            None => (self.path.clone(), self.fd.as_fd()),
+        };
+        let system = file_system(&folder, (!self.is_exported).then_some(&at));
         Error { message: format!("{}: {system}", said.message), ..said }
     }
 

@@ -8,7 +8,10 @@ use super::root::Root;
 use crate::sys::files::names_in;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, readlinkat,
+    statat,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -181,6 +184,18 @@ fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {
 /// When it was last written to, in nanoseconds since the Unix epoch.
 pub(super) fn modified_ns(stat: &Stat) -> i64 {
     stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)
+}
+
+/// The same of an entry, to be set; when it was read last is left as it is.
+pub(crate) fn times(entry: &Entry) -> Timestamps {
+    let modified = Timespec {
+        tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
+        tv_nsec: entry.modified_ns.rem_euclid(1_000_000_000) as _,
+    };
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        last_modification: modified,
+    }
 }
 
 /// When it last changed in any way, in nanoseconds since the Unix epoch.

@@ -243,3 +243,25 @@ fn a_source_that_was_removed_deletes_nothing() {
     let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
     assert!(!output.status.success() && here.join("a").exists(), "{output:?}");
 }
+
+/// What is deleted in a folder changes its time, which is the source's again afterwards.
+#[test]
+fn folders_keep_the_sources_times_where_something_was_deleted() {
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(978_307_200_123_456_789);
+    for way in ["here", "up", "down"] {
+        let dir = folder();
+        let (source, there) = stage(dir.path());
+        fs::File::open(source.join("d")).and_then(|d| d.set_modified(old)).expect("dated");
+        let (_node, url) = node(dir.path(), "write", &[]);
+        let url = url.replacen("ftp://", "farline://", 1);
+        let (from, to) = match way {
+            "up" => (text(&source).to_owned(), format!("{url}/root/dst")),
+            "down" => (format!("{url}/src"), text(&there).to_owned()),
+            _ => (text(&source).to_owned(), text(&there).to_owned()),
+        };
+        let result = sync(&["-a"], &from, &to);
+        assert!(deleted(&result).contains("d/old"), "{way}: {result}");
+        let time = fs::metadata(there.join("d")).and_then(|meta| meta.modified()).expect("a time");
+        assert_eq!(time, old, "{way}");
+    }
+}

@@ -195,3 +195,32 @@ fn a_trial_says_what_a_folder_in_the_way_keeps_away() {
         std::fs::remove_file(at("root/dst/z")).expect("copied");
     }
 }
+
+/// Links that were there before are not two files of the tree under one name.
+#[test]
+fn files_that_are_one_at_the_destination_are_replaced_each() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["src", "root/dst"] {
+        std::fs::create_dir_all(at(folder)).expect("a folder");
+    }
+    for name in ["a", "b", "c"] {
+        std::fs::write(at("src").join(name), "content").expect("written");
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let file = std::fs::File::options().write(true).open(at("src").join(name)).expect("open");
+        file.set_modified(time).expect("dated");
+    }
+    let (_node, url) = node(&at("root"), "write", &[]);
+    let there = url.replacen("ftp://", "farline://", 1);
+    for to in [at("root/dst").display().to_string(), format!("{there}/dst")] {
+        let _ = std::fs::remove_dir_all(at("root/dst"));
+        std::fs::create_dir(at("root/dst")).expect("a folder");
+        succeed(Command::new("cp").arg("-p").arg(at("src/a")).arg(at("root/dst/a")));
+        for name in ["b", "c"] {
+            std::fs::hard_link(at("root/dst/a"), at("root/dst").join(name)).expect("linked");
+        }
+        let said = copied(&[&format!("{}/", at("src").display()), &to]);
+        assert_eq!(said["files"], 3, "{said}");
+        assert_same_tree(&at("src"), &at("root/dst"));
+    }
+}

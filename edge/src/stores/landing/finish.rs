@@ -3,14 +3,14 @@
 use super::protected::open_again;
 use super::{Ending, PosixSink};
 use crate::stores::attributes::NotSet;
-use crate::stores::walk::{is_no_file, not_replaced};
+use crate::stores::walk::{is_no_file, not_replaced, times};
 use crate::sys::files::sync_folder;
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, VerdictList};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
-    AtFlags, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, renameat, renameat_with,
-    statat, symlinkat, unlinkat, utimensat,
+    AtFlags, OFlags, RenameFlags, Stat, renameat, renameat_with, statat, symlinkat, unlinkat,
+    utimensat,
 };
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -445,15 +445,4 @@ const OWNERS: u32 = 0o600;
 /// The mode that lands: set-user-id and its kin do not cross machines.
 fn mode(entry: &Entry) -> u32 {
     entry.mode & 0o777
-}
-
-fn times(entry: &Entry) -> Timestamps {
-    let modified = Timespec {
-        tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
-        tv_nsec: entry.modified_ns.rem_euclid(1_000_000_000) as _,
-    };
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-        last_modification: modified,
-    }
 }

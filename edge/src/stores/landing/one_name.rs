@@ -25,7 +25,8 @@ impl PosixSink {
     ) -> Result<(), Error> {
         let Some(there) = there else { return Ok(()) };
         let is_older = changed_ns(there) < self.began_ns.saturating_sub(CLOCK_LAG_NS);
-        if is_older && !self.has_resumed() {
+        // What lands has one name; of links that were there a moment ago the change of one dates all.
+        if (is_older && !self.has_resumed()) || there.st_nlink > 1 {
             return Ok(());
         }
         let Some(other) = self.entry_at(there, entry) else { return Ok(()) };
