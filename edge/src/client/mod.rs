@@ -51,6 +51,7 @@ mod retry;
 mod run;
 mod selection;
 mod sending;
+mod set_time;
 mod source_set;
 mod ssh;
 mod stream;

@@ -14,13 +14,14 @@ use super::options::Verify;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::resources::TransferResources;
 use super::sending::{open_rig, send_layout};
+use super::set_time::set_time;
 use super::source_set::SourceSet;
 use super::stream_mode;
 use crate::mover::{BLOCK_LEN, Integrity, WantedBlocks};
 use crate::stores::{Parcel, Source, TreeReceipt, join};
 use farline_core::copy::{FileRules, is_of_one_place};
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, ListingKind, Mode, Pathname, Timestamp};
+use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, escaped};
@@ -236,24 +237,6 @@ impl<'a> ToServer<'a> {
         copy.until_done(self.control, &[id]).await
     }
 
-    /// Has the server give the file that landed its source's time; whether it did.
-    async fn set_time(&mut self) -> bool {
-        let time = Timestamp::from_seconds(self.entry().modified_ns.div_euclid(1_000_000_000));
-        let target = &self.targets[self.file];
-        let features = self.control.features();
-        let set = match (features.mfmt, features.mdtm) {
-            (true, _) => Command::SetModified(time, Pathname::new(target.clone())),
-            // As vsftpd has it (`mdtm_write`); to others that is the name of a file which is not there.
-            (false, true) => {
-                let before = format!("{time} ");
-                Command::ModifiedTime(Pathname::new([before.as_bytes(), target].concat()))
-            }
-            (false, false) => return false,
-        };
-        let set = self.control.try_request(Request::Exec(set));
-        self.control.done(set).await.is_ok()
-    }
-
     fn partial(&mut self) -> Result<(&mut RemotePartial<'a>, &mut Control), Error> {
         let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
         Ok((self.partial.as_mut().ok_or_else(none)?, self.control))
@@ -335,9 +318,9 @@ impl FileEnd for ToServer<'_> {
     async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
         let Some(partial) = self.partial.take() else { return Ok(true) };
         partial.land(self.control).await?;
-        self.sets_times = self.sets_times && self.set_time().await;
-        if !self.sets_times {
-            copy.stats.note("the server does not set times: a copy's is when it came".to_owned());
+        if self.sets_times {
+            let (target, modified) = (&self.targets[self.file], self.entry().modified_ns);
+            self.sets_times = set_time(copy, self.control, target, modified).await;
         }
         Ok(true)
     }

@@ -122,6 +122,9 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
         succeed(std::process::Command::new("find").arg(dir.path()).args(["-name", ".*.farline"])),
         ""
     );
+    let again = [format!("{globus}/up4/src"), format!("{node}/back4/src")];
+    let again = json_of(farline().args(["--json", "sync"]).args(again));
+    assert_eq!(again["files"], 0, "{again}");
     // What is asked for outright is done: a node computes checksums for others (O-7).
     let (from, to) = (format!("{node}/src"), format!("{globus}/wish"));
     let wish = ["--json", "cp", "-r", "--verify", "digest", &from, &to];
@@ -153,6 +156,11 @@ fn copies_between_globus_servers_are_compared_by_checksum() {
     }
     let result = copied(&["--verify", "none", &from, &to]);
     assert_eq!(result["verified"], false, "{result}");
+    // Files have their source's times there, by which a second sync knows them.
+    for count in [3, 0] {
+        let second = json_of(farline().args(["--json", "sync", &from, &to]));
+        assert_eq!(second["files"], count, "{second}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::client::landed_before::LandedBefore;
 use crate::client::location::trim;
 use crate::client::options::Verify;
 use crate::client::remote_partial::{RemotePartial, ask_for_markers};
+use crate::client::set_time::set_time;
 use crate::stores::{Parcel, join};
 use farline_core::copy::{DataEnd, FileRules, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
@@ -169,6 +170,8 @@ impl FileEnd for Between<'_, '_> {
         let (receiver, to) = self.ends.of(DataEnd::Receiver);
         if let Some(partial) = self.partial.take() {
             partial.land(receiver).await.map_err(|error| at(to, error))?;
+            let modified = self.entries[self.file].modified_ns;
+            set_time(copy, receiver, &self.targets[self.file], modified).await;
         }
         Ok(true)
     }
