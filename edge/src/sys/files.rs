@@ -1,9 +1,10 @@
 //! What a folder holds, and what of it and of files goes to their disk, and when.
 
-use rustix::fs::{Dir, Mode, OFlags, fstat, openat};
+use rustix::fs::{Dir, Mode, OFlags, RawDir, openat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Makes durable which names are in `folder`, which may have been opened for its path alone.
@@ -29,8 +30,8 @@ pub(crate) fn start_writeback(file: &impl AsFd, offset: u64, len: usize) {
 /// The names in an open folder, but for its own and that of the one above.
 ///
 /// # Errors
-/// When it cannot be read, or was removed: the kernel shows such a folder as one without names, and
-/// whoever deletes what is not in it would delete all.
+/// When it cannot be read, or was removed: rustix, as the C library, shows such a folder as one without
+/// names, and whoever deletes what is not in it would delete all.
 pub(crate) fn names_in(folder: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for item in Dir::read_from(folder)? {
@@ -39,10 +40,19 @@ pub(crate) fn names_in(folder: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
             name => names.push(name.to_vec()),
         }
     }
-    if names.is_empty() && fstat(folder)?.st_nlink == 0 {
+    if names.is_empty() && is_removed(folder)? {
         return Err(Errno::NOENT.into());
     }
     Ok(names)
+}
+
+/// Whether `folder` was removed since it was opened, which getdents(2) tells.
+fn is_removed(folder: &impl AsFd) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let again = openat(folder, c".", flags, Mode::empty())?;
+    let mut space = [MaybeUninit::uninit(); 512];
+    let is_gone = matches!(RawDir::new(again, &mut space).next(), Some(Err(Errno::NOENT)));
+    Ok(is_gone)
 }
 
 #[cfg(test)]
