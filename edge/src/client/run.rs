@@ -50,13 +50,7 @@ async fn run(
     require(options, sources, destination)?;
     // Before anything moves.
     copy.own_control()?;
-    let mut expanded = Vec::new();
-    with_retries(&mut copy, async |copy| {
-        expanded = glob::expand(copy, sources).await?;
-        Ok(())
-    })
-    .await?;
-    let sources = &expanded[..];
+    let sources = &expanded(&mut copy, sources).await?[..];
     copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
@@ -77,6 +71,17 @@ async fn run(
     let (cpu, peak_rss) = process_usage();
     copy.leave().await;
     Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+}
+
+/// The sources, with what their wildcards stand for.
+async fn expanded(copy: &mut Copy<'_>, sources: &[Location]) -> Result<Vec<Location>, Error> {
+    let mut all = Vec::new();
+    with_retries(copy, async |copy| {
+        all = glob::expand(copy, sources).await?;
+        Ok(())
+    })
+    .await?;
+    Ok(all)
 }
 
 /// Refuses what `options` ask for and these places cannot do.

@@ -168,7 +168,8 @@ fn a_node_tells_who_knows_nothing(bed: &Bed) {
         let planned = json_of(&mut knowing(bed.link.farline("a", &args), &bed.here("planner")));
         assert_eq!(planned["source"], "told", "{way}: {planned}");
         let rate = planned["rate_bps"].as_f64().expect("a rate");
-        assert!((20e6..100e6).contains(&rate), "{way}: {planned}");
+        // What arrives in one round trip of QUIC's may be a tenth more than the path's 100 Mbit/s.
+        assert!((20e6..115e6).contains(&rate), "{way}: {planned}");
     }
     let say = |lines: &str| {
         let talk = format!(
