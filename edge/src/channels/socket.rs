@@ -176,8 +176,7 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     }
     if let Some(len) = options.buffer.filter(|_| options.held.is_some()) {
         fix_buffers(&socket, len, HeldRate::on_path(len)).map_err(io::Error::other)?;
-    } else if let Some(Bytes(len)) = options.buffer {
-        let len = buffer_len(Bytes(len));
+    } else if let Some(len) = options.buffer.map(buffer_len) {
         socket.set_send_buffer_size(len)?;
         socket.set_recv_buffer_size(len)?;
     } else {

@@ -95,10 +95,7 @@ async fn kept_here(
             None => {
                 kept.insert(index);
             }
-            Some(_) if dry_run && is_folder && is_file(ours) => {
-                copy.stats.failures.push(in_the_way(name(ours)))
-            }
-            Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
+            Some(reason) if dry_run => plan_file(copy, name(ours), ours, reason, is_folder),
             Some(_) => {}
         }
     }
@@ -172,10 +169,7 @@ pub(super) async fn kept_there(
             None => {
                 kept.insert(index);
             }
-            Some(_) if dry_run && is_folder && is_file(ours) => {
-                copy.stats.failures.push(in_the_way(name(ours)))
-            }
-            Some(reason) if dry_run => plan_file(copy, &name(ours), ours, reason),
+            Some(reason) if dry_run => plan_file(copy, name(ours), ours, reason, is_folder),
             Some(_) => {}
         }
     }
@@ -206,7 +200,8 @@ async fn of_same_content(
     };
     if copy.options.dry_run {
         for &index in kept.difference(&same) {
-            plan_file(copy, &name(&entries[index]), &entries[index], CopyReason::ContentDiffers);
+            let entry = &entries[index];
+            plan_file(copy, name(entry), entry, CopyReason::ContentDiffers, false);
         }
     }
     Ok(same)
@@ -222,27 +217,29 @@ fn ask_for(control: &mut Control, facts: FactSet) {
     control.try_request(Request::Exec(Command::Options(Opts::Facts(facts))));
 }
 
-/// Notes for a dry run that `entry` would be copied to a place of the name `path`.
-/// A link at a server may look like the folder that it leads to, and is replaced by one.
-fn is_file(entry: &Entry) -> bool {
-    matches!(entry.kind, EntryKind::File { .. })
-}
-
-/// What would not be copied to `path`.
-fn in_the_way(path: Vec<u8>) -> (Vec<u8>, Error) {
-    let message = "a directory has its name at the destination, and no file replaces one";
-    let error = Error::new(Fault::You, ErrorCode::IsADirectory, message);
-    (path, error.hint("remove it there, or copy to another directory"))
-}
-
-fn plan_file(copy: &mut Copy<'_>, path: &[u8], entry: &Entry, reason: CopyReason) {
+/// Notes for a dry run that `entry` would be copied to a place of the name `path`, or would not, where a
+/// folder stands in the way.
+fn plan_file(
+    copy: &mut Copy<'_>,
+    path: Vec<u8>,
+    entry: &Entry,
+    reason: CopyReason,
+    is_folder: bool,
+) {
+    // A link at a server may look like the folder that it leads to, and is replaced by one.
+    if is_folder && matches!(entry.kind, EntryKind::File { .. }) {
+        let message = "a directory has its name at the destination, and no file replaces one";
+        let error = Error::new(Fault::You, ErrorCode::IsADirectory, message)
+            .hint("remove it there, or copy to another directory");
+        return copy.stats.failures.push((path, error));
+    }
     // A link that is the same already costs nothing to make again.
     let keeps_same =
         matches!(copy.options.existing, Existing::KeepSame | Existing::KeepSameContent);
     if reason == CopyReason::Replaced && keeps_same {
         return;
     }
-    let path = String::from_utf8_lossy(path).into_owned();
+    let path = String::from_utf8_lossy(&path).into_owned();
     copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
 }
 

@@ -307,9 +307,7 @@ impl Place {
         }
         Ok(())
     }
-}
 
-impl Place {
     /// Gives folders the times of the source's again, which what was deleted in them has changed. A
     /// server that sets none has said so of its files.
     async fn date(&mut self, folders: &[&Entry]) {

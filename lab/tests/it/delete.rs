@@ -123,6 +123,15 @@ fn what_cannot_be_meant_is_refused_before_anything_moves() {
     assert!(!there.join("d/b").exists());
 }
 
+/// From where to where a sync goes that way, of which `url` serves the folder that has both.
+fn ends(way: &str, url: &str, source: &str, there: &str) -> (String, String) {
+    match way {
+        "up" => (source.to_owned(), format!("{url}/root/dst")),
+        "down" => (format!("{url}/src"), there.to_owned()),
+        _ => (source.to_owned(), there.to_owned()),
+    }
+}
+
 /// Runs with a source whose FIFO is a file there, for each way.
 fn ways(dir: &Path, run: impl Fn(&str, String, String, &Path)) {
     for way in ["here", "up", "down"] {
@@ -139,11 +148,7 @@ fn a_fifo_is_named_and_keeps_nothing_from_deletion() {
     let dir = folder();
     ways(dir.path(), |way, source, there, dir| {
         let (_node, url) = node(dir, "write", &[]);
-        let (from, to) = match way {
-            "up" => (source, format!("{url}/root/dst")),
-            "down" => (format!("{url}/src"), there.clone()),
-            _ => (source, there.clone()),
-        };
+        let (from, to) = ends(way, &url, &source, &there);
         let output =
             farline().args(["--json", "sync", "--delete", &from, &to]).output().expect("runs");
         let result: Value = serde_json::from_slice(&output.stdout).expect("json");
@@ -170,11 +175,7 @@ fn an_excluded_folder_that_is_shut_keeps_nothing() {
         user.own(user.path());
         succeed(Command::new("chmod").args(["000", text(&source.join("shut"))]));
         let (_node, url) = user.node(&dir);
-        let (from, to) = match way {
-            "up" => (text(&source).to_owned(), format!("{url}/root/dst")),
-            "down" => (format!("{url}/src"), text(&there).to_owned()),
-            _ => (text(&source).to_owned(), text(&there).to_owned()),
-        };
+        let (from, to) = ends(way, &url, text(&source), text(&there));
         let sync = ["--json", "sync", "--delete", "--exclude", "shut/", &from, &to];
         let result = json_of(user.farline().args(sync));
         assert!(!there.join("old").exists() && there.join("d/b").exists(), "{way} {result}");
@@ -254,11 +255,7 @@ fn folders_keep_the_sources_times_where_something_was_deleted() {
         fs::File::open(source.join("d")).and_then(|d| d.set_modified(old)).expect("dated");
         let (_node, url) = node(dir.path(), "write", &[]);
         let url = url.replacen("ftp://", "farline://", 1);
-        let (from, to) = match way {
-            "up" => (text(&source).to_owned(), format!("{url}/root/dst")),
-            "down" => (format!("{url}/src"), text(&there).to_owned()),
-            _ => (text(&source).to_owned(), text(&there).to_owned()),
-        };
+        let (from, to) = ends(way, &url, text(&source), text(&there));
         let result = sync(&["-a"], &from, &to);
         assert!(deleted(&result).contains("d/old"), "{way}: {result}");
         let time = fs::metadata(there.join("d")).and_then(|meta| meta.modified()).expect("a time");

@@ -164,18 +164,20 @@ fn a_broken_upload_leaves_what_another_goes_on_from() {
     let (root, big) = (dir.path().join("root"), dir.path().join("f"));
     std::fs::write(&big, random(3, 60 << 20)).expect("written");
     let (_node, url) = node_with_a_good_file(&root, &[]);
-    let mut copy = farline_lab::farline();
-    copy.args(["-q", "cp", "--limit", "200Mbit/s"]).arg(&big).arg(&url).stderr(Stdio::null());
-    let mut copying = Running(copy.spawn().expect("runs"));
-    let journaled = || {
-        let journal = names(&root).into_iter().find(|name| name.ends_with(".journal.farline"));
-        let journal = journal.and_then(|name| std::fs::metadata(root.join(name)).ok());
-        journal.is_some_and(|journal| journal.len() > 0)
+    // Kills a copy of which something is durable; the node lets its place go.
+    let break_off = || {
+        let mut copy = farline_lab::farline();
+        copy.args(["-q", "cp", "--limit", "200Mbit/s"]).arg(&big).arg(&url).stderr(Stdio::null());
+        let mut copying = Running(copy.spawn().expect("runs"));
+        wait_for("a durable part", || {
+            let journal = names(&root).into_iter().find(|name| name.ends_with(".journal.farline"));
+            let journal = journal.and_then(|name| std::fs::metadata(root.join(name)).ok());
+            journal.is_some_and(|journal| journal.len() > 0)
+        });
+        copying.end(rustix::process::Signal::KILL);
+        std::thread::sleep(Duration::from_millis(500));
     };
-    wait_for("a durable part", journaled);
-    copying.end(rustix::process::Signal::KILL);
-    // The node makes durable what it has, and lets the place go.
-    std::thread::sleep(Duration::from_millis(500));
+    break_off();
     let kept = names(&root);
     assert_eq!(kept.len(), 3, "{kept:?}");
     for aborts in [true, false] {
@@ -198,13 +200,8 @@ fn a_broken_upload_leaves_what_another_goes_on_from() {
     assert!(result["resumed_bytes"].as_u64() > Some(0), "{result}");
     assert_eq!(names(&root), ["f"]);
     // And one that lands takes its place.
-    let mut copy = farline_lab::farline();
     std::fs::write(&big, random(4, 60 << 20)).expect("written");
-    copy.args(["-q", "cp", "--limit", "200Mbit/s"]).arg(&big).arg(&url).stderr(Stdio::null());
-    let mut copying = Running(copy.spawn().expect("runs"));
-    wait_for("a durable part", journaled);
-    copying.end(rustix::process::Signal::KILL);
-    std::thread::sleep(Duration::from_millis(500));
+    break_off();
     succeed(Command::new("curl").args(["-sS", "-T"]).arg(&big).arg(format!("{url}/f")));
     wait_for("nothing else to be left", || names(&root) == ["f"]);
     assert_eq!(std::fs::read(root.join("f")).expect("there"), random(4, 60 << 20));

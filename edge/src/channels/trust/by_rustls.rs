@@ -117,13 +117,17 @@ pub(crate) async fn connect_control(
     Ok((Box::new(stream), ControlTls { name, config, tickets, certificate }))
 }
 
+/// What rustls says within an error of reading or writing.
+fn said(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
 /// Whether the other end ended TLS for the certificate that this one showed, or did not show (the alerts of
 /// RFC 8446 section 6.2).
 pub(crate) fn refuses_certificate(error: &io::Error) -> bool {
     use rustls::AlertDescription as Alert;
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(
-        inner,
+        said(error),
         Some(rustls::Error::AlertReceived(
             Alert::AccessDenied
                 | Alert::BadCertificate
@@ -141,9 +145,8 @@ pub(crate) fn refuses_certificate(error: &io::Error) -> bool {
 /// Whether a certificate was no good for its time alone.
 fn is_late(error: &io::Error) -> bool {
     use rustls::CertificateError as Wrong;
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(
-        inner,
+        said(error),
         Some(rustls::Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }))
     )
 }
@@ -175,21 +178,17 @@ pub(crate) fn untrusted(
                  that the authority signed (openssl req -addext basicConstraints=CA:FALSE)"
             ))
         }
-        (None, Some(_)) if is_late(error) => {
+        (None, Some(seen)) => {
+            let hint = match is_late(error) {
+                true => "its certificate is over: its operator must renew it; or the clock of this host is wrong".to_owned(),
+                false => format!(
+                    "name its authority with --tls-ca FILE or, if its operator confirms it, \
+                     --tls-pin {seen}"
+                ),
+            };
             let message = format!("{host} cannot be trusted: {error}");
-            Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(
-                "its certificate is over: its operator must renew it; or the clock of this host is wrong",
-            )
+            Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(hint)
         }
-        (None, Some(seen)) => Error::new(
-            Fault::Refused,
-            ErrorCode::TlsUntrusted,
-            format!("{} cannot be trusted: {error}", host),
-        )
-        .hint(format!(
-            "name its authority with --tls-ca FILE or, if its operator confirms it, \
-                --tls-pin {seen}"
-        )),
     }
 }
 

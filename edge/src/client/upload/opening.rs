@@ -1,14 +1,14 @@
 //! How an upload begins: this host lists what it sends while the node is connected to, and all
 //! questions whose answers the copy waits for go ahead with the login.
 
-use super::super::claimed::Failures;
-use super::super::control::Control;
-use super::super::copy::Copy;
-use super::super::itself::{LooksAhead, LooksThere};
-use super::super::location::{Location, Remote, last_name};
-use super::super::meanwhile::Meanwhile;
-use super::super::options::{Options, Trial};
-use super::super::source_set::{SourceSet, load, load_store, look_at, names_content, store_among};
+use crate::client::claimed::Failures;
+use crate::client::control::Control;
+use crate::client::copy::Copy;
+use crate::client::itself::{LooksAhead, LooksThere};
+use crate::client::location::{Location, Remote, last_name};
+use crate::client::meanwhile::Meanwhile;
+use crate::client::options::{Options, Trial};
+use crate::client::source_set::{SourceSet, load, load_store, look_at, names_content, store_among};
 use crate::stores::{Prefetch, StoreAddress, UntilDropped};
 use farline_core::copy::Existing;
 use farline_core::gridftp::client::Request;
