@@ -34,20 +34,24 @@ impl Blame {
     }
 }
 
-/// Of the errors of two servers that move data between them the one that is not just a lost
-/// connection: that is the other end's symptom.
+/// Of the errors of two servers that move data between them the one that says most: a lost connection
+/// is the other end's symptom, and a refusal without a known reason is less than one with it.
 pub fn of_two_servers(first: Error, second: Option<Error>) -> Error {
-    let is_symptom = |error: &Error| {
-        matches!(
-            error.code,
-            ErrorCode::ChannelLost
-                | ErrorCode::DataConnection
-                | ErrorCode::Aborted
-                | ErrorCode::Incomplete
-        )
-    };
     match second {
-        Some(second) if is_symptom(&first) && !is_symptom(&second) => second,
+        Some(second) if says(&second) > says(&first) => second,
         _ => first,
+    }
+}
+
+/// How much an error of one of two servers says of what went wrong.
+fn says(error: &Error) -> u8 {
+    match error.code {
+        ErrorCode::ChannelLost
+        | ErrorCode::DataConnection
+        | ErrorCode::Aborted
+        | ErrorCode::Incomplete => 0,
+        // What servers say in words alone, a connection that was closed among them.
+        ErrorCode::Failed | ErrorCode::Refused | ErrorCode::Rejected => 1,
+        _ => 2,
     }
 }

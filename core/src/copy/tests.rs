@@ -540,6 +540,13 @@ fn of_two_servers_the_one_that_says_why_is_to_blame() {
     assert_eq!(of_two_servers(lost(), Some(full.clone())).code, ErrorCode::NoSpace);
     assert_eq!(of_two_servers(full, Some(lost())).code, ErrorCode::NoSpace);
     assert_eq!(of_two_servers(lost(), None).code, ErrorCode::ChannelLost);
+    // A globus server says of a connection that was closed what it says of all else.
+    let vague = Error::new(Fault::Refused, ErrorCode::Refused, "");
+    let full = Error::new(Fault::There, ErrorCode::NoSpace, "");
+    assert_eq!(of_two_servers(vague.clone(), Some(full.clone())).code, ErrorCode::NoSpace);
+    assert_eq!(of_two_servers(full, Some(vague.clone())).code, ErrorCode::NoSpace);
+    assert_eq!(of_two_servers(vague.clone(), Some(lost())).code, ErrorCode::Refused);
+    assert_eq!(of_two_servers(lost(), Some(vague)).code, ErrorCode::Refused);
 }
 
 #[test]

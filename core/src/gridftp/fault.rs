@@ -120,7 +120,8 @@ pub(super) fn reply_to(error: &Error, begun: bool) -> Reply {
 pub(super) fn error_of(reply: &Reply, doing: &str) -> Error {
     let words = words(reply);
     let row = named(reply).or_else(|| guessed(reply.code, &words));
-    let (fault, code) = row.map_or_else(|| by_code(reply.code), |row| (row.fault, row.code));
+    let (fault, code) =
+        row.map_or_else(|| by_code(reply.code, &words), |row| (row.fault, row.code));
     let doing = in_short(doing);
     let error = Error::new(fault, code, format!("{doing}: the server said {} {words}", reply.code));
     let hint = reply.lines.iter().find_map(|line| line.strip_prefix(b"Hint: "));
@@ -153,6 +154,10 @@ fn guessed(reply: u16, words: &str) -> Option<&'static Row> {
         500..=559 if says(&["not a directory"]) => ErrorCode::NotADirectory,
         500..=559 if says(&["is a directory"]) => ErrorCode::IsADirectory,
         500..=559 if says(&["no space left", "quota exceeded"]) => ErrorCode::NoSpace,
+        // Of a data connection that the other end closed it says 500, too.
+        500 if says(&["end-of-file was reached", "broken pipe", "connection reset"]) => {
+            ErrorCode::DataConnection
+        }
         550 | 553 if says(&["exists"]) => ErrorCode::PathExists,
         550 if says(&[
             "permission",
@@ -173,8 +178,10 @@ fn guessed(reply: u16, words: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.code == code)
 }
 
-fn by_code(code: u16) -> (Fault, ErrorCode) {
+fn by_code(code: u16, words: &str) -> (Fault, ErrorCode) {
     match code {
+        // GCT's word for what it did not do, not for what it does not know.
+        500 if words.starts_with("Command failed") => (Fault::There, ErrorCode::Failed),
         421 => (Fault::There, ErrorCode::ServerClosing),
         425 | 426 => (Fault::Between, ErrorCode::DataConnection),
         430 | 530 | 532 | 534..=537 => (Fault::Refused, ErrorCode::LoginRefused),
@@ -262,6 +269,13 @@ mod tests {
                 ErrorCode::PathNotFound,
                 Fault::You,
             ),
+            (
+                500,
+                "Command failed. : callback failed.: an end-of-file was reached",
+                ErrorCode::DataConnection,
+                Fault::Between,
+            ),
+            (500, "Command failed. : cancelled", ErrorCode::Failed, Fault::There),
         ] {
             let error = error_of(&reply(code, &[words]), "X");
             assert_eq!((error.code, error.fault), (slug, fault), "{words}");

@@ -34,29 +34,7 @@ pub(super) async fn run(
     to: &Remote,
     several: bool,
 ) -> Result<(), Error> {
-    let sender = Control::open_for_another(from, &copy.options.reach)
-        .await
-        .map_err(|error| at(from, error))?;
-    let receiver =
-        Control::open_for_another(to, &copy.options.reach).await.map_err(|error| at(to, error))?;
-    let mut ends = Ends::new((from, sender), (to, receiver));
-    ends.sender.require(from).await.map_err(|error| at(from, error))?;
-    ends.receiver.require(to).await.map_err(|error| at(to, error))?;
-    for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
-        if !control.features().is_gridftp {
-            let message = format!("{remote} is a plain FTP server, not a GridFTP one");
-            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-                .hint("copy to this host first, with curl or lftp"));
-        }
-    }
-    permitted(&ends)?;
-    let is_private = protect(&mut ends, &copy.options.reach).await?;
-    if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
-        let message =
-            format!("{from} cannot be told to hold a rate, and the data does not pass this host");
-        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-            .hint("leave --limit out, or copy to this host first"));
-    }
+    let (mut ends, is_private) = open(copy, from, to).await?;
     let (entries, is_folder) = listed(copy, &mut ends).await?;
     let target = target(&mut ends, is_folder, several).await?;
     let Ends { sender, receiver, .. } = &mut ends;
@@ -88,24 +66,62 @@ pub(super) async fn run(
     } else {
         keep_replaced::folder_of(&target)
     };
-    keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
-        .await
-        .map_err(|error| at(to, error))?;
-    for (control, remote) in [(&mut ends.sender, from), (&mut ends.receiver, to)] {
-        attributes::arrange(copy.options, control, remote).await?;
-    }
+    tell_wishes(copy, &mut ends, folder).await?;
     if is_tree && !left.is_empty() {
         leave_out(&mut ends, &left).await?;
     }
-    tell_congestion(copy, &mut ends).await?;
     if is_tree {
         tree::copy(copy, &mut ends, target, &entries, choice.streams).await?;
     } else {
-        let there = Target { path: &target, is_folder };
+        let there = Target { path: &target, is_folder, folder };
         files::copy(copy, &mut ends, there, &entries, choice.streams).await?;
     }
     copy.settle();
     Ok(())
+}
+
+/// Opens a session with each of the two, in which data may go from one to the other. Returns whether it goes
+/// encrypted, too.
+async fn open<'a>(
+    copy: &Copy<'_>,
+    from: &'a Remote,
+    to: &'a Remote,
+) -> Result<(Ends<'a>, bool), Error> {
+    let reach = &copy.options.reach;
+    let sender = Control::open_for_another(from, reach).await.map_err(|error| at(from, error))?;
+    let receiver = Control::open_for_another(to, reach).await.map_err(|error| at(to, error))?;
+    let mut ends = Ends::new((from, sender), (to, receiver));
+    ends.sender.require(from).await.map_err(|error| at(from, error))?;
+    ends.receiver.require(to).await.map_err(|error| at(to, error))?;
+    for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
+        if !control.features().is_gridftp {
+            let message = format!("{remote} is a plain FTP server, not a GridFTP one");
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+                .hint("copy to this host first, with curl or lftp"));
+        }
+    }
+    permitted(&ends)?;
+    let is_private = protect(&mut ends, reach).await?;
+    if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
+        let message =
+            format!("{from} cannot be told to hold a rate, and the data does not pass this host");
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+            .hint("leave --limit out, or copy to this host first"));
+    }
+    Ok((ends, is_private))
+}
+
+/// Tells both servers what the copy asks of them before anything moves; `folder` is the one at the receiver
+/// of which it is to keep what it replaces.
+async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) -> Result<(), Error> {
+    let to = ends.to;
+    keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
+        .await
+        .map_err(|error| at(to, error))?;
+    for (control, remote) in [(&mut ends.sender, ends.from), (&mut ends.receiver, to)] {
+        attributes::arrange(copy.options, control, remote).await?;
+    }
+    tell_congestion(copy, ends).await
 }
 
 /// Has data connections between two servers of a grid show whose they are, and encrypted as they are between

@@ -120,7 +120,7 @@ pub(super) async fn run(
 
 /// Makes folders at the server, the top first, those that are there already among them; each is its
 /// path in the tree, and where it goes. Returns what the server refuses below the top.
-async fn make_folders<'a>(
+pub(super) async fn make_folders<'a>(
     control: &mut Control,
     folders: impl Iterator<Item = (&'a [u8], Vec<u8>)>,
 ) -> Result<Vec<(Vec<u8>, Error)>, Error> {

@@ -3,7 +3,7 @@
 
 use farline_lab::ordinary::Ordinary;
 use farline_lab::plain_ftp::vsftpd;
-use farline_lab::{Running, globus_server, json_of};
+use farline_lab::{Running, announced, globus_server, json_of};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -87,4 +87,43 @@ fn a_globus_server_gets_the_others() {
 #[test]
 fn a_plain_server_gets_the_others() {
     there_and_back(vsftpd);
+}
+
+#[test]
+fn servers_get_the_others_from_each_other() {
+    let user = Ordinary::new();
+    let at = |name: &str| user.path().join(name);
+    let mode = |name: &str, mode| {
+        fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).expect("set");
+    };
+    plant(&at("s"));
+    fs::create_dir_all(at("up")).expect("a folder");
+    fs::create_dir_all(at("down/m")).expect("a folder");
+    fs::write(at("up/x"), "in the way").expect("written");
+    user.own(user.path());
+    mode("s/a", 0o000);
+    let (_globus, globus) = globus_server();
+    let globus = format!("{globus}{}", user.path().display());
+    let mut serve = user.farline();
+    serve.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.2:0"]);
+    serve.args(["--third-party", "--third-party-net", "127.0.0.0/8", "--root"]).arg(user.path());
+    let (_node, node) = announced(&mut serve);
+    // The sender cannot read a file, and a file of the receiver is in a folder's way.
+    let (from, to) = (format!("{node}/s/"), format!("{globus}/up"));
+    let named = failed(&user, &["cp", "-r", &from, &to]);
+    assert_eq!(named, ["a", "x/y", "x/y/deep"].map(str::to_owned).into(), "up");
+    assert_eq!(whole(&at("up")), set(&["m/one", "m/two", "z"]));
+    assert_eq!(fs::read(at("up/x")).expect("kept"), b"in the way");
+    mode("s/a", 0o644);
+    fs::remove_file(at("up/x")).expect("removed");
+    let again = json_of(user.farline().args(["--json", "cp", "-r", &from, &to]));
+    assert!(again["resumed_bytes"].as_u64() > Some(200_000), "what landed came again: {again}");
+    assert_eq!(whole(&at("up")).len(), FILES.len(), "{again}");
+    // A folder of the receiver may not be written to.
+    mode("down/m", 0o555);
+    let (from, to) = (format!("{globus}/s/"), format!("{node}/down"));
+    let named = failed(&user, &["cp", "-r", &from, &to]);
+    assert_eq!(named, ["m/one", "m/two"].map(str::to_owned).into(), "down");
+    assert_eq!(whole(&at("down")), set(&["a", "x/y/deep", "z"]));
+    assert_eq!(fs::read_dir(at("down")).expect("a folder").count(), 4, "something is left over");
 }

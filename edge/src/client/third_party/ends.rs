@@ -55,6 +55,12 @@ impl<'a> Ends<'a> {
         }
     }
 
+    /// Goes on in the sessions of `other` with the same two servers.
+    pub(super) fn renew(&mut self, other: Ends<'a>) {
+        (self.sender, self.receiver) = (other.sender, other.receiver);
+        self.storing = None;
+    }
+
     /// What the receiver says that it holds.
     pub(super) fn held(&self) -> ByteRanges {
         lock(&self.receiver.heard()).all().clone()

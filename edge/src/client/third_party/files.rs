@@ -2,27 +2,32 @@
 //! temporary name, then renamed.
 
 use super::ends::{Ends, at};
+use super::{open, tell_wishes};
 use crate::client::by_file::{FileEnd, execute};
 use crate::client::checksum;
 use crate::client::copy::Copy;
-use crate::client::landed_before::LandedBefore;
+use crate::client::landed_before::{LandedBefore, facts_at, landed_there};
 use crate::client::location::trim;
 use crate::client::options::Verify;
 use crate::client::remote_partial::{RemotePartial, ask_for_markers};
 use crate::client::set_time::set_time;
-use crate::stores::{Parcel, join};
-use farline_core::copy::{DataEnd, FileRules, parallelism, source_of};
+use crate::client::to_stock::make_folders;
+use crate::stores::{Parcel, TreeReceipt, join};
+use farline_core::copy::{DataEnd, FileRules, is_of_one_place, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{Command, Mode, Pathname};
+use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 
 /// Where files go at the receiver.
+#[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     /// A folder, or the one file.
     pub(super) path: &'a [u8],
     pub(super) is_folder: bool,
+    /// The folder of which what is replaced is kept, where that is asked for.
+    pub(super) folder: &'a [u8],
 }
 
 /// How many files are among `entries`.
@@ -47,7 +52,7 @@ async fn arrange(ends: &mut Ends<'_>, channels: usize) -> Result<(), Error> {
 pub(super) async fn copy(
     copy: &mut Copy<'_>,
     ends: &mut Ends<'_>,
-    Target { path: target, is_folder }: Target<'_>,
+    target: Target<'_>,
     entries: &[Entry],
     channels: usize,
 ) -> Result<(), Error> {
@@ -55,22 +60,8 @@ pub(super) async fn copy(
         let message = "stores without a disk need Farline at both ends of a third-party copy";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
+    let entries = &made(copy, ends, target, entries).await?[..];
     arrange(ends, channels).await?;
-    let folders = entries
-        .iter()
-        .filter(|entry| entry.kind == EntryKind::Directory)
-        .map(|entry| join(target, &entry.path));
-    let above =
-        if is_folder { vec![trim(&ends.to.path).to_vec(), target.to_vec()] } else { Vec::new() };
-    for folder in above.into_iter().chain(folders) {
-        let make = Request::Exec(Command::MakeDirectory(Pathname::new(folder.clone())));
-        let id = ends.receiver.request(make);
-        match ends.receiver.done(id).await {
-            Err(error) if error.code != ErrorCode::PathExists => return Err(at(ends.to, error)),
-            _ => {}
-        }
-        ends.receiver.refuse_other_name(&folder).await.map_err(|error| at(ends.to, error))?;
-    }
     ask_for_markers(&mut ends.receiver);
     let (here, there) = (ends.from.place(), ends.to.place());
     let rules = FileRules {
@@ -79,19 +70,77 @@ pub(super) async fn copy(
         resumes_there: false,
         is_comparable: checksum::common(&[&ends.sender, &ends.receiver]).is_some(),
         compares_all: copy.options.verify == Verify::Digest,
-        goes_on: false,
+        goes_on: true,
     };
-    let targets: Vec<Vec<u8>> = entries.iter().map(|entry| join(target, &entry.path)).collect();
+    let goes_to = |entry: &Entry| join(target.path, &entry.path);
+    let receipt = match target.is_folder {
+        // One file alone has a journal of its own.
+        false => None,
+        true => {
+            let place = [&b"between"[..], there.as_bytes(), target.path];
+            let name = [there.as_bytes(), target.path].concat();
+            TreeReceipt::begin(&place, &name, ends.from.source_id())
+        }
+    };
+    let before = match &receipt {
+        Some(receipt) => landed_there(receipt, &mut ends.receiver, entries, goes_to).await,
+        None => Ok(LandedBefore::new()),
+    };
+    let before = before.map_err(|error| at(ends.to, error))?;
+    copy.note_landed_before(&before);
+    let targets: Vec<Vec<u8>> = entries.iter().map(goes_to).collect();
     let mut end = Between {
         ends,
         entries,
         here: &here,
         there: &there,
         targets: &targets,
+        folder: target.folder,
+        channels,
+        receipt,
         file: 0,
         partial: None,
+        is_moving: false,
     };
-    execute(copy, rules, entries, &LandedBefore::new(), &mut end).await
+    execute(copy, rules, entries, &before, &mut end).await?;
+    // What landed need not come again while something has not.
+    if copy.stats.failures.is_empty() {
+        end.receipt.into_iter().for_each(TreeReceipt::finish);
+    }
+    Ok(())
+}
+
+/// Makes the folders at the receiver. Returns what of `entries` may go there: nothing below a folder that it
+/// refused.
+async fn made(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    Target { path: target, is_folder, .. }: Target<'_>,
+    entries: &[Entry],
+) -> Result<Vec<Entry>, Error> {
+    if !is_folder {
+        return Ok(entries.to_vec());
+    }
+    let to = ends.to;
+    let top = [(&b""[..], trim(&to.path).to_vec()), (&b""[..], target.to_vec())];
+    let folders = entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
+    let below = folders.map(|entry| (&entry.path[..], join(target, &entry.path)));
+    let refused = make_folders(&mut ends.receiver, top.into_iter().chain(below)).await;
+    let refused = refused.map_err(|error| at(to, error))?;
+    let is_below = |entry: &Entry, (folder, _): &(Vec<u8>, Error)| {
+        entry.path.strip_prefix(&folder[..]).is_some_and(|rest| rest.starts_with(b"/"))
+    };
+    let refused: Vec<(Vec<u8>, Error)> =
+        refused.into_iter().map(|(path, error)| (path, at(to, error))).collect();
+    let mut left = Vec::new();
+    for entry in entries {
+        match refused.iter().find(|folder| is_below(entry, folder)) {
+            None => left.push(entry.clone()),
+            Some((_, error)) => copy.stats.failures.push((entry.path.clone(), error.clone())),
+        }
+    }
+    copy.stats.failures.extend(refused);
+    Ok(left)
 }
 
 /// The two servers, and the file that moves between them now.
@@ -103,8 +152,13 @@ struct Between<'a, 'e> {
     there: &'a str,
     /// Where each entry goes.
     targets: &'a [Vec<u8>],
+    folder: &'a [u8],
+    channels: usize,
+    receipt: Option<TreeReceipt>,
     file: usize,
     partial: Option<RemotePartial<'a>>,
+    /// Whether a transfer was begun of which the last word of both was not heard.
+    is_moving: bool,
 }
 
 impl Between<'_, '_> {
@@ -115,6 +169,18 @@ impl Between<'_, '_> {
             path if path.is_empty() => from.clone(),
             path => join(trim(from), path),
         }
+    }
+
+    /// Has new sessions with both servers, because in these one of them may still wait for the other.
+    async fn renew_sessions(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
+        self.partial.iter_mut().for_each(|partial| partial.take_back(&self.ends.receiver));
+        let (ends, _) = open(copy, self.ends.from, self.ends.to).await?;
+        self.ends.renew(ends);
+        self.is_moving = false;
+        tell_wishes(copy, self.ends, self.folder).await?;
+        arrange(self.ends, self.channels).await?;
+        ask_for_markers(&mut self.ends.receiver);
+        Ok(())
     }
 }
 
@@ -128,6 +194,9 @@ impl FileEnd for Between<'_, '_> {
     }
 
     async fn begin(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
+        if self.is_moving {
+            self.renew_sessions(copy).await?;
+        }
         self.file = index;
         let path = self.source();
         self.ends.of(DataEnd::Sender).0.refuse_other_name(&path).await?;
@@ -156,7 +225,10 @@ impl FileEnd for Between<'_, '_> {
         let store = partial.store(&mut self.ends.receiver);
         let retrieve = Request::Transfer(Transfer::new(TransferKind::Retrieve, source));
         let retrieve = self.ends.sender.request(retrieve);
-        self.ends.both(copy, store, retrieve).await
+        self.is_moving = true;
+        self.ends.both(copy, store, retrieve).await?;
+        self.is_moving = false;
+        Ok(())
     }
 
     async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
@@ -176,7 +248,25 @@ impl FileEnd for Between<'_, '_> {
         Ok(true)
     }
 
-    async fn abandon(&mut self, _copy: &mut Copy<'_>, keeps: bool, error: Error) -> Error {
+    async fn remember(&mut self, index: usize, is_compared: bool) -> Result<(), Error> {
+        let Some(receipt) = &mut self.receipt else { return Ok(()) };
+        let (receiver, to) = self.ends.of(DataEnd::Receiver);
+        let target = Pathname::new(self.targets[index].clone());
+        let look = receiver.try_request(Request::Stat(target));
+        let landed = facts_at(receiver, look).await.map_err(|error| at(to, error))?;
+        if let Some(landed) = landed {
+            let entry = &self.entries[index];
+            receipt.record(&entry.path, &FileFacts::of(entry), &landed, is_compared);
+        }
+        Ok(())
+    }
+
+    async fn abandon(&mut self, copy: &mut Copy<'_>, keeps: bool, error: Error) -> Error {
+        // Another file follows only what was of this one.
+        let follows = self.entries.len() > 1 && is_of_one_place(&error);
+        if self.is_moving && follows && self.renew_sessions(copy).await.is_err() {
+            return error;
+        }
         if let Some(partial) = self.partial.take() {
             partial.abandon(&mut self.ends.receiver, keeps, &error).await;
         }
