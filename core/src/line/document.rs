@@ -1,9 +1,10 @@
 //! A test as the sender sees it: what it sent in each second joined with what came of it, what can
 //! be said so far, and the document.
 
-use super::delay::{ClockDifference, DelaySummary, PathDelay};
+use super::delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
 use super::frames::{EthernetFraming, FrameMix};
 use super::gilbert::Gilbert;
+use super::link_late::{LinkAccount, UnsettledDelays};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
@@ -174,9 +175,17 @@ pub struct LineTest {
     /// How often the other end lost its account, as it was killed or forgot the test.
     #[serde(default)]
     pub restarts: u64,
+    /// Seconds of which no delay counts, because the emulated link was late itself in them.
+    #[serde(default)]
+    pub link_late: u64,
+    /// What that link says itself of the delays in the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_account: Option<LinkAccount>,
     /// Why it ended before its time, where nobody asked for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
+    #[serde(skip)]
+    unsettled: UnsettledDelays,
     /// What the other end had counted in its lives before.
     #[serde(default)]
     earlier: TallyTotals,
@@ -241,6 +250,12 @@ pub struct LineDocument {
     /// answer, or held them longer than they were away.
     #[serde(default)]
     pub impossible_times: u64,
+    /// Seconds of which no delay counts, because the emulated link was late itself in them.
+    #[serde(default)]
+    pub link_late: u64,
+    /// What that link says itself of the delays in the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_account: Option<LinkAccount>,
     /// One-way delays there, in nanoseconds and ascending order: a sample of all.
     pub delays_ns: Vec<f64>,
     /// Round trips, likewise.
@@ -294,7 +309,10 @@ impl LineTest {
             sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
             restarts: 0,
+            link_late: 0,
+            link_account: None,
             broken_off: None,
+            unsettled: UnsettledDelays::default(),
             earlier: TallyTotals::default(),
             strip: Vec::new(),
             strip_seconds: 1,
@@ -344,6 +362,34 @@ impl LineTest {
         part.rtt_ns += (rtt.as_nanos() as f64 - part.rtt_ns) / part.rtts as f64;
     }
 
+    /// A packet that was sent in `second` came back; it counts with that second.
+    pub fn note_delay(&mut self, second: u64, sample: DelaySample) {
+        self.unsettled.add(second, sample);
+    }
+
+    /// The emulated link was late in `second`, by its own account: the delays of that second are this host's.
+    pub fn note_link_late(&mut self, second: u64) {
+        if second >= self.next {
+            self.unsettled.note_late(second);
+        }
+    }
+
+    fn take_delays(&mut self, second: u64, samples: Vec<DelaySample>) {
+        for sample in samples {
+            if let Some(rtt) = self.delay.add(&sample) {
+                self.note_rtt(second, rtt);
+            }
+        }
+    }
+
+    /// Where the link was never in time, late delays are all that there is.
+    fn without_better(&mut self, second: u64) {
+        let aside = self.unsettled.take_aside();
+        if self.delay.seen == 0 {
+            self.take_delays(second, aside);
+        }
+    }
+
     /// Nothing more comes of the seconds before `end`: they are counted, and returned. Of a second
     /// without a row, nothing came.
     pub fn settle(&mut self, end: u64) -> Vec<TestedSecond> {
@@ -353,16 +399,24 @@ impl LineTest {
     /// The same of all seconds in which anything was sent.
     pub fn settle_sent(&mut self) -> Vec<TestedSecond> {
         let end = self.sent.last_key_value().map_or(self.next, |(second, _)| second + 1);
-        self.settle(end)
+        let settled = self.settle(end);
+        self.without_better(end.saturating_sub(1));
+        settled
     }
 
     /// An end was not there in the seconds before `end`.
     pub fn away(&mut self, end: u64) -> Vec<TestedSecond> {
-        (self.next..end).map(|second| self.settle_one(second, true)).collect()
+        let settled = (self.next..end).map(|second| self.settle_one(second, true)).collect();
+        self.without_better(end.saturating_sub(1));
+        settled
     }
 
     fn settle_one(&mut self, second: u64, is_away: bool) -> TestedSecond {
         self.next = second + 1;
+        match self.unsettled.settle(second) {
+            Some(samples) => self.take_delays(second, samples),
+            None => self.link_late += 1,
+        }
         let sent = self.sent.remove(&second);
         let row = self.rows.remove(&second).unwrap_or_default();
         let untested = match sent {
@@ -458,6 +512,8 @@ impl LineTest {
             delay_variation_ns: self.delay.variation_ns(),
             clock_steps: self.delay.clock_steps,
             impossible_times: self.delay.impossible,
+            link_late: self.link_late,
+            link_account: self.link_account,
             delays_ns: self.delay.kept_delays(),
             rtts_ns: self.delay.kept_rtts(),
             rtt_part_means_ns: self.delay.part_means(),

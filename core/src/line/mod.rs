@@ -22,6 +22,7 @@ mod document;
 mod frames;
 mod gilbert;
 mod header;
+mod link_late;
 mod load;
 mod message;
 mod outcome;
@@ -61,6 +62,7 @@ pub use document::{
 pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};
+pub use link_late::{DelaySums, LinkAccount};
 pub use load::{LoadReader, LoadTemplate, LoadWriter, framed_bits};
 pub use message::{LineAnswer, LineRequest, MESSAGE_KIND, read_message, write_message};
 pub use outcome::LineOutcome;

@@ -87,6 +87,9 @@ impl LineDocument {
         if self.impossible_times > 0 {
             say("times there", self.impossible_words());
         }
+        if self.link_late > 0 {
+            say("late link", self.late_words());
+        }
         if let Some(untested) = self.untested_words() {
             say("untested", untested);
         }
@@ -148,6 +151,15 @@ impl LineDocument {
             .map(|(seconds, why)| format!("{seconds} s: {why}"))
             .collect();
         (!said.is_empty()).then(|| said.join("; "))
+    }
+
+    /// Which seconds are not in the delays.
+    fn late_words(&self) -> String {
+        format!(
+            "in {} the emulated link itself was late, by its own account: no delay of these counts, \
+             where there are others",
+            counted(self.link_late, "second", "seconds")
+        )
     }
 
     fn overview(&self) -> Section {
@@ -354,6 +366,9 @@ impl LineDocument {
                 "A clock was set {} while the test ran; one-way delays are of the time since.",
                 counted(self.clock_steps, "time", "times")
             ));
+        }
+        if self.link_late > 0 {
+            section = section.warning(format!("Delays: {}.", self.late_words()));
         }
         if let Some(variation) = self.delay_variation_ns {
             section = section.text(format!(

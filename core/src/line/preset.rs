@@ -163,12 +163,8 @@ impl LinePreset {
     }
 
     /// What the paper prints next to what was measured: the figure of a path's document, by its name,
-    /// and what the emulated link says of it itself, as `own` has it by path and name.
-    pub fn against_paper(
-        &self,
-        documents: &[LineDocument],
-        own: impl Fn(&str, &str) -> Option<f64>,
-    ) -> Vec<PresetFigure> {
+    /// and what the emulated link says of it itself.
+    pub fn against_paper(&self, documents: &[LineDocument]) -> Vec<PresetFigure> {
         let of = |path: Option<&str>| {
             let is_it =
                 |document: &&LineDocument| path.is_none_or(|path| path == document.settings.target);
@@ -176,7 +172,7 @@ impl LinePreset {
         };
         self.against_paper_by(
             |path, figure| of(path).and_then(|document| document.figure(figure)),
-            |path, figure| of(path).and_then(|document| own(&document.settings.target, figure)),
+            |path, figure| of(path)?.link_account?.figure(figure),
         )
     }
 
@@ -227,7 +223,7 @@ fn wrong(why: impl Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::{DelaySample, LineTest};
+    use crate::line::{DelaySample, DelaySums, LineTest, LinkAccount};
     use crate::units::{Rng, Time};
     use crate::wan::{Frames, Link, Output, Packet};
 
@@ -256,6 +252,8 @@ mod tests {
                     let came = arrives(&mut back, received);
                     test.delay.add(&DelaySample { sent, received, returned: received, came });
                 }
+                let way = DelaySums::of(2, 500.0, 1.0);
+                test.link_account = Some(LinkAccount { there: way, back: way });
                 documents.push(test.document("0", "today"));
             }
             for printed in preset.printed.iter().filter(|printed| printed.figure.starts_with("rtt"))
@@ -270,8 +268,7 @@ mod tests {
                 let most = if printed.figure.contains("sd") { 0.05 } else { 1e-3 };
                 assert!(off < most, "{}: {found} for {}", printed.what, printed.value);
             }
-            let own = |_: &str, figure: &str| figure.contains("rtt").then_some(1.0);
-            let plain = preset.section(&preset.against_paper(&documents, own)).plain();
+            let plain = preset.section(&preset.against_paper(&documents)).plain();
             assert!(plain.contains("Paper"), "{plain}");
             let has_rtt = preset.printed.iter().any(|printed| printed.figure.contains("rtt"));
             assert_eq!(plain.contains("1.0000"), has_rtt, "{plain}");

@@ -127,7 +127,7 @@ pub fn documents_in(json: &str, name: &str) -> Result<Vec<(String, LineDocument)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::{DelaySample, LineTest};
+    use crate::line::{DelaySample, DelaySums, LineTest, LinkAccount};
     use crate::units::Time;
 
     fn report() -> PresetReport {
@@ -143,6 +143,8 @@ mod tests {
                     came: at(8_001_000 + n),
                 });
             }
+            let way = DelaySums::of(100, 3_750.0, 1.0);
+            test.link_account = Some(LinkAccount { there: way, back: way });
             test.document("0", "today")
         };
         let tests = preset.tests(false).expect("tests");
@@ -153,7 +155,7 @@ mod tests {
             date: "today".to_owned(),
             preset: preset.name.clone(),
             is_full: false,
-            figures: preset.against_paper(&documents, |_, _| Some(7.5)),
+            figures: preset.against_paper(&documents),
             documents,
         }
     }

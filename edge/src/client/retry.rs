@@ -6,7 +6,7 @@ use super::options::RetryNotice;
 use crate::mover::BLOCK_LEN;
 use farline_core::copy::{FailedAttempt, RetryBackoff};
 use farline_core::transfer::StoreMedium;
-use farline_core::units::{Error, Rng, Span};
+use farline_core::units::{Error, ErrorCode, Rng, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,11 @@ pub(super) async fn with_retries(
             Err(error) => error,
         };
         let was_reached = copy.is_reached || copy.stats.choice.is_some();
-        let arrived = copy.live.arrived();
+        let arrived = match error.code {
+            // What was sent meanwhile to who is busy with another's went nowhere.
+            ErrorCode::Busy => 0,
+            _ => copy.live.arrived(),
+        };
         let failed = FailedAttempt { error, was_reached, arrived };
         let Some(wait) = backoff.handle(copy.now(), &failed) else {
             return Err(match backoff.failures() {

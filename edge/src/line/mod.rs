@@ -13,6 +13,7 @@ mod ethernet_end;
 mod flood;
 mod frame_receiver;
 mod host;
+mod link_watch;
 mod peer_protocol;
 mod reflect;
 mod role;

@@ -37,6 +37,7 @@ impl reexec::Role for Role {
 struct TestOrder {
     settings: LineSettings,
     resume: Option<LineState>,
+    link: String,
 }
 
 /// What the end that tests says, a line each.
@@ -77,6 +78,7 @@ pub(crate) fn play(role: Role) -> Result<(), Error> {
             stop_at_end();
             let mut options = LineRequestOptions::new(order.settings);
             (options.stop, options.resume) = (stop, order.resume);
+            options.link = Some(order.link);
             let test = run(&options, |progress| {
                 let state = Box::new((progress.state)());
                 let silence = progress.silence;
@@ -180,7 +182,8 @@ fn tested(
     let program = link.info().program.as_deref();
     let called = &options.settings.target;
     let settings = LineSettings { target: target.clone(), ..options.settings.clone() };
-    let order = TestOrder { settings, resume: options.resume.clone() };
+    let (resume, link_name) = (options.resume.clone(), link.info().name.clone());
+    let order = TestOrder { settings, resume, link: link_name };
     let mut near = started(&mut link.agent(Side::A, program, &Role::Test)?)?;
     let (mut orders, said) = (near.0.stdin.take(), near.0.stdout.take());
     let text = serde_json::to_string(&order)

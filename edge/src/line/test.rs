@@ -2,6 +2,7 @@
 
 use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
 use super::host::{DeviceDrops, TestClock, boot, clock_state, now, random, steady};
+use super::link_watch::LinkWatch;
 use super::peer_protocol::{PeerProtocol, Received, strange};
 use super::reflect::PORT;
 use super::sender::LoadSender;
@@ -51,6 +52,8 @@ pub struct LineRequestOptions {
     pub resume: Option<LineState>,
     /// Where a far end takes granted tests alone, what it granted.
     pub granted: Option<LineGrant>,
+    /// The emulated link that the line is, which says itself when it was late.
+    pub link: Option<String>,
 }
 
 /// A test that a far end let begin.
@@ -65,7 +68,8 @@ pub struct LineGrant {
 impl LineRequestOptions {
     /// A test of these settings, which nothing ends early.
     pub fn new(settings: LineSettings) -> LineRequestOptions {
-        LineRequestOptions { settings, stop: Arc::default(), resume: None, granted: None }
+        let stop = Arc::default();
+        LineRequestOptions { settings, stop, resume: None, granted: None, link: None }
     }
 }
 
@@ -141,6 +145,7 @@ pub fn run(
         instance,
         rate,
         clock,
+        link: options.link.as_deref().and_then(|name| LinkWatch::start(name, clock.since())),
         begun,
         next_frame: first_frame,
         rows_asked: None,
@@ -220,6 +225,7 @@ struct Running {
     instance: u64,
     rate: Rate,
     clock: TestClock,
+    link: Option<LinkWatch>,
     /// When the test began, since 1970.
     begun: Time,
     /// Above the number of each frame of seconds that are over.
@@ -301,6 +307,7 @@ impl Running {
                 delay_at = (delay_at + DELAY_EVERY).max(now.saturating_sub(DELAY_EVERY));
             }
             if now >= rows_at {
+                self.look_at_link(now);
                 self.ask_rows(now);
                 rows_at = now + ROWS_EVERY;
             }
@@ -321,6 +328,12 @@ impl Running {
         }
     }
 
+    fn look_at_link(&mut self, now: u64) {
+        if let Some(link) = &mut self.link {
+            link.look(now, self.rtt_ns, &mut self.test);
+        }
+    }
+
     fn ask_rows(&mut self, now: u64) {
         let nonce = random();
         self.rows_asked = Some((nonce, now));
@@ -332,10 +345,11 @@ impl Running {
         for heard in self.peer.listen()? {
             match heard {
                 Received::Delay(sample) => {
-                    if let Some(rtt) = self.test.delay.add(&sample) {
-                        self.rtt_ns = rtt.as_nanos();
-                        self.test.note_rtt(self.since() / SECOND, rtt);
-                    }
+                    let away = sample.came.since(sample.sent);
+                    self.rtt_ns =
+                        away.saturating_sub(sample.returned.since(sample.received)).as_nanos();
+                    let sent = self.since().saturating_sub(away.as_nanos());
+                    self.test.note_delay(sent / SECOND, sample);
                 }
                 Received::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
                     rows.into_iter().for_each(|row| self.test.note_row(row));
@@ -446,6 +460,7 @@ impl Running {
         while self.since() < end + GRACE + self.rtt_ns {
             self.hear()?;
         }
+        self.look_at_link(self.since());
         self.tell_silence(progress)?;
         let silence = self.peer.silence();
         if silence >= SILENT && stop.load(Ordering::Relaxed) {

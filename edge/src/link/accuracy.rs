@@ -157,6 +157,15 @@ pub struct Accuracy {
     pub buckets: Vec<(u64, u64)>,
 }
 
+impl Accuracy {
+    /// How many errors were above `limit_us` for certain: those of buckets that begin there or later.
+    pub fn above(&self, limit_us: f64) -> u64 {
+        let begins = [0].into_iter().chain(self.buckets.iter().map(|(bound, _)| *bound));
+        let counted = begins.zip(&self.buckets);
+        counted.filter(|(begin, _)| *begin as f64 >= limit_us).map(|(_, (_, count))| count).sum()
+    }
+}
+
 /// The most that the 99th percentile of lateness may be: the larger of 1 ms and 2 % of the round
 /// trip.
 pub fn lateness_limit(rtt: Span) -> Span {

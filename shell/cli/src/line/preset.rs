@@ -4,7 +4,7 @@ use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
 use farline::line::{LineRequestOptions, run_over};
-use farline::link::{Link, Settings, Stats};
+use farline::link::{Link, Settings};
 use farline::run_dir::name_here;
 use farline_core::line::{LinePreset, PresetReport, PresetTest};
 use farline_core::units::Error;
@@ -21,7 +21,7 @@ pub(super) fn run(
     if preset.is_raw() {
         return super::raw_preset::run(&preset, is_full, out, output);
     }
-    let (mut documents, mut accounts) = (Vec::new(), Vec::new());
+    let mut documents = Vec::new();
     for PresetTest { wan, settings } in preset.tests(is_full)? {
         let path = settings.target.clone();
         output.remark(format_args!("{path}: {} s", settings.most_seconds));
@@ -31,17 +31,14 @@ pub(super) fn run(
         let test = run_over(&link, &LineRequestOptions::new(settings), |_| Ok(()));
         let stats = link.stats();
         link.down()?;
-        if stats.as_ref().is_ok_and(|stats| !stats.valid) {
+        if stats.is_ok_and(|stats| !stats.valid) {
             output.remark(format_args!(
                 "{path}: this machine had too little processor time to emulate the link exactly"
             ));
         }
-        accounts.extend(stats.ok().map(|stats| (path, stats)));
         documents.push(test?.document(env!("CARGO_PKG_VERSION"), &now()));
     }
-    let figures = preset.against_paper(&documents, |path, figure| {
-        accounts.iter().find(|(name, _)| name == path).and_then(|(_, stats)| own(stats, figure))
-    });
+    let figures = preset.against_paper(&documents);
     let report = PresetReport {
         schema: PresetReport::SCHEMA.to_owned(),
         farline: env!("CARGO_PKG_VERSION").to_owned(),
@@ -56,18 +53,4 @@ pub(super) fn run(
     written?;
     let codes = report.documents.iter().map(|document| super::exit_code(document.outcome));
     Ok(ExitCode::from(codes.max().unwrap_or(0)))
-}
-
-/// What a link says itself of the delays that it gave packets there and back, which are drawn
-/// independently.
-fn own(stats: &Stats, figure: &str) -> Option<f64> {
-    let (there, back) = (stats.a_to_b.delay, stats.b_to_a.delay);
-    let mean_us = there.mean_us + back.mean_us;
-    match figure {
-        _ if there.count.min(back.count) == 0 => None,
-        "rtt_mean_ms" => Some(mean_us / 1e3),
-        "rtt_sd_percent" => Some(there.sd_us.hypot(back.sd_us) / mean_us * 100.0),
-        "one_way_mean_ms" => Some(there.mean_us / 1e3),
-        _ => None,
-    }
 }
