@@ -85,7 +85,10 @@ impl Grid {
     pub(crate) fn client(&self, command: &str, proxy: &Path) -> Command {
         let mut client = farline_lab::command("timeout");
         client.args(["30", command]).env("X509_USER_PROXY", proxy);
-        client.env("X509_CERT_DIR", self.at("security/certificates"));
+        // Whom clients trust, where that is not whom the node trusts.
+        let trusted = Some(self.at("trusted")).filter(|folder| folder.exists());
+        let trusted = trusted.unwrap_or_else(|| self.at("security/certificates"));
+        client.env("X509_CERT_DIR", trusted);
         client.env("GFAL_PYTHONBIN", "/usr/bin/python3");
         client
     }
@@ -293,10 +296,29 @@ fn who_is_refused_hears_why_and_stands_in_the_log() {
     // Its own authority takes alice's certificate back.
     let good = grid.proxy("alice", &[]);
     revoke(grid.folder.path(), "ca", "alice");
-    let list = format!("{}.r0", hash(&grid.at("ca.pem")));
-    fs::copy(grid.at("ca.crl"), certificates.join(list)).expect("copied");
+    let list = certificates.join(format!("{}.r0", hash(&grid.at("ca.pem"))));
+    fs::copy(grid.at("ca.crl"), &list).expect("copied");
     let told = grid.refused(&good);
     assert!(told.contains("certificate revoked"), "{told}");
+    // A list that is there and says nothing of its authority is not as good as none.
+    fs::create_dir(grid.at("trusted")).expect("a folder");
+    for file in fs::read_dir(&certificates).expect("a folder") {
+        let file = file.expect("a file");
+        fs::copy(file.path(), grid.at("trusted").join(file.file_name())).expect("copied");
+    }
+    revoke(grid.folder.path(), "other", "eve");
+    let others = fs::read(grid.at("other.crl")).expect("a list");
+    for damaged in [&b"garbage"[..], b"", &others] {
+        fs::write(&list, damaged).expect("written");
+        for _ in 0..4 {
+            let told = grid.refused(&good);
+            assert!(told.contains("what was revoked is not known"), "{told}");
+        }
+    }
+    fs::remove_file(&list).expect("removed");
+    fs::create_dir(&list).expect("a folder");
+    let told = grid.refused(&good);
+    assert!(told.contains("Is a directory"), "{told}");
 }
 
 /// A certificate by the grid's authority with the identifiers of keys, without which VOMS makes no attributes.

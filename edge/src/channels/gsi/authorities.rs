@@ -5,6 +5,7 @@
 use super::credential::Credential;
 use super::policy;
 use super::proxy::kind_of;
+use super::revocations::has_no_list;
 use super::voms;
 use crate::channels::trust::{ShownCertificate, subject_of_certificate};
 use crate::sys::lock::lock;
@@ -114,20 +115,28 @@ impl Authorities {
             Purpose::Anything => X509PurposeId::ANY,
         })?;
         let refusal = Refusal::default();
-        let told = Arc::clone(&refusal);
+        let (told, folder) = (Arc::clone(&refusal), self.folder.clone());
         let mode = SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT;
         builder.set_verify_callback(mode, move |is_good, context| {
             let error = context.error();
             if is_good {
                 return true;
             }
+            let mut why = error.error_string().to_owned();
             // An authority need not publish what it took back; when it does, that is heeded.
-            if error.as_raw() == NO_REVOCATION_LIST {
-                context.set_error(X509VerifyResult::OK);
-                return true;
+            if error.as_raw() == NO_REVOCATION_LIST
+                && let Some(certificate) = context.current_cert()
+            {
+                match has_no_list(&folder, certificate) {
+                    Ok(()) => {
+                        context.set_error(X509VerifyResult::OK);
+                        return true;
+                    }
+                    Err(unreadable) => why = unreadable,
+                }
             }
             let whose = context.current_cert().map(shown).unwrap_or_default();
-            *lock(&told) = Some(format!("{whose}: {}", error.error_string()));
+            *lock(&told) = Some(format!("{whose}: {why}"));
             false
         });
         Ok((builder.build(), refusal))
@@ -220,7 +229,8 @@ impl Authorities {
         let revocation = X509VerifyFlags::CRL_CHECK | X509VerifyFlags::CRL_CHECK_ALL;
         // As with whoever connects: an authority need not publish what it took back.
         let (is_current, why, _) = verify(revocation).map_err(failed)?;
-        let why = match (is_good, is_current || why.as_raw() == NO_REVOCATION_LIST) {
+        let has_list = is_current || why.as_raw() != NO_REVOCATION_LIST;
+        let why = match (is_good, is_current || !has_list) {
             (true, true) => None,
             (true, false) => Some(why),
             (false, _) => Some(error),
@@ -228,6 +238,10 @@ impl Authorities {
         let whose = shown(certificate);
         match (why, found) {
             (None, Some(found)) => {
+                if !has_list {
+                    let lists = found.iter().map(|one| has_no_list(&self.folder, one));
+                    lists.collect::<Result<(), _>>().map_err(|why| format!("{whose}: {why}"))?;
+                }
                 self.check_policies(&found.iter().map(|one| &**one).collect::<Vec<_>>())?;
                 Ok(found)
             }

@@ -27,6 +27,7 @@ mod later;
 mod pipe;
 mod policy;
 mod proxy;
+mod revocations;
 #[cfg(test)]
 mod tests;
 mod user_proxy;
