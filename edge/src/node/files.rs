@@ -2,7 +2,7 @@
 //! exported root.
 
 use crate::identity::{Authorization, Deed};
-use crate::stores::{Root, storage_error};
+use crate::stores::{Root, rename_new, storage_error};
 use crate::sys::files::names_in;
 use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Timestamp};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -142,8 +142,12 @@ impl Files<'_> {
             return Err(storage_error("rename to", to.as_bytes(), &refused));
         }
         let (folder, name) = self.parent("rename", from)?;
-        let target_name = OsStr::from_bytes(&target_name);
-        renameat(&folder, OsStr::from_bytes(&name), &target, target_name).map_err(|errno| {
+        let (from_name, target_name) = (OsStr::from_bytes(&name), OsStr::from_bytes(&target_name));
+        let renamed = match self.access.may(Deed::Modify, to) {
+            true => renameat(&folder, from_name, &target, target_name),
+            false => rename_new((&folder, from_name), (&target, target_name)),
+        };
+        renamed.map_err(|errno| {
             // These are of what is at the new name.
             let is_of_target = matches!(errno, Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST);
             let (doing, path) = if is_of_target { ("replace", to) } else { ("rename", from) };

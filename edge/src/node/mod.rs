@@ -41,6 +41,7 @@ mod sandbox;
 mod served_certificate;
 mod session;
 mod stores;
+mod stream_handshakes;
 mod stream_mode;
 mod system_calls;
 mod ticker;

@@ -3,10 +3,11 @@
 
 use super::data::DataPlane;
 use super::running::RunningTransfer;
+use super::stream_handshakes::{Secured, StreamHandshakes};
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::secured::secured;
-use crate::mover::send_in_order;
+use crate::mover::{Acceptor, send_in_order};
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
@@ -23,6 +24,10 @@ const SECOND_THOUGHTS: Duration = Duration::from_millis(100);
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may once a stranger has connected in its place.
 const AFTER_STRANGER: Duration = Duration::from_secs(3);
+/// Between two looks at whether the transfer was cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long a handshake is waited for before the next who connects is looked for.
+const HEAR_FOR: Duration = Duration::from_millis(5);
 
 /// Sends the one file of `layout` from byte `from` on.
 pub(super) fn send(
@@ -135,23 +140,56 @@ fn open(
         let stream = plane.connect(0, run.request.buffer_size)?.into_stream();
         return opened(plane, run, stream).map_err(|error| broken(run, &error));
     };
-    let mut deadline = Instant::now() + ACCEPT_TIMEOUT;
+    let deadline = Instant::now() + ACCEPT_TIMEOUT;
+    let Some(config) = plane.tls() else {
+        let stream = accepted(deadline, run, |wait| acceptor.accept_stream(wait))?;
+        let stream = stream.ok_or_else(|| nobody_came(plane))?;
+        return dressed(plane, run, stream).map_err(|error| broken(run, &error));
+    };
+    let handshakes = StreamHandshakes::new(config, plane.bound());
+    let made = client_among(plane, run, &acceptor, handshakes, deadline)?;
+    run.cancel
+        .watch_stream(&made.socket)
+        .map_err(io::Error::other)
+        .map_err(|error| broken(run, &error))?;
+    Ok((made.stream, made.rtt))
+}
+
+/// The first that shows to be the client, of those who connect before `deadline`. Somebody else's connection
+/// costs the client nothing, whatever is said over it.
+fn client_among(
+    plane: &DataPlane,
+    run: &RunningTransfer<'_>,
+    acceptor: &Acceptor,
+    mut handshakes: StreamHandshakes,
+    mut deadline: Instant,
+) -> Result<Secured, Error> {
     let mut strangers = None;
     loop {
-        let stream = match accepted(deadline, run, |wait| acceptor.accept_stream(wait))? {
-            Some(stream) => stream,
-            None => return Err(strangers.unwrap_or_else(|| nobody_came(plane))),
-        };
-        let from = stream.peer_addr().map_or_else(|_| plane.peer().ip(), |peer| peer.ip());
-        match dressed(plane, run, stream) {
-            // Somebody else's connection costs the client nothing: its own is waited for.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let shared = &plane.shared;
-                shared.notices.say("stranger", format_args!("a data connection from {from}"));
+        if let Some(reason) = run.cancel.reason() {
+            return Err(reason);
+        }
+        let is_late = Instant::now() >= deadline;
+        if is_late && handshakes.is_empty() {
+            return Err(strangers.unwrap_or_else(|| nobody_came(plane)));
+        }
+        // Who comes is waited for as long as nobody is being heard.
+        let wait = if handshakes.is_empty() { LOOK_EVERY } else { Duration::ZERO };
+        let came = if is_late { None } else { acceptor.accept_stream(wait)? };
+        if let Some(stream) = came {
+            let from = stream.peer_addr().map_or_else(|_| plane.peer().ip(), |peer| peer.ip());
+            handshakes.begin(stream, from).map_err(|error| broken(run, &error))?;
+        }
+        let heard = if handshakes.is_empty() { None } else { handshakes.next(HEAR_FOR) };
+        match heard {
+            Some(Ok(made)) => return Ok(made),
+            Some(Err((from, error))) => {
+                let said = format_args!("a data connection from {from}: {error}");
+                plane.shared.notices.say("stranger", said);
                 strangers.get_or_insert(broken(run, &error));
                 deadline = deadline.min(Instant::now() + AFTER_STRANGER);
             }
-            made => return made.map_err(|error| broken(run, &error)),
+            None => {}
         }
     }
 }
@@ -196,7 +234,7 @@ fn accepted<S>(
         if let Some(reason) = run.cancel.reason() {
             return Err(reason);
         }
-        if let Some(stream) = accept(Duration::from_millis(200))? {
+        if let Some(stream) = accept(LOOK_EVERY)? {
             return Ok(Some(stream));
         }
     }

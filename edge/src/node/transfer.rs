@@ -180,6 +180,8 @@ impl DataPlane {
         let path = beneath(&request.path).to_vec();
         let access = self.account().access.clone();
         access.check_store(&request.path)?;
+        // What comes there meanwhile is somebody else's.
+        let only_new = !access.may(Deed::Modify, &request.path);
         let existing = at_its_place(&access, &request.path);
         if existing.as_ref().is_some_and(|entry| entry.kind == ListingKind::Directory) {
             let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
@@ -211,7 +213,7 @@ impl DataPlane {
         let share = account.take(0, 1, &self.shared)?;
         let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
         let unnamed = match in_place {
-            None => UnnamedFile::create(access.root(), &path, &layout),
+            None => UnnamedFile::create(access.root(), &path, &layout, only_new),
             Some(_) => None,
         };
         let sink: Box<dyn Landing> = match (unnamed, in_place) {
@@ -219,6 +221,7 @@ impl DataPlane {
             (None, in_place) => {
                 let root = Arc::clone(access.root());
                 let sink = PosixSink::new(root, path, Arc::clone(&layout), false);
+                let sink = sink.only_new(only_new);
                 Box::new(match in_place {
                     Some(offset) => sink.in_place(offset),
                     None => sink,

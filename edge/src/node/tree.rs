@@ -91,6 +91,19 @@ fn check_files(plane: &DataPlane, path: &Pathname, layout: &Layout) -> Result<()
     })
 }
 
+/// Whether each file of `layout`, in the folder `path`, may take the place of another.
+fn may_modify(plane: &DataPlane, path: &Pathname, layout: &Layout) -> bool {
+    let access = &plane.account().access;
+    let is_file = |entry: &&Entry| entry.kind != EntryKind::Directory;
+    // What is granted for a folder is granted for all in it.
+    access.may(Deed::Modify, path)
+        || layout
+            .entries()
+            .iter()
+            .filter(is_file)
+            .all(|entry| access.may(Deed::Modify, &path.resolve(&Pathname::new(&entry.path[..]))))
+}
+
 /// Receives one of the three.
 pub(super) fn store(
     plane: &mut DataPlane,
@@ -114,7 +127,8 @@ pub(super) fn store(
             }
             let start = beneath(&run.request.path).to_vec();
             let backup = backup_place(plane, &start, &layout)?;
-            let options = LandingOptions { backup, ..plane.landing_options() };
+            let only_new = plane.is_of_files() && !may_modify(plane, &run.request.path, &layout);
+            let options = LandingOptions { backup, only_new, ..plane.landing_options() };
             let sink = plane.tree_store().sink(&start, &layout, options)?;
             let integrity = plane.integrity;
             let held = match integrity.checks {

@@ -230,6 +230,8 @@ pub struct LandingOptions {
     pub(crate) attributes: AttributeSet,
     /// Whether files may become another user's, or run as their owner.
     pub(crate) may_own: bool,
+    /// Whether what is there is never replaced, not even what comes there meanwhile.
+    pub(crate) only_new: bool,
 }
 
 impl LandingOptions {

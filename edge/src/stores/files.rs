@@ -80,6 +80,7 @@ impl Store for PosixStore {
         let (root, start) = (Arc::clone(&self.root), start.to_vec());
         let sink = PosixSink::new(root, start, Arc::clone(layout), options.with_metadata);
         let sink = sink.directly(self.direct.clone()).keeping(options.backup);
+        let sink = sink.only_new(options.only_new);
         let sink = sink.setting(options.attributes, options.may_own);
         let sink = if options.is_lenient { sink.lenient() } else { sink };
         Ok(Box::new(if options.one_by_one { sink.one_by_one() } else { sink }))

@@ -89,6 +89,8 @@ pub struct PosixSink {
     began_ns: i64,
     /// Where what is replaced is kept.
     backup: Option<BackupPlace>,
+    /// What is there is never replaced.
+    only_new: bool,
     /// Sets owners, ACLs and what else was asked for.
     attributes: Option<Mutex<AttributeSetter>>,
 }
@@ -162,6 +164,7 @@ impl PosixSink {
             direct: DirectIo::default(),
             began_ns: ns_since_1970(),
             backup: None,
+            only_new: false,
             attributes: None,
             root,
             start,
@@ -243,6 +246,13 @@ impl PosixSink {
     #[must_use]
     pub fn keeping(mut self, backup: Option<BackupPlace>) -> PosixSink {
         self.backup = backup;
+        self
+    }
+
+    /// The same sink, which replaces nothing if it takes `only_new` names.
+    #[must_use]
+    pub(crate) fn only_new(mut self, only_new: bool) -> PosixSink {
+        self.only_new = only_new;
         self
     }
 

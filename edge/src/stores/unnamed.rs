@@ -2,6 +2,7 @@
 //! and no temporary name, which are most of what a short file costs. What comes of it to a node that is killed is
 //! gone without a trace. A long one has its temporary name and the lock on its place as any other transfer.
 
+use super::new_name::{is_there, rename_new};
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place};
 use super::root::Root;
@@ -37,6 +38,7 @@ pub(crate) struct UnnamedFile {
     written: AtomicU64,
     /// The lock on its place, once it has a temporary name.
     held: Mutex<Option<Partial>>,
+    only_new: bool,
     is_left: AtomicBool,
 }
 
@@ -48,6 +50,7 @@ impl UnnamedFile {
         root: &Arc<Root>,
         path: &[u8],
         layout: &Arc<Layout>,
+        only_new: bool,
     ) -> Option<UnnamedFile> {
         let (folder, name) = root.parent(path).ok()?;
         let journal = Place::of(path, layout).journal();
@@ -67,6 +70,7 @@ impl UnnamedFile {
             file: OpenFile::to_write(file.into(), &DirectIo::default()),
             written: AtomicU64::new(0),
             held: Mutex::default(),
+            only_new,
             is_left: AtomicBool::new(false),
         })
     }
@@ -95,6 +99,9 @@ impl UnnamedFile {
     fn replace(&self) -> Result<(), Error> {
         let failed = |errno: Errno| self.failed(&errno.into());
         let there = statat(&self.folder, OsStr::from_bytes(&self.name), AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok() && self.only_new {
+            return Err(is_there(&self.root, &self.path));
+        }
         if there.is_ok_and(|stat| is_no_file(&stat)) {
             return Err(not_replaced(&self.root, &self.path));
         }
@@ -102,10 +109,18 @@ impl UnnamedFile {
         let mut held = lock(&self.held);
         let Some(partial) = held.take() else { return Ok(()) };
         let (from, to) = (self.temporary(&partial), OsStr::from_bytes(&self.name));
-        if let Err(errno) = renameat(&self.folder, OsStr::from_bytes(&from), &self.folder, to) {
+        let from = OsStr::from_bytes(&from);
+        let renamed = match self.only_new {
+            true => rename_new((&self.folder, from), (&self.folder, to)),
+            false => renameat(&self.folder, from, &self.folder, to),
+        };
+        if let Err(errno) = renamed {
             // It goes with its name when this is dropped.
             *held = Some(partial);
-            return Err(failed(errno));
+            return Err(match errno {
+                Errno::EXIST if self.only_new => is_there(&self.root, &self.path),
+                _ => failed(errno),
+            });
         }
         partial.finish(&self.root);
         Ok(())
@@ -223,12 +238,13 @@ impl Drop for UnnamedFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PosixSink;
     use super::*;
     use crate::mover::{BLOCK_LEN, UNKNOWN_LEN};
     use farline_core::units::ErrorCode;
 
     fn file(root: &Arc<Root>, path: &[u8]) -> Option<UnnamedFile> {
-        UnnamedFile::create(root, path, &Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN)))
+        UnnamedFile::create(root, path, &Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN)), false)
     }
 
     fn names(folder: &std::path::Path) -> Vec<String> {
@@ -275,6 +291,35 @@ mod tests {
         assert!(long.land(None).failures.is_empty());
         assert_eq!(names(folder.path()), ["f"]);
         assert_eq!(std::fs::read(folder.path().join("f")).expect("read"), [0; 120_000]);
+    }
+
+    #[test]
+    fn of_two_that_may_replace_nothing_the_first_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Arc::new(Root::open(folder.path()).expect("open"));
+        let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
+        let begun = |name: &[u8]| UnnamedFile::create(&root, name, &layout, true).expect("a file");
+        for (name, len) in [("short", 10), ("long", 120_000)] {
+            let (first, second) = (begun(name.as_bytes()), begun(name.as_bytes()));
+            first.write(0, 0, b"first").expect("written");
+            assert!(first.land(None).failures.is_empty());
+            second.write_zeros(0, 0, len).expect("written");
+            let failures = second.land(None).failures;
+            assert_eq!(failures[0].1.code, ErrorCode::PermissionDenied, "{failures:?}");
+            drop(second);
+            assert_eq!(std::fs::read(folder.path().join(name)).expect("kept"), b"first");
+        }
+        // Written out by the sink that has a name from the start.
+        let sink = |name: &[u8]| {
+            let new = PosixSink::new(Arc::clone(&root), name.to_vec(), Arc::clone(&layout), false);
+            new.only_new(true)
+        };
+        let late = sink(b"long");
+        late.open(0).expect("opened");
+        let late = late.land(None);
+        assert_eq!(late.failures[0].1.code, ErrorCode::PermissionDenied, "{late:?}");
+        assert!(sink(b"long").in_place(0).open(0).is_err(), "it is another's");
+        assert_eq!(names(folder.path()), ["long", "short"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Farline's client and of curl and lftp.
 
 use crate::tls::openssl;
-use farline_lab::files::random;
+use farline_lab::files::{plant_file, random, same};
 use farline_lab::{
     Running, announced, assert_same_tree, error_of_command, farline, farline_binary, fit_of_three,
     plant, succeed,
@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Argon2id's hash of `secret`, by Python's argon2-cffi.
 const SECRET: &str = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpbmU$\
@@ -318,6 +318,23 @@ fn a_drop_box_takes_each_name_once_and_shows_nothing() {
     assert!(refused(curl().args(["-Q", "DELE /inbox/other"]).arg(format!("{url}/"))), "or deleted");
     assert_eq!(fs::read(site.at("root/inbox/report")).expect("there"), b"first");
     assert_eq!(fs::read(site.at("root/inbox/other")).expect("there"), b"second");
+    // Of two at once one lands and stays, and the other hears of it.
+    let copies = [1, 2].map(|seed| {
+        let long = site.at(&format!("long{seed}"));
+        plant_file(&long, 12, seed);
+        let mut copy = site.cp();
+        copy.args(["-q", "--limit", "48M"]).env("FARLINE_RETRY_FOR", "30s").arg(&long);
+        copy.arg(site.url("alice@", "/inbox/both")).stdout(Stdio::piped());
+        (long, copy.spawn().expect("farline runs"))
+    });
+    let mut landed = Vec::new();
+    for (long, copy) in copies {
+        if copy.wait_with_output().expect("it ends").status.success() {
+            landed.push(long);
+        }
+    }
+    assert_eq!(landed.len(), 1, "{landed:?}");
+    assert!(same(&landed[0], &site.at("root/inbox/both")), "it took another's place");
 }
 
 #[test]
@@ -573,6 +590,22 @@ fn data_of_a_user_is_encrypted_and_known_to_be_the_users() {
     assert!(said.contains("alice/b"), "{said}");
     for copy in ["got2", "root/home/alice/a", "root/home/alice/b"] {
         succeed(Command::new("cmp").arg(site.at(copy)).arg(site.at("root/raw/data")));
+    }
+}
+
+#[test]
+fn strangers_at_an_ftps_port_cost_its_client_nothing() {
+    let site = Site::new();
+    let port = site.address.rsplit(':').next().expect("a port");
+    for how in ["close", "junk", "silent", "many"] {
+        let began = Instant::now();
+        let mut client = farline_lab::command("python3");
+        client.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/strangers.py"));
+        client.args(["localhost", port]).arg(site.at("pki/ca.pem")).arg("/raw/data");
+        succeed(client.arg(site.at("got")).arg(how));
+        succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+        // A handshake with who says nothing takes ten seconds.
+        assert!(began.elapsed() < Duration::from_secs(8), "{how}: {:?}", began.elapsed());
     }
 }
 

@@ -143,7 +143,8 @@ impl PosixSink {
             }
             // Should it become one meanwhile, nothing waits.
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOCTTY | OFlags::NONBLOCK;
-            let file = self.root.open_beneath(&path, flags, 0o666).map_err(failed)?;
+            let new = if self.only_new { OFlags::EXCL } else { OFlags::empty() };
+            let file = self.root.open_beneath(&path, flags | new, 0o666).map_err(failed)?;
             let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
             return if is_no_file(&stat) { Err(special()) } else { Ok(file.into()) };
         }

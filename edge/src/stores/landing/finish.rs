@@ -3,6 +3,7 @@
 use super::protected::open_again;
 use super::{Ending, PosixSink};
 use crate::stores::attributes::NotSet;
+use crate::stores::new_name::{is_there, rename_new};
 use crate::stores::walk::{is_no_file, not_replaced, times};
 use crate::sys::files::sync_folder;
 use crate::sys::lock::lock;
@@ -311,8 +312,10 @@ impl PosixSink {
         let there = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok();
         self.refuse_to_replace(there.as_ref(), entry)?;
         self.set_attributes((folder, temporary), entry)?;
-        self.take_name((folder, name, temporary), &path)
-            .map_err(|error| self.root.error("write", &path, &error))
+        self.take_name((folder, name, temporary), &path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists if self.only_new => is_there(&self.root, &path),
+            _ => self.root.error("write", &path, &error),
+        })
     }
 
     /// Refuses to have `entry` take the place of what is `there` where that is no file, or another
@@ -322,6 +325,9 @@ impl PosixSink {
         there: Option<&Stat>,
         entry: &Entry,
     ) -> Result<(), Error> {
+        if there.is_some() && self.only_new {
+            return Err(is_there(&self.root, &self.path(entry)));
+        }
         if there.is_some_and(is_no_file) {
             return Err(not_replaced(&self.root, &self.path(entry)));
         }
@@ -336,10 +342,13 @@ impl PosixSink {
         path: &[u8],
     ) -> io::Result<()> {
         match &self.backup {
-            Some(backup) => backup.replace((folder, name, temporary), path)?,
-            None => {
+            Some(backup) if !self.only_new => backup.replace((folder, name, temporary), path)?,
+            _ => {
                 let (from, to) = (OsStr::from_bytes(temporary), OsStr::from_bytes(name));
-                renameat(folder, from, folder, to)?;
+                match self.only_new {
+                    true => rename_new((folder, from), (folder, to))?,
+                    false => renameat(folder, from, folder, to)?,
+                }
             }
         }
         Ok(())
