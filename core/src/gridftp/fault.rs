@@ -28,6 +28,7 @@ const TABLE: &[Row] = &[
     row(ErrorCode::BadSequence, Fault::Between, 503, "BAD_SEQUENCE"),
     row(ErrorCode::BlocksMissing, Fault::Between, 451, "BLOCKS_MISSING"),
     row(ErrorCode::Busy, Fault::Refused, 450, "BUSY"),
+    row(ErrorCode::CannotEncrypt, Fault::Refused, 550, "CANNOT_ENCRYPT"),
     row(ErrorCode::ChannelLost, Fault::Between, 426, "DATA_CHANNEL_LOST"),
     row(ErrorCode::CongestionCapability, Fault::Refused, 550, "CONGESTION_CAPABILITY"),
     row(ErrorCode::DataConnection, Fault::Between, 425, "DATA_CHANNEL_COMMUNICATION_FAILURE"),

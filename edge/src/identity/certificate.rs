@@ -82,8 +82,9 @@ impl ClientVerifier {
         let authorities = match &files.certificates {
             None => None,
             Some(path) => {
-                let mut roots = RootCertStore::empty();
+                let (mut roots, mut subjects) = (RootCertStore::empty(), Vec::new());
                 for certificate in pem_of::<CertificateDer<'static>>(path)? {
+                    subjects.extend(name_of(&certificate));
                     roots.add(certificate).map_err(|error| wrong(path, &error))?;
                 }
                 let builder = WebPkiClientVerifier::builder_with_provider(
@@ -92,9 +93,14 @@ impl ClientVerifier {
                 );
                 let builder = match &files.revoked {
                     None => builder,
-                    Some(path) => builder
-                        .with_crls(pem_of::<CertificateRevocationListDer<'static>>(path)?)
-                        .allow_unknown_revocation_status(),
+                    Some(path) => {
+                        let lists = pem_of::<CertificateRevocationListDer<'static>>(path)?;
+                        check_issuers(path, &lists, &subjects)?;
+                        builder
+                            .with_crls(lists)
+                            .allow_unknown_revocation_status()
+                            .enforce_revocation_expiration()
+                    }
                 };
                 Some(builder.build().map_err(|error| wrong(path, &error))?)
             }
@@ -109,6 +115,30 @@ fn pem_of<T: PemObject>(path: &Path) -> Result<Vec<T>, Error> {
         Ok(items) if items.is_empty() => Err(wrong(path, &"nothing of the kind is in it")),
         items => items.map_err(|error| wrong(path, &error)),
     }
+}
+
+/// A certificate's subject as it is encoded.
+fn name_of(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let (_, read) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(read.subject().as_raw().to_vec())
+}
+
+/// Refuses lists of which none can count: they are of authorities that nobody here trusts.
+fn check_issuers(
+    path: &Path,
+    lists: &[CertificateRevocationListDer<'static>],
+    authorities: &[Vec<u8>],
+) -> Result<(), Error> {
+    let mut issuers = Vec::new();
+    for list in lists {
+        let (_, read) = x509_parser::parse_x509_crl(list).map_err(|error| wrong(path, &error))?;
+        if authorities.iter().any(|name| name == read.issuer().as_raw()) {
+            return Ok(());
+        }
+        issuers.push(read.issuer().to_string());
+    }
+    let why = format!("lists of {}, which client_authorities does not name", issuers.join(" and "));
+    Err(wrong(path, &why))
 }
 
 fn wrong(path: &Path, error: &dyn fmt::Display) -> Error {
@@ -232,6 +262,63 @@ mod tests {
     fn a_slash_in_a_name_makes_nobody_else_of_it() {
         let client = ClientCertificate::of(&certificate("Site/CN=alice", "x"));
         assert!(!client.is(&"/O=Site/CN=alice/CN=x".parse().expect("a name")));
+    }
+
+    #[test]
+    fn a_list_counts_while_it_holds_and_only_its_authoritys() {
+        let authority = |name: &str| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let key = KeyPair::generate().expect("a key");
+            let pem = params.self_signed(&key).expect("a certificate").pem();
+            (pem, rcgen::Issuer::new(params, key))
+        };
+        let signed = |serial: u64, by: &rcgen::Issuer<'static, KeyPair>| {
+            let mut params = CertificateParams::default();
+            params.serial_number = Some(serial.into());
+            params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+            let key = KeyPair::generate().expect("a key");
+            params.signed_by(&key, by).expect("a certificate").der().clone()
+        };
+        let list = |by: &rcgen::Issuer<'static, KeyPair>, until: i32| {
+            let revoked = rcgen::RevokedCertParams {
+                serial_number: 7_u64.into(),
+                revocation_time: rcgen::date_time_ymd(2019, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            };
+            let params = rcgen::CertificateRevocationListParams {
+                this_update: rcgen::date_time_ymd(2019, 1, 1),
+                next_update: rcgen::date_time_ymd(until, 1, 1),
+                crl_number: 1_u64.into(),
+                issuing_distribution_point: None,
+                revoked_certs: vec![revoked],
+                key_identifier_method: rcgen::KeyIdMethod::Sha256,
+            };
+            params.signed_by(by).expect("a list").pem().expect("PEM")
+        };
+        let (pem, own) = authority("own");
+        let (_, other) = authority("other");
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("ca"), pem).expect("written");
+        let verifier = |revoked: &str| {
+            std::fs::write(at("crl"), revoked).expect("written");
+            let (certificates, revoked) = (Some(at("ca")), Some(at("crl")));
+            ClientVerifier::new(Vec::new(), &ClientAuthorities { certificates, revoked })
+        };
+        let is_taken = |serial: u64, verifier: &ClientVerifier| {
+            verifier.verify_client_cert(&signed(serial, &own), &[], UnixTime::now()).is_ok()
+        };
+        let current = verifier(&list(&own, 2090)).expect("a list");
+        assert!(is_taken(6, &current) && !is_taken(7, &current));
+        let over = verifier(&list(&own, 2020)).expect("a list");
+        assert!(!is_taken(6, &over) && !is_taken(7, &over), "it may have got longer since");
+        let refused = verifier(&list(&other, 2090)).expect_err("of an authority that is not known");
+        assert!(refused.message.contains("lists of CN=other"), "{refused}");
+        verifier(&[list(&other, 2090), list(&own, 2090)].concat()).expect("one of them counts");
     }
 
     #[test]

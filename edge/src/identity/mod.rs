@@ -199,17 +199,22 @@ impl Identities {
         let is_mapped = user == GLOBUS_MAPPING;
         if let Some(certificate) = certificate {
             let certificate = &self.as_vouched_for(certificate);
-            let mapped = self.mapped(certificate).map_err(|why| refused(&why))?;
+            let is_meant =
+                |person: &Person| is_anonymous || is_mapped || person.name.as_bytes() == user;
             let owns = |person: &&Person| {
-                (is_anonymous || is_mapped || person.name.as_bytes() == user)
-                    && (person.certificates.iter().any(|name| certificate.is(name))
-                        || mapped.contains(&person.name))
+                is_meant(person) && person.certificates.iter().any(|name| certificate.is(name))
             };
             if let Some(person) = self.people.iter().find(owns) {
                 return Ok(Some(person.admitted("certificate")));
             }
-            let is_meant =
-                |person: &Person| is_anonymous || is_mapped || person.name.as_bytes() == user;
+            // As at Globus' servers the first name counts of those that are one's own.
+            let mapped = self.mapped(certificate).map_err(|why| refused(&why))?;
+            let named = |name: &String| {
+                self.people.iter().find(|person| is_meant(person) && person.name == *name)
+            };
+            if let Some(person) = mapped.iter().find_map(named) {
+                return Ok(Some(person.admitted("certificate")));
+            }
             let by_attribute = certificate.attributes().iter().find_map(|attribute| {
                 self.people
                     .iter()
@@ -255,10 +260,10 @@ impl Identities {
         let (Some(path), Some(subject)) = (&self.grid_mapfile, certificate.subject()) else {
             return Ok(Vec::new());
         };
-        match std::fs::read_to_string(path) {
+        match std::fs::read(path) {
             Ok(text) => Ok(mapfile::names(&text, subject)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(_) => Err("this node cannot read its grid-mapfile".to_owned()),
+            Err(error) => Err(format!("this node cannot read its grid-mapfile: {error}")),
         }
     }
 

@@ -5,7 +5,8 @@ use super::Issuer;
 use super::access::{Grant, Permissions};
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 /// How far an issuer's clock and this one's may differ, in seconds.
 const SKEW: u64 = 60;
@@ -38,10 +39,25 @@ pub(super) struct Allowed {
 struct Claims {
     sub: Option<String>,
     aud: Option<Audience>,
+    #[serde(deserialize_with = "numeric_date")]
     exp: u64,
+    #[serde(default, deserialize_with = "optional_date")]
     nbf: Option<u64>,
     #[serde(default)]
     scope: String,
+}
+
+/// Seconds since 1970, in whole numbers or not (RFC 7519, section 2).
+fn numeric_date<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let seconds = f64::deserialize(from)?;
+    match seconds.is_finite() && seconds >= 0.0 {
+        true => Ok(seconds as u64),
+        false => Err(D::Error::custom(format_args!("{seconds} is no time since 1970"))),
+    }
+}
+
+fn optional_date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    numeric_date(from).map(Some)
 }
 
 #[derive(Debug, Deserialize)]

@@ -243,9 +243,12 @@ impl Session {
         let gsi = Arc::clone(self.shared.gsi.as_ref()?);
         let within = self.handshake_timeout();
         let came = tokio::select! {
-            came = tokio::time::timeout(within, self.wire.start_gssapi(gsi)) => came,
+            came = tokio::time::timeout(within, self.wire.start_gssapi(Arc::clone(&gsi))) => came,
             _ = self.visitor.expelled() => return None,
         };
+        if let Some(said) = gsi.news() {
+            self.shared.notices.say("certificate", format_args!("{said}"));
+        }
         match came {
             Ok(Ok((protected, client))) => {
                 self.wire = protected;

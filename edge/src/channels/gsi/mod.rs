@@ -57,6 +57,8 @@ pub(crate) struct Gsi {
     limited_proxies: bool,
     /// What was read last, and when its files were changed.
     read: Mutex<(Times, Arc<Credential>)>,
+    /// What became of files that changed, until somebody asks.
+    news: Mutex<Option<String>>,
 }
 
 /// When the certificate and the key were changed.
@@ -80,7 +82,8 @@ impl Gsi {
         let authorities = Authorities::open(at("certificates"))?;
         let read = (changed(&certificate, &key), Arc::new(Credential::read(&certificate, &key)?));
         let limited_proxies = settings.limited_proxies;
-        Ok(Gsi { certificate, key, authorities, limited_proxies, read: Mutex::new(read) })
+        let (read, news) = (Mutex::new(read), Mutex::default());
+        Ok(Gsi { certificate, key, authorities, limited_proxies, read, news })
     }
 
     /// The acceptor's end of an exchange, at its beginning. Reads files.
@@ -96,12 +99,21 @@ impl Gsi {
     fn credential(&self) -> Arc<Credential> {
         let mut read = lock(&self.read);
         let now = changed(&self.certificate, &self.key);
-        if now != read.0
-            && let Ok(credential) = Credential::read(&self.certificate, &self.key)
-        {
-            *read = (now, Arc::new(credential));
+        if now != read.0 {
+            *lock(&self.news) = Some(match Credential::read(&self.certificate, &self.key) {
+                Ok(credential) => {
+                    *read = (now, Arc::new(credential));
+                    format!("read again: {}", self.certificate.display())
+                }
+                Err(error) => format!("what was there before stays in force: {error}"),
+            });
         }
         Arc::clone(&read.1)
+    }
+
+    /// What became of the node's own certificate since this was asked last, for its operator.
+    pub(crate) fn news(&self) -> Option<String> {
+        lock(&self.news).take()
     }
 }
 

@@ -41,10 +41,13 @@ fn named(error: Error, remote: &Remote, shown: Option<&ClientKey>) -> Error {
         (_, ControlTransport::Gsi) => error.hint(
             "its operator maps the names in certificates to users; grid-proxy-info -identity says yours",
         ),
-        (None, _) | (_, ControlTransport::Tcp) => error.hint(format!(
-            "if its operator has named you, log in over TLS: {scheme}://USER@{}/",
-            remote.host
-        )),
+        (None, _) | (_, ControlTransport::Tcp) => {
+            let place = remote.place();
+            let server = place.rsplit(['/', '@']).next().unwrap_or_default();
+            error.hint(format!(
+                "if its operator has named you, log in over TLS: {scheme}://USER@{server}/"
+            ))
+        }
         _ => error,
     }
 }
