@@ -14,6 +14,7 @@
 //! | `line` | `line`: tests of lines |
 //! | `gsi` | `gsiftp://` and proxies of grids; takes OpenSSL |
 //! | `link` | `link`: emulated links and networks |
+//! | `pam` | passwords of identities by this host's PAM |
 //! | `postgres` | a calendar's database in PostgreSQL |
 //! | `profile` | `prober`: measurements of paths, as a client and at a node |
 //! | `quic` | channels over QUIC |

@@ -31,6 +31,11 @@ fn play(text: &OsStr) -> Result<u8, Error> {
     if let Some(role) = reexec::role_in::<prober::Trial>(text)? {
         return Ok(said(trial::play(role)));
     }
+    #[cfg(feature = "pam")]
+    if let Some(role) = reexec::role_in::<crate::identity::PamRole>(text)? {
+        // Who started it is gone when it cannot be told.
+        return Ok(crate::identity::ask_pam(role).map_or(1, |()| 0));
+    }
     #[cfg(feature = "line")]
     if let Some(role) = reexec::role_in::<line::Role>(text)? {
         return Ok(said(line::play(role)));

@@ -16,6 +16,12 @@ mod names;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
 mod owner;
+#[cfg(all(feature = "tls", not(feature = "pam")))]
+#[path = "no_pam.rs"]
+mod pam_or_none;
+#[cfg(feature = "pam")]
+#[path = "pam.rs"]
+mod pam_or_none;
 #[cfg(feature = "tls")]
 mod password;
 #[cfg(feature = "tls")]
@@ -34,6 +40,8 @@ pub use no_tls::StoredPassword;
 #[cfg(not(feature = "tls"))]
 pub(crate) use no_tls::{ClientCertificate, ClientVerifier, KeySets};
 pub use owner::FileOwner;
+#[cfg(feature = "pam")]
+pub(crate) use pam_or_none::{Role as PamRole, play as ask_pam};
 #[cfg(feature = "tls")]
 pub use password::StoredPassword;
 
@@ -46,8 +54,7 @@ use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The user name of who shows a bearer token, which stands in the place of the password.
-pub const BEARER: &str = "bearer";
+pub use farline_core::gridftp::server::BEARER;
 
 /// The user name of Globus' clients, who are to be whoever their certificate says.
 const GLOBUS_MAPPING: &[u8] = b":globus-mapping:";
@@ -233,16 +240,28 @@ impl Identities {
         }
         let named = self.people.iter().find(|person| person.name.as_bytes() == user);
         match named.and_then(|person| Some((person, person.password.as_ref()?))) {
-            Some((person, password)) if password.is(secret) => {
-                Ok(Some(person.admitted("password")))
-            }
-            Some(_) => Err(refused(WRONG)),
+            Some((person, password)) => match password.is(Some(&person.name), secret) {
+                Ok(true) => Ok(Some(person.admitted("password"))),
+                Ok(false) => Err(refused(WRONG)),
+                Err(why) => Err(refused(&format!("this node cannot look passwords up: {why}"))),
+            },
             None => {
                 let stored = self.people.iter().find_map(|person| person.password.as_ref());
                 password::compare_with_none(secret, stored);
                 Err(refused(WRONG))
             }
         }
+    }
+
+    /// Begins what has to begin before a node confines itself.
+    ///
+    /// # Errors
+    /// When a process that asks PAM cannot be started.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        self.people
+            .iter()
+            .filter_map(|person| person.password.as_ref())
+            .try_for_each(StoredPassword::start)
     }
 
     /// What of a certificate somebody vouches for: whoever is known by the fingerprint may have

@@ -19,7 +19,11 @@ impl StoredPassword {
         Err(Error::not_built("TLS", "tls").message)
     }
 
-    pub(super) fn is(&self, _: &[u8]) -> bool {
+    pub(super) fn start(&self) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn is(&self, _: Option<&str>, _: &[u8]) -> Result<bool, String> {
         match self.0 {}
     }
 }

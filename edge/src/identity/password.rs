@@ -1,12 +1,33 @@
 //! Passwords, of which a node knows argon2id hashes alone (RFC 9106).
 
+use super::pam_or_none::PamService;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, PasswordVerifier};
-use std::sync::OnceLock;
+use farline_core::units::Error;
+use std::sync::{Arc, OnceLock};
 
-/// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoredPassword(String);
+/// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; or `pam:SERVICE`,
+/// where this host's PAM knows it.
+#[derive(Clone)]
+pub struct StoredPassword(Known);
+
+#[derive(Clone)]
+enum Known {
+    Hash(String),
+    ByPam(Arc<PamService>),
+}
+
+impl PartialEq for StoredPassword {
+    fn eq(&self, other: &StoredPassword) -> bool {
+        match (&self.0, &other.0) {
+            (Known::Hash(own), Known::Hash(other)) => own == other,
+            (Known::ByPam(own), Known::ByPam(other)) => own.name() == other.name(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for StoredPassword {}
 
 impl std::fmt::Debug for StoredPassword {
     /// Without the hash.
@@ -20,14 +41,19 @@ const MOST_MEMORY: u32 = 1 << 20;
 
 impl StoredPassword {
     /// # Errors
-    /// In words, when it is no argon2id hash, or one whose comparison takes more than 1 GiB.
+    /// In words, when it is no argon2id hash, or one whose comparison takes more than 1 GiB; when it is PAM's
+    /// and this build has no `pam`.
     pub fn new(text: &str) -> Result<StoredPassword, String> {
+        if let Some(service) = text.strip_prefix("pam:") {
+            let service = PamService::named(service)?;
+            return Ok(StoredPassword(Known::ByPam(Arc::new(service))));
+        }
         let wrong = "a password is its argon2id hash, as `argon2 SALT -id -e` prints it of one without a line's end";
         let hash = PasswordHash::new(text).map_err(|_| wrong.to_owned())?;
         let memory: Option<u32> = hash.params.get_decimal("m");
         match (Algorithm::try_from(hash.algorithm.as_str()), memory) {
             (Ok(Algorithm::Argon2id), Some(memory)) if memory <= MOST_MEMORY => {
-                Ok(StoredPassword(text.to_owned()))
+                Ok(StoredPassword(Known::Hash(text.to_owned())))
             }
             (Ok(Algorithm::Argon2id), Some(_)) => {
                 Err("a password's hash takes more than 1 GiB to compare".to_owned())
@@ -36,10 +62,27 @@ impl StoredPassword {
         }
     }
 
-    /// Whether `password` is the one. Takes some hundredths of a second, on purpose.
-    pub(super) fn is(&self, password: &[u8]) -> bool {
-        PasswordHash::new(&self.0)
-            .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
+    /// Begins what has to begin before a node confines itself.
+    ///
+    /// # Errors
+    /// When a process that asks PAM cannot be started.
+    pub(super) fn start(&self) -> Result<(), Error> {
+        match &self.0 {
+            Known::Hash(_) => Ok(()),
+            Known::ByPam(service) => service.start(),
+        }
+    }
+
+    /// Whether `password` is the one of `user`, or of nobody. Takes some hundredths of a second, on purpose.
+    ///
+    /// # Errors
+    /// In words, when PAM cannot be asked.
+    pub(super) fn is(&self, user: Option<&str>, password: &[u8]) -> Result<bool, String> {
+        match &self.0 {
+            Known::Hash(hash) => Ok(PasswordHash::new(hash)
+                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())),
+            Known::ByPam(service) => service.is(user, password),
+        }
     }
 }
 
@@ -47,7 +90,7 @@ impl StoredPassword {
 /// are: hashes differ in what they cost.
 pub(super) fn compare_with_none(password: &[u8], stored: Option<&StoredPassword>) {
     if let Some(stored) = stored {
-        let _ = stored.is(password);
+        let _ = stored.is(None, password);
         return;
     }
     static NONE: OnceLock<Option<StoredPassword>> = OnceLock::new();
@@ -55,7 +98,7 @@ pub(super) fn compare_with_none(password: &[u8], stored: Option<&StoredPassword>
     let text = "$argon2id$v=19$m=19456,t=2,p=1$ZmFybGluZWZhcmxpbmU$\
                 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     if let Some(none) = NONE.get_or_init(|| StoredPassword::new(text).ok()) {
-        let _ = none.is(password);
+        let _ = none.is(None, password);
     }
 }
 
@@ -80,8 +123,10 @@ mod tests {
     #[test]
     fn the_password_is_told_from_others() {
         let stored = StoredPassword::new(SECRET).expect("a hash");
-        assert!(stored.is(b"secret"));
-        assert!(!stored.is(b"Secret") && !stored.is(b""));
+        assert!(stored.is(None, b"secret").expect("asked"));
+        assert!(
+            !stored.is(None, b"Secret").expect("asked") && !stored.is(None, b"").expect("asked")
+        );
         compare_with_none(b"secret", None);
     }
 }

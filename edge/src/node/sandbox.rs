@@ -61,6 +61,7 @@ pub fn confine(config: &Config) -> Result<Confinement, Error> {
     if config.allow_congestion || config.allow_held.is_some() {
         return Ok(Confinement::Not("congestion controls that are loaded need more"));
     }
+    config.identities.start()?;
     let (all, read) = (AccessFs::from_all(RIGHTS), AccessFs::from_read(RIGHTS));
     let read = read & !BitFlags::from(AccessFs::Execute);
     let write = all & !BitFlags::from(AccessFs::Execute);

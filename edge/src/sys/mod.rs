@@ -26,6 +26,8 @@ pub(crate) mod lock;
 #[cfg(any(feature = "link", feature = "rdma"))]
 pub(crate) mod memory;
 pub(crate) mod netlink;
+#[cfg(feature = "pam")]
+pub(crate) mod pam;
 pub(crate) mod pool;
 #[cfg(feature = "link")]
 pub(crate) mod process;

@@ -411,6 +411,15 @@ fn a_token_opens_what_its_scopes_say() {
     let mut by_file = site.cp();
     by_file.env("BEARER_TOKEN_FILE", &path).env_remove("BEARER_TOKEN");
     succeed(by_file.arg(site.url("bearer@", "/vo/bob/up")).arg(site.at("down")));
+    // A session of alice's goes on as the token's.
+    for command in ["SITE TOKEN", "OPTS TOKEN"] {
+        let mut curl = site.curl();
+        curl.args(["--user", "alice:secret", "-Q", &format!("{command} {}", good())]);
+        curl.arg(format!("ftp://{}/vo/bob/up", site.address)).arg("-o").arg(site.at("curled"));
+        succeed(&mut curl);
+        succeed(Command::new("cmp").arg(&file).arg(site.at("curled")));
+        fs::remove_file(site.at("curled")).expect("it was there");
+    }
     for to in ["/vo/alice", "/new", "/raw/new"] {
         let code = code_of(with(good()).arg(&file).arg(site.url("bearer@", to)));
         assert_eq!(code, "permission-denied", "{to}");
@@ -591,6 +600,41 @@ fn data_of_a_user_is_encrypted_and_known_to_be_the_users() {
     for copy in ["got2", "root/home/alice/a", "root/home/alice/b"] {
         succeed(Command::new("cmp").arg(site.at(copy)).arg(site.at("root/raw/data")));
     }
+}
+
+#[test]
+fn a_password_may_be_one_that_pam_knows() {
+    let pam = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| pam.path().join(name);
+    let check = at("check");
+    fs::write(&check, "#!/bin/sh\n[ \"$PAM_USER:$(tr -d '\\0')\" = pat:open ]\n").expect("written");
+    fs::set_permissions(&check, fs::Permissions::from_mode(0o755)).expect("set");
+    let rules = format!(
+        "auth required pam_exec.so quiet expose_authtok {}\naccount required pam_permit.so\n",
+        check.display()
+    );
+    fs::write(at("service"), rules).expect("written");
+    let identity = |name: &str, service: &str| {
+        let service = at(service).display().to_string();
+        format!(
+            "[[identity]]\nname = '{name}'\npassword = 'pam:{service}'\npaths = {{ '/raw' = 'read' }}\n"
+        )
+    };
+    let site = Site::with(&(identity("pat", "service") + &identity("lost", "nothing")));
+    let get = |user: &str, password: &str| {
+        let mut curl = site.curl();
+        curl.args(["--user", &format!("{user}:{password}"), "-o"]).arg(site.at("got"));
+        curl.arg(format!("ftp://{}/raw/data", site.address)).output().expect("curl runs")
+    };
+    for _ in 0..3 {
+        assert!(get("pat", "open").status.success());
+    }
+    succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+    for (user, password) in [("pat", "shut"), ("pat", ""), ("alice", "open"), ("lost", "open")] {
+        let said = get(user, password);
+        assert_eq!(said.status.code(), Some(67), "{user}: {said:?}");
+    }
+    assert!(get("alice", "secret").status.success(), "others have their own");
 }
 
 #[test]

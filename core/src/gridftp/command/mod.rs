@@ -96,6 +96,8 @@ pub enum Command {
     Options(Options),
     /// `PASS password`.
     Password(Vec<u8>),
+    /// `SITE TOKEN token`, also written `OPTS TOKEN token`: a login by bearer token in one command.
+    Token(Vec<u8>),
     /// `PASV`.
     Passive,
     /// `PBSZ n` (RFC 2228).

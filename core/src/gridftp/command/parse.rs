@@ -136,6 +136,7 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         }),
         "NLST" => Command::NameList(listed(rest)),
         "NOOP" => Command::Noop,
+        "OPTS" | "SITE" if is_token(rest) => Command::Token(word(rest).1.to_vec()),
         "OPTS" => Command::Options(Options::parse(&text)?),
         "PASS" => Command::Password(rest.to_vec()),
         "PASV" => Command::Passive,
@@ -231,6 +232,13 @@ fn checksum(rest: &[u8]) -> Option<Command> {
         length,
         path: Pathname::read(path),
     })
+}
+
+/// Whether this is `TOKEN token`, which has neither spaces nor control characters.
+fn is_token(rest: &[u8]) -> bool {
+    let (name, token) = word(rest);
+    let is_one = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+    name.eq_ignore_ascii_case(b"TOKEN") && is_one
 }
 
 /// What precedes the pathname of ERET and ESTO.

@@ -78,7 +78,9 @@ impl Command {
             Arguments::Text(text) => text,
             Arguments::Path(path) => path.to_string(),
             Arguments::TextAndPath(text, path) => format!("{text} {path}"),
-            Arguments::Bytes(_) if matches!(self, Command::Password(_)) => "****".to_owned(),
+            Arguments::Bytes(_) if matches!(self, Command::Password(_) | Command::Token(_)) => {
+                "****".to_owned()
+            }
             Arguments::Bytes(bytes) => Pathname::new(bytes).to_string(),
         };
         match self {
@@ -148,6 +150,7 @@ impl Command {
             Command::Noop => ("NOOP", A::None),
             Command::Options(options) => ("OPTS", A::Text(options.print())),
             Command::Password(password) => ("PASS", A::Bytes(password)),
+            Command::Token(token) => ("SITE TOKEN", A::Bytes(token)),
             Command::Passive => ("PASV", A::None),
             Command::ProtectionBuffer(size) => ("PBSZ", A::Text(size.to_string())),
             // RFC 2428: PORT cannot hold an IPv6 address, so that one goes as EPRT.

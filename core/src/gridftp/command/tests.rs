@@ -152,6 +152,12 @@ fn no_name_can_smuggle_in_a_second_command() {
 fn passwords_are_not_shown() {
     assert_eq!(format!("{:?}", Command::Password(b"secret".to_vec())), "PASS ****");
     assert_eq!(format!("{:?}", Command::Retrieve("/a".into())), "RETR /a");
+    let token = Command::Token(b"eyJ.eyJ.c2ln".to_vec());
+    for line in ["SITE TOKEN eyJ.eyJ.c2ln", "opts token eyJ.eyJ.c2ln"] {
+        assert_eq!(parse(line), token, "{line}");
+    }
+    assert_eq!(format!("{token:?}"), "SITE TOKEN ****");
+    assert_eq!(token.encode().ok(), Some(b"SITE TOKEN eyJ.eyJ.c2ln\r\n".to_vec()));
 }
 
 #[test]

@@ -7,6 +7,9 @@ use super::session::ServerSession;
 use super::state::{Data, Login, Next, Purpose, Settings};
 use crate::units::{Error, ErrorCode, Fault};
 
+/// The user name of who shows a bearer token, which stands in the place of the password.
+pub const BEARER: &str = "bearer";
+
 /// Failed logins before the connection is closed (RFC 2577 section 5).
 const MAX_FAILURES: u32 = 5;
 
@@ -29,30 +32,45 @@ impl ServerSession {
         may
     }
 
+    /// A bearer token in one command.
+    pub(super) fn token(&mut self, token: Vec<u8>) {
+        if self.begin_login(BEARER.as_bytes().to_vec()) {
+            self.password(token);
+        }
+    }
+
     pub(super) fn user(&mut self, name: Vec<u8>) {
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        if self.begin_login(name) {
+            self.say(331, format!("Password required for {shown}."));
+        }
+    }
+
+    /// Whether a user of this name may log in by this connection; otherwise the refusal is sent.
+    fn begin_login(&mut self, name: Vec<u8>) -> bool {
         // RFC 959 section 4.1.1: a USER at any time begins the login anew.
         if self.login.rights.take().is_some() {
             self.login.since = self.now;
         }
         let anonymous = is_anonymous(&name);
-        let shown = String::from_utf8_lossy(&name).into_owned();
-        self.login.user = Some(name);
-        match &self.config.logins {
-            Logins::Anonymous(_) if !anonymous => {
-                self.login.user = None;
-                self.refuse("Only anonymous users are let in here.");
-            }
+        let why = match &self.config.logins {
+            Logins::Anonymous(_) if !anonymous => "Only anonymous users are let in here.",
             Logins::Asked { anonymous: rights }
                 if !(self.config.secure || anonymous && rights.is_some()) =>
             {
-                self.login.user = None;
-                self.refuse(match self.config.gssapi && !self.config.tls {
+                match self.config.gssapi && !self.config.tls {
                     true => "Users log in by GSI alone: gsiftp://, which says AUTH GSSAPI first.",
                     false => "Users log in over TLS alone: say AUTH TLS first.",
-                });
+                }
             }
-            _ => self.say(331, format!("Password required for {shown}.")),
-        }
+            _ => {
+                self.login.user = Some(name);
+                return true;
+            }
+        };
+        self.login.user = None;
+        self.refuse(why);
+        false
     }
 
     pub(super) fn password(&mut self, password: Vec<u8>) {

@@ -15,7 +15,7 @@ mod transfer;
 
 pub use ask::{Action, Answer, Ask, ExpectedDigest, Part, TransferRequest};
 pub use config::{Logins, Rights, ServerConfig};
-pub use login::is_anonymous;
+pub use login::{BEARER, is_anonymous};
 pub use session::ServerSession;
 
 use crate::units::Time;

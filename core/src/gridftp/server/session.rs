@@ -269,6 +269,7 @@ impl ServerSession {
         match command {
             Command::User(name) => self.user(name),
             Command::Password(password) => self.password(password),
+            Command::Token(token) => self.token(token),
             Command::Auth(mechanism) => self.auth(&mechanism),
             Command::Quit => {
                 self.say(221, "Goodbye.");
@@ -441,6 +442,7 @@ fn allowed_before_login(command: &Command) -> bool {
             | Command::Quit
             | Command::Site(Site::ClientInfo(_) | Site::Help)
             | Command::System
+            | Command::Token(_)
             | Command::User(_)
     )
 }

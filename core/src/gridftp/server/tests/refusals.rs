@@ -18,6 +18,7 @@ fn nothing_before_login_and_no_write_without_the_right() {
     }
     assert_eq!(d.told("PASS x"), "503");
     assert_eq!(d.told("USER bob"), "530", "no password is asked in the clear");
+    assert_eq!(d.told("SITE TOKEN eyJ.x.y"), "530", "and no token taken");
     d.client("USER ftp\r\nPASS x\r\n").said();
     d.listening("PASV");
     for line in [
@@ -61,6 +62,13 @@ fn asked_logins_are_the_edges_choice_and_guessing_ends() {
     }
     d.client("USER bob\r\nPASS right\r\n").edge(Answer::LoggedIn(Rights::Write));
     assert_eq!(d.code(), "230");
+    for line in ["SITE TOKEN eyJ.x.y", "OPTS TOKEN eyJ.x.y"] {
+        d.client(&format!("{line}\r\n"));
+        let (user, password) = (BEARER.as_bytes().to_vec(), b"eyJ.x.y".to_vec());
+        assert_eq!(d.asked(), &Ask::Login { user, password });
+        d.edge(Answer::LoggedIn(Rights::Read));
+        assert_eq!(d.code(), "230");
+    }
     let mut d = Dialogue::new(ServerConfig::default());
     (0..5).for_each(|_| _ = d.client("USER bob\r\n"));
     assert!(d.said().contains("421 Too many failed logins"));

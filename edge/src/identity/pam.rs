@@ -1,0 +1,163 @@
+//! Passwords that this host's PAM knows. It is asked by processes that began before the node confined itself:
+//! what a module needs, a database or a server of names, is not for a node to reach.
+
+use crate::reexec;
+use crate::sys::lock::lock;
+use crate::sys::pam::Pam;
+use farline_core::units::Error;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+/// Processes that ask, for each service: so many logins are looked at at once.
+const ASKERS: usize = 4;
+/// The user that nobody is, to take as long for who is not known.
+const NOBODY: &str = "nobody-at-all";
+
+/// A process that asks PAM until its standard input ends.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Of this service.
+    Ask { service: String },
+}
+
+impl reexec::Role for Role {
+    const MODULE: &'static str = "pam";
+}
+
+/// What is asked, a line.
+#[derive(Serialize, Deserialize)]
+struct Question {
+    user: String,
+    password: Vec<u8>,
+}
+
+/// What PAM says, a line: whether that is so, or why it could not be asked.
+type Answer = Result<bool, String>;
+
+/// Plays the process.
+pub(crate) fn play(Role::Ask { service }: Role) -> io::Result<()> {
+    let pam = Pam::load();
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let answer: Answer = match (serde_json::from_str::<Question>(&line?), &pam) {
+            (Ok(asked), Ok(pam)) => pam.is(OsStr::new(&service), &asked.user, &asked.password),
+            (Err(error), _) => Err(error.to_string()),
+            (_, Err(why)) => Err(why.clone()),
+        };
+        writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// A service of PAM's, by its name in `/etc/pam.d` or the path of its file.
+#[derive(Debug)]
+pub(super) struct PamService {
+    service: String,
+    askers: [Mutex<Option<Asker>>; ASKERS],
+}
+
+#[derive(Debug)]
+struct Asker {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Asker {
+    fn start(service: &str) -> Result<Asker, Error> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::new(
+                farline_core::units::Fault::Here,
+                farline_core::units::ErrorCode::AgentStart,
+                format!("starting the process that asks PAM: {error}"),
+            )
+        };
+        let mut command = reexec::command(None, &Role::Ask { service: service.to_owned() })?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().map_err(|error| failed(&error))?;
+        match (process.stdin.take(), process.stdout.take()) {
+            (Some(to), Some(from)) => Ok(Asker { process, to, from: BufReader::new(from) }),
+            _ => Err(failed(&"it has no pipes")),
+        }
+    }
+
+    fn ask(&mut self, question: &Question) -> io::Result<Answer> {
+        writeln!(self.to, "{}", serde_json::to_string(question)?)?;
+        let mut line = String::new();
+        self.from.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl PamService {
+    /// # Errors
+    /// In words, when it is neither a name nor an absolute path.
+    pub(super) fn named(service: &str) -> Result<PamService, String> {
+        let is_path = service.starts_with('/');
+        if service.is_empty() || (!is_path && service.contains('/')) {
+            return Err(
+                "pam: is followed by a service of /etc/pam.d, or by a file's absolute path"
+                    .to_owned(),
+            );
+        }
+        Ok(PamService { service: service.to_owned(), askers: Default::default() })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.service
+    }
+
+    /// Begins its processes, if they have not begun.
+    ///
+    /// # Errors
+    /// When this program cannot be started again.
+    pub(super) fn start(&self) -> Result<(), Error> {
+        for asker in &self.askers {
+            let mut asker = lock(asker);
+            if asker.is_none() {
+                *asker = Some(Asker::start(&self.service)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `user`, or nobody, has that password.
+    ///
+    /// # Errors
+    /// In words, when PAM cannot be asked.
+    pub(super) fn is(&self, user: Option<&str>, password: &[u8]) -> Answer {
+        let question =
+            Question { user: user.unwrap_or(NOBODY).to_owned(), password: password.to_vec() };
+        let mut asker = self.free_one();
+        if asker.is_none() {
+            *asker = Some(Asker::start(&self.service).map_err(|error| error.message)?);
+        }
+        let answer = asker.as_mut().map(|asker| asker.ask(&question));
+        match answer {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => {
+                *asker = None;
+                Err(format!("the process that asks PAM: {error}"))
+            }
+            None => Err("no process asks PAM".to_owned()),
+        }
+    }
+
+    fn free_one(&self) -> MutexGuard<'_, Option<Asker>> {
+        let free = self.askers.iter().find_map(|asker| asker.try_lock().ok());
+        free.unwrap_or_else(|| lock(&self.askers[0]))
+    }
+}
