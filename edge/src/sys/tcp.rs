@@ -350,13 +350,17 @@ pub(crate) fn begin_with_window(socket: &impl AsFd, len: usize) -> io::Result<()
 /// the kernel grows by itself from there on; on a listening socket, its future connections, from the first.
 ///
 /// # Errors
-/// When it is no socket, or the system grants less.
+/// When it is no socket, or the system grants less: then it has what it had.
 pub(crate) fn open_window(socket: &impl AsFd, len: Bytes) -> io::Result<()> {
+    let before = socket2::SockRef::from(socket).recv_buffer_size()? / 2;
     if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len.0).is_err() {
         set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, len.0)?;
     }
     // The kernel doubles what it is told (socket(7)).
     let given = socket2::SockRef::from(socket).recv_buffer_size()? as u64 / 2;
+    if given < len.0 {
+        socket2::SockRef::from(socket).set_recv_buffer_size(before)?;
+    }
     // A size that was set the kernel keeps, unless its lock is taken off (Linux 5.14).
     set_number(socket, libc::SOL_SOCKET, SO_BUF_LOCK, 0)?;
     if given < len.0 {
