@@ -14,7 +14,7 @@ use crate::export::{is_document, write_made};
 use crate::output::Output;
 use crate::provenance::now;
 use axes::Axes;
-use farline::plan::document::{self, text, write};
+use farline::plan::document::{self, DocumentPlace, text};
 use farline::plan::{ProbeBench, environment};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{self as of_verbs, COMPARISON};
@@ -96,8 +96,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     crate::interrupt::give_back_when_asked()?;
     // Not after twenty minutes, or fifteen hours.
     args.out.iter().try_for_each(|file| document::check(file))?;
+    // Before one is read to go on with: what another run still adds to would be lost.
+    let mut documents = args.documents()?;
     if let Some(asked) = verbs::asked(&args)? {
-        return verbs::run(asked, &args, output);
+        return verbs::run(asked, &args, documents, output);
     }
     let mut profile = match &args.resume {
         Some(file) => resumed(file, &args, output)?,
@@ -111,8 +113,6 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         )
         .hint("leave --simulate out"));
     }
-    let mut documents: Vec<&PathBuf> =
-        args.written().into_iter().filter(|file| is_document(file)).collect();
     let spare = if documents.is_empty() { document::spare(&profile) } else { None };
     if let Some(spare) = &spare
         && !output.quiet()
@@ -122,16 +122,23 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             spare.display()
         );
     }
-    documents.extend(&spare);
-    let ran = match profile.kind {
-        ProfileKind::Modelled => simulate(&mut profile, &documents, output),
-        ProfileKind::Measured => measured(&mut profile, &documents, output),
+    if let Some(spare) = &spare {
+        documents.push(DocumentPlace::take(spare)?);
+    }
+    let count = |profile: &Profile| -> usize {
+        profile.cells.iter().map(|result| result.repetitions.len()).sum()
     };
-    if ran.is_err() && profile.cells.iter().all(|result| result.repetitions.is_empty()) {
+    let before = count(&profile);
+    let ran = match profile.kind {
+        ProfileKind::Modelled => simulate(&mut profile, &mut documents, output),
+        ProfileKind::Measured => measured(&mut profile, &mut documents, output),
+    };
+    // Who was refused, or broke off before anything was new, changes no file.
+    if ran.is_err() && count(&profile) == before {
         return ran.map(|()| ExitCode::SUCCESS);
     }
     // Pages and tables of what ran before it broke off, too: they may be all that was asked for.
-    let written = documents.iter().try_for_each(|file| write(file, &text(&profile)?));
+    let written = documents.iter_mut().try_for_each(|file| file.write(&text(&profile)?));
     let made = write_made(&args.out, &profile);
     ran.and(written).and(made)?;
     if let Some(spare) = &spare {
@@ -155,6 +162,12 @@ impl Args {
             is_new
         };
         self.resume.iter().chain(&self.out).filter(is_new).collect()
+    }
+
+    /// The places of the documents among them, taken for this run.
+    fn documents(&self) -> Result<Vec<DocumentPlace>, Error> {
+        let documents = self.written().into_iter().filter(|file| is_document(file));
+        documents.map(|file| DocumentPlace::take(file)).collect()
     }
 }
 
@@ -189,7 +202,11 @@ const RESUME: &str = "farline profile --resume";
 
 /// Measures what is missing of `profile`, over emulated links or to its node, for which it is
 /// stored.
-fn measured(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
+fn measured(
+    profile: &mut Profile,
+    documents: &mut [DocumentPlace],
+    output: &Output,
+) -> Result<(), Error> {
     match profile.environment.node.clone() {
         None => {
             let mut bench = measure::links(&profile.grid)?;
@@ -242,7 +259,11 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
 }
 
 /// Runs what is missing of `profile` by the model; `documents` are written now and then.
-fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
+fn simulate(
+    profile: &mut Profile,
+    documents: &mut [DocumentPlace],
+    output: &Output,
+) -> Result<(), Error> {
     let mut saved = Instant::now();
     let (ran, most) = (Arc::new(AtomicU32::new(0)), profile.most_left());
     let seen = Arc::clone(&ran);
@@ -274,7 +295,7 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> R
             profile.record(job, repetition);
         }
         if saved.elapsed() > SAVE_EVERY {
-            documents.iter().try_for_each(|file| write(file, &text(profile)?))?;
+            documents.iter_mut().try_for_each(|file| file.write(&text(profile)?))?;
             saved = Instant::now();
         }
     }

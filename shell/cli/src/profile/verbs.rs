@@ -2,9 +2,9 @@
 //! measured between two devices.
 
 use super::{Args, measure, now, say_elsewhere, side_by_side, simulate};
-use crate::export::{is_document, write_made};
+use crate::export::write_made;
 use crate::output::Output;
-use farline::plan::document::write;
+use farline::plan::document::DocumentPlace;
 use farline::plan::environment;
 use farline::prober::VerbsBench;
 use farline_core::profile::verbs::{
@@ -180,10 +180,14 @@ fn model(profile: &mut VerbsProfile) {
     }
 }
 
-pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode, Error> {
-    let files: Vec<PathBuf> = args.written().into_iter().cloned().collect();
-    let finish = |profile: &VerbsProfile| {
-        write_all(&files, profile)?;
+pub(super) fn run(
+    asked: Asked,
+    args: &Args,
+    mut documents: Vec<DocumentPlace>,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let finish = |profile: &VerbsProfile, documents: &mut [DocumentPlace]| {
+        write_all(documents, &args.out, profile)?;
         output.result(profile, table(profile))
     };
     match asked {
@@ -198,39 +202,42 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
                 }
                 None => profile.between = Some(hosts),
             }
-            let documents: Vec<&PathBuf> = files.iter().filter(|file| is_document(file)).collect();
-            measure::run(&mut *profile, &documents, RESUME, &mut bench, output)?;
+            measure::run(&mut *profile, &mut documents, RESUME, &mut bench, output)?;
             if !args.messages.without_model() {
                 model(&mut profile);
             }
-            finish(&profile)?;
+            finish(&profile, &mut documents)?;
         }
         Asked::Verbs(mut profile) => {
             model(&mut profile);
-            finish(&profile)?;
+            finish(&profile, &mut documents)?;
         }
         Asked::Comparison(grids) => {
             let (tcp, grid) = *grids;
             let mut tcp =
                 TcpProfile::new(tcp, ProfileKind::Modelled, Environment::default(), now())?;
-            simulate(&mut tcp, &[], output)?;
+            simulate(&mut tcp, &mut [], output)?;
             let mut rdma = VerbsProfile::new(grid, now());
             model(&mut rdma);
             let both = TcpRdmaComparison::new(tcp, rdma);
-            write_all(&args.out, &both)?;
+            write_all(&mut documents, &args.out, &both)?;
             output.result(&both, verdicts(&both))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes each of `files` as its name wants it: a page, a table or the document.
-fn write_all(files: &[PathBuf], document: &impl ReportDocument) -> Result<(), Error> {
-    for file in files.iter().filter(|file| is_document(file)) {
+/// Writes `documents`, and those of `files` that are pages or tables.
+fn write_all(
+    documents: &mut [DocumentPlace],
+    files: &[PathBuf],
+    document: &impl ReportDocument,
+) -> Result<(), Error> {
+    for place in documents {
         let json = serde_json::to_vec_pretty(document).map_err(|error| {
             Error::new(Fault::Bug, ErrorCode::ProfileDocument, format!("the document: {error}"))
         })?;
-        write(file, &json)?;
+        place.write(&json)?;
     }
     write_made(files, document)
 }
