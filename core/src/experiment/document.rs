@@ -114,11 +114,18 @@ fn only_runs<D: Document>(document: &D) -> Vec<CellRuns> {
 /// [`Fault::You`] when `json` is not one of this version, or was changed by hand: its grid cannot
 /// be, or its cells are not its grid's.
 pub fn read<D: Document>(json: &str) -> Result<D, Error> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        schema: String,
+    }
+    // What it calls itself says more than the first field that another kind lacks.
+    if let Ok(Named { schema }) = serde_json::from_str(json)
+        && schema != D::SCHEMA
+    {
+        return Err(D::wrong(format!("this is a {schema}, not a {}", D::WHAT)));
+    }
     let document: D = serde_json::from_str(json)
         .map_err(|error| D::wrong(format!("not a {}: {error}", D::WHAT)))?;
-    if document.schema() != D::SCHEMA {
-        return Err(D::wrong(format!("its schema is {}", document.schema())));
-    }
     document.grid().check()?;
     if document.cells().eq(&document.grid().cells()) { Ok(document) } else { Err(D::changed()) }
 }

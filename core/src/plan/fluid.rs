@@ -4,8 +4,8 @@
 //! What a stream sends in a step is one batch. A batch meets the queue's backlog, waits, and is
 //! acknowledged one round trip later; the [`Control`](crate::congestion::Control) of the stream is
 //! told what it would be told by packets. Where the queue overflows, each stream loses its share of
-//! what does not fit, a whole number drawn by Poisson's law; the same law takes what the line
-//! loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the
+//! what does not fit, a whole number drawn by Poisson's law, of which what a batch does not have is
+//! taken from the next; the same law takes what the line loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the
 //! rate.
 //!
 //! Within a step a stream's packets come in trains ([`FluidScenario::train`]), each of which finds the
@@ -265,11 +265,21 @@ impl Fluid {
             .map(|(stream, send)| send * stream.fits(self.train, crowd, room))
             .sum::<f64>()
             * share;
-        let after = before + fits + other - self.capacity * step;
-        let over = (after - self.queue).max(0.0);
+        let owed: f64 = self.streams.iter().map(|stream| stream.owed).sum();
+        let over = (before + fits - owed + other - self.capacity * step - self.queue).max(0.0);
         let dropped = if over > 0.0 { (over / (fits + other)).min(1.0) } else { 0.0 };
-        self.backlog = after.clamp(0.0, self.queue);
         let outage = self.now < self.outage_until;
+        // What is dropped is drawn, and the queue holds what was not: so no more leaves it than the
+        // line carries, and where a draw was low the next step has more to drop.
+        let mut admitted = other * (1.0 - dropped);
+        for (stream, send) in self.streams.iter_mut().zip(&self.sends) {
+            let sent = send * share;
+            let too_long = 1.0 - stream.fits(self.train, crowd, room);
+            let mean = sent * (dropped + too_long * (1.0 - dropped));
+            stream.at_queue = if outage { mean } else { stream.drops(&mut self.rng, mean, sent) };
+            admitted += sent - stream.at_queue;
+        }
+        self.backlog = (before + admitted - self.capacity * step).max(0.0);
         // Sent all through the step, so what arrives has met the mean of both backlogs.
         let due = self.now + self.rtt + (before + self.backlog) / 2.0 / self.capacity;
         let scripted = self.to_lose.min(arrives);
@@ -294,20 +304,19 @@ impl Fluid {
             let taken = if outage {
                 sent
             } else {
-                let too_long = 1.0 - stream.fits(self.train, crowd, room);
-                let at_queue =
-                    poisson(&mut self.rng, sent * (dropped + too_long * (1.0 - dropped)));
-                let on_line = poisson(&mut self.rng, (sent - at_queue).max(0.0) * self.loss);
+                let on_line = poisson(&mut self.rng, (sent - stream.at_queue) * self.loss);
                 let by_script = if arrives > 0.0 { scripted * sent / arrives } else { 0.0 };
-                (at_queue + on_line + by_script).min(sent)
+                (stream.at_queue + on_line + by_script).min(sent)
             };
             stream.lost += taken;
             stream.batches.push_back(Batch {
                 sent_at: self.now,
                 due,
+                sent_in: step,
+                grew: ((self.backlog - before) / self.capacity).max(-step),
                 arrives: sent - taken,
                 lost: taken,
-                begun: false,
+                taken: 0.0,
                 delivered: stream.delivered,
                 delivered_at: stream.delivered_at,
                 first_sent_at: stream.first_sent_at,

@@ -12,11 +12,16 @@ const LEAST_TIMEOUT: f64 = 0.2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) sent_at: f64,
+    /// When the middle of it is acknowledged.
     pub(super) due: f64,
+    /// How long it takes from its first packet to its last: what it was sent in, and by how much the
+    /// queue grew meanwhile, in seconds.
+    pub(super) sent_in: f64,
+    pub(super) grew: f64,
     pub(super) arrives: f64,
     pub(super) lost: f64,
-    /// The part due before the end of the last step was taken then.
-    pub(super) begun: bool,
+    /// The part that was taken before.
+    pub(super) taken: f64,
     pub(super) delivered: u64,
     pub(super) delivered_at: f64,
     pub(super) first_sent_at: f64,
@@ -47,6 +52,10 @@ pub(super) struct Stream {
     pub(super) deviation: f64,
     pub(super) timer_from: f64,
     pub(super) lost: f64,
+    /// What the queue takes of what is sent in this step, and what it still has to take: a packet is
+    /// dropped whole, though a step of a slow path holds less than one.
+    pub(super) at_queue: f64,
+    pub(super) owed: f64,
     pub(super) reductions: u64,
     pub(super) timeouts: u64,
 }
@@ -71,30 +80,38 @@ impl Stream {
             deviation: 0.0,
             timer_from: begins,
             lost: 0.0,
+            at_queue: 0.0,
+            owed: 0.0,
             reductions: 0,
             timeouts: 0,
         }
     }
 
-    /// What is due in this step is acknowledged. A batch due within it gives its part now and the
-    /// rest in the next, so that batches keep their delay on average.
+    /// What is due by the middle of this step is acknowledged: of a batch the part that has come, so
+    /// that none comes faster than the line carries it. What is lost of a burst is its end.
     pub(super) fn acknowledge(&mut self, now: f64, step: f64) {
         let mut place = 0;
-        while let Some(batch) = self.batches.get_mut(place).copied() {
-            let all = batch.due <= now;
-            if !all && (batch.due >= now + step || batch.begun) {
+        while let Some(batch) = self.batches.get(place).copied() {
+            let long = (batch.sent_in + batch.grew).max(1e-12);
+            let come = ((now + step / 2.0 - batch.due) / long + 0.5).min(1.0);
+            if come <= batch.taken {
                 break;
             }
-            let share = if all { 1.0 } else { 1.0 - (batch.due - now) / step };
-            if all {
-                self.batches.pop_front();
+            let share = come - batch.taken;
+            let is_burst = batch.grew > batch.sent_in;
+            let lost = match (is_burst, come >= 1.0) {
+                (false, _) => batch.lost * share,
+                (true, true) => batch.lost,
+                (true, false) => 0.0,
+            };
+            if come >= 1.0 {
+                self.batches.remove(place);
             } else {
-                let rest = &mut self.batches[place];
-                (rest.arrives, rest.lost, rest.begun) =
-                    (batch.arrives * (1.0 - share), batch.lost * (1.0 - share), true);
+                self.batches[place].taken = come;
                 place += 1;
             }
-            self.acknowledged(now, &batch, batch.arrives * share, batch.lost * share);
+            let waited = batch.due + (come - share / 2.0 - 0.5) * batch.grew;
+            self.acknowledged(now, &Batch { due: waited, ..batch }, batch.arrives * share, lost);
         }
     }
 
@@ -198,6 +215,14 @@ impl Stream {
             return 1.0;
         }
         (room / (train * (crowd as f64).sqrt().sqrt())).clamp(0.0, 1.0)
+    }
+
+    /// What the queue drops of `sent` packets, with `mean` of them to drop on average.
+    pub(super) fn drops(&mut self, rng: &mut Rng, mean: f64, sent: f64) -> f64 {
+        self.owed += poisson(rng, mean);
+        let taken = self.owed.min(sent);
+        self.owed -= taken;
+        taken
     }
 
     pub(super) fn in_flight_after(&mut self, now: f64, sent: f64) {

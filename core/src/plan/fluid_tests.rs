@@ -70,6 +70,34 @@ fn nothing_beats_wire_host_or_what_cross_traffic_leaves() {
 }
 
 #[test]
+fn no_more_arrives_than_the_line_carries() {
+    for (kbps, mtu) in [(100, 1_500), (1_000, 9_000), (20_000, 9_000), (400_000, 1_500)] {
+        for (rtt_ms, queue) in [(1, 20_000), (10, 4 << 20), (10, 30_000), (100, 200_000)] {
+            for seed in 1..=3 {
+                let base = scenario(1, rtt_ms, Algorithm::Cubic, 1 + 3 * (seed as usize % 2));
+                let (rate, queue) = (Rate::from_bps(kbps * 1_000), Bytes(queue));
+                let mut fluid = Fluid::new(&FluidScenario { rate, queue, mtu, seed, ..base });
+                let mut before = 0.0;
+                for half in 1..=10 {
+                    fluid.run(f64::from(half) / 2.0, |_| false);
+                    let packets = fluid.delivered_in_all() / fluid.payload;
+                    let carried = fluid.capacity / 2.0;
+                    // A batch may come half a step early.
+                    assert!(
+                        packets - before <= carried * 1.01 + 2.0,
+                        "{kbps} kbit/s, {rtt_ms} ms, {mtu} B, queue {queue}, seed {seed}: {} of {carried}",
+                        packets - before
+                    );
+                    before = packets;
+                }
+                // What waits is a packet or two of each stream more than has room.
+                assert!(fluid.backlog <= fluid.queue * 1.05 + 10.0, "{} waits", fluid.backlog);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run_and_another_another() {
     let base = scenario(1_000, 50, Algorithm::Cubic, 5);
     let lossy = FluidScenario { loss: 1e-4, ..base };
@@ -133,11 +161,13 @@ fn fluids_and_packets_agree() {
     for algorithm in Algorithm::ALL {
         for loss in [0.0, 1e-3, COMPARED_LOSS] {
             let scenario = FluidScenario { loss, ..scenario(40, 40, algorithm, 4) };
+            // Where losses are many two runs differ by a twentieth and more.
+            let seeds = if loss < COMPARED_LOSS { 2 } else { 6 };
             let mean = |goodput: &dyn Fn(&FluidScenario) -> f64| {
-                (1..=2)
+                (1..=seeds)
                     .map(|seed| goodput(&FluidScenario { seed, ..scenario.clone() }))
                     .sum::<f64>()
-                    / 2.0
+                    / seeds as f64
             };
             let fluid = mean(&|scenario| goodput(scenario, 3.0, 23.0));
             let packets = mean(&|scenario| by_packets(scenario, 3, 23));

@@ -33,6 +33,11 @@ fn mib(bytes: Option<Bytes>) -> f64 {
     bytes.map_or(f64::NAN, |bytes| bytes.0 as f64 / 1_048_576.0)
 }
 
+/// Of no loss there is no power of ten.
+fn loss_in_words(cell: &Cell) -> String {
+    if cell.loss == 0.0 { "loss 0".to_owned() } else { format!("loss {:e}", cell.loss) }
+}
+
 fn message(cell: &Cell) -> Bytes {
     cell.message_bytes.unwrap_or(Grid::USUAL_MESSAGE)
 }
@@ -139,7 +144,7 @@ impl Experiment for Grid {
             Axis::new("losses", &self.losses, f64::to_string, |cell, loss| cell.loss = *loss)
                 .unit(" of loss")
                 .shown(4)
-                .chart(along("Loss", "", |cell| cell.loss, |cell| format!("loss {:e}", cell.loss))),
+                .chart(along("Loss", "", |cell| cell.loss, loss_in_words)),
             Axis::new("streams", &self.streams, u32::to_string, |cell, one| cell.streams = *one)
                 .unit(" streams")
                 .short(range)

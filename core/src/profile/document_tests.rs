@@ -238,3 +238,12 @@ fn a_profile_resumed_elsewhere_says_what_changed() {
     assert!(other.page(&[]).html().contains("kernel 6.18 in place of 6.1"));
     assert_eq!(Profile::read(&serde_json::to_string(&other).expect("JSON")).as_ref(), Ok(&other));
 }
+
+#[test]
+fn a_document_of_another_kind_is_called_by_its_schema() {
+    let verbs = r#"{"schema":"farline/verbs/1","kind":7}"#;
+    let error = Profile::read(verbs).expect_err("of RDMA");
+    assert_eq!(error.message, "this is a farline/verbs/1, not a profile");
+    let error = Profile::read("{}").expect_err("nothing").message;
+    assert!(error.starts_with("not a profile: "), "{error}");
+}

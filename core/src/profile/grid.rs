@@ -86,8 +86,8 @@ pub struct Grid {
     /// exactly: see [`Grid::scaled`]; 1 for an experiment at its full rate.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u32,
-    /// Whether packets could not be divided, so that time was multiplied: round trips, and what
-    /// happens in the middle.
+    /// Whether packets could not be divided, so that time was multiplied: round trips, repetitions,
+    /// and what happens in the middle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stretched: bool,
     /// What happens in the middle.
@@ -222,5 +222,17 @@ pub(super) mod tests {
             (of(Algorithm::Cubic), of(Algorithm::Bic)),
             (Some(Constants::Linux), Some(Constants::Paper))
         );
+    }
+
+    #[test]
+    fn no_loss_among_others_is_called_0() {
+        let grid = Grid { losses: vec![0.0, 1e-5], ..grid() };
+        let axes: Vec<_> =
+            grid.axes().into_iter().filter_map(crate::experiment::GridAxis::charted).collect();
+        let loss = axes.iter().find(|axis| axis.name == "Loss").expect("losses");
+        let words: Vec<String> = [0.0, 1e-5]
+            .map(|loss_of| (loss.words)(&Cell { loss: loss_of, ..grid.cells()[0].clone() }))
+            .to_vec();
+        assert_eq!(words, ["loss 0", "loss 1e-5"]);
     }
 }

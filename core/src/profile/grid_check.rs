@@ -71,6 +71,9 @@ impl Grid {
             return wrong(message);
         }
         let Repetitions { least, most, half_width } = self.repetitions;
+        if most == 0 {
+            return wrong("0 repetitions: at least one is needed".to_owned());
+        }
         if least == 0 || most < least || half_width.is_nan() || half_width < 0.0 {
             return wrong(format!(
                 "{least} to {most} repetitions within {half_width}: at least one, and not more at \
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn impossible_grids_are_refused_in_words() {
         let ten = Rate::from_bps(10_000_000_000);
-        let cases: [(Grid, &str); 17] = [
+        let cases: [(Grid, &str); 18] = [
             (Grid { paths: vec![], ..grid() }, "paths is empty"),
             (Grid { streams: vec![4, 4], ..grid() }, "streams has a value twice"),
             (Grid { streams: vec![0], ..grid() }, "0 streams"),
@@ -189,6 +192,10 @@ mod tests {
             (
                 Grid { repetitions: Repetitions { least: 5, most: 3, half_width: 0.1 }, ..grid() },
                 "5 to 3 repetitions",
+            ),
+            (
+                Grid { repetitions: Repetitions { least: 0, most: 0, half_width: 0.1 }, ..grid() },
+                "0 repetitions: at least one",
             ),
             (Grid { warm_up_s: 30.0, ..grid() }, "nothing is left to measure"),
             (Grid { seconds: 1e15, ..grid() }, "a week"),

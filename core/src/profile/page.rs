@@ -4,6 +4,7 @@
 use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile, ProfileKind};
 use super::driver::Driver;
+use super::published::{self, THEIRS};
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{Document, paths_card, with_changes};
 use crate::report::{Card, Columns, HeatMap, PageSpec, ReportDocument, Section};
@@ -31,13 +32,17 @@ impl Profile {
         let kind = match self.kind {
             ProfileKind::Modelled if has_udt => {
                 "Every curve is modelled, in virtual time: streams of TCP as fluids over one queue, \
-                 UDT packet by packet over the emulator's link. Nothing here was measured."
+                 UDT packet by packet over the emulator's link."
             }
             ProfileKind::Modelled => {
-                "Every curve is modelled: streams as fluids over one queue, in virtual time. \
-                 Nothing here was measured."
+                "Every curve is modelled: streams as fluids over one queue, in virtual time."
             }
             ProfileKind::Measured => "Every curve was measured.",
+        };
+        let measured = match (self.kind, self.has_papers_figures()) {
+            (ProfileKind::Measured, _) => String::new(),
+            (ProfileKind::Modelled, false) => " Nothing here was measured.".to_owned(),
+            (ProfileKind::Modelled, true) => format!(" Nothing here was measured but {THEIRS}."),
         };
         let scaled = match self.grid.scale {
             1 => String::new(),
@@ -73,7 +78,7 @@ impl Profile {
         let title = format!("Profile: {}", self.grid.name);
         let grid = format!(" Grid {}.", &self.grid_hash[..16.min(self.grid_hash.len())]);
         let source = (self.schema.clone(), grid);
-        let lead = format!("{kind}{scaled} Farline {}, {}.", self.farline, self.date);
+        let lead = format!("{kind}{measured}{scaled} Farline {}, {}.", self.farline, self.date);
         PageSpec { title, lead, sections, source }
     }
 
@@ -136,11 +141,12 @@ impl Profile {
             ));
         }
         if self.kind == ProfileKind::Modelled {
-            section = section.note(
-                "The model has the controls in full and one tail-drop queue of one bandwidth-delay \
-                 product. It has no lost retransmission, no delayed acknowledgement, no HyStart, \
-                 and no processor: real hosts are slower.",
-            );
+            section = section.note(format!(
+                "The model has the controls in full and one tail-drop queue{}. It has no lost \
+                 retransmission, no delayed acknowledgement, no HyStart, and no processor: real \
+                 hosts are slower.",
+                self.queues_in_words()
+            ));
         }
         match grid.scale {
             1 => section,
@@ -157,6 +163,44 @@ impl Profile {
                  packet.",
             ),
         }
+    }
+
+    /// Whether a paper's figures stand next to these.
+    fn has_papers_figures(&self) -> bool {
+        let sc08 = |cell: &Cell| published::sc08(cell.congestion, &cell.path.name).is_some();
+        self.cells.iter().any(|result| sc08(&result.cell)) || self.printed().is_some()
+    }
+
+    /// How large the queue of each path is.
+    fn queues_in_words(&self) -> String {
+        let paths = &self.grid.paths;
+        let one_product = |path: &PathPoint| {
+            let product = path.rate_bps.bytes_in(path.rtt_ns).0 as f64;
+            (path.queue_bytes.0 as f64 / product.max(1.0) - 1.0).abs() < 0.01
+        };
+        if paths.iter().all(one_product) {
+            return " of one bandwidth-delay product".to_owned();
+        }
+        match &paths[..] {
+            [] => String::new(),
+            [path] => format!(" of {}", path.queue_bytes),
+            _ => {
+                let of = |path: &PathPoint| format!("{} {}", path.name, path.queue_bytes);
+                format!(" for each path: {}", paths.iter().map(of).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// The unit in which rates are shown, one for all that is read together, such that the largest is
+    /// not a row of zeros: its bits per second, and its name.
+    pub fn rate_unit(&self) -> (f64, &'static str) {
+        let seen = self.cells.iter().flat_map(|result| &result.repetitions);
+        let seen = seen.flat_map(|one| [one.whole.receiver_bps, one.steady.receiver_bps]);
+        let paths = || self.grid.paths.iter().map(|path| path.rate_bps).max();
+        let most = seen.max().filter(|most| most.as_bps() > 0).or_else(paths);
+        let most = most.map_or(f64::INFINITY, |most| most.as_bps() as f64);
+        let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+        units.into_iter().find(|(unit, _)| most >= unit / 10.0).unwrap_or((1.0, "bit/s"))
     }
 
     /// A map of paths and streams for `congestion`, of the means of what was `found` in each place:
@@ -195,17 +239,28 @@ impl Profile {
         if grid.streams.len() < 2 {
             return None;
         }
-        let mean = |result: &'_ CellResult| Some(result.summary()?.mean / 1e9);
+        let (unit, unit_name) = self.rate_unit();
+        let mean = |result: &'_ CellResult| Some(result.summary()?.mean / unit);
         let means: Vec<(&Cell, f64)> =
             self.basic().filter_map(|one| Some((&one.cell, mean(one)?))).collect();
+        let value = format!("goodput ({unit_name})");
+        let maps: Vec<HeatMap> = grid
+            .congestion
+            .iter()
+            .map(|&one| self.map(one, ("Throughput", &value), &means))
+            .collect();
+        let turned = maps.iter().any(|map| map.surface("Path").has_faces());
         let mut section = Section::new("Throughput by length and streams").text(format!(
             "SC08's distance profile, T(d, n): one map for each congestion control, all in the \
-             same colours, and the same as a \
-             surface: drag it, or press an arrow key, to turn it.{}",
+             same colours{}.{}",
+            if turned {
+                ", and the same as a surface: drag it, or press an arrow key, to turn it"
+            } else {
+                ""
+            },
             self.rest_in_words()
         ));
-        for &congestion in &grid.congestion {
-            let map = self.map(congestion, ("Throughput", "goodput (Gbit/s)"), &means);
+        for map in maps {
             let surface = map.surface("Path");
             section = section.chart(map);
             if surface.has_faces() {
@@ -216,15 +271,16 @@ impl Profile {
     }
 }
 
-/// An interval in bit/s as a chart in Gbit/s has it: no throughput is below zero.
-pub(super) fn band(interval: Option<(f64, f64)>) -> Option<(f64, f64)> {
-    interval.map(|(low, high)| (low.max(0.0) / 1e9, high / 1e9))
+/// An interval in bit/s as a chart in units of `unit` bit/s has it: no throughput is below zero.
+pub(super) fn band(interval: Option<(f64, f64)>, unit: f64) -> Option<(f64, f64)> {
+    interval.map(|(low, high)| (low.max(0.0) / unit, high / unit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Environment, Form, Simulator, preset};
+    use crate::profile::{Environment, Form, Grid, Repetitions, Simulator, preset};
+    use crate::units::{Bytes, Rate, Span};
 
     #[test]
     fn the_page_says_at_which_rate_and_pace_its_profile_ran() {
@@ -280,5 +336,64 @@ mod tests {
             assert!(html.contains(words), "{words}");
         }
         assert!(!html.contains("NaN") && !html.contains("inf"), "a number that is none");
+    }
+
+    fn short(grid: Grid) -> Profile {
+        let repetitions = Repetitions { least: 3, most: 3, half_width: 0.0 };
+        Profile::modelled(Grid { seconds: 4.0, warm_up_s: 0.0, repetitions, ..grid })
+    }
+
+    #[test]
+    fn the_page_says_which_queue_each_path_has() {
+        let html = |names: &[&str]| {
+            let paths = names.iter().map(|name| PathPoint::named(name, None).expect("a path"));
+            short(Grid::new("custom", paths.collect(), vec![Algorithm::Reno])).page(&[]).html()
+        };
+        let mixed = html(&["usn-0.2", "usn-1400"]);
+        assert!(mixed.contains("usn-0.2 4 MiB, usn-1400 "), "{mixed}");
+        assert!(!mixed.contains("of one bandwidth-delay product"));
+        assert!(html(&["usn-1400", "usn-6600"]).contains("of one bandwidth-delay product"));
+    }
+
+    #[test]
+    fn slow_paths_are_shown_in_units_of_their_size() {
+        for (bps, unit) in [(60_000, "kbit/s"), (1_000_000, "Mbit/s"), (900_000_000, "Gbit/s")] {
+            let path = PathPoint::custom(Rate::from_bps(bps), Span::from_millis(10));
+            let path = PathPoint { queue_bytes: Bytes(20_000), ..path };
+            let near = PathPoint::custom(Rate::from_bps(bps), Span::from_millis(20));
+            let near = PathPoint { queue_bytes: Bytes(20_000), ..near };
+            let grid = Grid::new("custom", vec![path, near], vec![Algorithm::Reno]);
+            let html = short(Grid { streams: vec![1, 2], ..grid }).page(&[]).html();
+            for other in ["kbit/s", "Mbit/s", "Gbit/s"] {
+                // What a path carries is said in its own unit, and a rate in prose may be.
+                let shown = html.contains(&format!("goodput ({other})"))
+                    || html.contains(&format!("({other})</text>"))
+                    || html.contains(&format!(">{other}<"));
+                assert_eq!(shown, other == unit, "{bps}: {other}");
+            }
+            assert!(!html.contains(">0.00</text>") && !html.contains(">0.000<"), "{bps}");
+        }
+    }
+
+    #[test]
+    fn a_page_speaks_of_no_figure_that_it_lacks() {
+        let path = || PathPoint::named("usn-1400", None).expect("a path");
+        let html = |streams: Vec<u32>, paths: Vec<PathPoint>| {
+            let grid = Grid::new("custom", paths, vec![Algorithm::Reno]);
+            short(Grid { streams, ..grid }).page(&[]).html()
+        };
+        let one_path = html(vec![1, 2], vec![path()]);
+        assert!(one_path.contains("goodput (Gbit/s)") && !one_path.contains("drag it"));
+        let far = PathPoint::named("usn-6600", None).expect("a path");
+        assert!(html(vec![1, 2], vec![path(), far]).contains("drag it"));
+        let one_number = html(vec![2], vec![path()]);
+        assert!(one_number.contains("<h2>Stability"));
+        assert!(!one_number.contains("by repetition and streams"), "{one_number}");
+        assert!(one_path.contains("by repetition and streams"));
+        let sc08 = preset("sc08-distance", Form::Quick).expect("a preset");
+        let html =
+            short(Grid { streams: vec![5], hypotheses: Vec::new(), ..sc08 }).page(&[]).html();
+        assert!(html.contains("Nothing here was measured but the papers&#39; figures"), "{html}");
+        assert!(one_path.contains("Nothing here was measured.") || one_path.contains("SC08"));
     }
 }

@@ -60,6 +60,7 @@ impl Profile {
     pub(super) fn along_other_axes(&self) -> Option<Section> {
         let mut axes = self.axes();
         axes.extend(self.distance(&axes));
+        let (_, unit) = self.rate_unit();
         let (mut charts, mut is_cut) = (Vec::new(), false);
         for along in &axes {
             let mut chart = |place: String, mut series: Vec<Series>| {
@@ -67,7 +68,7 @@ impl Profile {
                 series.truncate(LINES);
                 let title = format!("Throughput by {}{place}", spoken(along.name));
                 let x = Axis::new(along.name, along.unit);
-                let y = Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s");
+                let y = Axis::new(format!("Goodput, {}{place}", self.label()), unit);
                 charts.push(LineChart::new(
                     title,
                     if along.is_log { x.log() } else { x },
@@ -114,10 +115,11 @@ impl Profile {
     /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the
     /// others.
     fn lines(&self, axes: &[Along], along: &Along, of: impl Fn(&Cell) -> bool) -> Vec<Series> {
+        let (unit, _) = self.rate_unit();
         let found = self.plain().filter(|result| of(&result.cell)).filter_map(|result| {
             let (summary, x) = (result.summary()?, (along.at)(&result.cell));
             let name = self.line_name(axes, &result.cell, along.name);
-            x.is_finite().then(|| (name, (x, summary.mean / 1e9, band(summary.ci95))))
+            x.is_finite().then(|| (name, (x, summary.mean / unit, band(summary.ci95, unit))))
         });
         Series::grouped(found)
     }

@@ -78,27 +78,26 @@ impl Profile {
     pub(super) fn every_cell(&self) -> Section {
         let has_processors =
             self.cells.iter().flat_map(|result| &result.repetitions).any(|one| one.cpu.is_some());
+        let (unit, name) = self.rate_unit();
+        let rate = move |bps: f64| format!("{:.3}", bps / unit);
         let spec = TableSpec::new()
             .words("Cell", |row: &Row<'_>| row.result.cell.name())
             .figures("n", Row::count)
-            .figures("Gbit/s", |row| match row.summary {
-                Some(summary) => format!("{:.3}", summary.mean / 1e9),
-                None => row.mean(
-                    |one| Some(one.whole.receiver_bps.as_gbps()),
-                    |gbps| format!("{gbps:.3}"),
-                ),
+            .figures(name, move |row| match row.summary {
+                Some(summary) => rate(summary.mean),
+                None => row.mean(|one| Some(one.whole.receiver_bps.as_bps() as f64), rate),
             })
-            .figures("95 % interval", |row| {
+            .figures("95 % interval", move |row| {
                 row.say(|summary| {
-                    summary.ci95.map(|(low, high)| format!("{:.3} to {:.3}", low / 1e9, high / 1e9))
+                    summary.ci95.map(|(low, high)| format!("{} to {}", rate(low), rate(high)))
                 })
             })
             // One repetition says nothing of how they vary.
             .figures("CoV", |row| {
                 row.say(|one| (one.n > 1).then(|| format!("{:.1} %", one.variation() * 100.0)))
             })
-            .figures("Steady", |row| {
-                row.mean(|one| Some(one.steady.receiver_bps.as_gbps()), |gbps| format!("{gbps:.3}"))
+            .figures("Steady", move |row| {
+                row.mean(|one| Some(one.steady.receiver_bps.as_bps() as f64), rate)
             })
             .figures("Ramp", |row| row.mean(|one| Some(one.ramp_s), |s| format!("{s:.1} s")))
             .figures("Fairness", |row| row.mean(|one| one.fairness, |index| format!("{index:.3}")))

@@ -61,14 +61,15 @@ impl Profile {
         rows.truncate(ROWS);
         let has_cost = rows.iter().any(|row| row.cost.is_some());
         let first = copies.drivers[0].title();
+        let (unit, unit_name) = self.rate_unit();
         let spec = TableSpec::new()
             .words("Cell", |row: &Row| row.name.clone())
             .words("Channel", |row| row.driver.title().to_owned())
-            .figures("Gbit/s", |row| {
+            .figures(unit_name, move |row| {
                 row.summary.map_or_else(
                     || "none valid".to_owned(),
                     |one| {
-                        let gbps = |bps: f64| format!("{:.3}", bps / 1e9);
+                        let gbps = |bps: f64| format!("{:.3}", bps / unit);
                         let off =
                             one.ci95.map(|(low, high)| format!(" ± {}", gbps((high - low) / 2.0)));
                         gbps(one.mean) + &off.unwrap_or_default()

@@ -3,7 +3,7 @@
 use super::document::{Job, Profile, ProfileKind};
 use super::simulate::repetition;
 use crate::experiment::Experiment;
-use crate::report::{Section, TableSpec};
+use crate::report::{Section, TableSpec, off_by};
 use crate::statistics::Summary;
 
 /// Longer tables are not read.
@@ -19,7 +19,8 @@ impl Profile {
         }
         let mut errors = Vec::new();
         let mut rows = Vec::new();
-        let scale = f64::from(self.grid.scale) / 1e9;
+        let (unit, name) = shown.rate_unit();
+        let scale = f64::from(self.grid.scale) / unit;
         for (place, (result, shown)) in self.cells.iter().zip(&shown.cells).enumerate() {
             let Some(measured) = result.summary() else { continue };
             let cell = &result.cell;
@@ -41,9 +42,9 @@ impl Profile {
         rows.truncate(ROWS);
         let spec = TableSpec::new()
             .words("Cell", |row: &(String, f64, f64, f64)| row.0.clone())
-            .figures("Measured, Gbit/s", |row| format!("{:.3}", row.1))
-            .figures("Predicted, Gbit/s", |row| format!("{:.3}", row.2))
-            .figures("Off by", |row| format!("{:+.0} %", row.3 * 100.0));
+            .figures(&format!("Measured, {name}"), |row| format!("{:.3}", row.1))
+            .figures(&format!("Predicted, {name}"), |row| format!("{:.3}", row.2))
+            .figures("Off by", |row| off_by(row.3, 0));
         let section = Section::new("Predicted against measured")
             .text(format!(
                 "The model, which knows the path and the controls but no processor, next to what \

@@ -54,6 +54,7 @@ impl Profile {
         let mut paths: Vec<_> = self.grid.paths.iter().collect();
         paths.sort_by_key(|path| path.rtt_ns);
         let capacity = paths.iter().map(|path| path.rate_bps.as_gbps()).fold(0.0, f64::max);
+        let (unit, unit_name) = self.rate_unit();
         let mut series = Vec::new();
         let mut rows = Vec::new();
         for &congestion in self.grid.congestion.iter().take(LINES) {
@@ -68,8 +69,9 @@ impl Profile {
             let fit = transition(&points, capacity);
             let concavity = utilisation_concavity(&points, capacity);
             rows.push((congestion, fit, concavity));
-            let found =
-                found.into_iter().map(|(ms, pooled)| (ms, pooled.mean / 1e9, band(pooled.ci95)));
+            let found = found
+                .into_iter()
+                .map(|(ms, pooled)| (ms, pooled.mean / unit, band(pooled.ci95, unit)));
             series.push(Series::through(format!("{congestion}, {}", self.label()), found));
         }
         for &congestion in &self.grid.congestion {
@@ -77,7 +79,7 @@ impl Profile {
                 .iter()
                 .filter_map(|path| {
                     published::sc08(congestion, &path.name)
-                        .map(|row| (path.rtt_ns.as_millis_f64(), row.gbps))
+                        .map(|row| (path.rtt_ns.as_millis_f64(), row.gbps * 1e9 / unit))
                 })
                 .collect();
             if points.len() > 1 && series.len() < LINES {
@@ -86,7 +88,7 @@ impl Profile {
         }
         let chart = |x: Axis| {
             let title = "Throughput against round-trip time";
-            LineChart::new(title, x, Axis::new("Goodput", "Gbit/s"), series.clone())
+            LineChart::new(title, x, Axis::new("Goodput", unit_name), series.clone())
         };
         type Row = (Algorithm, Result<Transition, TransitionError>, Option<f64>);
         let spec = TableSpec::new()

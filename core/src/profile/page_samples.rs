@@ -12,9 +12,13 @@ impl Profile {
     /// The samples of the cell that has most of them, after its ramp; the Trans-European paper's
     /// figure 7 in another form.
     pub(super) fn how_often(&self) -> Option<Section> {
+        let (unit, unit_name) = self.rate_unit();
         let (result, samples) = self
             .plain()
             .map(|result| (result, result.settled(self.grid.sample_s)))
+            .map(|(result, gbps)| {
+                (result, gbps.into_iter().map(|one| one * 1e9 / unit).collect::<Vec<f64>>())
+            })
             .filter(|(_, samples)| samples.len() >= LEAST)
             .max_by_key(|(_, samples)| samples.len())?;
         let least = samples.iter().copied().min_by(f64::total_cmp)?;
@@ -31,7 +35,7 @@ impl Profile {
         }
         let chart = Histogram {
             title: format!("How often which throughput: {}, {}", result.cell.name(), self.label()),
-            x: Axis::new(format!("Goodput, {}", self.label()), "Gbit/s"),
+            x: Axis::new(format!("Goodput, {}", self.label()), unit_name),
             y: Axis::new("Samples", "").log(),
             buckets,
             marks: vec![(format!("least {least:.3}"), least), (format!("mean {mean:.3}"), mean)],

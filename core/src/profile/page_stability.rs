@@ -21,17 +21,7 @@ impl Profile {
             |one: &CellResult| one.summary().map_or(0.0, |summary| summary.variation() * 100.0);
         let all = self.one_way().filter(|result| result.valid().count() >= LEAST);
         let least_steady = all.max_by(|a, b| steady(a).total_cmp(&steady(b)))?;
-        let mut section = Section::new("Stability").text(format!(
-            "How much a cell's repetitions differ: their standard deviation over their mean. \
-             Below, as SC08 draws it, the throughput by \
-             repetition and streams; at last the least steady cell of all over time.{}",
-            self.rest_in_words()
-        ));
         let spread: Vec<(&Cell, f64)> = repeated().map(|one| (&one.cell, steady(one))).collect();
-        for &congestion in &self.grid.congestion {
-            let words = ("Coefficient of variation", "coefficient of variation (%)");
-            section = section.chart(self.map(congestion, words, &spread));
-        }
         let mut surfaces: Vec<Surface> = Vec::new();
         for &congestion in &self.grid.congestion {
             for path in &self.grid.paths {
@@ -59,16 +49,31 @@ impl Profile {
         let samples = least_steady.valid().map(|one| one.samples_bps.len()).max().unwrap_or(1);
         let each = samples.div_ceil(COLUMNS).max(1) as f64 * self.grid.sample_s;
         let name = format!("{}, over time", least_steady.cell.name());
+        surfaces.retain(Surface::has_faces);
         surfaces.truncate(SURFACES);
+        let by_streams = if surfaces.is_empty() {
+            ""
+        } else {
+            " Below, as SC08 draws it, the throughput by repetition and streams."
+        };
         surfaces.push(self.surface(&name, ("Seconds", "Repetition"), rows.collect(), |i| {
             ((i + 1) as f64 * each).round() as usize
         }));
-        Some(
-            surfaces
-                .into_iter()
-                .filter(Surface::has_faces)
-                .fold(section, |section, surface| section.chart(surface)),
-        )
+        surfaces.retain(Surface::has_faces);
+        let over_time = match surfaces.last() {
+            Some(last) if last.across == "Seconds" => " At last the least steady cell over time.",
+            _ => "",
+        };
+        let mut section = Section::new("Stability").text(format!(
+            "How much a cell's repetitions differ: their standard deviation over their mean.\
+             {by_streams}{over_time}{}",
+            self.rest_in_words()
+        ));
+        for &congestion in &self.grid.congestion {
+            let words = ("Coefficient of variation", "coefficient of variation (%)");
+            section = section.chart(self.map(congestion, words, &spread));
+        }
+        Some(surfaces.into_iter().fold(section, Section::chart))
     }
 
     /// `rows` in bit/s over columns that `column` numbers.
@@ -79,11 +84,12 @@ impl Profile {
         rows: Vec<(String, Vec<f64>)>,
         column: impl Fn(usize) -> usize,
     ) -> Surface {
+        let (unit, unit_name) = self.rate_unit();
         let columns = rows.iter().map(|(_, values)| values.len()).min().unwrap_or(0);
         let most = rows
             .iter()
             .flat_map(|(_, values)| values)
-            .fold(0.0, |most: f64, bps| most.max(bps / 1e9));
+            .fold(0.0, |most: f64, bps| most.max(bps / unit));
         Surface {
             title: format!(
                 "Throughput by {} and {}: {name}, {}",
@@ -91,14 +97,14 @@ impl Profile {
                 along.to_lowercase(),
                 self.label()
             ),
-            value: format!("{name}, {}: goodput (Gbit/s)", self.label()),
+            value: format!("{name}, {}: goodput ({unit_name})", self.label()),
             across: across.to_owned(),
             along: along.to_owned(),
             columns: (0..columns).map(|i| column(i).to_string()).collect(),
             rows: rows
                 .into_iter()
                 .map(|(name, values)| {
-                    (name, values.into_iter().take(columns).map(|bps| Some(bps / 1e9)).collect())
+                    (name, values.into_iter().take(columns).map(|bps| Some(bps / unit)).collect())
                 })
                 .collect(),
             most,

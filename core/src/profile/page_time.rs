@@ -57,6 +57,7 @@ impl Profile {
         if measured.is_empty() {
             return None;
         }
+        let (unit, unit_name) = self.rate_unit();
         // Cells from all over the grid, the last among them.
         let step = measured.len().div_ceil(LINES).max(1);
         let chosen: Vec<&&CellResult> = measured.iter().rev().step_by(step).take(LINES).collect();
@@ -71,7 +72,7 @@ impl Profile {
             let points = samples
                 .iter()
                 .enumerate()
-                .map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, bps.as_gbps()));
+                .map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, bps.as_bps() as f64 / unit));
             Series {
                 name: self.short_name(&result.cell),
                 points: points.collect(),
@@ -90,7 +91,7 @@ impl Profile {
                 .chart(LineChart {
                     title: "Throughput over time of some cells".to_owned(),
                     x: Axis::new("Time since the streams began", "s"),
-                    y: Axis::new(format!("Goodput, {}", self.label()), "Gbit/s"),
+                    y: Axis::new(format!("Goodput, {}", self.label()), unit_name),
                     series: series.collect(),
                     marks: self.events(chosen.last().and_then(|result| result.valid().next())),
                 }),

@@ -5,6 +5,9 @@ use crate::congestion::Algorithm;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
+/// What of a modelled page was measured.
+pub(super) const THEIRS: &str = "the papers' figures, which are called theirs";
+
 /// What SC08 printed of one congestion control over one length (figures 2 and 3).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Sc08 {

@@ -25,9 +25,10 @@ impl Grid {
     /// Messages are not divided: what one write costs is a processor's matter.
     ///
     /// Packets that would become smaller than IPv6 allows (1280 bytes, RFC 8200) stay as they are,
-    /// and round trips are multiplied in their place. Everything takes `k` times as long then:
-    /// where something happens in the middle the repetition is as much longer, and there are as
-    /// many fewer of them; else it is as long as it was, and holds a `k`th of the round trips.
+    /// and round trips are multiplied in their place. Everything takes `k` times as long then, slow
+    /// start too, so a repetition is as much longer, and there are as many fewer of them: two at
+    /// least where there were so many, or there would be no interval; where something happens in
+    /// the middle they are long, and one shows it.
     /// Exact for the controls that count round trips: Reno, BIC, HighSpeed, Scalable, Vegas. CUBIC,
     /// H-TCP and BBR count seconds, and so do the least retransmission timeout of a host and the
     /// delay of its acknowledgements.
@@ -45,10 +46,11 @@ impl Grid {
         let stretched = k > self.largest_division();
         let slower = if stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) };
         slower.grid(&mut self);
-        if stretched && self.disturbance.is_some() {
+        if stretched {
             slower.run(&mut self);
+            let enough = if self.disturbance.is_some() { 1 } else { 2 };
             let Repetitions { least, most, .. } = &mut self.repetitions;
-            *most = (*most / k).max(1);
+            *most = (*most / k).max(enough.min(*most));
             *least = (*least).min(*most);
         }
         self.scale *= k;
@@ -111,7 +113,8 @@ impl Profile {
 mod tests {
     use super::*;
 
-    use crate::profile::{Form, preset};
+    use crate::congestion::Algorithm;
+    use crate::profile::{Form, Hypothesis, preset};
     use crate::units::Span;
 
     fn run(grid: &Grid) -> Profile {
@@ -205,11 +208,10 @@ mod tests {
     fn windows_limit_a_stretched_path_as_they_limit_the_full_one() {
         let grid = preset("wanphy-window", Form::Quick).expect("a preset");
         let slow = grid.clone().scaled(6).expect("1500 is stretched");
-        assert_eq!((slow.seconds, slow.repetitions), (grid.seconds, grid.repetitions));
+        assert_eq!((slow.seconds, slow.warm_up_s), (grid.seconds * 6.0, grid.warm_up_s * 6.0));
         let (full, back) = (run(&grid), run(&slow).at_full_rate());
         for (a, b) in full.cells.iter().zip(&back.cells) {
             assert_eq!(a.cell.name(), b.cell.name());
-            // A ramp that takes six times as long, in repetitions that do not.
             let steady = |result: &crate::profile::CellResult| {
                 result.repetitions[0].steady.receiver_bps.as_bps() as f64
             };
@@ -221,5 +223,23 @@ mod tests {
                 steady(b)
             );
         }
+    }
+
+    #[test]
+    fn slow_start_is_the_same_part_of_a_stretched_run() {
+        let path = crate::profile::PathPoint::named("usn-8600", None).expect("a path");
+        let grid = Grid { seconds: 5.0, ..Grid::new("custom", vec![path], vec![Algorithm::Reno]) };
+        let slow = grid.clone().scaled(3).expect("1500 is stretched");
+        assert!(slow.stretched && slow.repetitions.least > 1);
+        let mean = |profile: Profile| profile.cells[0].summary().expect("it ran").mean;
+        let (full, back) = (mean(run(&grid)), mean(run(&slow).at_full_rate()));
+        assert!((back / full - 1.0).abs() < 0.1, "{full:e}, stretched {back:e}");
+        // A hypothesis has its own time.
+        let mut long = grid;
+        let other = Hypothesis::new("longer", "it may take long", &["usn-8600"], &[1]);
+        long.hypotheses = vec![Hypothesis { seconds: Some(60.0), ..other }];
+        let slow = long.clone().scaled(3).expect("stretched");
+        assert_eq!(slow.hypotheses[0].seconds, Some(180.0));
+        assert_eq!(run(&slow).at_full_rate().grid.hypotheses[0].seconds, Some(60.0));
     }
 }

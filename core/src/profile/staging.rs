@@ -212,8 +212,9 @@ mod tests {
         use {Order::*, Store::*};
         assert!(mean(Memory, Asynchronous, 64) > 7.0, "{}", mean(Memory, Asynchronous, 64));
         assert!(mean(Memory, Synchronous, 64) < 0.85 * mean(Memory, Asynchronous, 64));
-        // 50 ms at 8 Gbit/s are 50 MB: a pool of 16 MiB runs dry, one of 128 MiB does not.
-        assert!(mean(File, Asynchronous, 16) < 0.99 * mean(File, Asynchronous, 128));
+        // 50 ms at 8 Gbit/s are 50 MB: a pool of 16 MiB and a full queue of 30 MB run dry by a
+        // hundredth of the time, one of 128 MiB does not.
+        assert!(mean(File, Asynchronous, 16) < 0.995 * mean(File, Asynchronous, 128));
         assert!(mean(File, Synchronous, 16) <= mean(File, Asynchronous, 16));
         assert!(profile.cells.iter().any(|result| {
             result.valid().any(|one| one.limited_by == crate::profile::LimitedBy::Store)

@@ -117,9 +117,9 @@ impl Transform {
 
     /// How long a repetition, its warm-up and its samples are.
     pub(super) fn run(self, grid: &mut Grid) {
-        for seconds in [&mut grid.seconds, &mut grid.warm_up_s, &mut grid.sample_s] {
-            *seconds = self.times.real(*seconds);
-        }
+        let own = grid.hypotheses.iter_mut().filter_map(|one| one.seconds.as_mut());
+        let all = [&mut grid.seconds, &mut grid.warm_up_s, &mut grid.sample_s];
+        all.into_iter().chain(own).for_each(|seconds| *seconds = self.times.real(*seconds));
     }
 
     pub(super) fn cell(self, cell: &mut Cell) {

@@ -83,13 +83,13 @@ impl Axis {
             // Without a value, one decade; with a single one, the decade around it.
             let low = if low.is_finite() { low } else { 1.0 };
             let high = if high > low { high } else { low * 10.0 };
-            return Scale { low, high, log: true, step: 1.0, from, to };
+            return Scale { low, high, log: true, step: 1.0, whole: false, from, to };
         }
         let low = if self.without_zero && low.is_finite() { low } else { low.min(0.0) };
         let high = if high > low { high } else { low + 1.0 };
         let step = nice_step((high - low) / ticks.max(1) as f64);
         let (low, high) = ((low / step).floor() * step, (high / step - 1e-9).ceil() * step);
-        Scale { low, high, log: false, step, from, to }
+        Scale { low, high, log: false, step, whole: false, from, to }
     }
 }
 
@@ -110,6 +110,7 @@ pub(super) struct Scale {
     pub(super) high: f64,
     log: bool,
     step: f64,
+    whole: bool,
     pub(super) from: f64,
     pub(super) to: f64,
 }
@@ -126,36 +127,73 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// The same scale from another lowest value, which must be below the highest.
-    pub(super) fn starting_at(mut self, low: f64) -> Scale {
-        self.low = low;
+    /// The same scale of counts, from a value below the lowest: only whole numbers have a label.
+    pub(super) fn counting_from(mut self, low: f64) -> Scale {
+        (self.low, self.whole) = (low, true);
         self
     }
 
     /// The values worth a label, with it.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         if self.log {
-            let first = self.low.log10().ceil() as i32;
-            let last = (self.high.log10() + 1e-9).floor() as i32;
-            return (first..=last)
-                .map(|power| 10f64.powi(power))
-                .map(|value| (value, short(value)))
-                .collect();
+            return self.log_ticks();
         }
         // The number of digits is the step's, so that 0.5 stands next to 1.0 and 10 next to 20.
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
         let count = ((self.high - self.low) / self.step).round() as usize;
         let value = |i: usize| self.low + i as f64 * self.step;
-        (0..=count).map(|i| (value(i), format!("{:.digits$}", value(i) + 0.0))).collect()
+        (0..=count)
+            .map(|i| match digits {
+                0..=DIGITS => (value(i), format!("{:.digits$}", value(i) + 0.0)),
+                // A row of zeros is not read.
+                _ => (value(i), in_powers(value(i), digits)),
+            })
+            .collect()
+    }
+
+    /// A tick for each decade; of fewer than three also those between them, and of what lies between
+    /// two of these a few even steps.
+    fn log_ticks(&self) -> Vec<(f64, String)> {
+        let within =
+            |value: &f64| (self.low * (1.0 - 1e-9)..=self.high * (1.0 + 1e-9)).contains(value);
+        let factors: &[u32] = if self.high / self.low < 1e3 { &[1, 2, 5] } else { &[1] };
+        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+        let powers = (first..=last).flat_map(|power| factors.iter().map(move |one| (*one, power)));
+        // Read from text, a power of ten is the nearest number to it.
+        let values = powers.filter_map(|(one, power)| format!("{one}e{power}").parse().ok());
+        let ticks: Vec<f64> = values.filter(within).collect();
+        if self.whole {
+            let whole = ticks.into_iter().filter(|value| *value >= 1.0);
+            return whole.map(|value| (value, short(value))).collect();
+        }
+        if ticks.len() > 1 {
+            return ticks.into_iter().map(|value| (value, short(value))).collect();
+        }
+        let step = nice_step((self.high - self.low) / 4.0);
+        let even = Scale { log: false, step, ..self.clone() };
+        let low = (self.low / step - 1e-9).ceil() * step;
+        let high = (self.high / step + 1e-9).floor() * step;
+        Scale { low, high, ..even }.ticks()
     }
 }
 
-/// A number in few letters: `0.01`, `1`, `100`, `10k`, `1M`.
+/// More digits behind the point are not read.
+const DIGITS: usize = 4;
+
+/// A number of so many digits behind the point as `2e-6`.
+fn in_powers(value: f64, digits: usize) -> String {
+    let rounded: f64 = format!("{value:.digits$}").parse().unwrap_or(value);
+    // Minus zero would print its sign.
+    if rounded == 0.0 { "0".to_owned() } else { format!("{rounded:e}") }
+}
+
+/// A number in few letters: `1e-6`, `0.01`, `1`, `100`, `10k`, `1M`.
 pub(super) fn short(value: f64) -> String {
     match value {
         v if v >= 1e9 => format!("{}G", v / 1e9),
         v if v >= 1e6 => format!("{}M", v / 1e6),
         v if v >= 1e4 => format!("{}k", v / 1e3),
+        v if v > 0.0 && v < 1e-4 => format!("{v:e}"),
         v => format!("{v}"),
     }
 }
@@ -188,7 +226,7 @@ mod tests {
     fn an_axis_without_values_still_has_ticks() {
         assert_eq!(labels(&[], &Axis::new("Time", "s"), 2), ["0.0", "0.5", "1.0"]);
         assert_eq!(labels(&[0.0, f64::NAN], &Axis::new("Time", "s"), 2), ["0.0", "0.5", "1.0"]);
-        assert_eq!(labels(&[], &Axis::new("Count", "").log(), 2), ["1", "10"]);
+        assert_eq!(labels(&[], &Axis::new("Count", "").log(), 2), ["1", "2", "5", "10"]);
     }
 
     #[test]
@@ -198,5 +236,27 @@ mod tests {
         let scale = axis.scale([1.0, 100.0].into_iter(), 0.0, 200.0, 5);
         assert!((scale.place(10.0) - 100.0).abs() < 1e-9);
         assert!((scale.place(0.0) - 0.0).abs() < 1e-9, "zero lies on the edge");
+    }
+
+    #[test]
+    fn small_steps_are_written_in_few_letters() {
+        let axis = Axis::new("Loss", "");
+        assert_eq!(labels(&[0.0, 1e-5], &axis, 5), ["0", "2e-6", "4e-6", "6e-6", "8e-6", "1e-5"]);
+        assert_eq!(labels(&[1.2e-7], &axis, 3), ["0", "5e-8", "1e-7", "1.5e-7"]);
+        assert_eq!(
+            labels(&[0.0, 2e-3], &axis, 4),
+            ["0.0000", "0.0005", "0.0010", "0.0015", "0.0020"]
+        );
+    }
+
+    #[test]
+    fn a_short_logarithmic_axis_has_ticks_between_decades() {
+        let axis = Axis::new("Round-trip time", "ms").log();
+        assert_eq!(labels(&[26.8, 163.0], &axis, 5), ["50", "100"]);
+        assert_eq!(labels(&[1.0, 163.0], &axis, 5), ["1", "2", "5", "10", "20", "50", "100"]);
+        assert_eq!(labels(&[0.03, 0.2], &axis, 5), ["0.05", "0.1", "0.2"]);
+        // Between two of them, too.
+        assert_eq!(labels(&[110.0, 190.0], &axis, 5), ["120", "140", "160", "180"]);
+        assert_eq!(labels(&[1e-6, 2e-5], &axis, 5), ["1e-6", "2e-6", "5e-6", "1e-5", "2e-5"]);
     }
 }

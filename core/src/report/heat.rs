@@ -88,13 +88,15 @@ impl HeatMap {
     }
 }
 
-/// Two significant digits or more: `9.21`, `0.07`, `81`.
+/// Two significant digits or more: `9.21`, `0.07`, `81`; of what is smaller one: `0.004`, `3e-5`.
 fn digits(value: f64) -> String {
     match value.abs() {
         v if v >= 1e4 => short(value.round()),
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        v if v == 0.0 || v >= 0.01 => format!("{value:.2}"),
+        v if v >= 0.001 => format!("{value:.3}"),
+        _ => format!("{value:.0e}"),
     }
 }
 

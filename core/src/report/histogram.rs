@@ -27,7 +27,7 @@ impl Histogram {
         let counts = self.buckets.iter().map(|(_, count)| *count as f64);
         // A count of one must show above the axis, so a logarithmic scale begins below it.
         let y = self.y.scale(counts.filter(|count| *count > 0.0), bottom, top, 4);
-        let y = if y.low > 0.0 { y.starting_at(0.5) } else { y };
+        let y = if y.low > 0.0 { y.counting_from(0.5) } else { y };
         let left = 12.0 + y.ticks().iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
         let edges = self
             .buckets
@@ -73,7 +73,9 @@ impl Histogram {
             let ratio = second.map(|upper| upper / first).filter(|ratio| ratio.is_finite());
             return first / ratio.unwrap_or(2.0);
         }
-        second.map_or(first, |upper| 2.0 * first - upper)
+        let begin = second.map_or(first, |upper| 2.0 * first - upper);
+        // What ends at zero or above it may have no value below.
+        if first >= 0.0 { begin.max(0.0) } else { begin }
     }
 }
 
@@ -122,5 +124,20 @@ mod tests {
             .skip(1)
             .filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
         assert!(heights.clone().all(|height| height > 5.0), "{svg}");
+        assert!(!svg.contains(">0.5</text>"), "half a packet is none: {svg}");
+    }
+
+    #[test]
+    fn what_is_never_negative_begins_at_zero() {
+        let chart = Histogram {
+            title: "Goodput".to_owned(),
+            x: Axis::new("Goodput", "Gbit/s"),
+            y: Axis::new("Samples", "").log(),
+            buckets: vec![(0.0, 3), (0.0005, 7), (0.001, 9)],
+            marks: Vec::new(),
+        };
+        let svg = chart.svg(400.0, 240.0);
+        assert!(!svg.contains(">-0"), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
     }
 }

@@ -46,6 +46,8 @@ pub struct Series {
 const STYLES: usize = 6;
 /// Half of the height of an event's tick on its line.
 const TICK: f64 = 5.0;
+/// Between two labels of an axis.
+const GAP: f64 = 4.0;
 /// More points than pixels only make the page heavy.
 const POINTS: usize = 600;
 
@@ -157,12 +159,23 @@ pub(super) fn frame(svg: &mut Svg, x_axis: &Axis, x: &Scale, y_axis: &Axis, y: &
         svg.line("grid", (x.from, at), (x.to, at));
         svg.text("tick", "end", (x.from - 6.0, at + 4.0), &label);
     }
+    // The end of the last label.
+    let mut end = f64::NEG_INFINITY;
     for (value, label) in x.ticks() {
-        let at = x.place(value);
+        // Digits are wider than most letters.
+        let (at, wide) = (x.place(value), text_width(&label) * 1.1);
         svg.line("mark", (at, y.from), (at, y.from + 4.0));
-        // The last label must not run out of the picture.
-        let anchor = if at + text_width(&label) / 2.0 > svg.width() { "end" } else { "middle" };
-        svg.text("tick", anchor, (at, y.from + 17.0), &label);
+        // No label may run out of the picture.
+        let (anchor, from) = match () {
+            () if at + wide / 2.0 > svg.width() => ("end", at - wide),
+            () if at - wide / 2.0 < 0.0 => ("start", at),
+            () => ("middle", at - wide / 2.0),
+        };
+        // A mark without one is read; two over each other are not.
+        if from > end {
+            svg.text("tick", anchor, (at, y.from + 17.0), &label);
+            end = from + wide + GAP;
+        }
     }
     svg.line("axis", (x.from, y.from), (x.to, y.from));
     let bottom = svg.height() - 6.0;
@@ -424,5 +437,39 @@ mod tests {
             "{} points",
             kept.len()
         );
+    }
+
+    #[test]
+    fn no_tick_is_cut_or_written_over_another() {
+        let mut chart = chart(vec![Series {
+            name: "a".to_owned(),
+            points: vec![(0.0, 1.0), (9_900_000_000.0, 2.0)],
+            ..Series::default()
+        }]);
+        chart.x = Axis::new("Loss", "").covering(0.0, 9_900_000_000.0);
+        for width in [120.0, 180.0, 300.0, 380.0, 920.0] {
+            let svg = chart.svg(width, 160.0);
+            let mut last = 0.0;
+            for text in
+                svg.split("<text class=\"tick\"").skip(1).filter(|text| text.contains("y=\"137\""))
+            {
+                let value = |key: &str| {
+                    text.split(&format!("{key}=\"")).nth(1).and_then(|rest| rest.split('"').next())
+                };
+                let words = text.split('>').nth(1).and_then(|rest| rest.split('<').next());
+                let (at, wide): (f64, f64) = (
+                    value(" x").and_then(|text| text.parse().ok()).expect("a place"),
+                    text_width(words.expect("words")),
+                );
+                let from = match value("anchor") {
+                    Some("start") => at,
+                    Some("end") => at - wide,
+                    _ => at - wide / 2.0,
+                };
+                assert!(from >= last && from + wide <= width + 0.5, "{width}: {svg}");
+                last = from + wide;
+            }
+            assert!(last > 0.0, "{svg}");
+        }
     }
 }

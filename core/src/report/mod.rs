@@ -35,5 +35,5 @@ pub use histogram::Histogram;
 pub use line::{LineChart, Mark, Series};
 pub use page::{Card, Chart, Page, Section, Table};
 pub use plain::wrapped;
-pub use spec::TableSpec;
+pub use spec::{TableSpec, off_by};
 pub use surface::Surface;

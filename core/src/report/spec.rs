@@ -132,6 +132,14 @@ impl Page {
     }
 }
 
+/// By how much a figure is off, which is `share` of what it should be, in per cent: `+3 %`, and `0 %`
+/// without a sign.
+pub fn off_by(share: f64, digits: usize) -> String {
+    let text = format!("{:+.digits$} %", share * 100.0);
+    let is_zero = !text.chars().any(|letter| ('1'..='9').contains(&letter));
+    if is_zero { text.trim_start_matches(['+', '-']).to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +162,12 @@ mod tests {
         let line = Series::through("a", [(2.0, 5.0, None), (1.0, 4.0, Some((3.0, 5.0)))]);
         assert_eq!(line.points, [(1.0, 4.0), (2.0, 5.0)]);
         assert_eq!(line.band, [(1.0, 3.0, 5.0)]);
+    }
+
+    #[test]
+    fn nothing_off_has_no_sign() {
+        let shown = [0.031, -0.031, -0.0002, 0.0, 0.1].map(|share| off_by(share, 1));
+        assert_eq!(shown, ["+3.1 %", "-3.1 %", "0.0 %", "0.0 %", "+10.0 %"]);
+        assert!(off_by(f64::NAN, 0).contains("NaN"));
     }
 }

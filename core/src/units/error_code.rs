@@ -418,7 +418,7 @@ error_codes! {
     ProfilePreset "profile-preset" Never: You Bug;
     /// the receiving end cannot go on
     ProfileReceive "profile-receive" Never: Here;
-    /// another profile is being measured on this machine
+    /// another profile is being measured on this machine, or another run has the document
     ProfileRunning "profile-running" After: Refused;
     /// a scale at which packets no longer fit the path
     ProfileScale "profile-scale" Never: You;

@@ -17,17 +17,26 @@ pub(super) fn number_and_unit(text: &str) -> Result<(f64, &str), ParseQuantityEr
 pub struct ParseQuantityError {
     text: String,
     expected: &'static str,
+    most: Option<&'static str>,
 }
 
 impl ParseQuantityError {
+    /// More than there is room for.
+    pub(super) fn above(text: &str, most: &'static str) -> ParseQuantityError {
+        ParseQuantityError { text: text.to_owned(), expected: "", most: Some(most) }
+    }
+
     pub(super) fn new(text: &str, expected: &'static str) -> ParseQuantityError {
-        ParseQuantityError { text: text.to_owned(), expected }
+        ParseQuantityError { text: text.to_owned(), expected, most: None }
     }
 }
 
 impl fmt::Display for ParseQuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not {}", self.text, self.expected)
+        match self.most {
+            Some(most) => write!(f, "`{}` is too much: less than {most} is possible", self.text),
+            None => write!(f, "`{}` is not {}", self.text, self.expected),
+        }
     }
 }
 

@@ -144,27 +144,40 @@ impl FromStr for Bytes {
             "PB" => 1e15,
             _ => return Err(ParseQuantityError::new(text, "a size such as 4MiB, 256K or 160TB")),
         };
-        Ok(Bytes((number * scale).round() as u64))
+        whole(number * scale)
+            .map(Bytes)
+            .ok_or_else(|| ParseQuantityError::above(text, "16777216 TiB"))
     }
 }
 
 impl FromStr for Rate {
     type Err = ParseQuantityError;
-    /// `10G`, `9.29 Gbit/s`, `500Mbps`, `64k`: always decimal; a bare number is refused.
+    /// `10G`, `9.29 Gbit/s`, `500Mbps`, `64k`: always decimal; a bare number other than 0 is
+    /// refused.
     fn from_str(text: &str) -> Result<Rate, ParseQuantityError> {
         let wrong = || ParseQuantityError::new(text, "a rate such as 10G, 9.29Gbit/s or 500M");
         let (number, unit) = number_and_unit(text)?;
         let prefix = unit.trim_end_matches("bit/s").trim_end_matches("bps");
         let scale = match prefix {
-            "" if !unit.is_empty() => 1.0,
+            // Nothing is nothing in every unit.
+            "" if !unit.is_empty() || number == 0.0 => 1.0,
             "k" | "K" => 1e3,
             "M" => 1e6,
             "G" => 1e9,
             "T" => 1e12,
             _ => return Err(wrong()),
         };
-        Ok(Rate((number * scale).round() as u64))
+        whole(number * scale)
+            .map(Rate)
+            .ok_or_else(|| ParseQuantityError::above(text, "18446744 Tbit/s"))
     }
+}
+
+/// The nearest whole number, where 64 bits hold it: a larger one is not silently another.
+fn whole(value: f64) -> Option<u64> {
+    let rounded = value.round();
+    // 2^64 as a float is exact.
+    (rounded < 18_446_744_073_709_551_616.0).then_some(rounded as u64)
 }
 
 #[cfg(test)]
@@ -206,5 +219,17 @@ mod tests {
         let rate = Rate::from_bps(9_290_000_000);
         assert_eq!(rate.bytes_in(Span::from_millis(163)), Bytes(189_283_750));
         assert_eq!(rate.time_for(Bytes(9_000)), Span::from_nanos(7_751));
+    }
+
+    #[test]
+    fn what_no_number_here_holds_is_refused_in_words() {
+        for size in ["20000000TB", "1e30B", "16777216TiB", "99999999999999999999"] {
+            let error = size.parse::<Bytes>().expect_err(size).to_string();
+            assert!(size.contains('e') || error.contains("16777216 TiB"), "{error}");
+        }
+        let error = "20000000T".parse::<Rate>().expect_err("too much").to_string();
+        assert!(error.contains("18446744 Tbit/s"), "{error}");
+        assert_eq!("16000000TiB".parse(), Ok(Bytes(16_000_000 << 40)));
+        assert_eq!(("0".parse(), "0G".parse()), (Ok(Rate::default()), Ok(Rate::default())));
     }
 }

@@ -7,9 +7,10 @@ mod profile;
 pub use profile::{read, spare, text};
 
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A repetition's samples and words take less than this.
@@ -23,38 +24,124 @@ const GOES_ON: &str =
 /// that was there.
 ///
 /// # Errors
-/// [`Fault::Here`] when it cannot be written: the file that was there stays.
+/// [`Fault::Here`] when it cannot be written: the file that was there stays; [`Fault::Refused`]
+/// while another run writes it.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
-    DocumentReservation::hinting(file, bytes.len() as u64, AS_IT_WAS)?.write(bytes)
+    DocumentReservation::of(file, bytes.len() as u64, AS_IT_WAS)?.put(bytes).map(|_| ())
+}
+
+/// The place of a document for one run: whoever else would write it, or go on with it, is refused.
+///
+/// What is locked is the file itself, and after each writing the one that took its place: so nothing
+/// is left behind, however the run ends.
+#[derive(Debug)]
+pub struct DocumentPlace {
+    file: PathBuf,
+    held: Option<File>,
+}
+
+impl DocumentPlace {
+    /// Takes the place `file` before its document is read: what is read then nobody else changes.
+    /// A file that is not there yet is locked from the first writing on.
+    ///
+    /// # Errors
+    /// [`Fault::Refused`] while another run has it.
+    pub fn take(file: &Path) -> Result<DocumentPlace, Error> {
+        let held = held(|| File::open(file), file)?;
+        // Who writes a new document has only its other name.
+        let part = temporary(file, ".part");
+        let _ = self::held(|| File::open(&part), &part).map_err(|_| taken(file))?;
+        Ok(DocumentPlace { file: file.to_owned(), held })
+    }
+
+    /// Where it is.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Writes `bytes` as [`write`] does, and keeps the place.
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when they cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let new = DocumentReservation::of(&self.file, bytes.len() as u64, AS_IT_WAS)?;
+        self.held = Some(new.put(bytes)?);
+        Ok(())
+    }
+
+    /// Takes space for a document of `len` bytes and one repetition more.
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when there is not so much.
+    pub fn reserve(&mut self, len: u64) -> Result<DocumentReservation<'_>, Error> {
+        let mut reserved = DocumentReservation::of(&self.file.clone(), len, GOES_ON)?;
+        reserved.place = Some(self);
+        Ok(reserved)
+    }
+}
+
+/// What `open` opens, locked; `None` where there is no such file, or none that can be opened, which
+/// whoever reads or writes it says. `place` is where it is.
+fn held(open: impl Fn() -> std::io::Result<File>, place: &Path) -> Result<Option<File>, Error> {
+    loop {
+        let Ok(file) = open() else { return Ok(None) };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(taken(place)),
+            // Where a file system has no locks, it goes without.
+            Ok(()) | Err(_) => {}
+        }
+        // Whoever had it may have put another file there before this lock came.
+        let is_same = |there: fs::Metadata| {
+            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+        };
+        if fs::metadata(place).is_ok_and(is_same) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+fn taken(file: &Path) -> Error {
+    Error::new(
+        Fault::Refused,
+        ErrorCode::ProfileRunning,
+        format!("{}: another run has this file", file.display()),
+    )
+    .hint("wait for it, or end it; its results so far are kept")
 }
 
 /// Disk space for a document that is not written yet: taken before a repetition runs, so that its
 /// result has a place.
 #[derive(Debug)]
-pub struct DocumentReservation {
+pub struct DocumentReservation<'a> {
     file: PathBuf,
     temporary: PathBuf,
-    part: File,
+    part: Option<File>,
     hint: &'static str,
+    place: Option<&'a mut DocumentPlace>,
 }
 
-impl DocumentReservation {
-    /// Takes space for a document of `len` bytes and one repetition more.
-    ///
-    /// # Errors
-    /// [`Fault::Here`] when there is not so much.
-    pub fn reserve(file: &Path, len: u64) -> Result<DocumentReservation, Error> {
-        DocumentReservation::hinting(file, len, GOES_ON)
-    }
-
-    fn hinting(file: &Path, len: u64, hint: &'static str) -> Result<DocumentReservation, Error> {
+impl DocumentReservation<'_> {
+    fn of(file: &Path, len: u64, hint: &'static str) -> Result<Self, Error> {
         let temporary = temporary(file, ".part");
-        let part = File::create(&temporary).map_err(|error| cannot_write(file, &error, hint))?;
-        let place = DocumentReservation { file: file.to_owned(), temporary, part, hint };
-        match fallocate(&place.part, FallocateFlags::empty(), 0, len + MARGIN) {
+        let mut options = File::options();
+        // What another run has in it stays until it is known that none has it.
+        options.write(true).create(true).truncate(false);
+        let failed = |error: std::io::Error| cannot_write(file, &error, hint);
+        let _ = options.open(&temporary).map_err(failed)?;
+        let part = held(|| options.open(&temporary), &temporary).map_err(|_| taken(file))?;
+        let part = part.ok_or_else(|| failed(ErrorKind::Other.into()))?;
+        let reserved = fallocate(&part, FallocateFlags::empty(), 0, len + MARGIN);
+        let made = DocumentReservation {
+            file: file.to_owned(),
+            temporary,
+            part: Some(part),
+            hint,
+            place: None,
+        };
+        match reserved {
             // Where a file system cannot reserve, the write itself will tell.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(place),
-            Err(error) => Err(cannot_write(file, &error.into(), hint)),
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(made),
+            Err(error) => Err(failed(error.into())),
         }
     }
 
@@ -63,21 +150,43 @@ impl DocumentReservation {
     /// # Errors
     /// [`Fault::Here`] when they cannot be written.
     pub fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written = self
-            .part
+        let place = self.place.take();
+        let new = self.put(bytes)?;
+        if let Some(place) = place {
+            place.held = Some(new);
+        }
+        Ok(())
+    }
+
+    /// The same; the new file is returned, still locked.
+    fn put(mut self, bytes: &[u8]) -> Result<File, Error> {
+        let failed = |error: &std::io::Error| cannot_write(&self.file, error, self.hint);
+        let Some(mut part) = self.part.take() else {
+            return Err(failed(&ErrorKind::NotFound.into()));
+        };
+        let written = part
             .seek(SeekFrom::Start(0))
-            .and_then(|_| self.part.write_all(bytes))
-            .and_then(|()| self.part.set_len(bytes.len() as u64))
-            .and_then(|()| self.part.sync_all())
+            .and_then(|_| part.write_all(bytes))
+            .and_then(|()| part.set_len(bytes.len() as u64))
+            .and_then(|()| part.sync_all())
             .and_then(|()| fs::rename(&self.temporary, &self.file));
-        written.map_err(|error| cannot_write(&self.file, &error, self.hint))
+        match written {
+            Ok(()) => Ok(part),
+            Err(error) => {
+                let error = failed(&error);
+                self.part = Some(part);
+                Err(error)
+            }
+        }
     }
 }
 
-impl Drop for DocumentReservation {
+impl Drop for DocumentReservation<'_> {
     fn drop(&mut self) {
-        // After a rename there is none; what is half-written helps nobody.
-        let _ = fs::remove_file(&self.temporary);
+        // What is half-written helps nobody. After a rename the name may be another run's.
+        if self.part.is_some() {
+            let _ = fs::remove_file(&self.temporary);
+        }
     }
 }
 
@@ -133,4 +242,61 @@ fn cannot_write(file: &Path, error: &std::io::Error, else_hint: &str) -> Error {
     };
     Error::new(Fault::Here, ErrorCode::CannotWrite, format!("{}: {error}", file.display()))
         .hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("p.json");
+        (folder, file)
+    }
+
+    #[test]
+    fn a_document_is_one_runs_at_a_time() {
+        let (_folder, file) = folder();
+        fs::write(&file, "old").expect("written");
+        let refused = |file: &Path| {
+            let error = DocumentPlace::take(file).expect_err("another run has it");
+            assert_eq!((error.fault, error.code), (Fault::Refused, ErrorCode::ProfileRunning));
+        };
+        let mut first = DocumentPlace::take(&file).expect("nobody has it");
+        refused(&file);
+        // The file that takes its place is as taken.
+        let reserved = first.reserve(3).expect("space");
+        refused(&file);
+        reserved.write(b"new").expect("written");
+        refused(&file);
+        first.write(b"newer").expect("written");
+        refused(&file);
+        assert_eq!(fs::read_to_string(&file).expect("there"), "newer");
+        drop(first);
+        DocumentPlace::take(&file).expect("given back");
+    }
+
+    #[test]
+    fn a_second_writer_takes_nothing_from_the_first() {
+        let (_folder, file) = folder();
+        let mut first = DocumentPlace::take(&file).expect("nobody has it");
+        let reserved = first.reserve(3).expect("space");
+        // Before there is a document at all.
+        assert!(DocumentPlace::take(&file).is_err());
+        assert_eq!(write(&file, b"other").expect_err("taken").fault, Fault::Refused);
+        reserved.write(b"own").expect("the space is still there");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "own");
+        drop(first);
+        // What a killed run left is no obstacle.
+        fs::write(temporary(&file, ".part"), "half").expect("written");
+        write(&file, b"other").expect("written");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "other");
+    }
+
+    #[test]
+    fn what_was_reserved_and_not_written_goes() {
+        let (folder, file) = folder();
+        drop(DocumentPlace::take(&file).expect("nobody").reserve(3).expect("space"));
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 0);
+    }
 }

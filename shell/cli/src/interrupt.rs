@@ -94,9 +94,17 @@ pub(crate) fn asked(runtime: Runtime, mut signals: Signals) -> Result<Arc<Atomic
 /// For a command that never looks: gives the congestion controls back that this process holds when
 /// a signal comes, and ends it.
 pub(crate) fn give_back_when_asked() -> Result<(), Error> {
+    give_back_when_asked_after(|| ())
+}
+
+/// The same, after `last`.
+pub(crate) fn give_back_when_asked_after(
+    last: impl FnOnce() + Send + 'static,
+) -> Result<(), Error> {
     let (runtime, mut signals) = listening()?;
     on_a_thread(move || {
         let code = runtime.block_on(signals.next());
+        last();
         kernelcc::give_back();
         std::process::exit(i32::from(code));
     })

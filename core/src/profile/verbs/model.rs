@@ -16,7 +16,7 @@ pub const RELIABLE_HEADERS: u32 = 26;
 /// Besides, in an RDMA WRITE's first packet: address, key and length (chapter 9.3.3).
 const WRITE_HEADER: u64 = 16;
 /// Besides, in each datagram (chapter 9.3.2).
-const DATAGRAM_HEADER: u64 = 8;
+pub(super) const DATAGRAM_HEADER: u64 = 8;
 /// An acknowledgement as a packet (chapter 9.3.5).
 const ACKNOWLEDGEMENT: u64 = RELIABLE_HEADERS as u64 + 4;
 /// Packets of one reliable connection that may be on their way: half of 24 bits of sequence numbers

@@ -2,15 +2,19 @@
 //! connecting, and next to the papers.
 
 use super::document::{VerbsCellResult, VerbsProfile};
-use super::grid::{Model, VerbsCell, VerbsMetric};
-use super::signal::Adapter;
+use super::grid::{Model, QpService, VerbsCell, VerbsMetric};
+use super::model::{DATAGRAM_HEADER, RELIABLE_HEADERS};
+use super::signal::{Adapter, Signal};
 use crate::experiment::{every_cell, paths_card};
 use crate::profile::document::ProfileKind;
+use crate::profile::published::THEIRS;
 use crate::report::{Card, Columns, PageSpec, ReportDocument, Section, Series, TableSpec};
 
 /// The kinds of runs, as they are labelled.
 pub(super) const KINDS: [(ProfileKind, &str); 2] =
     [(ProfileKind::Modelled, "modelled"), (ProfileKind::Measured, "measured")];
+/// Messages of a run of `ib_rdma_bw` (perftest, rdma_bw.c).
+const PERFTEST_MESSAGES: u64 = 1_000;
 /// Longer tables are not read; the document has the rest.
 pub(super) const ROWS: usize = 240;
 
@@ -21,7 +25,12 @@ impl ReportDocument for VerbsProfile {
             "Each curve says whether it was modelled, for the papers' hardware, or measured, \
              between the devices named below."
         } else {
-            "Every curve is modelled, in virtual time. Nothing here was measured."
+            "Every curve is modelled, in virtual time. Nothing here was measured"
+        };
+        let kinds = match (measured, self.per_mile().or_else(|| self.beside_the_paper())) {
+            (true, _) => kinds.to_owned(),
+            (false, Some(_)) => format!("{kinds} but {THEIRS}."),
+            (false, None) => format!("{kinds}."),
         };
         let sections = vec![
             Some(self.overview()),
@@ -63,29 +72,7 @@ impl VerbsProfile {
         let host = grid.host_bps.map(|host| {
             ("An SDR host's payload", host.to_string(), "SC08: the throughput of its base length")
         });
-        let rows = [
-            (
-                "Ports",
-                "4x SDR: 8 Gbit/s after 8b/10b".to_owned(),
-                "SC08, section I; ICPP08, section 2.1",
-            ),
-            (
-                "Packets",
-                format!("{} of payload, 26 B of headers", grid.mtu_bytes),
-                "perftest, rdma_bw.c; IBA 1.2.1, chapter 5",
-            ),
-            (
-                "Messages of a run",
-                grid.messages.to_string(),
-                "perftest's default; SC08, section IV.B, speaks of 5000",
-            ),
-            ("Unacknowledged at most", format!("{} messages", grid.depth), "perftest, rdma_bw.c"),
-            (
-                "Round-trip times",
-                "as the paths' names say".to_owned(),
-                "SC08, Table II; ICPP08, section 3.1",
-            ),
-        ];
+        let rows = self.parameters();
         let adapters = grid.signals.iter().map(|signal| {
             let name = match grid.signals.len() {
                 1 => "An adapter's messages".to_owned(),
@@ -112,10 +99,76 @@ impl VerbsProfile {
             .words("Value", |row| row.1.clone())
             .words("From", |row| row.2.clone());
         let section = Section::new("What was run").cards(cards).table(spec.of(rows));
-        section.note(
-            "Not in the model: a host's own delays. SC08's table follows from perftest's default \
-             of 1000 messages; its text's 5000 would give 0.003 Mbit/s per mile.",
-        )
+        let section = section.note("Not in the model: a host's own delays.");
+        match self.per_mile() {
+            Some(_) if grid.messages == PERFTEST_MESSAGES => section.note(
+                "SC08's table follows from perftest's default of 1000 messages; its text's 5000 \
+                 would give 0.003 Mbit/s per mile.",
+            ),
+            _ => section,
+        }
+    }
+
+    /// What a run was made with, and where that comes from.
+    fn parameters(&self) -> [(&'static str, String, &'static str); 5] {
+        let grid = &self.grid;
+        let port = |signal: &Signal| {
+            let (name, rate) = (signal.name().to_uppercase(), signal.data_rate().as_gbps());
+            format!("4x {name}: {rate} Gbit/s after {}", signal.line_code())
+        };
+        let ports: Vec<String> = grid.signals.iter().map(port).collect();
+        let headers = |service: &QpService| match service {
+            QpService::Ud => u64::from(RELIABLE_HEADERS) + DATAGRAM_HEADER,
+            _ => u64::from(RELIABLE_HEADERS),
+        };
+        let each: Vec<String> = match grid.transports[..] {
+            [one] => vec![format!("{} B", headers(&one))],
+            _ => {
+                let of = |one: &QpService| format!("{} B ({})", headers(one), one.name());
+                grid.transports.iter().map(of).collect()
+            }
+        };
+        let rtts: Vec<String> =
+            grid.paths.iter().map(|path| format!("{} {}", path.name, path.rtt_ns)).collect();
+        [
+            (
+                "Ports",
+                ports.join("; "),
+                match grid.signals[..] {
+                    [Signal::Sdr] => "SC08, section I; ICPP08, section 2.1",
+                    _ => "SDR: SC08, section I; the others: IBA, volume 2",
+                },
+            ),
+            (
+                "Packets",
+                format!("{} of payload, {} of headers", grid.mtu_bytes, each.join(", ")),
+                "perftest, rdma_bw.c; IBA 1.2.1, chapters 5 and 9",
+            ),
+            (
+                "Messages of a run",
+                grid.messages.to_string(),
+                match grid.messages {
+                    PERFTEST_MESSAGES => "perftest's default; SC08, section IV.B, speaks of 5000",
+                    _ => "this grid; perftest has 1000 by default, SC08 speaks of 5000",
+                },
+            ),
+            (
+                "Unacknowledged at most",
+                format!("{} messages", grid.depth),
+                if grid.depth == 100 { "perftest, rdma_bw.c" } else { "this grid" },
+            ),
+            (
+                "Round-trip times",
+                rtts.join(", "),
+                match grid.paths.first().map(|path| path.name.as_str()) {
+                    Some(name) if name.starts_with("usn-") => "SC08, Table II",
+                    Some(name) if name.starts_with("longbow:") => {
+                        "ICPP08, section 3.1: twice the delay in the name"
+                    }
+                    _ => "this grid",
+                },
+            ),
+        ]
     }
 
     /// A line through the cells that `of` takes, for each kind of run that there is.
@@ -242,5 +295,35 @@ mod tests {
                 && html.contains("usn-1400, modelled")
                 && !html.contains("Nothing here was")
         );
+    }
+
+    #[test]
+    fn parameters_are_those_of_the_document() {
+        let html = |name| {
+            let grid = preset(name, Form::Quick).expect("its paths are known").expect("a preset");
+            VerbsProfile::new(grid, "today").page(&[]).html()
+        };
+        let row = |html: &str, name: &str| -> String {
+            let rest = html.split(&format!(">{name}</td>")).nth(1).expect("a row");
+            rest.split("</tr>").next().expect("its end").to_owned()
+        };
+        let cm = html("sc08-cm");
+        assert!(row(&cm, "Messages of a run").contains(">200<"));
+        assert!(!row(&cm, "Messages of a run").contains("perftest&#39;s default;"));
+        assert!(row(&cm, "Round-trip times").contains("usn-8600 163 ms"));
+        assert!(row(&cm, "Ports").contains("4x SDR") && !row(&cm, "Ports").contains("DDR"));
+        let distance = html("sc08-ib-distance");
+        assert!(row(&distance, "Messages of a run").contains("perftest&#39;s default"));
+        let ports = row(&distance, "Ports");
+        for port in ["SDR", "DDR", "QDR", "EDR", "NDR"] {
+            assert!(ports.contains(port), "{port}: {ports}");
+        }
+        assert!(row(&distance, "Packets").contains("26 B") && !distance.contains("34 B"));
+        let icpp = html("icpp08-verbs");
+        assert!(
+            row(&icpp, "Packets").contains("26 B (RC)")
+                && row(&icpp, "Packets").contains("34 B (UD)")
+        );
+        assert!(row(&icpp, "Round-trip times").contains("longbow:10ms 20.0 ms"));
     }
 }

@@ -6,7 +6,7 @@ use super::grid::{Setup, VerbsCell};
 use super::page::{KINDS, ROWS};
 use super::published;
 use crate::profile::document::ProfileKind;
-use crate::report::{Axis, LineChart, Section, Series, TableSpec};
+use crate::report::{Axis, LineChart, Section, Series, TableSpec, off_by};
 use crate::statistics::Summary;
 use crate::units::Rate;
 
@@ -133,7 +133,7 @@ impl VerbsProfile {
             .words("Figures", |row| row.1.to_owned())
             .figures("Gbit/s", |row| format!("{:.3}", row.2))
             .figures("Printed", |row| format!("{:.3}", row.3))
-            .figures("Off by", |row| format!("{:+.1} %", (row.2 / row.3 - 1.0) * 100.0));
+            .figures("Off by", |row| off_by(row.2 / row.3 - 1.0, 1));
         (!rows.is_empty())
             .then(|| Section::new("Next to what the paper prints").table(spec.of(rows)))
     }

@@ -68,6 +68,15 @@ impl Signal {
         }
     }
 
+    /// What its bits are coded in.
+    pub(super) fn line_code(self) -> &'static str {
+        match self {
+            Signal::Sdr | Signal::Ddr | Signal::Qdr => "8b/10b",
+            Signal::Edr => "64b/66b",
+            Signal::Ndr => "256b/257b and Reed-Solomon",
+        }
+    }
+
     /// An adapter with such a port whose rate of messages is published; `None` where none was
     /// found, so that the port alone is the limit.
     pub fn adapter(self) -> Option<Adapter> {

@@ -16,7 +16,7 @@ struct ListDocument<'a> {
 }
 
 pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
-    let mut text = format!("{:<16} {:<34} {:>5}  {}", "name", "from", "flows", "who may use it");
+    let mut text = format!("{:<16} {:<30} {:>5}  {}", "name", "from", "flows", "who may use it");
     for listed in controls {
         let from = match &listed.origin {
             Origin::Brought => "can be loaded (farline cc load)".to_owned(),
@@ -34,11 +34,11 @@ pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
         };
         let who = match listed {
             Listed { origin: Origin::Brought, .. } => "",
-            Listed { default: true, .. } => "everybody; the default here",
+            Listed { default: true, .. } => "everybody; the default",
             Listed { allowed: true, .. } => "everybody",
             _ => "CAP_NET_ADMIN",
         };
-        text.push_str(format!("\n{:<16} {from:<34} {flows:>5}  {who}", listed.name).trim_end());
+        text.push_str(format!("\n{:<16} {from:<30} {flows:>5}  {who}", listed.name).trim_end());
     }
     output.result(
         &ListDocument { schema: "farline/cc-list/1", default: default_control(), controls },

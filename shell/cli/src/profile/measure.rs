@@ -3,13 +3,12 @@
 use super::ticker::Ticker;
 use crate::duration::duration;
 use crate::output::Output;
-use farline::plan::document::{DocumentReservation, text};
+use farline::plan::document::{DocumentPlace, DocumentReservation, text};
 use farline::prober::LinkBench;
 use farline::run_dir::name_here;
 use farline_core::experiment::ExperimentRun;
 use farline_core::profile::{Bench, Document, Experiment, Grid, Job};
 use farline_core::units::Error;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// What its links are called: one at a time, so a second profile is told that the name is taken.
@@ -50,7 +49,7 @@ pub(super) fn links(grid: &Grid) -> Result<LinkBench, Error> {
 /// which `again` goes on.
 pub(super) fn run<D: Document>(
     document: &mut D,
-    files: &[&PathBuf],
+    files: &mut [DocumentPlace],
     again: &str,
     bench: &mut dyn Bench<D::Grid>,
     output: &Output,
@@ -59,10 +58,8 @@ pub(super) fn run<D: Document>(
     let mut ran = 0u32;
     while let Some(job) = document.next(1).pop() {
         let len = text(document)?.len() as u64;
-        let places: Vec<DocumentReservation> = files
-            .iter()
-            .map(|file| DocumentReservation::reserve(file, len))
-            .collect::<Result<_, _>>()?;
+        let places: Vec<DocumentReservation<'_>> =
+            files.iter_mut().map(|file| file.reserve(len)).collect::<Result<_, _>>()?;
         let start = crate::provenance::moment();
         let name = D::Grid::cell_name(&job.cell);
         let ran_in = {
@@ -79,7 +76,13 @@ pub(super) fn run<D: Document>(
             let _ticker = Ticker::start(output, words);
             bench.run(&grid, &job)
         };
-        let mut one = ran_in.map_err(|error| resumable(error, files, again))?;
+        let mut one = match ran_in {
+            Ok(one) => one,
+            Err(error) => {
+                drop(places);
+                return Err(resumable(error, files, again));
+            }
+        };
         one.began_at(&start);
         ran += 1;
         let found = document.grid().found(&one);
@@ -104,11 +107,11 @@ fn left(document: &impl Document, elapsed: f64, ran: u32) -> f64 {
     f64::from(document.most_left()) * each.max(document.grid().longest_run_s() + AROUND_S)
 }
 
-fn resumable(error: Error, files: &[&PathBuf], again: &str) -> Error {
+fn resumable(error: Error, files: &[DocumentPlace], again: &str) -> Error {
     match files.first() {
         Some(file) => {
             let so_far =
-                format!("what ran is in the file; go on with `{again} {}`", file.display());
+                format!("what ran is in the file; go on with `{again} {}`", file.file().display());
             let hint =
                 error.hint.as_ref().map_or(so_far.clone(), |hint| format!("{hint}; {so_far}"));
             error.hint(hint)

@@ -3,8 +3,10 @@
 
 mod axes;
 mod diff;
+mod ending;
 mod measure;
 mod messages;
+mod modelled;
 mod node;
 mod print;
 mod ticker;
@@ -14,21 +16,17 @@ use crate::export::{is_document, write_made};
 use crate::output::Output;
 use crate::provenance::now;
 use axes::Axes;
-use farline::plan::document::{self, text, write};
+use ending::Ending;
+use farline::plan::document::{self, DocumentPlace, text};
 use farline::plan::{ProbeBench, environment};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{self as of_verbs, COMPARISON};
 use farline_core::profile::{
-    Document, Environment, Experiment, Form, Grid, Profile, ProfileKind, preset, presets,
-    repetition,
+    Environment, Experiment, Form, Grid, Profile, ProfileKind, preset, presets,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-use ticker::Ticker;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,9 +79,6 @@ pub(crate) use print::plan as plan_text;
 /// What links carry by default: it can be divided where the machine does not carry the rate.
 const JUMBO: u32 = 9_000;
 
-/// A profile under way is written this often, so that a broken run loses little.
-const SAVE_EVERY: Duration = Duration::from_secs(5);
-
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match &args.command {
         Some(Command::Diff(diff)) => return diff::run(diff, output),
@@ -93,11 +88,13 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         return list(output);
     }
     // What a grid's controls had loaded goes also when a signal ends it.
-    crate::interrupt::give_back_when_asked()?;
+    let ending = Ending::listen(output.quiet())?;
     // Not after twenty minutes, or fifteen hours.
     args.out.iter().try_for_each(|file| document::check(file))?;
+    // Before one is read to go on with: what another run still adds to would be lost.
+    let mut documents = args.documents()?;
     if let Some(asked) = verbs::asked(&args)? {
-        return verbs::run(asked, &args, output);
+        return verbs::run(asked, &args, documents, &ending, output);
     }
     let mut profile = match &args.resume {
         Some(file) => resumed(file, &args, output)?,
@@ -111,8 +108,6 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         )
         .hint("leave --simulate out"));
     }
-    let mut documents: Vec<&PathBuf> =
-        args.written().into_iter().filter(|file| is_document(file)).collect();
     let spare = if documents.is_empty() { document::spare(&profile) } else { None };
     if let Some(spare) = &spare
         && !output.quiet()
@@ -122,16 +117,29 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             spare.display()
         );
     }
-    documents.extend(&spare);
-    let ran = match profile.kind {
-        ProfileKind::Modelled => simulate(&mut profile, &documents, output),
-        ProfileKind::Measured => measured(&mut profile, &documents, output),
+    if let Some(spare) = &spare {
+        documents.push(DocumentPlace::take(spare)?);
+    }
+    ending.goes_on(&documents, RESUME);
+    let count = |profile: &Profile| -> usize {
+        profile.cells.iter().map(|result| result.repetitions.len()).sum()
     };
-    if ran.is_err() && profile.cells.iter().all(|result| result.repetitions.is_empty()) {
+    let before = count(&profile);
+    let ran = match profile.kind {
+        ProfileKind::Modelled => {
+            ending.waits();
+            let ran = modelled::simulate(&mut profile, &mut documents, &ending, output);
+            ending.may_end();
+            ran
+        }
+        ProfileKind::Measured => measured(&mut profile, &mut documents, output),
+    };
+    // Who was refused, or broke off before anything was new, changes no file.
+    if ran.is_err() && count(&profile) == before {
         return ran.map(|()| ExitCode::SUCCESS);
     }
     // Pages and tables of what ran before it broke off, too: they may be all that was asked for.
-    let written = documents.iter().try_for_each(|file| write(file, &text(&profile)?));
+    let written = documents.iter_mut().try_for_each(|file| file.write(&text(&profile)?));
     let made = write_made(&args.out, &profile);
     ran.and(written).and(made)?;
     if let Some(spare) = &spare {
@@ -155,6 +163,12 @@ impl Args {
             is_new
         };
         self.resume.iter().chain(&self.out).filter(is_new).collect()
+    }
+
+    /// The places of the documents among them, taken for this run.
+    fn documents(&self) -> Result<Vec<DocumentPlace>, Error> {
+        let documents = self.written().into_iter().filter(|file| is_document(file));
+        documents.map(|file| DocumentPlace::take(file)).collect()
     }
 }
 
@@ -189,7 +203,11 @@ const RESUME: &str = "farline profile --resume";
 
 /// Measures what is missing of `profile`, over emulated links or to its node, for which it is
 /// stored.
-fn measured(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
+fn measured(
+    profile: &mut Profile,
+    documents: &mut [DocumentPlace],
+    output: &Output,
+) -> Result<(), Error> {
     match profile.environment.node.clone() {
         None => {
             let mut bench = measure::links(&profile.grid)?;
@@ -211,7 +229,7 @@ fn start(args: &Args, output: &Output) -> Result<Profile, Error> {
         return start_at(there, args, form);
     }
     let grid = match &args.preset {
-        Some(name) => args.axes.over(preset(name, form)?)?,
+        Some(name) => args.axes.over(known(name, form)?)?,
         None => args.axes.grid(if args.simulate { Grid::USUAL_MTU } else { JUMBO })?,
     };
     // Before anything is tried on a link.
@@ -229,7 +247,7 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
     let (_, remote, consent) = node::open(there)?;
     let path = node::path(&remote, consent, args.axes.rate());
     let base = match &args.preset {
-        Some(name) => preset(name, form)?,
+        Some(name) => known(name, form)?,
         None => Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]),
     };
     // Packets are as the path has them.
@@ -241,71 +259,16 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
     Profile::new(grid, ProfileKind::Measured, environment, now())
 }
 
-/// Runs what is missing of `profile` by the model; `documents` are written now and then.
-fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
-    let mut saved = Instant::now();
-    let (ran, most) = (Arc::new(AtomicU32::new(0)), profile.most_left());
-    let seen = Arc::clone(&ran);
-    // Most, because a cell may need fewer.
-    let _ticker = Ticker::start(output, move |seconds| {
-        let ran = seen.load(Ordering::Relaxed);
-        let left = f64::from(most.saturating_sub(ran)) * seconds / f64::from(ran.max(1));
-        let left = if ran == 0 {
-            String::new()
-        } else {
-            format!("; at most {} left", crate::duration::duration(left))
-        };
-        format!("{ran} of at most {most} repetitions simulated{left}")
-    });
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    loop {
-        // Many at a time, so that no worker waits long for the others.
-        let jobs = profile.next(workers * 8);
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let grid = &profile.grid;
-        let done = side_by_side(&jobs, workers, |job| {
-            let one = repetition(&grid.under(&job.cell), job);
-            ran.fetch_add(1, Ordering::Relaxed);
-            one
-        });
-        for (job, repetition) in jobs.iter().zip(done) {
-            profile.record(job, repetition);
-        }
-        if saved.elapsed() > SAVE_EVERY {
-            documents.iter().try_for_each(|file| write(file, &text(profile)?))?;
-            saved = Instant::now();
-        }
-    }
+/// Every preset, of TCP, of RDMA and of both: name and what it is.
+fn every() -> impl Iterator<Item = (&'static str, &'static str)> {
+    presets().chain(of_verbs::presets()).chain([COMPARISON])
 }
 
-/// What `run` makes of each of `items`, in their order, on as many threads as there are workers.
-fn side_by_side<T: Sync, R: Send>(
-    items: &[T],
-    workers: usize,
-    run: impl Fn(&T) -> R + Sync,
-) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(place) else { return done };
-            done.push((place, run(item)));
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers.min(items.len())).map(|_| scope.spawn(work)).collect();
-        let mut done: Vec<_> = threads
-            .into_iter()
-            .flat_map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect();
-        // Whichever thread was first.
-        done.sort_by_key(|(place, _)| *place);
-        done.into_iter().map(|(_, result)| result).collect()
+/// The preset of TCP called `name`; where there is none, all names are said.
+fn known(name: &str, form: Form) -> Result<Grid, Error> {
+    preset(name, form).map_err(|error| {
+        let names: Vec<&str> = every().map(|(name, _)| name).collect();
+        error.hint(format!("known ones: {}", names.join(", ")))
     })
 }
 
@@ -317,7 +280,7 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
         /// Of each: name, what the quick form has, what the full one has.
         forms: Vec<(&'static str, String, String)>,
     }
-    let all: Vec<_> = presets().chain(of_verbs::presets()).chain([COMPARISON]).collect();
+    let all: Vec<_> = every().collect();
     let form = |name, form| preset(name, form).map(|grid| grid.outline());
     let forms =
         presets().map(|(name, _)| Ok((name, form(name, Form::Quick)?, form(name, Form::Full)?)));
@@ -335,11 +298,13 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
         std::iter::once_with(|| Ok((COMPARISON.0, both(Form::Quick)?, both(Form::Full)?)));
     let forms = forms.chain(of_rdma).chain(of_both).collect::<Result<Vec<_>, Error>>()?;
     let text = all.iter().map(|(name, about)| {
-        let mut lines = format!("{name:<21} {about}");
+        let mut lines = vec![(*name).to_owned()];
+        lines.extend(print::indented(about));
         if let Some((_, quick, full)) = forms.iter().find(|(known, ..)| known == name) {
-            lines.push_str(&format!("\n  quick: {quick}\n  --full: {full}"));
+            lines.extend(print::indented(&format!("quick: {quick}")));
+            lines.extend(print::indented(&format!("--full: {full}")));
         }
-        lines
+        lines.join("\n")
     });
     let text = text.collect::<Vec<_>>().join("\n");
     output.result(&Presets { schema: "farline/presets/1", presets: all, forms }, text)?;

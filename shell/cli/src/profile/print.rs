@@ -30,8 +30,9 @@ pub(super) fn table(profile: &Profile) -> String {
         k => format!(", scaled {k}: on paths of 1/{k} of the rate, all figures times {k}"),
     };
     let (done, cells) = profile.progress();
+    let (unit, unit_name) = profile.rate_unit();
     let mut lines = wrapped(&format!(
-        "{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s",
+        "{}: {done} of {cells} cells, {kind}{scaled}; payload in {unit_name}",
         profile.grid.name
     ));
     if cells <= CELLS {
@@ -41,23 +42,23 @@ pub(super) fn table(profile: &Profile) -> String {
         ));
         for result in &profile.cells {
             let Some(summary) = result.summary() else {
-                lines.extend(doubted(result));
+                lines.extend(doubted(result, unit));
                 continue;
             };
             let n = summary.n as f64;
             let steady =
                 result.valid().map(|one| one.steady.receiver_bps.as_bps() as f64).sum::<f64>()
                     / n
-                    / 1e9;
+                    / unit;
             let ramp = result.valid().map(|one| one.ramp_s).sum::<f64>() / n;
             // One repetition says nothing of how far the mean may be off.
             let interval = summary.ci95.map_or_else(
                 || "-".to_owned(),
-                |(low, high)| format!("{:.3}..{:.3}", low / 1e9, high / 1e9),
+                |(low, high)| format!("{:.3}..{:.3}", low / unit, high / unit),
             );
             let figures = format!(
                 "{:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}",
-                summary.mean / 1e9,
+                summary.mean / unit,
                 summary.n
             );
             lines.extend(named(&result.cell.name(), NAME, &figures));
@@ -66,7 +67,7 @@ pub(super) fn table(profile: &Profile) -> String {
             }
         }
     } else {
-        lines.extend(by_path(profile));
+        lines.extend(by_path(profile, unit));
     }
     lines.extend(left_out(profile));
     lines.extend(profile.beside_papers().into_iter().map(|section| format!("\n{section}")));
@@ -80,6 +81,22 @@ pub(super) fn named(name: &str, width: usize, figures: &str) -> Vec<String> {
     }
     let mut lines = wrapped(name);
     lines.push(format!("{:<width$} {figures}", ""));
+    lines
+}
+
+/// `text` in lines below a name, two columns in.
+pub(super) fn indented(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= 80 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("    {word}")),
+            None => lines.push(format!("  {word}")),
+        }
+    }
     lines
 }
 
@@ -99,15 +116,15 @@ fn back(result: &CellResult) -> String {
 }
 
 /// The line of a cell in which nothing counts: what was seen, in brackets, and why.
-fn doubted(result: &CellResult) -> Vec<String> {
-    words_of_doubt(result).unwrap_or_default()
+fn doubted(result: &CellResult, unit: f64) -> Vec<String> {
+    words_of_doubt(result, unit).unwrap_or_default()
 }
 
-fn words_of_doubt(result: &CellResult) -> Option<Vec<String>> {
+fn words_of_doubt(result: &CellResult, unit: f64) -> Option<Vec<String>> {
     let why = result.repetitions.iter().find_map(|one| one.invalid.as_ref())?.split("; ").next()?;
     let seen: Vec<f64> =
-        result.repetitions.iter().map(|one| one.whole.receiver_bps.as_gbps()).collect();
-    let mean = format!("({:.3})", Summary::of(&seen)?.mean);
+        result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64).collect();
+    let mean = format!("({:.3})", Summary::of(&seen)?.mean / unit);
     let mut lines =
         named(&result.cell.name(), NAME, &format!("{mean:>7} INVALID, {} times", seen.len()));
     lines.extend(wrapped(&format!("because {why}")));
@@ -143,7 +160,7 @@ fn left_out(profile: &Profile) -> Vec<String> {
 }
 
 /// A line for each path and control: of its cells' means, each as heavy as the others.
-fn by_path(profile: &Profile) -> Vec<String> {
+fn by_path(profile: &Profile, unit: f64) -> Vec<String> {
     let mut lines = vec![format!(
         "{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}",
         "path", "control", "mean", "peak", "sd", "Mbit/s/mi"
@@ -163,7 +180,7 @@ fn by_path(profile: &Profile) -> Vec<String> {
             let of = || over(path);
             let Some(summary) = CellResult::pooled(of()) else { continue };
             let sd = if of().filter(|one| one.summary().is_some()).count() > 1 {
-                format!("{:.3}", summary.sd / 1e9)
+                format!("{:.3}", summary.sd / unit)
             } else {
                 "-".to_owned()
             };
@@ -176,8 +193,8 @@ fn by_path(profile: &Profile) -> Vec<String> {
                 "{:<18} {:<10} {:>7.3} {:>14} {:>7} {:>9}",
                 path.name,
                 congestion.name(),
-                summary.mean / 1e9,
-                format!("{:.3} at {streams}", peak / 1e9),
+                summary.mean / unit,
+                format!("{:.3} at {streams}", peak / unit),
                 sd,
                 dpm.map_or_else(String::new, |dpm| format!("{dpm:.2}"))
             ));
@@ -233,7 +250,8 @@ pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
         plan.staging_bytes
     );
     for reason in &plan.reasons {
-        text.push_str(&format!("\nbecause: {reason}"));
+        let lines = wrapped(&format!("because: {reason}"));
+        text.push_str(&format!("\n{}", lines.join("\n")));
     }
     text
 }
@@ -320,7 +338,7 @@ mod tests {
         // More than forty cells are a line for each path.
         let mut profile = simulated((1..=50).collect(), 1);
         let mean = |profile: &Profile| {
-            super::by_path(profile)[1].split_whitespace().nth(2).expect("a mean").to_owned()
+            super::by_path(profile, 1e9)[1].split_whitespace().nth(2).expect("a mean").to_owned()
         };
         let before = mean(&profile);
         let many = profile.cells[0].repetitions[0].clone();

@@ -1,10 +1,13 @@
 //! Profiles of RDMA, and TCP next to it: the papers' experiments over verbs, by the model, and
 //! measured between two devices.
 
-use super::{Args, measure, now, say_elsewhere, side_by_side, simulate};
-use crate::export::{is_document, write_made};
+use super::ending::Ending;
+use super::modelled::{side_by_side, simulate};
+use super::print::named;
+use super::{Args, measure, now, say_elsewhere};
+use crate::export::write_made;
 use crate::output::Output;
-use farline::plan::document::write;
+use farline::plan::document::DocumentPlace;
 use farline::plan::environment;
 use farline::prober::VerbsBench;
 use farline_core::profile::verbs::{
@@ -14,7 +17,7 @@ use farline_core::profile::verbs::{
 use farline_core::profile::{
     Environment, Form, Grid as TcpGrid, Profile as TcpProfile, ProfileKind,
 };
-use farline_core::report::ReportDocument;
+use farline_core::report::{ReportDocument, wrapped};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -25,6 +28,9 @@ const RESUME: &str = "farline profile --channel rdma --resume";
 
 /// Of a profile of more cells only the page, the table and the document have all.
 const CELLS: usize = 60;
+
+/// A cell with a longer name stands above its figures, so that both fit into eighty columns.
+const NAME: usize = 34;
 
 /// What was asked for.
 pub(super) enum Asked {
@@ -180,12 +186,19 @@ fn model(profile: &mut VerbsProfile) {
     }
 }
 
-pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode, Error> {
-    let files: Vec<PathBuf> = args.written().into_iter().cloned().collect();
-    let finish = |profile: &VerbsProfile| {
-        write_all(&files, profile)?;
+pub(super) fn run(
+    asked: Asked,
+    args: &Args,
+    mut documents: Vec<DocumentPlace>,
+    ending: &Ending,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let finish = |profile: &VerbsProfile, documents: &mut [DocumentPlace]| {
+        write_all(documents, &args.out, profile)?;
         output.result(profile, table(profile))
     };
+    let goes_on = matches!(asked, Asked::Measured(..));
+    ending.goes_on(if goes_on { &documents } else { &[] }, RESUME);
     match asked {
         Asked::Measured(mut profile, ends) => {
             let mut bench = VerbsBench::open(ends, None, environment())?;
@@ -198,39 +211,42 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
                 }
                 None => profile.between = Some(hosts),
             }
-            let documents: Vec<&PathBuf> = files.iter().filter(|file| is_document(file)).collect();
-            measure::run(&mut *profile, &documents, RESUME, &mut bench, output)?;
+            measure::run(&mut *profile, &mut documents, RESUME, &mut bench, output)?;
             if !args.messages.without_model() {
                 model(&mut profile);
             }
-            finish(&profile)?;
+            finish(&profile, &mut documents)?;
         }
         Asked::Verbs(mut profile) => {
             model(&mut profile);
-            finish(&profile)?;
+            finish(&profile, &mut documents)?;
         }
         Asked::Comparison(grids) => {
             let (tcp, grid) = *grids;
             let mut tcp =
                 TcpProfile::new(tcp, ProfileKind::Modelled, Environment::default(), now())?;
-            simulate(&mut tcp, &[], output)?;
+            simulate(&mut tcp, &mut [], ending, output)?;
             let mut rdma = VerbsProfile::new(grid, now());
             model(&mut rdma);
             let both = TcpRdmaComparison::new(tcp, rdma);
-            write_all(&args.out, &both)?;
+            write_all(&mut documents, &args.out, &both)?;
             output.result(&both, verdicts(&both))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes each of `files` as its name wants it: a page, a table or the document.
-fn write_all(files: &[PathBuf], document: &impl ReportDocument) -> Result<(), Error> {
-    for file in files.iter().filter(|file| is_document(file)) {
+/// Writes `documents`, and those of `files` that are pages or tables.
+fn write_all(
+    documents: &mut [DocumentPlace],
+    files: &[PathBuf],
+    document: &impl ReportDocument,
+) -> Result<(), Error> {
+    for place in documents {
         let json = serde_json::to_vec_pretty(document).map_err(|error| {
             Error::new(Fault::Bug, ErrorCode::ProfileDocument, format!("the document: {error}"))
         })?;
-        write(file, &json)?;
+        place.write(&json)?;
     }
     write_made(files, document)
 }
@@ -243,18 +259,20 @@ fn table(profile: &VerbsProfile) -> String {
     let name = &profile.grid.name;
     let mut lines = match &profile.between {
         None => vec![format!("{name}: {} cells, modelled, not measured", profile.cells.len())],
-        Some(between) => {
-            vec![format!(
-                "{name}: {} cells, measured between {} and {}, next to the model",
-                shown.len(),
-                between.near.name,
-                between.far.name
-            )]
-        }
+        Some(between) => wrapped(&format!(
+            "{name}: {} cells, measured between {} and {}, next to the model",
+            shown.len(),
+            between.near.name,
+            between.far.name
+        )),
     };
     let heading = if is_measured { "measured" } else { "mean" };
     let last = if is_measured { format!("  {:>12}", "modelled") } else { String::new() };
-    lines.push(format!("{:<64} {heading:>12} {:>10}     {last}", "cell", "sd"));
+    lines.push(
+        format!("{:<NAME$} {heading:>12} {:>10} {:<6}{last}", "cell", "sd", "")
+            .trim_end()
+            .to_owned(),
+    );
     for result in shown.iter().take(CELLS) {
         let modelled = result.summary(ProfileKind::Modelled);
         let found = if is_measured { result.summary(ProfileKind::Measured) } else { modelled };
@@ -268,7 +286,8 @@ fn table(profile: &VerbsProfile) -> String {
         let beside = modelled
             .filter(|_| is_measured)
             .map_or_else(String::new, |found| format!("  {:>12}", value(found.mean)));
-        lines.push(format!("{:<64} {found} {unit:<6}{beside}", result.cell.name()));
+        let figures = format!("{found} {unit:<6}{beside}");
+        lines.extend(named(&result.cell.name(), NAME, figures.trim_end()));
     }
     if shown.len() > CELLS {
         lines.push(format!(
@@ -283,13 +302,29 @@ fn table(profile: &VerbsProfile) -> String {
 fn verdicts(both: &TcpRdmaComparison) -> String {
     let mut lines = vec![format!("{}: modelled, not measured; payload in Gbit/s", COMPARISON.0)];
     for verdict in both.verdicts() {
-        lines.push(format!(
+        lines.extend(wrapped(&format!(
             "{} next to {}: {}: {}",
             verdict.path.name,
             verdict.cross,
             verdict.choice.name(),
             verdict.why
-        ));
+        )));
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_messages_fits_eighty_columns() {
+        for name in ["sc08-ib-distance", "icpp08-verbs", "sc08-ib-cross-traffic"] {
+            let grid = preset(name, Form::Quick).expect("its paths are known").expect("a preset");
+            let grid = VerbsGrid { messages: 10, most_s: 0.1, ..grid };
+            let text = table(&VerbsProfile::new(grid, "today"));
+            let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{name}: {wide:#?}");
+        }
+    }
 }
