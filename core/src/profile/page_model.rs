@@ -42,8 +42,8 @@ impl Profile {
         rows.truncate(ROWS);
         let spec = TableSpec::new()
             .words("Cell", |row: &(String, f64, f64, f64)| row.0.clone())
-            .figures(&format!("Measured, {name}"), |row| format!("{:.3}", row.1))
-            .figures(&format!("Predicted, {name}"), |row| format!("{:.3}", row.2))
+            .figures(format!("Measured, {name}"), |row| format!("{:.3}", row.1))
+            .figures(format!("Predicted, {name}"), |row| format!("{:.3}", row.2))
             .figures("Off by", |row| off_by(row.3, 0));
         let section = Section::new("Predicted against measured")
             .text(format!(

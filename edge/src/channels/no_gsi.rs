@@ -19,6 +19,10 @@ impl Gsi {
         Err(Error::not_built("gsiftp://", "gsi"))
     }
 
+    pub(crate) fn news(&self) -> Option<String> {
+        match self.0 {}
+    }
+
     pub(crate) fn accept(&self) -> Result<Acceptor, String> {
         match self.0 {}
     }

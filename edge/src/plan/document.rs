@@ -85,10 +85,11 @@ impl DocumentPlace {
 fn held(open: impl Fn() -> std::io::Result<File>, place: &Path) -> Result<Option<File>, Error> {
     loop {
         let Ok(file) = open() else { return Ok(None) };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(taken(place)),
-            // Where a file system has no locks, it goes without.
-            Ok(()) | Err(_) => {}
+        // Where a file system has no locks, it goes without.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive)
+            == Err(rustix::io::Errno::WOULDBLOCK)
+        {
+            return Err(taken(place));
         }
         // Whoever had it may have put another file there before this lock came.
         let is_same = |there: fs::Metadata| {
