@@ -8,6 +8,7 @@ use farline_core::units::Error;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
@@ -85,7 +86,8 @@ impl Asker {
             )
         };
         let mut command = reexec::command(None, &Role::Ask { service: service.to_owned() })?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Out of the terminal's reach: a ctrl-C there is the node's, which drains.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         match (process.stdin.take(), process.stdout.take()) {
             (Some(to), Some(from)) => Ok(Asker { process, to, from: BufReader::new(from) }),

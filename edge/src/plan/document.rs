@@ -59,7 +59,7 @@ impl DocumentPlace {
         &self.file
     }
 
-    /// Writes `bytes` as [`write`] does, and keeps the place.
+    /// Writes `bytes` as [`write()`] does, and keeps the place.
     ///
     /// # Errors
     /// [`Fault::Here`] when they cannot be written.

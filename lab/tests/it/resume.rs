@@ -50,7 +50,7 @@ fn the_same_command_resumes_what_a_killed_client_left() {
     // that has gone before a busy machine hears it. What was read meanwhile, a staging pool, is not
     // sent.
     let result =
-        json_of(farline().args(["--json", "cp", "--limit", "400Mbit/s", text(&file), &url]));
+        json_of(farline().args(["--json", "cp", "--limit", "200Mbit/s", text(&file), &url]));
     let resumed = result["resumed_bytes"].as_u64().expect("a count");
     assert!(resumed > 20 << 20, "{resumed}");
     let again = result["bytes_sent"].as_u64().expect("a count") + resumed - (200 << 20);
