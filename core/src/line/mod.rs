@@ -19,6 +19,7 @@ mod compare;
 mod curve;
 mod delay;
 mod document;
+mod follow_up;
 mod frames;
 mod gilbert;
 mod header;
@@ -59,6 +60,7 @@ pub use document::{
     LineCriterion, LineDocument, LineSettings, LineSums, LineTest, SenderTotals, SentSecond,
     TestedSecond, Untested,
 };
+pub use follow_up::{FOLLOW_UP_PACKET, FollowUp, FollowedSamples};
 pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
 pub use header::{HEADER_BYTES, LoadHeader};

@@ -4,6 +4,7 @@
 //! Invariants: nothing is kept of an address that has not shown its cookie; no answer is longer than
 //! what it answers; nobody is answered who did not ask.
 
+use super::follow_up::FollowUp;
 use super::load::LoadReader;
 use super::message::{LineAnswer, LineRequest, read_message};
 use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime};
@@ -23,6 +24,8 @@ const FLOOD_SILENCE: Span = Span::from_secs(10);
 const MOST_SESSIONS: usize = 16;
 /// Tests that may be granted and have not begun.
 const MOST_GRANTED: usize = 64;
+/// Addresses of which it is known when the last answer left.
+const MOST_FOLLOWED: usize = 64;
 /// What a test without a pace says that it will send.
 const UNPACED: Rate = Rate::from_bps(u64::MAX);
 /// Rows in an answer; fewer have room.
@@ -87,6 +90,10 @@ pub struct LineReflector {
     flood: Option<SocketAddr>,
     /// Packets sent back to others.
     reflected: u32,
+    /// When the last answers left that were timed, one of each address, the latest last.
+    followed: VecDeque<(SocketAddr, FollowUp)>,
+    /// The number of the answer that is to be timed.
+    timed: Option<u32>,
 }
 
 impl LineReflector {
@@ -99,6 +106,8 @@ impl LineReflector {
             granted: VecDeque::new(),
             flood: None,
             reflected: 0,
+            followed: VecDeque::new(),
+            timed: None,
         }
     }
 
@@ -120,6 +129,21 @@ impl LineReflector {
     /// [`handle`](LineReflector::handle) is there; each such test is told of once.
     pub fn take_flood(&mut self) -> Option<SocketAddr> {
         self.flood.take()
+    }
+
+    /// The number of the answer that the last [`handle`](LineReflector::handle) returned, where its
+    /// sender wants to know when it leaves; each is told of once.
+    pub fn take_timed(&mut self) -> Option<u32> {
+        self.timed.take()
+    }
+
+    /// When an answer to `from` left; it is said with the next one.
+    pub fn note_left(&mut self, from: SocketAddr, follow_up: FollowUp) {
+        self.followed.retain(|(other, _)| *other != from);
+        if self.followed.len() >= MOST_FOLLOWED {
+            self.followed.pop_front();
+        }
+        self.followed.push_back((from, follow_up));
     }
 
     /// By which way the frames of the test without a pace at `from` come.
@@ -312,6 +336,12 @@ impl LineReflector {
             sender_ttl: datagram.ttl,
         }
         .write(mac, &mut bytes);
+        // The authenticated mode would need a TLV with an HMAC of TLVs.
+        if mac.is_none() && FollowUp::is_asked(&bytes) {
+            let before = self.followed.iter().find(|(other, _)| *other == datagram.from);
+            FollowUp::answer(before.map(|(_, follow_up)| *follow_up), &mut bytes);
+            self.timed = Some(sequence);
+        }
         Some(bytes)
     }
 
@@ -330,6 +360,7 @@ impl LineReflector {
 
 #[cfg(test)]
 mod tests {
+    use super::super::follow_up::FOLLOW_UP_PACKET;
     use super::super::message::write_message;
     use super::super::{FrameMix, LoadWriter, Pattern, stamp};
     use super::*;
@@ -494,6 +525,25 @@ mod tests {
         }
         (0..1_000).for_each(|session| reflector.grant(1_000 + session));
         assert!(reflector.granted.len() <= MOST_GRANTED && !reflector.may_begin(8));
+    }
+
+    #[test]
+    fn an_answer_says_when_the_one_before_it_left() {
+        let mut reflector = reflector(None, true);
+        let mut bytes = [0; FOLLOW_UP_PACKET];
+        stamp::SenderPacket { sequence: 3, sent: CLOCK, session: 8 }.write(None, &mut bytes);
+        sends(&mut reflector, 5, &bytes).expect("an answer");
+        assert_eq!(reflector.take_timed(), None, "nobody asked");
+        FollowUp::ask(&mut bytes);
+        let left = FollowUp { sequence: 3, sent: Time::from_nanos(6_000_000_000) };
+        for (port, before) in [(5, None), (5, Some(left)), (6, None)] {
+            let back = sends(&mut reflector, port, &bytes).expect("an answer");
+            assert_eq!((back.len(), FollowUp::read(&back)), (bytes.len(), before));
+            assert_eq!((reflector.take_timed(), reflector.take_timed()), (Some(3), None));
+            reflector.note_left(address(5), left);
+        }
+        (0..1_000).for_each(|port| reflector.note_left(address(port), left));
+        assert_eq!(reflector.followed.len(), MOST_FOLLOWED);
     }
 
     #[test]

@@ -206,13 +206,13 @@ fn opened<'a>(mac: Option<Mac<'_>>, packet: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// NTP's 64 bits of a time: seconds since 1900, and their 2^32nd parts.
-fn ntp_of(time: Time) -> u64 {
+pub(super) fn ntp_of(time: Time) -> u64 {
     let (seconds, nanos) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
     let fraction = (nanos << 32).div_ceil(1_000_000_000);
     (seconds + NTP_EPOCH) << 32 | fraction
 }
 
-fn time_of(bits: u64, is_ptp: bool) -> Time {
+pub(super) fn time_of(bits: u64, is_ptp: bool) -> Time {
     let (seconds, fraction) = (bits >> 32, bits & 0xffff_ffff);
     if is_ptp {
         return Time::from_nanos(seconds * 1_000_000_000 + fraction);

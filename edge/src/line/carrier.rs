@@ -8,8 +8,9 @@ use crate::sys::datagrams::{self, DatagramBuffers, DatagramTrain};
 use crate::sys::ethtool;
 use crate::sys::frame_flood::{FloodFrame, FrameFlood};
 use crate::sys::frames::{FrameDevice, FrameSender};
+use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::{EthernetFraming, FrameKind, FrameWay, LoadTemplate, framed_bits};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Time};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -169,6 +170,42 @@ impl LineSocket {
                 let end = EthernetEnd::of_address(to).ok_or(io::ErrorKind::InvalidInput)?;
                 ethernet.send_to(end, &[train]).map(drop)
             }
+        }
+    }
+
+    /// Times of what is sent with [`send_timed`](Self::send_timed), where it can be had.
+    pub(super) fn transmit_times(&self) -> Option<TransmitTimes> {
+        match self {
+            LineSocket::Udp { socket, .. } => TransmitTimes::of(socket),
+            LineSocket::Ethernet(_) => None,
+        }
+    }
+
+    /// Sends one message, to the tester's other end where no address is given; returns the number under which
+    /// it is timed, if it is.
+    pub(super) fn send_timed(
+        &self,
+        times: &mut Option<TransmitTimes>,
+        bytes: &[u8],
+        to: Option<SocketAddr>,
+    ) -> io::Result<Option<u32>> {
+        match (self, times, to) {
+            (LineSocket::Udp { socket, .. }, Some(times), to) => {
+                times.send(socket, bytes, to).map(Some)
+            }
+            (_, _, Some(to)) => self.send_to(bytes, to).map(|()| None),
+            (_, _, None) => self.send(bytes).map(|()| None),
+        }
+    }
+
+    /// Shows the number of each message that left since, and when it did.
+    pub(super) fn read_times(
+        &self,
+        times: &mut Option<TransmitTimes>,
+        show: impl FnMut(u32, Time),
+    ) {
+        if let (LineSocket::Udp { socket, .. }, Some(times)) = (self, times) {
+            times.read(socket, show);
         }
     }
 

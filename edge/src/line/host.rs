@@ -43,7 +43,12 @@ impl TestClock {
 
     /// Nanoseconds since the test began.
     pub(super) fn since(&self) -> u64 {
-        (steady().since(self.started) + self.before).as_nanos()
+        self.at(steady())
+    }
+
+    /// Nanoseconds from the test's begin to `time` by the steady clock.
+    pub(super) fn at(&self, time: Time) -> u64 {
+        (time.since(self.started) + self.before).as_nanos()
     }
 }
 

@@ -3,8 +3,11 @@
 use super::carrier::{LineReceiver, LineSocket};
 use super::host::{now, random, steady};
 use super::reflect::is_passing;
-use farline_core::line::stamp::{ReflectorPacket, SenderPacket, UNAUTHENTICATED};
-use farline_core::line::{DelaySample, LineAnswer, LineRequest, read_message};
+use crate::sys::transmit_times::TransmitTimes;
+use farline_core::line::stamp::{ReflectorPacket, SenderPacket};
+use farline_core::line::{
+    DelaySample, FOLLOW_UP_PACKET, FollowUp, FollowedSamples, LineAnswer, LineRequest, read_message,
+};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,9 +26,13 @@ pub(super) struct PeerProtocol {
     receiver: LineReceiver,
     /// What the other end is called.
     target: String,
-    /// STAMP packets on their way: number and when each was sent.
-    asked: VecDeque<(u32, Time)>,
+    /// STAMP packets on their way.
+    asked: VecDeque<AskedDelay>,
     next: u32,
+    times: Option<TransmitTimes>,
+    samples: FollowedSamples,
+    /// When the packet of the sample that waits was sent, by the steady clock.
+    waiting: Time,
     pub(super) clock: (bool, Span),
     /// Nobody waits any more for what does not come at once.
     stop: Arc<AtomicBool>,
@@ -37,7 +44,20 @@ pub(super) struct PeerProtocol {
 #[derive(Debug)]
 pub(super) enum Received {
     Answer(LineAnswer),
-    Delay(DelaySample),
+    /// And when its packet was sent, by the steady clock.
+    Delay(DelaySample, Time),
+}
+
+/// A STAMP packet whose answer is waited for.
+struct AskedDelay {
+    number: u32,
+    /// As the packet has it, whose format is coarser than a nanosecond.
+    sent: Time,
+    /// By the steady clock.
+    at: Time,
+    /// Under which its time is told, and that time.
+    timed: Option<u32>,
+    left: Option<Time>,
 }
 
 impl PeerProtocol {
@@ -49,11 +69,14 @@ impl PeerProtocol {
         stop: Arc<AtomicBool>,
     ) -> PeerProtocol {
         PeerProtocol {
+            times: socket.transmit_times(),
             socket,
             receiver,
             target,
             asked: VecDeque::new(),
             next: 0,
+            samples: FollowedSamples::default(),
+            waiting: Time::ZERO,
             clock,
             stop,
             heard: steady(),
@@ -67,40 +90,51 @@ impl PeerProtocol {
 
     /// Sends a STAMP packet.
     pub(super) fn ask_delay(&mut self) {
-        let mut packet = [0; UNAUTHENTICATED];
-        let sent = now(self.clock);
+        let mut packet = [0; FOLLOW_UP_PACKET];
+        let (at, sent) = (steady(), now(self.clock));
         SenderPacket { sequence: self.next, sent, session: 1 }.write(None, &mut packet);
-        if self.socket.send(&packet).is_ok() {
-            if self.asked.len() >= WAITED_FOR {
-                self.asked.pop_front();
-            }
-            // As the packet has it: its format is coarser than a nanosecond.
-            let as_sent =
-                SenderPacket::read(None, &packet).map_or(sent.time, |read| read.sent.time);
-            self.asked.push_back((self.next, as_sent));
-            self.next = self.next.wrapping_add(1);
+        FollowUp::ask(&mut packet);
+        let Ok(timed) = self.socket.send_timed(&mut self.times, &packet, None) else {
+            // Numbers begin anew.
+            return self.asked.iter_mut().for_each(|asked| asked.timed = None);
+        };
+        if self.asked.len() >= WAITED_FOR {
+            self.asked.pop_front();
         }
+        let sent = SenderPacket::read(None, &packet).map_or(sent.time, |read| read.sent.time);
+        self.asked.push_back(AskedDelay { number: self.next, sent, at, timed, left: None });
+        self.next = self.next.wrapping_add(1);
     }
 
     /// What comes within the socket's time.
     pub(super) fn listen(&mut self) -> Result<Vec<Received>, Error> {
         let (mut heard, waiting) = (Vec::new(), &mut self.asked);
+        let (samples, sample_at) = (&mut self.samples, &mut self.waiting);
         let received = self.receiver.receive(&self.socket, |arrival| {
             if let Some(answer) = read_message(arrival.bytes) {
                 heard.push(Received::Answer(answer));
             } else if let Some(packet) = ReflectorPacket::read(None, arrival.bytes)
                 // An answer that nobody asked for, or that came already, counts for nothing.
-                && let Some(place) = waiting
-                    .iter()
-                    .position(|asked| *asked == (packet.sender_sequence, packet.sender_sent.time))
+                && let Some(place) = waiting.iter().position(|asked| {
+                    (asked.number, asked.sent) == (packet.sender_sequence, packet.sender_sent.time)
+                })
             {
-                let asked = waiting.remove(place);
-                heard.push(Received::Delay(DelaySample {
-                    sent: asked.map_or(packet.sender_sent.time, |(_, sent)| sent),
+                self.socket.read_times(&mut self.times, |number, left| {
+                    if let Some(asked) = waiting.iter_mut().find(|one| one.timed == Some(number)) {
+                        asked.left = Some(left);
+                    }
+                });
+                let Some(asked) = waiting.remove(place) else { return };
+                let sample = DelaySample {
+                    sent: asked.left.unwrap_or(asked.sent),
                     received: packet.received,
                     returned: packet.sent.time,
                     came: arrival.received.unwrap_or(packet.sent.time),
-                }));
+                };
+                let follow_up = FollowUp::read(arrival.bytes);
+                let before = samples.take(packet.sequence, sample, follow_up);
+                let at = std::mem::replace(sample_at, asked.at);
+                heard.extend(before.map(|sample| Received::Delay(sample, at)));
             }
         });
         match received {
@@ -144,7 +178,7 @@ impl PeerProtocol {
             for heard in self.listen()? {
                 match heard {
                     Received::Answer(answer) if answer.nonce() == nonce => return Ok(answer),
-                    Received::Answer(_) | Received::Delay(_) => {}
+                    Received::Answer(_) | Received::Delay(..) => {}
                 }
             }
         }

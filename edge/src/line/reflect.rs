@@ -4,8 +4,11 @@ use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
 use super::host::{boot, clock_state, now, random, steady};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use farline_core::line::stamp::Mac;
-use farline_core::line::{EthernetFraming, LineDatagram, LineReflector, ReflectorSettings};
+use farline_core::line::{
+    EthernetFraming, FollowUp, LineDatagram, LineReflector, ReflectorSettings,
+};
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +19,8 @@ use std::time::Duration;
 pub const PORT: u16 = 8_620;
 /// How long a receive waits: so soon an end is noticed.
 const WAIT: Duration = Duration::from_millis(200);
+/// Answers of which it is not known yet when they left.
+const MOST_LEAVING: usize = 256;
 /// How often the state of the clock is asked for.
 const ASK_CLOCK: u64 = 1_000_000_000;
 
@@ -153,6 +158,7 @@ impl Reflector {
         let Reflector { socket, receiver, machine, grants, .. } = &mut self;
         let (mut state, mut asked) = (clock_state(), steady());
         let mut begun = Vec::new();
+        let (mut times, mut leaving) = (socket.transmit_times(), VecDeque::new());
         while !stop.load(Ordering::Relaxed) {
             let mut time = None;
             let received = receiver.receive(socket, |arrival| {
@@ -178,7 +184,25 @@ impl Reflector {
                     return begun.push((answer, arrival.from));
                 }
                 // An answer that does not leave is asked for again.
-                let _ = socket.send_to(&answer, arrival.from);
+                let Some(sequence) = machine.take_timed() else {
+                    return drop(socket.send_to(&answer, arrival.from));
+                };
+                match socket.send_timed(&mut times, &answer, Some(arrival.from)) {
+                    Ok(Some(number)) => leaving.push_back((number, arrival.from, sequence)),
+                    Ok(None) => {}
+                    // Numbers begin anew.
+                    Err(_) => leaving.clear(),
+                }
+                socket.read_times(&mut times, |number, sent| {
+                    let is_it = |&(leaving, ..): &(u32, _, _)| leaving == number;
+                    let Some(place) = leaving.iter().position(is_it) else { return };
+                    if let Some((_, to, sequence)) = leaving.drain(..=place).next_back() {
+                        machine.note_left(to, FollowUp { sequence, sent });
+                    }
+                });
+                if leaving.len() > MOST_LEAVING {
+                    leaving.pop_front();
+                }
             });
             receiver.end_flood(|from| !machine.is_flood(steady(), from));
             // No frame of theirs comes before the answer is there.

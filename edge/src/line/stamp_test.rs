@@ -5,6 +5,7 @@ use super::host::{DeviceDrops, TestClock, clock_state, now};
 use super::reflect::is_passing;
 use super::test::{LineProgress, LineRequestOptions, bound};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
+use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::stamp::{
     AUTHENTICATED, Mac, PORT, ReflectorPacket, SenderPacket, UNAUTHENTICATED,
 };
@@ -27,6 +28,8 @@ const GRACE: u64 = 2 * SECOND;
 const SILENCE: u64 = 5 * SECOND;
 /// What the kernel may hold of what comes back.
 const BUFFER: usize = 8 << 20;
+/// Packets that follow each other faster are not timed by the kernel one by one.
+const LEAST_GAP_TIMED: u64 = 100_000;
 /// A second in which less than this part was sent is short.
 const ENOUGH: f64 = 0.98;
 /// Header of the TLV that says that the rest is padding (RFC 8972, section 4.1).
@@ -35,7 +38,10 @@ const PADDING: [u8; 2] = [0x80, 1];
 /// A packet whose answer is waited for.
 struct Asked {
     second: u64,
+    /// As the packet has it.
     sent: Time,
+    /// When this host's device took it, where that is known.
+    left: Option<Time>,
     is_answered: bool,
 }
 
@@ -47,6 +53,9 @@ struct StampTest<'a> {
     mac: Option<Mac<'a>>,
     packet: Vec<u8>,
     next: u32,
+    times: Option<TransmitTimes>,
+    /// The number of the packet from which on the kernel numbers them.
+    timed_from: u32,
     /// Those from `next - asked.len()` on.
     asked: VecDeque<Asked>,
     sent: SentSecond,
@@ -87,7 +96,10 @@ pub fn run_stamp(
     }
     let drops = DeviceDrops::of(local);
     let device = drops.read().1;
+    let gap = (1e9 / settings.frames_a_second()) as u64;
     let mut running = StampTest {
+        times: if gap < LEAST_GAP_TIMED { None } else { TransmitTimes::of(&socket) },
+        timed_from: 0,
         clock: TestClock::start(Span::ZERO),
         state: clock_state(),
         mac: sign.as_ref().map(|sign| sign as Mac<'_>),
@@ -105,7 +117,6 @@ pub fn run_stamp(
         socket,
     };
     let mut buffers = DatagramBuffers::new();
-    let gap = (1e9 / settings.frames_a_second()) as u64;
     let (mut due, end) = (0, settings.most_seconds.saturating_mul(SECOND));
     loop {
         let time = running.clock.since();
@@ -161,13 +172,18 @@ impl StampTest<'_> {
         SenderPacket { sequence: self.next, sent, session: 1 }.write(self.mac, &mut self.packet);
         let as_sent =
             SenderPacket::read(self.mac, &self.packet).map_or(sent.time, |read| read.sent.time);
-        match self.socket.send(&self.packet) {
-            Ok(_) => {}
+        let sent = match &mut self.times {
+            Some(times) => times.send(&self.socket, &self.packet, None).map(drop),
+            None => self.socket.send(&self.packet).map(drop),
+        };
+        match sent {
+            Ok(()) => {}
             Err(error)
                 if error.raw_os_error() == Some(libc::ENOBUFS) || is_passing(error.kind()) =>
             {
                 // What was not sent has no number: it would be one of the line's losses.
                 self.sent.own_drops += 1;
+                self.timed_from = self.next;
                 return Ok(());
             }
             Err(error) => {
@@ -178,9 +194,25 @@ impl StampTest<'_> {
         self.sent.frames += 1;
         let is_ipv6 = self.socket.local_addr().is_ok_and(|at| at.ip().to_canonical().is_ipv6());
         self.sent.framed_bits += framed_bits(self.packet.len(), is_ipv6);
-        self.asked.push_back(Asked { second: time / SECOND, sent: as_sent, is_answered: false });
+        let second = time / SECOND;
+        self.asked.push_back(Asked { second, sent: as_sent, left: None, is_answered: false });
         self.next = self.next.wrapping_add(1);
+        self.note_left();
         Ok(())
+    }
+
+    /// Takes the kernel's word on when packets left.
+    fn note_left(&mut self) {
+        let Some(times) = &mut self.times else { return };
+        times.read(&self.socket, |number, left| {
+            let behind = self.next.wrapping_sub(self.timed_from.wrapping_add(number)) as usize;
+            let place = self.asked.len().checked_sub(behind);
+            if let Some(asked) = place.and_then(|place| self.asked.get_mut(place))
+                && left >= asked.sent
+            {
+                asked.left = Some(left);
+            }
+        });
     }
 
     /// The second under way is over.
@@ -232,7 +264,7 @@ impl StampTest<'_> {
         }
         self.heard = self.clock.since();
         let is_first = !std::mem::replace(&mut asked.is_answered, true);
-        let sent = asked.sent;
+        let sent = asked.left.unwrap_or(asked.sent);
         self.tally.arrive(&Arrived {
             sequence: u64::from(packet.sender_sequence),
             second: asked.second,

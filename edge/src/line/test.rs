@@ -344,12 +344,11 @@ impl Running {
     fn hear(&mut self) -> Result<(), Error> {
         for heard in self.peer.listen()? {
             match heard {
-                Received::Delay(sample) => {
+                Received::Delay(sample, at) => {
                     let away = sample.came.since(sample.sent);
                     self.rtt_ns =
                         away.saturating_sub(sample.returned.since(sample.received)).as_nanos();
-                    let sent = self.since().saturating_sub(away.as_nanos());
-                    self.test.note_delay(sent / SECOND, sample);
+                    self.test.note_delay(self.clock.at(at) / SECOND, sample);
                 }
                 Received::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
                     rows.into_iter().for_each(|row| self.test.note_row(row));

@@ -43,6 +43,8 @@ pub(crate) mod route;
 )]
 pub(crate) mod rtnetlink;
 pub(crate) mod tcp;
+#[cfg(feature = "line")]
+pub(crate) mod transmit_times;
 #[cfg(feature = "link")]
 pub(crate) mod tun;
 #[cfg(feature = "rdma")]

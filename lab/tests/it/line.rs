@@ -4,6 +4,7 @@
 use farline_lab::{LinkUp, Running, error_of, farline, fit_of_three, node, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -331,6 +332,40 @@ fn scapys_sender_is_answered_as_the_standard_says() {
         );
         assert!(answer["in_order"] == true && answer["echoed"] == true, "{answer}");
     }
+}
+
+/// What stands at `at` in a packet, as a number of four bytes.
+fn word(packet: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(*packet[at..].first_chunk().expect("four bytes"))
+}
+
+#[test]
+fn a_reflector_says_when_its_last_answer_left() {
+    let listen = ["--json", "line", "reflect", "--stamp", "--listen", "127.0.0.1:0"];
+    let (_far, line) = Running::begun(farline().args(listen));
+    let said: Value = serde_json::from_str(&line).expect("an object");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(said["address"].as_str().expect("an address")).expect("connected");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let ask = |sequence: u32| {
+        // RFC 8972, section 4.7: flags, type 7, length 16, and a value of nothing.
+        let mut packet = [0; 64];
+        packet[..4].copy_from_slice(&sequence.to_be_bytes());
+        packet[44..48].copy_from_slice(&[0x80, 7, 0, 16]);
+        socket.send(&packet).expect("sent");
+        let mut answer = [0; 128];
+        let len = socket.recv(&mut answer).expect("an answer");
+        assert_eq!((len, &answer[44..48]), (64, &[0, 7, 0, 16][..]), "understood");
+        answer
+    };
+    let first = ask(70);
+    assert_eq!(first[48..64], [0; 16], "none has left before");
+    let second = ask(71);
+    assert_eq!((word(&second, 48), second[60]), (70, 2), "its number; by local software");
+    // In NTP's seconds and their parts: after it was written, and before the next one came.
+    let time = |packet: &[u8], at| (word(packet, at), word(packet, at + 4));
+    let (written, left, came) = (time(&first, 4), time(&second, 52), time(&second, 16));
+    assert!(written < left && left < came, "{written:?} {left:?} {came:?}");
 }
 
 #[test]
