@@ -118,6 +118,7 @@ impl Emulator {
             mtu: settings.mtu,
             ethernet: settings.ethernet,
             vlans: settings.vlans.clone(),
+            inline_receive: settings.inline_receive,
             pid: rustix::process::getpid().as_raw_nonzero().get(),
             rootless,
             program: settings.program.clone(),

@@ -92,6 +92,9 @@ pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
         info.address6(side),
     );
     ip(&["-n", &info.namespace(side), "-batch", "-"], &script)?;
+    if info.inline_receive {
+        return Ok(());
+    }
     // A thread of the kernel then receives what the mover writes, next to it: inside a write, TCP's
     // answers and all that they set off took milliseconds with ten streams. Kernels before 5.12 do
     // not know this, and then the mover's time pays.

@@ -59,6 +59,9 @@ pub struct Settings {
     pub ethernet: bool,
     /// VLANs that are paths of their own, of a link of Ethernet.
     pub vlans: Vec<VlanPath>,
+    /// Whether its delivery is received within its own write, and not by a thread of the kernel:
+    /// delays are exact, and TCP at a high rate makes the link late.
+    pub inline_receive: bool,
     /// Whether the link goes down when the process that brought it up dies.
     pub with_parent: bool,
     /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its start;
@@ -89,6 +92,7 @@ impl Settings {
             mtu: DEFAULT_MTU,
             ethernet: false,
             vlans: Vec::new(),
+            inline_receive: false,
             with_parent: false,
             program: None,
         }
@@ -133,6 +137,9 @@ pub struct Info {
     /// VLANs that are paths of their own.
     #[serde(default)]
     pub vlans: Vec<VlanPath>,
+    /// Whether its delivery is received within its own write.
+    #[serde(default)]
+    pub inline_receive: bool,
     /// Its emulator's process.
     pub pid: i32,
     /// Whether it lives in a user namespace of its own, made without root.

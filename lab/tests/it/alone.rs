@@ -4,5 +4,6 @@
 mod causes;
 mod cc;
 mod cc_processes;
+mod line;
 mod profile;
 mod tuning;

@@ -27,6 +27,8 @@ pub(super) fn run(
         output.remark(format_args!("{path}: {} s", settings.most_seconds));
         let mut link = Settings::new(&path, wan);
         (link.name, link.with_parent) = (name_here(&format!("line-{path}")), true);
+        // What a test sends is no TCP, whose answers would be made within the link.
+        link.inline_receive = true;
         let link = Link::up(&link)?;
         let test = run_over(&link, &LineRequestOptions::new(settings), |_| Ok(()));
         let stats = link.stats();

@@ -60,6 +60,9 @@ pub(super) struct Options {
     /// A VLAN as a path of its own [default: none]
     #[arg(long = "vlan", value_name = "ID=R[,T]", requires = "ethernet")]
     vlans: Vec<VlanPath>,
+    /// Receive what comes within the link, not by a kernel thread: exact delays; no TCP above 1G
+    #[arg(long)]
+    inline_receive: bool,
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -113,6 +116,7 @@ impl Options {
             settings.name.clone_from(name);
         }
         settings.mtu = self.mtu;
+        settings.inline_receive = self.inline_receive;
         (settings.ethernet, settings.vlans) = (self.ethernet, self.vlans.clone());
         settings.check()?;
         Ok(settings)
