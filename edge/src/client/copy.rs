@@ -68,6 +68,8 @@ pub(super) struct Copy<'a> {
     verified: Option<&'static str>,
     /// Where there are several: paths at the destination, and which source took them.
     pub(super) claimed: ClaimedPaths,
+    /// Paths at the destination from which something of another kind was deleted, or would be.
+    pub(super) room: BTreeSet<Vec<u8>>,
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
@@ -116,6 +118,7 @@ impl<'a> Copy<'a> {
             unverified: None,
             verified: None,
             claimed: ClaimedPaths::default(),
+            room: BTreeSet::new(),
             landed: BTreeSet::new(),
             needs_tickets: false,
         }

@@ -7,6 +7,7 @@ use super::by_content::{self, ContentAt};
 use super::control::Control;
 use super::copy::Copy;
 use super::destination::Destination;
+use super::extraneous::is_below;
 use super::listing;
 use super::selection::PlannedFile;
 use crate::stores::{join, stat};
@@ -153,6 +154,10 @@ pub(super) async fn kept_there(
                 is_folder = there.as_ref().is_some_and(|it| it.kind == EntryKind::Directory);
                 existing.reason(ours, there.as_ref())
             }
+            // What stands in the place of a folder above it goes first.
+            Err(error) if is_of_one_place(&error) && is_below(&copy.room, &ours.path) => {
+                Some(CopyReason::New)
+            }
             // Of one place: the others go on, and what becomes of this one its copy says.
             Err(error) if is_of_one_place(&error) && existing != Existing::Keep => {
                 Some(CopyReason::NotCompared)
@@ -227,7 +232,8 @@ fn plan_file(
     is_folder: bool,
 ) {
     // A link at a server may look like the folder that it leads to, and is replaced by one.
-    if is_folder && matches!(entry.kind, EntryKind::File { .. }) {
+    let is_in_the_way = is_folder && !copy.room.contains(&path);
+    if is_in_the_way && matches!(entry.kind, EntryKind::File { .. }) {
         let message = "a directory has its name at the destination, and no file replaces one";
         let error = Error::new(Fault::You, ErrorCode::IsADirectory, message)
             .hint("remove it there, or copy to another directory");

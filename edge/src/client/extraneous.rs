@@ -18,7 +18,7 @@ use farline_core::gridftp::{Command, Pathname, Timestamp};
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, OFlags, unlinkat};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
@@ -65,6 +65,71 @@ pub(super) async fn require(
         }
     }
     Ok(())
+}
+
+/// Deletes what stands at `destination` where `source` has something of another kind, which then has room:
+/// a file where a folder is to be, or a folder, with all that is in it, where a file is. Nothing, if that
+/// would be more than `most`, or something in such a folder is to stay.
+///
+/// Returns whether there is room now for what there was none.
+pub(super) async fn make_room(
+    copy: &mut Copy<'_>,
+    source: &Location,
+    destination: &Location,
+    most: u64,
+) -> Result<bool, Error> {
+    copy.is_reached = true;
+    let Some((ours, problems)) = Place::of(copy, source).await?.walk(copy).await? else {
+        return Ok(false);
+    };
+    let mut place = Place::of(copy, destination).await?;
+    let Some((there, _)) = place.walk(copy).await? else { return Ok(false) };
+    let taken = of_another_kind(&ours, &there, &copy.options.selection);
+    if taken.is_empty() || problems.iter().any(|problem| may_hide(&problem.error)) {
+        return Ok(false);
+    }
+    let ours = ours.iter().map(|entry| &entry.path[..]).filter(|path| !taken.contains(path));
+    let known = Known { paths: ours.collect(), not_copied: BTreeSet::new() };
+    let top = place.top();
+    let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
+    let mut gone = extraneous(&known, &there, &copy.options.selection, backup);
+    // A folder that stays for what is in it keeps all of that.
+    let goes: BTreeSet<&[u8]> =
+        gone.iter().map(|entry| &entry.path[..]).filter(|path| taken.contains(path)).collect();
+    let is_in =
+        |path: &[u8]| goes.contains(path) || folders_above(path).any(|above| goes.contains(above));
+    gone.retain(|entry| is_in(&entry.path));
+    if gone.len() as u64 > most.saturating_sub(copy.stats.deleted.len() as u64) {
+        let message = format!(
+            "{} would have to be deleted to make room for what is of another kind; --max-delete allows {most}",
+            gone.len()
+        );
+        copy.stats.note(message);
+        return Ok(false);
+    }
+    copy.room.extend(goes.iter().map(|path| path.to_vec()));
+    if copy.options.dry_run {
+        // What is in a folder the source does not have, and is told of with all that.
+        for path in copy.room.iter() {
+            let path = String::from_utf8_lossy(path).into_owned();
+            copy.stats.planned.push(PlannedFile { path, reason: CopyReason::Extraneous, bytes: 0 });
+        }
+    } else {
+        place.delete(copy, &gone).await?;
+    }
+    Ok(!copy.room.is_empty())
+}
+
+/// Whether one of `folders` is above `path`.
+pub(super) fn is_below(folders: &BTreeSet<Vec<u8>>, path: &[u8]) -> bool {
+    folders_above(path).any(|above| folders.contains(above))
+}
+
+/// Whether something could not be copied for what stands in its place.
+pub(super) fn lacks_room(copy: &Copy<'_>) -> bool {
+    let is_taken =
+        |error: &Error| matches!(error.code, ErrorCode::NotADirectory | ErrorCode::IsADirectory);
+    copy.stats.failures.iter().any(|(_, error)| is_taken(error))
 }
 
 /// Deletes at most `most`, of all attempts together, of what is at `destination` and not at `source`,
@@ -189,6 +254,8 @@ impl Place {
         let unlisted: Vec<Vec<u8>> = ours
             .iter()
             .filter(|entry| !listed.contains(&entry.path[..]) && !excluded(entry))
+            // A dry run has not made them yet.
+            .filter(|entry| !is_below(&copy.room, &entry.path))
             .map(|entry| entry.path.clone())
             .collect();
         let mut other_names = BTreeSet::new();
@@ -347,6 +414,25 @@ fn remove(root: &Root, entry: &Entry) -> Result<(), Error> {
     removed.map_err(|error| root.error("delete", &entry.path, &error))
 }
 
+/// Paths at which there is a folder on one side alone, of what the selection takes.
+fn of_another_kind<'a>(
+    ours: &[Entry],
+    there: &'a [Entry],
+    selection: &Selection,
+) -> BTreeSet<&'a [u8]> {
+    let is_folder = |entry: &Entry| entry.kind == EntryKind::Directory;
+    let kinds: BTreeMap<&[u8], bool> =
+        ours.iter().map(|entry| (&entry.path[..], is_folder(entry))).collect();
+    let differs = |entry: &&Entry| {
+        let kind = kinds.get(&entry.path[..]);
+        !entry.path.is_empty()
+            && kind.is_some_and(|kind| {
+                *kind != is_folder(entry) && selection.takes(b"", &entry.path, *kind)
+            })
+    };
+    there.iter().filter(differs).map(|entry| &entry.path[..]).collect()
+}
+
 /// What a source has.
 struct Known<'a> {
     paths: BTreeSet<&'a [u8]>,
@@ -429,6 +515,14 @@ mod tests {
         let all = Selection::default();
         assert_eq!(gone(&["", "a"], &there, &all), ["old/c/d", "old/c", "old/b", "old-2", "old"]);
         assert!(gone(&there, &there, &all).is_empty());
+    }
+
+    #[test]
+    fn a_folder_and_a_file_of_one_name_are_of_another_kind() {
+        let (ours, there) =
+            (tree(&["", "a/", "a/x", "b", "c", "d/"]), tree(&["", "a", "b/", "b/y", "c", "d/"]));
+        let found = of_another_kind(&ours, &there, &Selection::default());
+        assert_eq!(found, BTreeSet::from([&b"a"[..], b"b"]));
     }
 
     #[test]

@@ -55,14 +55,27 @@ async fn run(
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
     }
-    match destination {
-        Location::Remote(to) => carry_there(&mut copy, sources, to).await?,
-        here => carry_here(&mut copy, sources, here).await?,
+    let deletes =
+        options.most_deleted.and_then(|most| Some((most, <&[_; 1]>::try_from(sources).ok()?)));
+    if let (Some((most, [source])), true) = (deletes, options.dry_run) {
+        make_room(&mut copy, source, destination, most).await;
+    }
+    carry(&mut copy, sources, destination).await?;
+    if let Some((most, [source])) = deletes
+        && !options.dry_run
+        && extraneous::lacks_room(&copy)
+        && make_room(&mut copy, source, destination, most).await
+    {
+        // Once more, for what has room now; what landed does not come again.
+        let skipped = copy.stats.skipped.len();
+        copy.stats.failures.clear();
+        carry(&mut copy, sources, destination).await?;
+        copy.stats.skipped.truncate(skipped);
     }
     if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
-    if let (Some(most), [source]) = (options.most_deleted, sources) {
+    if let Some((most, [source])) = deletes {
         delete(&mut copy, source, destination, most).await;
     }
     note_what_was_not_had(&mut copy);
@@ -106,6 +119,18 @@ fn require(options: &Options, sources: &[Location], destination: &Location) -> R
     keep_replaced::require(options.backup.as_ref(), destination)?;
     attributes::require(options, sources)?;
     attributes::require(options, std::slice::from_ref(destination))
+}
+
+/// Copies `sources` to `destination`.
+async fn carry(
+    copy: &mut Copy<'_>,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<(), Error> {
+    match destination {
+        Location::Remote(to) => carry_there(copy, sources, to).await,
+        here => carry_here(copy, sources, here).await,
+    }
 }
 
 /// Copies to a server: from this host at once, from other servers one after the other.
@@ -157,6 +182,26 @@ async fn carry_here(
         copy.end_source();
     }
     Ok(())
+}
+
+/// Deletes what stands in the place of what is of another kind; whether there is room now.
+async fn make_room(
+    copy: &mut Copy<'_>,
+    source: &Location,
+    destination: &Location,
+    most: u64,
+) -> bool {
+    let mut has_room = false;
+    let made = with_retries(copy, async |copy| {
+        has_room = extraneous::make_room(copy, source, destination, most).await?;
+        Ok(())
+    });
+    if let Err(error) = made.await {
+        let error =
+            error.while_doing("deleting what stands where something of another kind is to be");
+        copy.stats.not_deleted.push((Vec::new(), error));
+    }
+    has_room
 }
 
 /// Deletes at most `most` of what the source does not have; the copy itself has succeeded.

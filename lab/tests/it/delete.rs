@@ -80,6 +80,77 @@ fn what_the_source_lacks_goes_as_rsync_has_it() {
     }
 }
 
+/// A source, and a destination where a folder, a file and a link are of another kind.
+fn stage_of_kinds(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (source, there) = (dir.join("src"), dir.join("root/dst"));
+    plant(&source, &["a/f", "b", "c", "d/g", "same"]);
+    plant(&there, &["a", "b/sub/x", "c/keep.o", "same"]);
+    plant(dir, &["outside/precious"]);
+    symlink(dir.join("outside"), there.join("d")).expect("linked");
+    (source, there)
+}
+
+#[test]
+fn what_is_of_another_kind_makes_room_as_rsync_has_it() {
+    for way in ["here", "up", "down", "across"] {
+        let dir = folder();
+        let (source, there) = stage_of_kinds(dir.path());
+        let (_node, url) = node(dir.path(), "write", &[]);
+        let (from, to) = match way {
+            "across" => (format!("{url}/src"), format!("{url}/root/dst")),
+            way => ends(way, &url, text(&source), text(&there)),
+        };
+        let gone = ["a", "b", "b/sub", "b/sub/x", "c", "c/keep.o", "d"].map(str::to_owned);
+        let plan = sync(&["--dry-run"], &from, &to);
+        let planned = plan["planned"].as_array().expect("a list").iter();
+        let planned: BTreeSet<String> = planned
+            .filter(|file| file["reason"] == "extraneous")
+            .map(|file| file["path"].as_str().expect("text").to_owned())
+            .collect();
+        assert_eq!(planned, BTreeSet::from(gone.clone()), "{way} {plan}");
+        assert!(there.join("b/sub/x").exists(), "a dry run");
+        let result = sync(&[], &from, &to);
+        assert_eq!(deleted(&result), BTreeSet::from(gone), "{way} {result}");
+        assert_eq!(result["files"], 5, "{way}: each once {result}");
+        assert!(there.join("a/f").is_file() && there.join("d/g").is_file(), "{way}");
+        assert!(dir.path().join("outside/precious").exists(), "links are not followed");
+        assert!(by_rsync(&[], &source, &there).is_empty(), "{way}");
+        succeed(Command::new("diff").args(["-r", text(&source), text(&there)]));
+    }
+}
+
+#[test]
+fn no_room_is_made_by_what_stays_or_beyond_what_is_allowed() {
+    for (args, code) in
+        [(&["--exclude", "*.o"][..], "is-a-directory"), (&["--max-delete", "3"], "not-a-directory")]
+    {
+        let dir = folder();
+        let (source, there) = stage_of_kinds(dir.path());
+        let all = [&["--json", "sync", "--delete"], args, &[text(&source), text(&there)]].concat();
+        let output = farline().args(all).output().expect("runs");
+        let result: Value = serde_json::from_slice(&output.stdout).expect("json");
+        assert_eq!(output.status.code(), Some(2), "{result}");
+        let failures = result["failures"].as_array().expect("a list");
+        assert!(failures.iter().any(|failure| failure["error"]["code"] == code), "{result}");
+        assert!(there.join("c/keep.o").exists(), "{result}");
+        let has_room = args[0] == "--exclude";
+        assert_eq!(there.join("a/f").exists(), has_room, "the others have it: {result}");
+        assert_eq!(there.join("b/sub/x").exists(), !has_room, "{result}");
+    }
+}
+
+#[test]
+fn what_makes_room_is_kept_where_backups_are() {
+    let dir = folder();
+    let (source, there) = stage_of_kinds(dir.path());
+    let kept = dir.path().join("kept");
+    sync(&["--backup-dir", text(&kept)], text(&source), text(&there));
+    for (file, content) in [("a", "a"), ("b/sub/x", "b/sub/x"), ("c/keep.o", "c/keep.o")] {
+        assert_eq!(fs::read_to_string(kept.join(file)).expect("kept"), content);
+    }
+    succeed(Command::new("diff").args(["-r", text(&source), text(&there)]));
+}
+
 #[test]
 fn an_error_of_the_source_deletes_nothing() {
     let user = Ordinary::new();
