@@ -1,7 +1,7 @@
 //! Tests of several paths next to each other: the table of the UltraScience Net's comparison, what
 //! differs by more than chance, and what the segments of a composed path predict.
 
-use super::delay::DelaySummary;
+use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
 use super::outcome::LineOutcome;
 use super::scientific::scientific;

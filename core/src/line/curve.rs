@@ -1,7 +1,7 @@
 //! Loss and delay by load: from where on a line queues, and from where on it loses (RFC 2544, sections
 //! 26.2 and 26.3, as one curve).
 
-use super::delay::DelaySummary;
+use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
 use super::ratio::Ratio;
 use super::read::read;

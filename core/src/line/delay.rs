@@ -1,5 +1,7 @@
 //! One-way delay, round trips and what the two clocks are worth, from packets that came back.
 
+use super::delay_account::DelayAccount;
+use super::delay_summary::DelaySummary;
 use crate::statistics::Summary;
 use crate::units::{Rng, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -54,27 +56,13 @@ struct Least {
     back: (f64, f64),
 }
 
-/// What delays amount to, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DelaySummary {
-    /// The mean of all.
-    pub mean_ns: f64,
-    /// Within what the mean lies at 95 %, from the means of parts in time; absent for few.
-    pub mean_ci95_ns: Option<(f64, f64)>,
-    /// Their standard deviation.
-    pub sd_ns: f64,
-    /// The least.
-    pub min_ns: f64,
-    /// Half are below.
-    pub median_ns: f64,
-    /// 90 % are.
-    pub p90_ns: f64,
-    /// 99 % are.
-    pub p99_ns: f64,
-    /// 99.9 % are.
-    pub p999_ns: f64,
-    /// The largest.
-    pub max_ns: f64,
+/// What a host's kernel says of its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether it is synchronised from outside.
+    pub is_synchronised: bool,
+    /// How far off it may be, in nanoseconds.
+    pub error_ns: u64,
 }
 
 /// What the clocks are to each other: the other's less this one's.
@@ -103,8 +91,13 @@ pub struct PathDelay {
     kept: Vec<StoredDelay>,
     least: Vec<Option<Least>>,
     span_ns: f64,
-    sum: f64,
-    squares: f64,
+    /// Every one of them: round trips, and each way where both ends read one clock.
+    #[serde(default)]
+    rtts: DelayAccount,
+    #[serde(default)]
+    there: DelayAccount,
+    #[serde(default)]
+    back: DelayAccount,
     variation: Variation,
     bounds: OffsetBounds,
     /// How often a clock was set while the test ran.
@@ -174,8 +167,9 @@ impl PathDelay {
             kept: Vec::new(),
             least: vec![None; SPANS],
             span_ns: 1e8,
-            sum: 0.0,
-            squares: 0.0,
+            rtts: DelayAccount::default(),
+            there: DelayAccount::default(),
+            back: DelayAccount::default(),
             variation: Variation::default(),
             bounds: OffsetBounds::default(),
             clock_steps: 0,
@@ -213,6 +207,10 @@ impl PathDelay {
             return None;
         }
         self.keep_rtt(kept);
+        if self.is_one_clock {
+            self.there.add(at, kept.forward);
+            self.back.add(at, kept.back);
+        }
         self.note_least(kept);
         let variation = &mut self.variation;
         if let Some(before) = variation.before.replace(kept.forward) {
@@ -225,8 +223,7 @@ impl PathDelay {
     fn keep_rtt(&mut self, kept: StoredDelay) {
         let rtt = kept.forward + kept.back;
         self.seen += 1;
-        self.sum += rtt;
-        self.squares += rtt * rtt;
+        self.rtts.add(kept.at, rtt);
         self.keep(kept);
     }
 
@@ -236,11 +233,13 @@ impl PathDelay {
         self.impossible > MOST_IMPOSSIBLE && self.impossible * 100 > self.seen
     }
 
-    /// A clock was set: what was known of it, and delays by it, are of no use any more.
+    /// A clock was set: what was known of it, and delays by it, are of no use any more. Round trips are
+    /// by this end's alone.
     fn forget_clocks(&mut self) {
         self.clock_steps += 1;
         self.bounds = OffsetBounds::default();
         self.kept.clear();
+        (self.there, self.back) = (DelayAccount::default(), DelayAccount::default());
         self.least.fill(None);
         self.variation.before = None;
     }
@@ -344,22 +343,25 @@ impl PathDelay {
     pub fn one_way(&self) -> Option<(DelaySummary, DelaySummary)> {
         let clocks = self.clocks()?;
         let ahead = |at: f64| clocks.offset_ns + clocks.skew_ppm * 1e-6 * at;
-        let of = |delay: &dyn Fn(&StoredDelay) -> f64| {
-            summary(self.ordered().iter().filter(|kept| !kept.is_own).map(delay).collect())
+        let of = |delay: &dyn Fn(&StoredDelay) -> f64, account: &DelayAccount| {
+            let kept: Vec<f64> =
+                self.ordered().iter().filter(|kept| !kept.is_own).map(delay).collect();
+            // Of few the kept ones are all, to the nanosecond.
+            if account.count() > kept.len() as u64 { account.summary() } else { summary(kept) }
         };
-        Some((of(&|kept| kept.forward - ahead(kept.at))?, of(&|kept| kept.back + ahead(kept.at))?))
+        Some((
+            of(&|kept| kept.forward - ahead(kept.at), &self.there)?,
+            of(&|kept| kept.back + ahead(kept.at), &self.back)?,
+        ))
     }
 
-    /// Round trips, without what the other end took; mean and deviation are of all, the rest of
-    /// those kept.
+    /// Round trips, without what the other end took.
     pub fn rtt(&self) -> Option<DelaySummary> {
-        let kept = summary(self.ordered().iter().map(|kept| kept.forward + kept.back).collect())?;
-        let n = self.seen as f64;
-        let mean = self.sum / n;
-        let sd = ((self.squares / n - mean * mean).max(0.0) * n / (n - 1.0).max(1.0)).sqrt();
-        // What 53 bits do not hold of long round trips with a small deviation, the kept ones do.
-        let sd_ns = if sd < mean * 1e-6 { kept.sd_ns } else { sd };
-        Some(DelaySummary { mean_ns: mean, sd_ns, ..kept })
+        let kept = self.ordered();
+        if self.rtts.count() > kept.len() as u64 {
+            return self.rtts.summary();
+        }
+        summary(kept.iter().map(|kept| kept.forward + kept.back).collect())
     }
 
     /// The mean difference between the delays of packets that follow each other, one way
@@ -378,7 +380,11 @@ impl PathDelay {
 
     /// Means of round trips in parts of the time, in nanoseconds.
     pub fn part_means(&self) -> Vec<f64> {
-        parts(&self.ordered().iter().map(|kept| kept.forward + kept.back).collect::<Vec<_>>())
+        let kept = self.ordered();
+        if self.rtts.count() > kept.len() as u64 {
+            return self.rtts.part_means();
+        }
+        parts(&kept.iter().map(|kept| kept.forward + kept.back).collect::<Vec<_>>())
     }
 
     /// One-way delays there that were kept, in nanoseconds and ascending order.

@@ -1,60 +1,24 @@
 //! A test as the sender sees it: what it sent in each second joined with what came of it, what can
 //! be said so far, and the document.
 
-use super::delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
-use super::frames::{EthernetFraming, FrameMix};
+use super::delay::{ClockDifference, ClockState, DelaySample, PathDelay};
+use super::delay_summary::DelaySummary;
 use super::gilbert::Gilbert;
 use super::link_late::{LinkAccount, UnsettledDelays};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
+use super::sequential::RatioDecision;
+use super::settings::LineSettings;
 use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
 use super::way::FrameWay;
-use crate::units::{Error, ErrorCode, Fault, Rate, Span};
+use crate::units::{Error, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The most parts of the strip of time; it gets coarser as a test gets longer.
 const STRIP: usize = 2_048;
-
-/// What a line is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LineCriterion {
-    /// Wrong bits, of those from Ethernet header to FCS; a frame that did not come has one at
-    /// least, and counts as one.
-    BitErrors(f64),
-    /// Lost frames, of those sent.
-    Loss(f64),
-}
-
-/// What was asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LineSettings {
-    /// The other end, as it was given.
-    pub target: String,
-    /// The line's rate, on the wire; zero where frames leave as fast as this host can.
-    pub rate: Rate,
-    /// The part of it that is sent.
-    pub load_percent: f64,
-    /// What is sent.
-    pub frames: FrameMix,
-    /// Where frames are Ethernet's own: how they travel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ethernet: Option<EthernetFraming>,
-    /// Frames that leave back to back.
-    pub burst: u32,
-    /// What the line is held against.
-    pub criterion: Option<LineCriterion>,
-    /// How sure decisions and intervals are.
-    pub confidence: f64,
-    /// How long the test lasts at most, in seconds.
-    pub most_seconds: u64,
-    /// Frames after which it ends, where it is one burst.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub most_frames: Option<u64>,
-}
 
 /// What was sent in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +47,8 @@ pub enum Untested {
     ReceiverDrops,
     /// An end was not there.
     Away,
+    /// The receiver says that more came, or was compared, than was sent.
+    ImpossibleCounts,
 }
 
 /// Everything that was sent, and what it took.
@@ -131,6 +97,9 @@ pub struct LineSums {
     pub receiver_drops: u64,
     /// Those in which an end was not there.
     pub away: u64,
+    /// Those of which the receiver counts more than was sent.
+    #[serde(default)]
+    pub impossible_counts: u64,
     /// Frames sent.
     pub sent: u64,
     /// Their bits from header to FCS.
@@ -154,7 +123,11 @@ pub struct LineSums {
 impl LineSums {
     /// Seconds that do not count.
     pub fn untested(&self) -> u64 {
-        self.sender_late + self.sender_drops + self.receiver_drops + self.away
+        self.sender_late
+            + self.sender_drops
+            + self.receiver_drops
+            + self.away
+            + self.impossible_counts
     }
 }
 
@@ -172,6 +145,9 @@ pub struct LineTest {
     pub sender: SenderTotals,
     /// Delays.
     pub delay: PathDelay,
+    /// What this host's kernel says of its clock, and the other end of its own.
+    #[serde(default)]
+    pub clock_states: Option<(ClockState, ClockState)>,
     /// How often the other end lost its account, as it was killed or forgot the test.
     #[serde(default)]
     pub restarts: u64,
@@ -186,6 +162,9 @@ pub struct LineTest {
     pub broken_off: Option<String>,
     #[serde(skip)]
     unsettled: UnsettledDelays,
+    /// What was decided when it could be: what comes while a test ends does not undo it.
+    #[serde(skip)]
+    pub(super) decided: Option<RatioDecision>,
     /// What the other end had counted in its lives before.
     #[serde(default)]
     earlier: TallyTotals,
@@ -242,6 +221,9 @@ pub struct LineDocument {
     pub one_way_delay_back: Option<DelaySummary>,
     /// What the clocks are to each other.
     pub clocks: Option<ClockDifference>,
+    /// What this host's kernel says of its clock, and the other end of its own.
+    #[serde(default)]
+    pub clock_states: Option<(ClockState, ClockState)>,
     /// The mean difference between delays of packets that follow each other, in nanoseconds.
     pub delay_variation_ns: Option<f64>,
     /// How often a clock was set while the test ran.
@@ -308,11 +290,13 @@ impl LineTest {
             totals: TallyTotals::default(),
             sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
+            clock_states: None,
             restarts: 0,
             link_late: 0,
             link_account: None,
             broken_off: None,
             unsettled: UnsettledDelays::default(),
+            decided: None,
             earlier: TallyTotals::default(),
             strip: Vec::new(),
             strip_seconds: 1,
@@ -393,7 +377,9 @@ impl LineTest {
     /// Nothing more comes of the seconds before `end`: they are counted, and returned. Of a second
     /// without a row, nothing came.
     pub fn settle(&mut self, end: u64) -> Vec<TestedSecond> {
-        (self.next..end).map(|second| self.settle_one(second, false)).collect()
+        let settled = (self.next..end).map(|second| self.settle_one(second, false)).collect();
+        self.decided = Some(self.decision()).filter(|decision| *decision != RatioDecision::Open);
+        settled
     }
 
     /// The same of all seconds in which anything was sent.
@@ -423,6 +409,7 @@ impl LineTest {
             _ if is_away => Some(Untested::Away),
             None => Some(Untested::Away),
             Some(sent) if sent.own_drops > 0 => Some(Untested::SenderDrops),
+            Some(sent) if !row.can_be_of(&sent) => Some(Untested::ImpossibleCounts),
             Some(_) if row.has_own_drops => Some(Untested::ReceiverDrops),
             Some(sent) if sent.is_short => Some(Untested::SenderLate),
             Some(_) => None,
@@ -442,6 +429,7 @@ impl LineTest {
             Some(Untested::SenderDrops) => sums.sender_drops += 1,
             Some(Untested::ReceiverDrops) => sums.receiver_drops += 1,
             Some(Untested::Away) => sums.away += 1,
+            Some(Untested::ImpossibleCounts) => sums.impossible_counts += 1,
             None => {
                 sums.tested += 1;
                 sums.dark += u64::from(sent.frames > 0 && row.received == 0);
@@ -509,6 +497,7 @@ impl LineTest {
             one_way_delay: one_way.map(|(there, _)| there),
             one_way_delay_back: one_way.map(|(_, back)| back),
             clocks: self.delay.clocks(),
+            clock_states: self.clock_states,
             delay_variation_ns: self.delay.variation_ns(),
             clock_steps: self.delay.clock_steps,
             impossible_times: self.delay.impossible,
@@ -524,55 +513,17 @@ impl LineTest {
     }
 }
 
+impl SecondRow {
+    /// Whether so much can have come of what was sent.
+    fn can_be_of(&self, sent: &SentSecond) -> bool {
+        self.received <= sent.frames
+            && self.wrong_frames <= self.received
+            && self.compared_bits <= sent.framed_bits
+            && self.wrong_bits <= self.compared_bits
+    }
+}
+
 impl LineSettings {
-    /// Refuses a burst, or a frame, that takes longer than the test.
-    ///
-    /// # Errors
-    /// [`Fault::You`] for such a burst.
-    pub fn check_burst(&self) -> Result<(), Error> {
-        let seconds = f64::from(self.burst) / self.frames_a_second();
-        // As fast as the host can, without a rate.
-        if self.rate.as_bps() > 0 && seconds > self.most_seconds as f64 {
-            let (what, hint) = match self.burst {
-                1 => ("a frame".to_owned(), "take a higher --rate, or a longer --for"),
-                n => {
-                    (format!("a burst of {n} frames"), "take a smaller --burst, or a longer --for")
-                }
-            };
-            let message = format!(
-                "{what} takes {seconds:.1} s at this load, longer than the test ({} s)",
-                self.most_seconds
-            );
-            return Err(Error::new(Fault::You, ErrorCode::LineSetting, message).hint(hint));
-        }
-        Ok(())
-    }
-
-    /// Frames that are sent in a second.
-    pub fn frames_a_second(&self) -> f64 {
-        let bits = self.rate.as_bps() as f64 * self.load_percent / 100.0;
-        bits / (self.wire_bytes() as f64 * 8.0) * self.frames.turn.len() as f64
-    }
-
-    /// Bytes of wire time of a turn, tags included.
-    fn wire_bytes(&self) -> u64 {
-        self.frames.wire_bytes() + self.tag_bytes() * self.frames.turn.len() as u64
-    }
-
-    /// Bytes that a tag adds to each frame.
-    pub fn tag_bytes(&self) -> u64 {
-        self.ethernet.as_ref().map_or(0, EthernetFraming::tag_bytes)
-    }
-
-    /// Trials in a second: frames, or their bits from header to FCS.
-    pub(super) fn trials_a_second(&self) -> f64 {
-        let frames = self.frames_a_second();
-        match self.criterion {
-            Some(LineCriterion::Loss(_)) => frames,
-            _ => frames / self.frames.turn.len() as f64 * self.frames.framed_bytes() as f64 * 8.0,
-        }
-    }
-
     /// How long the test takes at best; `None` where nothing is to be decided.
     pub fn at_best(&self) -> Option<Span> {
         LineTest::new(self.clone(), true).left()

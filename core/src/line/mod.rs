@@ -18,6 +18,8 @@ mod bursts;
 mod compare;
 mod curve;
 mod delay;
+mod delay_account;
+mod delay_summary;
 mod document;
 mod follow_up;
 mod frames;
@@ -43,6 +45,7 @@ mod scientific;
 mod search;
 mod sequential;
 mod service;
+mod settings;
 mod simulate;
 pub mod stamp;
 mod state;
@@ -55,10 +58,10 @@ mod window;
 pub use bursts::{BurstBuffer, BurstSearch, BurstTrial};
 pub use compare::{ComparedPath, LineComparison, PathDifference, PathPrediction};
 pub use curve::{LoadCurve, LoadRow};
-pub use delay::{ClockDifference, DelaySample, DelaySummary, PathDelay};
+pub use delay::{ClockDifference, ClockState, DelaySample, PathDelay};
+pub use delay_summary::DelaySummary;
 pub use document::{
-    LineCriterion, LineDocument, LineSettings, LineSums, LineTest, SenderTotals, SentSecond,
-    TestedSecond, Untested,
+    LineDocument, LineSums, LineTest, SenderTotals, SentSecond, TestedSecond, Untested,
 };
 pub use follow_up::{FOLLOW_UP_PACKET, FollowUp, FollowedSamples};
 pub use frames::{EthernetFraming, FrameKind, FrameMix};
@@ -82,6 +85,7 @@ pub use scientific::scientific;
 pub use search::{LoadSearch, LoadTrial};
 pub use sequential::{RatioDecision, RatioTest};
 pub use service::{ServiceLevel, ServiceRow};
+pub use settings::{LineCriterion, LineSettings};
 pub use simulate::simulate;
 pub use state::LineState;
 pub use strip::StripPart;

@@ -1,12 +1,13 @@
 //! A line test as one page: the verdict first, a strip of time, what was lost and how, delays.
 
-use super::delay::DelaySummary;
+use super::delay::ClockState;
+use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::scientific::{counted, scientific};
 use super::strip::StripPart;
-use super::verdict::words;
+use super::verdict::{percent, words};
 use crate::report::{
     Axis, Card, ColumnSource, Columns, Histogram, LineChart, Mark, PageSpec, ReportDocument,
     Section, Series, TableSpec, Values,
@@ -75,14 +76,28 @@ impl LineDocument {
         say("wrong in payload", ratio_words(self.payload_bit_errors.as_ref(), "bits compared"));
         let order = &self.sums;
         say("order", format!("{} out of order, {} came twice", order.reordered, order.duplicates));
-        if let Some(rtt) = &self.rtt {
-            say("round trip", delay_words(rtt));
+        if self.sums.dark > 0 {
+            say("availability", self.availability_words());
+        }
+        match &self.rtt {
+            Some(rtt) => say("round trip", delay_words(rtt)),
+            None if self.sums.tested > 0 => {
+                say("round trip", "no delay packet came back".to_owned());
+            }
+            None => {}
         }
         if let Some(there) = &self.one_way_delay {
-            say("one-way delay", delay_words(there));
+            let by_clocks = self.clocks.filter(|clocks| clocks.offset_noise_ns > 0.0);
+            let by_clocks = by_clocks.map_or(String::new(), |clocks| {
+                format!("; +-{} by the clocks, if the ways differ", nanos(clocks.offset_bound_ns))
+            });
+            say("one-way delay", delay_words(there) + &by_clocks);
         }
         if let Some(clocks) = &self.clocks {
             say("clocks", self.clock_words(clocks));
+        }
+        if self.clock_steps > 0 {
+            say("clock set", self.step_words());
         }
         if self.impossible_times > 0 {
             say("times there", self.impossible_words());
@@ -94,6 +109,23 @@ impl LineDocument {
             say("untested", untested);
         }
         lines.join("\n")
+    }
+
+    /// In how much of the time anything came.
+    fn availability_words(&self) -> String {
+        format!(
+            "{:.3} %: in {} nothing came",
+            self.availability() * 100.0,
+            counted(self.sums.dark, "tested second", "tested seconds")
+        )
+    }
+
+    /// What a clock that was set means for delays.
+    fn step_words(&self) -> String {
+        format!(
+            "A clock was set {} while the test ran; one-way delays are of the time since",
+            counted(self.clock_steps, "time", "times")
+        )
     }
 
     fn offered(&self) -> String {
@@ -109,9 +141,16 @@ impl LineDocument {
         if clocks.offset_noise_ns == 0.0 && clocks.offset_ns == 0.0 {
             return "both ends read one clock".to_owned();
         }
+        let state = |state: &ClockState| match state.is_synchronised {
+            true => format!("synchronised within {}", nanos(state.error_ns as f64)),
+            false => "not synchronised".to_owned(),
+        };
+        let states = self.clock_states.map_or(String::new(), |(here, there)| {
+            format!("; by the kernels: here {}, there {}", state(&here), state(&there))
+        });
         format!(
             "{} ahead there (+-{} of noise; +-{} if the ways differ), {:.2} ppm faster ({:.2} to \
-             {:.2})",
+             {:.2}){states}",
             nanos(clocks.offset_ns),
             nanos(clocks.offset_noise_ns),
             nanos(clocks.offset_bound_ns),
@@ -144,6 +183,7 @@ impl LineDocument {
             (sums.sender_drops, "this host dropped packets"),
             (sums.receiver_drops, "the receiver dropped packets"),
             (sums.away, "an end was away"),
+            (sums.impossible_counts, "the other end counted what was never sent"),
         ];
         let said: Vec<String> = parts
             .iter()
@@ -172,6 +212,9 @@ impl LineDocument {
         ];
         if let Some(ratio) = &self.bit_errors {
             cards.push(Card::new("Bit error ratio at most", scientific(ratio.below, 3)));
+        }
+        if self.sums.dark > 0 {
+            cards.push(Card::new("Availability", self.availability_words()));
         }
         let section = Section::new("The test").cards(cards);
         match self.untested_words() {
@@ -255,7 +298,7 @@ impl LineDocument {
                 "bits",
             ),
         ];
-        let percent = self.settings.confidence * 100.0;
+        let percent = percent(self.settings.confidence);
         let table = TableSpec::new()
             .words("Ratio", |row: &(&str, Ratio, &str)| row.0.to_owned())
             .figures("Events", |row| row.1.events.to_string())
@@ -342,6 +385,10 @@ impl LineDocument {
         let table = TableSpec::new()
             .words("Delay, ms", |row: &(&str, DelaySummary)| row.0.to_owned())
             .figures("Mean", figure(|delay| delay.mean_ns))
+            .figures("95 %", |row| match row.1.mean_ci95_ns {
+                Some((low, high)) => format!("{:.3}..{:.3}", low / 1e6, high / 1e6),
+                None => "-".to_owned(),
+            })
             .figures("sd", figure(|delay| delay.sd_ns))
             .figures("sd, %", |row| format!("{:.3}", row.1.sd_ns / row.1.mean_ns * 100.0))
             .figures("Least", figure(|delay| delay.min_ns))
@@ -362,10 +409,7 @@ impl LineDocument {
             section = section.warning(format!("{}.", self.impossible_words()));
         }
         if self.clock_steps > 0 {
-            section = section.warning(format!(
-                "A clock was set {} while the test ran; one-way delays are of the time since.",
-                counted(self.clock_steps, "time", "times")
-            ));
+            section = section.warning(format!("{}.", self.step_words()));
         }
         if self.link_late > 0 {
             section = section.warning(format!("Delays: {}.", self.late_words()));
@@ -417,7 +461,7 @@ fn nanos(value: f64) -> String {
 fn ratio_words(ratio: Option<&Ratio>, of: &str) -> String {
     let Some(ratio) = ratio else { return "nothing to count of".to_owned() };
     let head = format!("{} of {:.3e} {of}", ratio.events, ratio.trials);
-    let percent = ratio.confidence * 100.0;
+    let percent = percent(ratio.confidence);
     match ratio.events {
         0 => format!("{head}: below {:.2e} at {percent} %", ratio.below),
         _ => format!(

@@ -1,7 +1,8 @@
 //! The papers' line tests, as a TOML file has them.
 
-use super::document::{LineCriterion, LineDocument, LineSettings};
+use super::document::LineDocument;
 use super::frames::FrameMix;
+use super::settings::{LineCriterion, LineSettings};
 use crate::report::{Section, TableSpec};
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use crate::wan::{Direction, Settings};

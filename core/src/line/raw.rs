@@ -201,7 +201,8 @@ impl ReportDocument for RawDocument {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::{LineSettings, SenderTotals};
+    use super::super::document::SenderTotals;
+    use super::super::settings::LineSettings;
     use super::super::{FrameMix, Pattern, TallyTotals};
     use super::*;
     use crate::units::Rate;

@@ -7,7 +7,7 @@
 use super::follow_up::FollowUp;
 use super::load::LoadReader;
 use super::message::{LineAnswer, LineRequest, read_message};
-use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime};
+use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime, UNAUTHENTICATED};
 use super::tally::TallyTotals;
 use super::way::FrameWay;
 use crate::units::{Rate, Span, Time};
@@ -325,7 +325,10 @@ impl LineReflector {
         // The stateful mode counts for each session; the stateless one repeats the sender's number.
         let sequence = if self.settings.is_open { packet.sequence } else { *reflected };
         *reflected = reflected.wrapping_add(1);
+        // TWAMP's packets may be shorter by what is zero at an answer's end.
+        let len = datagram.bytes.len();
         let mut bytes = datagram.bytes.to_vec();
+        bytes.resize(len.max(UNAUTHENTICATED), 0);
         ReflectorPacket {
             sequence,
             sent: clock,
@@ -342,6 +345,7 @@ impl LineReflector {
             FollowUp::answer(before.map(|(_, follow_up)| *follow_up), &mut bytes);
             self.timed = Some(sequence);
         }
+        bytes.truncate(len);
         Some(bytes)
     }
 
@@ -544,6 +548,17 @@ mod tests {
         }
         (0..1_000).for_each(|port| reflector.note_left(address(port), left));
         assert_eq!(reflector.followed.len(), MOST_FOLLOWED);
+    }
+
+    #[test]
+    fn twamps_shorter_packets_are_answered_with_as_many_bytes() {
+        let mut reflector = reflector(None, true);
+        let mut bytes = [0; 44];
+        stamp::SenderPacket { sequence: 3, sent: CLOCK, session: 0 }.write(None, &mut bytes);
+        let back = sends(&mut reflector, 5, &bytes[..41]).expect("an answer");
+        let packet = stamp::ReflectorPacket::read(None, &back).expect("a packet");
+        assert_eq!((back.len(), packet.sender_sequence, packet.sender_ttl), (41, 3, 60));
+        assert_eq!(sends(&mut reflector, 5, &bytes[..40]), None, "no answer is longer");
     }
 
     #[test]

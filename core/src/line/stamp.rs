@@ -66,6 +66,8 @@ pub type Mac<'a> = &'a dyn Fn(&[u8]) -> [u8; MAC];
 /// Where the fields of a mode stand.
 struct Layout {
     len: usize,
+    /// What is read: TWAMP's reflectors (RFC 5357, section 4.2.1) send no more, and their senders as much.
+    shortest: usize,
     stamp: usize,
     received: usize,
     sender_sequence: usize,
@@ -76,6 +78,7 @@ struct Layout {
 /// RFC 8762, figures 1 and 4.
 const PLAIN: Layout = Layout {
     len: UNAUTHENTICATED,
+    shortest: 41,
     stamp: 4,
     received: 16,
     sender_sequence: 24,
@@ -85,6 +88,7 @@ const PLAIN: Layout = Layout {
 /// RFC 8762, figures 2 and 5.
 const SECURED: Layout = Layout {
     len: AUTHENTICATED,
+    shortest: AUTHENTICATED,
     stamp: 16,
     received: 32,
     sender_sequence: 48,
@@ -97,6 +101,11 @@ const fn layout(mac: Option<Mac<'_>>) -> &'static Layout {
 }
 
 impl Layout {
+    /// The packet's own part of `bytes`; `None` where they are too short for one.
+    fn own<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        (bytes.len() >= self.shortest).then(|| &bytes[..bytes.len().min(self.len)])
+    }
+
     /// What packets of both ends begin with; zeros follow it.
     fn head(&self, sequence: u32, sent: &StampTime, session: u16, into: &mut [u8]) {
         into[..self.len].fill(0);
@@ -118,7 +127,7 @@ impl SenderPacket {
     /// Reads one; `None` where it is too short or, in the authenticated mode, forged.
     pub fn read(mac: Option<Mac<'_>>, bytes: &[u8]) -> Option<SenderPacket> {
         let layout = layout(mac);
-        let bytes = opened(mac, bytes.get(..layout.len)?)?;
+        let bytes = opened(mac, layout.own(bytes)?)?;
         Some(SenderPacket {
             sequence: word(bytes, 0),
             sent: StampTime::read(&bytes[layout.stamp..]),
@@ -144,7 +153,7 @@ impl ReflectorPacket {
     /// As [`SenderPacket::read`].
     pub fn read(mac: Option<Mac<'_>>, bytes: &[u8]) -> Option<ReflectorPacket> {
         let layout = layout(mac);
-        let bytes = opened(mac, bytes.get(..layout.len)?)?;
+        let bytes = opened(mac, layout.own(bytes)?)?;
         Some(ReflectorPacket {
             sequence: word(bytes, 0),
             sent: StampTime::read(&bytes[layout.stamp..]),
@@ -292,7 +301,9 @@ mod tests {
             let back = ReflectorPacket::read(mac, &bytes).expect("a packet");
             assert_eq!(back.sender_sent.as_it_came, Some([0xe5; 10]));
         }
-        assert_eq!(SenderPacket::read(None, &[0; 43]), None);
+        assert_eq!(SenderPacket::read(None, &[0; 40]), None, "an answer would be longer");
+        assert!(SenderPacket::read(None, &[0; 41]).is_some(), "TWAMP's");
+        assert_eq!(SenderPacket::read(Some(&sum), &[0; AUTHENTICATED - 1]), None);
     }
 
     #[test]

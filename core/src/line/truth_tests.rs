@@ -109,9 +109,8 @@ fn a_decision_takes_less_than_a_test_of_fixed_length() {
     assert!(lines[2] < fixed, "also where it takes longest: {lines:?}");
 }
 
-#[test]
-fn a_test_goes_on_from_what_was_written_down() {
-    let settings = LineSettings {
+fn settings() -> LineSettings {
+    LineSettings {
         target: "there".to_owned(),
         rate: Rate::from_bps(100_000_000),
         load_percent: 50.0,
@@ -122,8 +121,54 @@ fn a_test_goes_on_from_what_was_written_down() {
         confidence: 0.95,
         most_seconds: 100,
         most_frames: None,
-    };
-    let mut test = LineTest::new(settings, false);
+    }
+}
+
+#[test]
+fn what_is_counted_and_was_never_sent_counts_for_nothing() {
+    let mut test = LineTest::new(settings(), true);
+    let true_row = SecondRow { received: 10, compared_bits: 900, ..SecondRow::default() };
+    let rows = [
+        true_row,
+        SecondRow { received: 11, ..true_row },
+        SecondRow { compared_bits: 1_000_000_000_000, ..true_row },
+        SecondRow { wrong_frames: 11, wrong_bits: 11, ..true_row },
+        SecondRow { wrong_frames: 1, wrong_bits: 901, ..true_row },
+    ];
+    for (second, row) in (0..).zip(rows) {
+        let sent = SentSecond { second, frames: 10, framed_bits: 1_000, ..SentSecond::default() };
+        test.note_sent(sent);
+        test.note_row(SecondRow { second, ..row });
+    }
+    let settled = test.settle_sent();
+    let impossible = settled.iter().filter(|it| it.untested == Some(Untested::ImpossibleCounts));
+    assert_eq!((impossible.count(), test.sums.tested, test.sums.compared_bits), (4, 1, 900));
+    let (outcome, said) = test.verdict();
+    assert_eq!(outcome, LineOutcome::Unfit, "{said}");
+    let plain = test.document("0", "today").plain();
+    assert!(plain.contains("4 s: the other end counted what was never sent"), "{plain}");
+    assert!(plain.contains("no delay packet came back"), "{plain}");
+}
+
+#[test]
+fn what_comes_while_a_test_ends_does_not_undo_its_decision() {
+    let mut test = LineTest::new(settings(), true);
+    for (second, received) in [(0, 10), (1, 9)] {
+        let framed_bits = 5_000_000_000;
+        let sent = SentSecond { second, frames: 10, framed_bits, ..SentSecond::default() };
+        test.note_sent(sent);
+        test.note_row(SecondRow { second, received, ..SecondRow::default() });
+    }
+    test.settle(1);
+    assert_eq!(test.decision(), RatioDecision::Accepted);
+    test.settle_sent();
+    let (outcome, said) = test.verdict();
+    assert_eq!((outcome, test.sums.lost), (LineOutcome::Passed, 1), "{said}");
+}
+
+#[test]
+fn a_test_goes_on_from_what_was_written_down() {
+    let mut test = LineTest::new(settings(), false);
     let sent =
         |second| SentSecond { second, frames: 10, framed_bits: 1_000, ..SentSecond::default() };
     let row = |second, received| SecondRow { second, received, ..SecondRow::default() };

@@ -1,10 +1,11 @@
 //! What can be said of a test so far: the decision, how it ended, and that in a sentence.
 
-use super::document::{LineCriterion, LineDocument, LineTest};
+use super::document::{LineDocument, LineTest};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::scientific::counted;
 use super::sequential::{RatioDecision, RatioTest};
+use super::settings::LineCriterion;
 use crate::units::{Error, ErrorCode, Fault, Span};
 
 /// More untested than this part of the time: this host was not fit to say.
@@ -61,8 +62,11 @@ impl LineTest {
         Some(RatioTest { limit, confidence: self.settings.confidence })
     }
 
-    /// What can be decided so far.
+    /// What can be decided so far, or was.
     pub fn decision(&self) -> RatioDecision {
+        if let Some(decided) = self.decided {
+            return decided;
+        }
         let (events, trials) = self.counted();
         self.decides().map_or(RatioDecision::Open, |test| test.decide(events, trials))
     }
@@ -105,7 +109,7 @@ impl LineTest {
         // An end that was away was not unfit.
         let kept_out = untested - sums.away;
         let is_unfit = tested == 0 || kept_out as f64 > MOST_UNTESTED * (tested + kept_out) as f64;
-        let percent = self.settings.confidence * 100.0;
+        let percent = percent(self.settings.confidence);
         let (what, unit, limit) = match self.settings.criterion {
             None if is_unfit => {
                 return (LineOutcome::Unfit, format!("too little counts to say anything: {time}"));
@@ -137,6 +141,11 @@ impl LineTest {
             RatioDecision::Open => (LineOutcome::Undecided, ended("against", "not decided")),
         }
     }
+}
+
+/// A confidence in per cent as it was given, which its ratio of 64 bits is not.
+pub(super) fn percent(confidence: f64) -> f64 {
+    (confidence * 1e11).round() / 1e9
 }
 
 /// A span as people say it: `18 min 6 s`.

@@ -2,6 +2,7 @@
 
 use crate::sys::clock::discipline;
 use crate::sys::ethtool::interface_of;
+use farline_core::line::ClockState;
 use farline_core::line::stamp::StampTime;
 use farline_core::units::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};
@@ -61,6 +62,11 @@ fn at(clock: ClockId) -> Time {
 /// sandbox keeps that for itself.
 pub(super) fn clock_state() -> (bool, Span) {
     discipline().unwrap_or((false, Span::from_secs(1)))
+}
+
+/// The same for a report.
+pub(super) fn kernel_clock((is_synchronised, error): (bool, Span)) -> ClockState {
+    ClockState { is_synchronised, error_ns: error.as_nanos() }
 }
 
 /// Names the clock that this process reads: the same in every namespace of a machine until it

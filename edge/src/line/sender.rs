@@ -82,11 +82,12 @@ impl LoadSender {
         let (mut pacer, first) = (FramePacer::new(begun), begun / SECOND);
         let (mut sums, first_frame) = (SenderTotals::default(), self.next);
         let most_frames = self.settings.most_frames.unwrap_or(u64::MAX);
-        let mut running: Option<Running> = None;
+        let (mut running, mut is_over): (Option<Running>, bool) = (None, false);
         for at in (0..bursts.len()).cycle() {
             let now = self.wait_until(pacer.due());
             let frames_left = most_frames.saturating_sub(writer.next() - first_frame);
-            if now >= end || frames_left == 0 || self.stop.load(Ordering::Relaxed) {
+            is_over = now >= end;
+            if is_over || frames_left == 0 || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             let second = now / SECOND;
@@ -107,7 +108,7 @@ impl LoadSender {
             pacer.sent(now, gaps[at], (gaps[at] as f64 * part_of_line) as u64);
         }
         if let Some(over) = running {
-            let is_whole = over.sent.second + 1 >= self.settings.most_seconds;
+            let is_whole = is_over && over.sent.second + 1 >= self.settings.most_seconds;
             // Of a test of one second, what was left of it after the first questions.
             let missed = if over.sent.second == first { begun % SECOND } else { 0 };
             let seen = if is_whole { 1.0 - missed as f64 / SECOND as f64 } else { 0.0 };
@@ -201,7 +202,12 @@ impl LoadSender {
                     sent.own_drops += refused;
                     at += count.max(1);
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Of an earlier one, which met nobody: this one has not been tried.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+                    ) => {}
                 // A queue of this host's had no room, or an earlier one met nobody, or no way: whether the other
                 // end is there is found out otherwise. This one has not left, and those behind it have its
                 // numbers: they would be the line's losses.

@@ -1,21 +1,22 @@
 //! A test with a reflector of STAMP or TWAMP Light: every packet comes back, so that losses are of
 //! both ways together.
 
-use super::host::{DeviceDrops, TestClock, clock_state, now};
+use super::host::{DeviceDrops, TestClock, clock_state, kernel_clock, now};
 use super::reflect::is_passing;
 use super::test::{LineProgress, LineRequestOptions, bound};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::stamp::{
-    AUTHENTICATED, Mac, PORT, ReflectorPacket, SenderPacket, UNAUTHENTICATED,
+    AUTHENTICATED, Mac, PORT, ReflectorPacket, SenderPacket, StampTime, UNAUTHENTICATED,
 };
 use farline_core::line::{
-    Arrived, DelaySample, LineSettings, LineState, LineTest, RatioDecision, SentSecond, Tally,
-    framed_bits,
+    Arrived, ClockState, DelaySample, LineSettings, LineState, LineTest, RatioDecision, SentSecond,
+    Tally, TestedSecond, framed_bits,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::VecDeque;
-use std::net::UdpSocket;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,8 +25,11 @@ const SECOND: u64 = 1_000_000_000;
 const WAIT: Duration = Duration::from_micros(200);
 /// So long after its end nothing more comes of a second.
 const GRACE: u64 = 2 * SECOND;
-/// Without any answer for so long, nobody is there.
+/// Without any answer for so long, nobody is there: at the begin or the end, and meanwhile.
 const SILENCE: u64 = 5 * SECOND;
+const PATIENCE: u64 = 60 * SECOND;
+/// After so long the user is told.
+const SILENT: u64 = 3 * SECOND;
 /// What the kernel may hold of what comes back.
 const BUFFER: usize = 8 << 20;
 /// Packets that follow each other faster are not timed by the kernel one by one.
@@ -64,6 +68,8 @@ struct StampTest<'a> {
     drops: (DeviceDrops, u64),
     dropped: u32,
     heard: u64,
+    /// When it was last told that nobody answers.
+    told: u64,
     tally: Tally,
     test: LineTest,
 }
@@ -86,10 +92,9 @@ pub fn run_stamp(
     };
     prepare(&socket, BUFFER, WAIT).map_err(failed)?;
     let local = socket.local_addr().map_err(failed)?.ip();
-    let kind = settings.frames.turn.first().copied();
     let least = if key.is_some() { AUTHENTICATED } else { UNAUTHENTICATED };
-    let payload = kind.map_or(least, |kind| kind.payload_bytes(local.to_canonical().is_ipv6()));
-    let mut packet = vec![0; payload.max(least)];
+    let payload = payload_of(settings, least, local.to_canonical().is_ipv6())?;
+    let mut packet = vec![0; payload];
     if let Some([flags, kind, high, low, ..]) = packet.get_mut(least..) {
         let rest = (payload - least - 4) as u16;
         ([*flags, *kind], [*high, *low]) = (PADDING, rest.to_be_bytes());
@@ -111,12 +116,15 @@ pub fn run_stamp(
         drops: (drops, device),
         dropped: 0,
         heard: 0,
+        told: 0,
         tally: Tally::new(),
         // Whose clock the other end reads is not known.
         test: LineTest::new(settings.clone(), false),
         socket,
     };
     let mut buffers = DatagramBuffers::new();
+    // Packets that are far apart are answered as seldom.
+    let few = 4 * gap;
     let (mut due, end) = (0, settings.most_seconds.saturating_mul(SECOND));
     loop {
         let time = running.clock.since();
@@ -133,8 +141,11 @@ pub fn run_stamp(
             running.receive(&mut buffers)?;
         }
         running.settle(time, &mut progress)?;
-        if time > running.heard + SILENCE && running.tally.next() == 0 {
-            return Err(nobody(settings));
+        if time > running.heard + SILENCE.max(few) && running.tally.next() == 0 {
+            return Err(nobody(settings, running.socket.peer_addr().ok()));
+        }
+        if time > running.heard + PATIENCE.max(few) {
+            break;
         }
     }
     let last = running.clock.since();
@@ -143,24 +154,48 @@ pub fn run_stamp(
         running.receive(&mut buffers)?;
     }
     if running.tally.next() == 0 {
-        return Err(nobody(settings));
+        return Err(nobody(settings, running.socket.peer_addr().ok()));
     }
     running.note_rows();
-    let news = running.test.settle_sent();
+    let news = match last.saturating_sub(running.heard) {
+        silence if silence > SILENCE.max(few) => running.break_off(silence, last),
+        _ => running.test.settle_sent(),
+    };
     running.test.totals = running.tally.totals(Some(u64::from(running.next)));
     let state = || running.state();
     progress(&LineProgress { test: &running.test, news: &news, state: &state, silence: None })?;
-    if options.stop.load(Ordering::Relaxed) {
+    if options.stop.load(Ordering::Relaxed) && running.test.broken_off.is_none() {
         running.test.ended_by_user();
     }
     Ok(running.test)
 }
 
+/// Bytes of each packet, of which the first `least` are STAMP's own.
+fn payload_of(settings: &LineSettings, least: usize, is_ipv6: bool) -> Result<usize, Error> {
+    let wrong = |message: String, hint: String| {
+        Err(Error::new(Fault::You, ErrorCode::LineFrames, message).hint(hint))
+    };
+    let turn = &settings.frames.turn;
+    let Some(kind) = turn.first().filter(|first| turn.iter().all(|kind| kind == *first)) else {
+        let message = format!("STAMP's packets are of one size, and {} is a mix", settings.frames);
+        return wrong(message, "say one size, such as --frames 512".to_owned());
+    };
+    let around = framed_bits(least, is_ipv6) / 8;
+    if u64::from(kind.frame_bytes) < around {
+        let message = format!("a frame of {} bytes holds no packet of STAMP", kind.frame_bytes);
+        return wrong(message, format!("--frames {around} is the smallest"));
+    }
+    Ok(kind.payload_bytes(is_ipv6))
+}
+
 /// Nothing has ever come back.
-fn nobody(settings: &LineSettings) -> Error {
-    let message = format!("{} sends nothing back", settings.target);
-    Error::new(Fault::Between, ErrorCode::LineGone, message)
-        .hint("is a STAMP or TWAMP Light reflector there, with the same key, and UDP let through?")
+fn nobody(settings: &LineSettings, to: Option<SocketAddr>) -> Error {
+    let at = to.map_or(settings.target.clone(), |to| to.to_string());
+    let message = format!("{at} sends nothing back that is STAMP's");
+    Error::new(Fault::Between, ErrorCode::LineGone, message).hint(
+        "is a STAMP or TWAMP Light reflector at that port (`farline line reflect --stamp --listen \
+         '[::]:862'`), with the same key, and UDP let through?",
+    )
 }
 
 impl StampTest<'_> {
@@ -172,10 +207,12 @@ impl StampTest<'_> {
         SenderPacket { sequence: self.next, sent, session: 1 }.write(self.mac, &mut self.packet);
         let as_sent =
             SenderPacket::read(self.mac, &self.packet).map_or(sent.time, |read| read.sent.time);
-        let sent = match &mut self.times {
-            Some(times) => times.send(&self.socket, &self.packet, None).map(drop),
-            None => self.socket.send(&self.packet).map(drop),
-        };
+        let mut sent = self.send_packet();
+        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            // That is an earlier one's news: nobody is there now. This one has not been tried.
+            self.timed_from = self.next;
+            sent = self.send_packet();
+        }
         match sent {
             Ok(()) => {}
             Err(error)
@@ -199,6 +236,24 @@ impl StampTest<'_> {
         self.next = self.next.wrapping_add(1);
         self.note_left();
         Ok(())
+    }
+
+    fn send_packet(&mut self) -> std::io::Result<()> {
+        match &mut self.times {
+            Some(times) => times.send(&self.socket, &self.packet, None).map(drop),
+            None => self.socket.send(&self.packet).map(drop),
+        }
+    }
+
+    /// Nobody has answered for long: of the seconds since then nothing is known.
+    fn break_off(&mut self, silence: u64, end: u64) -> Vec<TestedSecond> {
+        let heard = self.heard / SECOND;
+        let mut news = self.test.settle(heard.max(self.test.next_second()));
+        news.extend(self.test.away(end.div_ceil(SECOND).min(self.test.settings.most_seconds)));
+        let silence = Span::from_secs(silence / SECOND);
+        let why = format!("{} has not answered for {silence}", self.test.settings.target);
+        self.test.broken_off = Some(why);
+        news
     }
 
     /// Takes the kernel's word on when packets left.
@@ -265,6 +320,9 @@ impl StampTest<'_> {
         self.heard = self.clock.since();
         let is_first = !std::mem::replace(&mut asked.is_answered, true);
         let sent = asked.left.unwrap_or(asked.sent);
+        let StampTime { is_synchronised, error_ns, .. } = packet.sent;
+        let there = ClockState { is_synchronised, error_ns };
+        self.test.clock_states = Some((kernel_clock(self.state), there));
         self.tally.arrive(&Arrived {
             sequence: u64::from(packet.sender_sequence),
             second: asked.second,
@@ -292,9 +350,10 @@ impl StampTest<'_> {
         time: u64,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let end = time.saturating_sub(GRACE) / SECOND;
+        // What came of the seconds in which nobody answers is known when somebody does again.
+        let end = time.saturating_sub(GRACE).min(self.heard) / SECOND;
         if end <= self.test.next_second() {
-            return Ok(());
+            return self.tell_silence(time, progress);
         }
         self.note_rows();
         let news = self.test.settle(end);
@@ -304,6 +363,21 @@ impl StampTest<'_> {
         }
         let state = || self.state();
         progress(&LineProgress { test: &self.test, news: &news, state: &state, silence: None })
+    }
+
+    /// Tells that nobody answers, where that is so, once a second.
+    fn tell_silence(
+        &mut self,
+        time: u64,
+        progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let silence = time.saturating_sub(self.heard);
+        if silence < SILENT || time < self.told + SECOND {
+            return Ok(());
+        }
+        self.told = time;
+        let (state, silence) = (|| self.state(), Some(Span::from_nanos(silence)));
+        progress(&LineProgress { test: &self.test, news: &[], state: &state, silence })
     }
 
     fn state(&self) -> LineState {

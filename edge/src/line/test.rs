@@ -1,15 +1,15 @@
 //! A test from its first question to its verdict.
 
 use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
-use super::host::{DeviceDrops, TestClock, boot, clock_state, now, random, steady};
+use super::host::{DeviceDrops, TestClock, boot, clock_state, kernel_clock, now, random, steady};
 use super::link_watch::LinkWatch;
 use super::peer_protocol::{PeerProtocol, Received, strange};
 use super::reflect::PORT;
 use super::sender::LoadSender;
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use farline_core::line::{
-    LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision, SenderTotals,
-    SentSecond, TestedSecond,
+    ClockState, LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision,
+    SenderTotals, SentSecond, TestedSecond,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use rustix::net::sockopt;
@@ -126,7 +126,9 @@ pub fn run(
     );
     let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
     let answer = peer.begin(session, rate, at_us, FIRST_PATIENCE)?;
-    let LineAnswer::Begun { instance, boot: their_boot, .. } = answer else {
+    let LineAnswer::Begun { instance, boot: their_boot, is_synchronised, clock_error_ns, .. } =
+        answer
+    else {
         return Err(strange(&answer));
     };
     let is_one_clock = their_boot == boot();
@@ -134,6 +136,8 @@ pub fn run(
         Some(state) => state.test.clone(),
         None => LineTest::new(settings.clone(), is_one_clock),
     };
+    let there = ClockState { is_synchronised, error_ns: clock_error_ns };
+    test.clock_states = Some((kernel_clock(clock_state), there));
     if options.resume.is_some() {
         // What this second had before is not known.
         test.away(clock.since() / SECOND + 1);

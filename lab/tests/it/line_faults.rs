@@ -154,6 +154,65 @@ fn a_target_that_vanishes_leaves_a_report() {
 }
 
 #[test]
+fn a_stamp_reflector_that_vanishes_is_no_line_that_loses() {
+    let listen = ["--json", "line", "reflect", "--stamp", "--listen", "127.0.0.1:0"];
+    let (mut far, line) = Running::begun(farline().args(listen));
+    let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let address = said["address"].as_str().expect("an address");
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("t.json");
+    let mut command = farline();
+    command.args(["line", address, "--stamp", "--rate", "200k", "--for", "12s", "-o"]).arg(&json);
+    let piped = command.args(["--loss", "0.01"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let test = Running(piped.spawn().expect("farline runs"));
+    std::thread::sleep(Duration::from_secs(4));
+    far.end(Signal::KILL);
+    let (status, _, told) = test.finish();
+    let said = std::fs::read_to_string(json).expect("a document");
+    let document: Value =
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((document["outcome"].as_str(), status.code()), (Some("broken_off"), Some(3)));
+    let count = |key: &str| document["sums"][key].as_u64().expect("a count");
+    assert!(count("tested") >= 1 && count("away") >= 5, "{document}");
+    assert_eq!((count("lost"), count("sender_drops")), (0, 0), "{document}");
+    assert!(told.contains("no answer for 3 s"), "{told}");
+}
+
+#[test]
+fn what_stamp_cannot_send_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "\n").expect("written");
+    let key = key.to_str().expect("text");
+    for (arguments, code, says) in [
+        (&["--frames", "imix"][..], "line-frames", "of one size"),
+        (&["--frames", "64"], "line-frames", "--frames 90 is the smallest"),
+        (&["--stamp-key", key], "bad-key", "authenticates nobody"),
+    ] {
+        let mut command = farline();
+        command.args(["--json", "line", "127.0.0.1:9", "--stamp", "--for", "1s"]).args(arguments);
+        let (error, exit) = error_of_command(&mut command);
+        assert_eq!((error["code"].as_str(), exit), (Some(code), 2), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_decision_in_the_last_second_leaves_none_untested() {
+    let (_far, address) = reflector("127.0.0.1:0");
+    let tested = || {
+        let mut command = farline();
+        command.args(["--json", "-q", "line", &address, "--rate", "5M", "--for", "2s"]);
+        let output = command.args(["--ber", "1e-5"]).output().expect("farline runs");
+        serde_json::from_slice::<Value>(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    };
+    let is_right = |document: &Value| document["sums"]["sender_late"] == 0;
+    let document = farline_lab::fit_of_three(tested, is_right);
+    assert!(is_right(&document) && document["outcome"] == "passed", "{document}");
+}
+
+#[test]
 fn a_short_test_of_a_target_that_vanished_ends_soon() {
     let (mut far, address) = reflector("127.0.0.1:0");
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,9 +1,11 @@
 //! What `farline line` writes down: each file as its name says, and nothing over what it is made from.
 
-use farline_lab::{Running, error_of_command, farline, succeed};
+use farline_lab::{LinkUp, Running, error_of_command, farline, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The far end at a loopback port, and where that is.
 fn reflector() -> (Running, String) {
@@ -121,4 +123,58 @@ fn a_strip_has_a_part_for_each_second() {
     let csv = folder.path().join("p.csv");
     tested(&address, &csv);
     assert_eq!(read(&csv).lines().count(), 1 + 2, "{}", read(&csv));
+}
+
+/// `farline line --preset NAME` with a page, a document and a table, in `folder`.
+fn preset(name: &str, folder: &Path) -> Command {
+    let mut command = farline();
+    command.current_dir(folder).args(["--json", "line", "--preset", name]);
+    command.args(["-o", "p.html", "-o", "p.json", "-o", "p.csv"]);
+    command
+}
+
+/// Its document, where all three were written and say the same.
+fn written(folder: &Path, figures: usize) -> Value {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("written");
+    let document: Value = serde_json::from_str(&read("p.json")).expect("an object");
+    assert_eq!(document["schema"], "farline/line-preset/1", "{document}");
+    assert_eq!(document["figures"].as_array().map(Vec::len), Some(figures), "{document}");
+    assert_eq!(read("p.csv").lines().filter(|line| !line.starts_with('#')).count(), figures + 1);
+    assert!(read("p.html").contains("The paper"), "a page");
+    document
+}
+
+#[test]
+fn a_papers_line_test_is_whole_in_its_reports() {
+    if LinkUp::up("t-preset", &["custom", "--rtt", "1ms"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = preset("wanphy-line", folder.path()).output().expect("farline runs");
+    let document = written(folder.path(), 3);
+    let test = &document["documents"][0];
+    // This host may be too busy to say; what the line is says nobody else.
+    let outcome = test["outcome"].as_str().expect("an outcome");
+    assert!(["passed", "unfit", "undecided"].contains(&outcome), "{document}");
+    assert_eq!(output.status.code(), Some(if outcome == "passed" { 0 } else { 3 }), "{document}");
+    let rtt = document["figures"][0]["here"].as_f64().expect("a round trip");
+    assert!((17.0..25.0).contains(&rtt), "{document}");
+}
+
+#[test]
+fn a_preset_that_is_ended_leaves_its_reports() {
+    if LinkUp::up("t-ended", &["custom", "--rtt", "1ms"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let piped = Stdio::piped;
+    let mut command = preset("usn-vlans", folder.path());
+    let test = Running(command.stdout(piped()).stderr(piped()).spawn().expect("farline runs"));
+    std::thread::sleep(Duration::from_secs(8));
+    test.signal(Signal::INT);
+    let (status, _, _) = test.finish();
+    assert_eq!(status.code(), Some(3));
+    let document = written(folder.path(), 6);
+    let tests = document["documents"].as_array().expect("a list");
+    assert_eq!((tests.len(), &tests[0]["broken_off"]), (1, &Value::from("ended by you")));
 }

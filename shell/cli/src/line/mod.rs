@@ -70,9 +70,9 @@ pub(crate) struct Args {
     /// Percent of it; 10..100 is a curve
     #[arg(long, value_name = "PERCENT", default_value = "100")]
     load: Loads,
-    /// imix, rfc2544, or bytes
-    #[arg(long, value_name = "FRAMES", default_value = "cjpat-mix")]
-    frames: FrameMix,
+    /// imix, rfc2544, or bytes [default: cjpat-mix; with --stamp 512]
+    #[arg(long, value_name = "FRAMES")]
+    frames: Option<FrameMix>,
     /// cjpat, crpat, prbs7 to 31 [default: the mix's]
     #[arg(long, value_name = "NAME")]
     pattern: Option<Pattern>,
@@ -107,7 +107,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "preset")]
     full: bool,
     /// TARGET is any STAMP or TWAMP Light reflector
-    #[arg(long, conflicts_with_all = ["state", "resume", "pattern"])]
+    #[arg(long, conflicts_with_all = ["state", "resume", "pattern", "burst"])]
     stamp: bool,
     /// Authenticates STAMP [default: none]
     #[arg(long, value_name = "FILE", requires = "stamp")]
@@ -242,12 +242,29 @@ fn text_of(file: &Path) -> Result<String, Error> {
     })
 }
 
+/// Bytes of a frame of a test with STAMP, whose packets are of one size.
+const USUAL_STAMP: u32 = 512;
+/// Shorter keys are guessed.
+const LEAST_KEY: usize = 8;
+
 /// Reads a key: the bytes of a file, without the line end.
 fn key(file: &Path) -> Result<Vec<u8>, Error> {
     let bytes = std::fs::read(file).map_err(|error| {
         Error::new(Fault::You, ErrorCode::BadKey, format!("{}: {error}", file.display()))
     })?;
-    Ok(bytes.trim_ascii_end().to_vec())
+    // A text's last line end is no part of it.
+    let key = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let key = key.strip_suffix(b"\r").unwrap_or(key);
+    if key.len() < LEAST_KEY {
+        let message = format!(
+            "{}: a key of {} bytes authenticates nobody: {LEAST_KEY} at least",
+            file.display(),
+            key.len()
+        );
+        return Err(Error::new(Fault::You, ErrorCode::BadKey, message)
+            .hint("head -c 32 /dev/urandom > KEYFILE, and the same file at both ends"));
+    }
+    Ok(key.to_vec())
 }
 
 impl Args {
@@ -274,9 +291,14 @@ impl Args {
             (None, Some(loss)) => Some(LineCriterion::Loss(limit(loss)?)),
             (None, None) => None,
         };
+        let usual = || match self.stamp {
+            true => FrameMix::fixed(USUAL_STAMP, Pattern::Cjpat),
+            false => FrameMix::cjpat(),
+        };
+        let frames = self.frames.clone().unwrap_or_else(usual);
         let frames = match self.pattern {
-            Some(pattern) => self.frames.clone().with_pattern(pattern),
-            None => self.frames.clone(),
+            Some(pattern) => frames.with_pattern(pattern),
+            None => frames,
         };
         let mut settings = LineSettings {
             target: self.target.clone().unwrap_or_default(),
@@ -291,7 +313,7 @@ impl Args {
             most_frames: None,
         };
         let usual = (settings.frames_a_second() * BURST).clamp(1.0, MOST_IN_BURST) as u32;
-        settings.burst = self.burst.unwrap_or(usual);
+        settings.burst = self.burst.unwrap_or(if self.stamp { 1 } else { usual });
         settings.most_seconds = match (self.duration, settings.at_best()) {
             (Some(duration), _) => duration.as_secs_f64().ceil() as u64,
             (None, Some(best)) => (best.as_secs_f64() * TIMES).ceil() as u64 + 1,

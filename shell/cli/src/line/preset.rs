@@ -1,5 +1,6 @@
 //! `farline line --preset`: a paper's line test over emulated links, and what the paper prints.
 
+use super::progress::LineFace;
 use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
@@ -10,6 +11,8 @@ use farline_core::line::{LinePreset, PresetReport, PresetTest};
 use farline_core::units::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(super) fn run(
     name: &str,
@@ -21,6 +24,8 @@ pub(super) fn run(
     if preset.is_raw() {
         return super::raw_preset::run(&preset, is_full, out, output);
     }
+    let (runtime, signals) = crate::interrupt::listening()?;
+    let stop = crate::interrupt::asked(runtime, signals)?;
     let mut documents = Vec::new();
     for PresetTest { wan, settings } in preset.tests(is_full)? {
         let path = settings.target.clone();
@@ -30,7 +35,14 @@ pub(super) fn run(
         // What a test sends is no TCP, whose answers would be made within the link.
         link.inline_receive = true;
         let link = Link::up(&link)?;
-        let test = run_over(&link, &LineRequestOptions::new(settings), |_| Ok(()));
+        let mut options = LineRequestOptions::new(settings);
+        options.stop = Arc::clone(&stop);
+        let mut face = LineFace::new(output);
+        let test = run_over(&link, &options, |progress| {
+            face.show(progress);
+            Ok(())
+        });
+        face.clear();
         let stats = link.stats();
         link.down()?;
         if stats.is_ok_and(|stats| !stats.valid) {
@@ -39,6 +51,9 @@ pub(super) fn run(
             ));
         }
         documents.push(test?.document(env!("CARGO_PKG_VERSION"), &now()));
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
     let figures = preset.against_paper(&documents);
     let report = PresetReport {

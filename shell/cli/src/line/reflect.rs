@@ -15,7 +15,8 @@ Examples:
   farline line reflect --listen 0.0.0.0:862 --stamp
 
 A test is let in that shows where it is (a cookie), and no answer is longer than
-its question. With --stamp any STAMP or TWAMP Light sender is answered.";
+its question. With --stamp any STAMP or TWAMP Light sender is answered whose
+packets have 41 bytes or more.";
 
 /// Be the far end of line tests, until ended
 #[derive(clap::Args)]

@@ -1,0 +1,181 @@
+//! All delays of a test in bounded memory: a histogram of them, their mean and deviation, and means of
+//! parts of the time.
+
+use super::delay_summary::DelaySummary;
+use crate::statistics::Summary;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A place of the histogram is this part of its values wide: a 1024th, as an HDR histogram of three digits.
+const PLACE_BITS: u32 = 10;
+/// The most parts of the time, and the least once there are as many.
+const MOST_PARTS: usize = 40;
+/// How long a part is at first, in nanoseconds.
+const FIRST_PART: f64 = 1e7;
+/// So few say nothing of how sure a mean is.
+const FEW: u64 = 80;
+
+/// Every delay of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct DelayAccount {
+    count: u64,
+    mean: f64,
+    squares: f64,
+    min: f64,
+    max: f64,
+    places: BTreeMap<u64, u64>,
+    /// Count and sum of parts of the time, one behind the other.
+    parts: Vec<(u64, f64)>,
+    part_ns: f64,
+}
+
+/// The place of a delay in whole nanoseconds: exact below 2^11, then by its first eleven bits.
+fn place_of(nanos: u64) -> u64 {
+    let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PLACE_BITS + 1);
+    (u64::from(shift) << (PLACE_BITS + 1)) + (nanos >> shift)
+}
+
+/// The middle of a place.
+fn middle_of(place: u64) -> f64 {
+    let (shift, first) = (place >> (PLACE_BITS + 1), place & ((1 << (PLACE_BITS + 1)) - 1));
+    let width = (1_u64 << shift) as f64;
+    first as f64 * width + (width - 1.0) / 2.0
+}
+
+impl DelayAccount {
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// A delay `at` nanoseconds after the first (B. P. Welford, Technometrics 4, 1962).
+    pub(super) fn add(&mut self, at: f64, delay: f64) {
+        self.count += 1;
+        let off = delay - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (delay - self.mean);
+        let is_first = self.count == 1;
+        self.min = if is_first { delay } else { self.min.min(delay) };
+        self.max = if is_first { delay } else { self.max.max(delay) };
+        *self.places.entry(place_of(delay.max(0.0) as u64)).or_default() += 1;
+        if is_first {
+            self.part_ns = FIRST_PART;
+        }
+        while at / self.part_ns >= MOST_PARTS as f64 {
+            self.part_ns *= 2.0;
+            let joined =
+                |pair: &[(u64, f64)]| pair.iter().fold((0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+            self.parts = self.parts.chunks(2).map(joined).collect();
+        }
+        let part = (at.max(0.0) / self.part_ns) as usize;
+        if self.parts.len() <= part {
+            self.parts.resize(part + 1, (0, 0.0));
+        }
+        self.parts[part].0 += 1;
+        self.parts[part].1 += delay;
+    }
+
+    /// The delay below which this part of them is.
+    fn quantile(&self, part: f64) -> f64 {
+        let wanted = ((self.count.saturating_sub(1)) as f64 * part).round() as u64;
+        let mut below = 0;
+        let found = self.places.iter().find(|(_, count)| {
+            below += *count;
+            below > wanted
+        });
+        let middle = found.map_or(self.max, |(place, _)| middle_of(*place));
+        middle.clamp(self.min, self.max)
+    }
+
+    /// Means of parts of the time, in order; of a last one that has hardly begun, none.
+    pub(super) fn part_means(&self) -> Vec<f64> {
+        let usual = self.count as f64 / self.parts.len().max(1) as f64;
+        let is_short = self.parts.last().is_some_and(|(count, _)| (*count as f64) < usual / 2.0);
+        let whole = &self.parts[..self.parts.len() - usize::from(is_short)];
+        let seen = whole.iter().filter(|(count, _)| *count > 0);
+        seen.map(|(count, sum)| sum / *count as f64).collect()
+    }
+
+    /// All of them; `None` of none.
+    pub(super) fn summary(&self) -> Option<DelaySummary> {
+        if self.count == 0 {
+            return None;
+        }
+        let half = Summary::of(&self.part_means())
+            .and_then(|means| means.ci95)
+            .map(|(low, high)| (high - low) / 2.0);
+        let half = half.filter(|_| self.count >= FEW);
+        Some(DelaySummary {
+            mean_ns: self.mean,
+            // Around the mean of all, which parts of unlike length do not have.
+            mean_ci95_ns: half.map(|half| (self.mean - half, self.mean + half)),
+            sd_ns: (self.squares / (self.count - 1).max(1) as f64).sqrt(),
+            min_ns: self.min,
+            median_ns: self.quantile(0.5),
+            p90_ns: self.quantile(0.9),
+            p99_ns: self.quantile(0.99),
+            p999_ns: self.quantile(0.999),
+            max_ns: self.max,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+
+    #[test]
+    fn places_are_a_thousandth_wide_and_in_order() {
+        let mut last = None;
+        for nanos in (0..5_000).chain((13..60).flat_map(|bits| [1 << bits, (1 << bits) + 777])) {
+            let place = place_of(nanos);
+            assert!(last <= Some(place), "{nanos}");
+            last = Some(place);
+            let off = (middle_of(place) - nanos as f64).abs();
+            assert!(off <= nanos as f64 / 1024.0, "{nanos}: {off}");
+        }
+    }
+
+    #[test]
+    fn one_held_packet_of_many_is_the_most_and_moves_no_quantile() {
+        let mut rng = Rng::new(7);
+        let mut account = DelayAccount::default();
+        let mut all = Vec::new();
+        for n in 0..20_000 {
+            let delay = if n == 11_111 { 3e8 } else { 1e5 + rng.unit() * 5e4 };
+            account.add(f64::from(n) * 1e7, delay);
+            all.push(delay);
+        }
+        let summary = account.summary().expect("some");
+        assert_eq!((summary.max_ns, account.count()), (3e8, 20_000));
+        let whole = Summary::of(&all).expect("some");
+        assert!(
+            (summary.mean_ns - whole.mean).abs() < 1.0
+                && (summary.sd_ns / whole.sd - 1.0).abs() < 1e-9
+        );
+        all.sort_by(f64::total_cmp);
+        for (found, part) in
+            [(summary.median_ns, 0.5), (summary.p99_ns, 0.99), (summary.p999_ns, 0.999)]
+        {
+            let exact = all[(19_999.0 * part) as usize];
+            assert!((found / exact - 1.0).abs() < 2e-3, "{part}: {found} for {exact}");
+        }
+        let (low, high) = summary.mean_ci95_ns.expect("enough");
+        assert!(low < summary.mean_ns && summary.mean_ns < high);
+        assert!((20..=MOST_PARTS).contains(&account.part_means().len()));
+    }
+
+    #[test]
+    fn the_mean_lies_in_its_interval_as_often_as_it_says() {
+        let inside = (0..400_u64).filter(|seed| {
+            let mut rng = Rng::new(*seed);
+            let mut account = DelayAccount::default();
+            (0..6_000).for_each(|n| account.add(f64::from(n) * 1e7, 1e6 * rng.unit()));
+            let (low, high) = account.summary().and_then(|all| all.mean_ci95_ns).expect("enough");
+            (low..high).contains(&5e5)
+        });
+        let inside = inside.count();
+        assert!((364..=396).contains(&inside), "{inside} of 400");
+    }
+}
