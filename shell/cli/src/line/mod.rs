@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Percent of it; 10..100 is a curve
     #[arg(long, value_name = "PERCENT", default_value = "100")]
     load: Loads,
-    /// imix, rfc2544, or bytes [default: cjpat-mix; with --stamp 512]
+    /// imix, rfc2544, or bytes [default: cjpat-mix]
     #[arg(long, value_name = "FRAMES")]
     frames: Option<FrameMix>,
     /// cjpat, crpat, prbs7 to 31 [default: the mix's]
