@@ -90,14 +90,35 @@ impl RawClient {
     /// # Panics
     /// When there is none.
     pub fn passive(&mut self) -> TcpStream {
+        TcpStream::connect(self.data_port()).expect("the data port")
+    }
+
+    /// Asks for a data port.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn data_port(&mut self) -> SocketAddr {
         let reply = self.ask("EPSV");
         let port = reply
             .split('|')
             .nth(3)
             .and_then(|text| text.parse().ok())
             .unwrap_or_else(|| panic!("no port in {reply}"));
-        TcpStream::connect(SocketAddr::new(self.host.ip(), port)).expect("the data port")
+        SocketAddr::new(self.host.ip(), port)
     }
+}
+
+/// A connection to `to` from another address of this host.
+///
+/// # Panics
+/// When there is none.
+pub fn connected_from(from: &str, to: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let from: SocketAddr = from.parse().expect("an address");
+    let end = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&end, &from).expect("an address of this host");
+    connect(&end, &to).expect("the port");
+    TcpStream::from(end)
 }
 
 /// MODE E by hand (GFD.20, section 4.3).

@@ -37,7 +37,7 @@ impl SecurityCommands {
             let line = match self.0.next(bytes)? {
                 Line::Complete(line) if line.is_empty() => continue,
                 Line::Complete(line) => line,
-                Line::TooLong => return Some(SecurityCommand::Broken),
+                Line::TooLong(_) => return Some(SecurityCommand::Broken),
             };
             let verb_len = line.iter().position(|&byte| byte == b' ').unwrap_or(line.len());
             let (verb, rest) = line.split_at(verb_len);

@@ -19,8 +19,12 @@ pub(super) struct Lines {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Complete(Vec<u8>),
-    TooLong,
+    /// With its first bytes, at most [`HEAD`].
+    TooLong(Vec<u8>),
 }
+
+/// What is kept of a line that is too long: its verb.
+const HEAD: usize = 5;
 
 impl Lines {
     pub(super) fn new(max: usize) -> Lines {
@@ -35,19 +39,24 @@ impl Lines {
         *bytes = rest;
         let content = if end.is_some() { &taken[..taken.len() - 1] } else { taken };
         let room = (self.max + 1).saturating_sub(self.partial.len());
-        if content.len() > room {
+        if content.len() > room && !self.skipping {
             self.skipping = true;
-        }
-        if !self.skipping {
+            let head = HEAD.saturating_sub(self.partial.len()).min(content.len());
+            self.partial.extend_from_slice(&content[..head]);
+        } else if !self.skipping {
             self.partial.extend_from_slice(content);
         }
         end?;
         let mut line = std::mem::take(&mut self.partial);
-        if line.last() == Some(&b'\r') {
+        let skipped = std::mem::take(&mut self.skipping);
+        if !skipped && line.last() == Some(&b'\r') {
             line.pop();
         }
-        let too_long = std::mem::take(&mut self.skipping) || line.len() > self.max;
-        Some(if too_long { Line::TooLong } else { Line::Complete(line) })
+        if skipped || line.len() > self.max {
+            line.truncate(HEAD);
+            return Some(Line::TooLong(line));
+        }
+        Some(Line::Complete(line))
     }
 
     /// Forgets the line under way.
@@ -70,11 +79,12 @@ mod tests {
     fn a_line_that_is_too_long_is_dropped_and_the_next_is_read() {
         let mut lines = Lines::new(4);
         let complete = |text: &str| Line::Complete(text.as_bytes().to_vec());
+        let too_long = |head: &str| Line::TooLong(head.as_bytes().to_vec());
         assert_eq!(
             cut(&mut lines, b"NOOP\r\nNOOPS\r\nQUIT\nxxxxxxxxx"),
-            [complete("NOOP"), Line::TooLong, complete("QUIT")]
+            [complete("NOOP"), too_long("NOOPS"), complete("QUIT")]
         );
-        assert_eq!(cut(&mut lines, b"xxxx\r\n\r\n"), [Line::TooLong, complete("")]);
+        assert_eq!(cut(&mut lines, b"xxxx\r\n\r\n"), [too_long("xxxxx"), complete("")]);
     }
 
     proptest! {

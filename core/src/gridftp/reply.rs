@@ -129,7 +129,7 @@ impl ReplyReader {
         while let Some(line) = self.lines.next(bytes) {
             let line = match line {
                 Line::Complete(line) => line,
-                Line::TooLong => {
+                Line::TooLong(_) => {
                     return Err(broken(format!("a reply line longer than {MAX_LINE} bytes")));
                 }
             };

@@ -128,7 +128,7 @@ error_codes! {
     BlockOutOfRange "block-out-of-range" Never: There;
     /// blocks did not arrive, or not as they were sent; the same command goes on
     BlocksMissing "blocks-missing" Now: Between;
-    /// another transfer writes to the same target
+    /// another transfer writes to the same target, or others have all ports for data
     Busy "busy" After: Refused;
     /// the calendar said what this version does not understand
     CalendarAnswer "calendar-answer" Never: There Bug;

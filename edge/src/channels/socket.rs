@@ -54,12 +54,18 @@ pub fn bind(
 ) -> Result<TcpListener, Error> {
     let listener = match ports.filter(|_| address.port() == 0) {
         None => listen(address, options),
-        Some((low, high)) => (low..=high)
-            .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
+        Some((low, high)) => {
+            let free = |port| match listen(SocketAddr::new(address.ip(), port), options) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
                 result => Some(result),
-            })
-            .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
+            };
+            let Some(result) = (low..=high).find_map(free) else {
+                let message = format!("all ports for data, {low} to {high}, are taken by others");
+                return Err(Error::new(Fault::Refused, ErrorCode::Busy, message)
+                    .hint("more of them: --data-ports LOW-HIGH, there"));
+            };
+            result
+        }
     };
     listener.map_err(|error| no_port(address, &error))
 }

@@ -7,7 +7,8 @@ use super::data_path::DataPath;
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use crate::mover::{
-    Acceptor, BLOCK_LEN, GsiPort, Incoming, Integrity, ReceiveJob, ReceiveOutcome, Tally, receive,
+    Acceptor, BLOCK_LEN, DataPeers, GsiPort, Incoming, Integrity, ReceiveJob, ReceiveOutcome,
+    Tally, receive,
 };
 use crate::stores::{Sink, SlowSink};
 use farline_core::gridftp::Command;
@@ -45,14 +46,14 @@ pub(super) async fn listen(
     let (acceptor, address): (Arc<dyn Incoming + Send>, _) = match control.data_security().await? {
         None => {
             copy.stats.encrypted = Some(false);
-            let acceptor = Acceptor::bind(here, None, None, &options)?;
+            let acceptor = Acceptor::bind(here, None, DataPeers::any(), &options)?;
             let address = acceptor.address();
             (Arc::new(acceptor), address)
         }
         Some(security) => {
             copy.stats.encrypted = Some(security.is_private());
             // Who is somebody else is closed, and the server says what it lacks.
-            let port = GsiPort::open(here, None, None, &options, security, |_, _| {})?;
+            let port = GsiPort::open(here, None, DataPeers::any(), &options, security, |_, _| {})?;
             let address = port.address();
             (Arc::new(port), address)
         }

@@ -7,8 +7,8 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
 };
@@ -102,7 +102,16 @@ impl ClientVerifier {
                             .enforce_revocation_expiration()
                     }
                 };
-                Some(builder.build().map_err(|error| wrong(path, &error))?)
+                Some(builder.build().map_err(|error| {
+                    match (&error, &files.revoked) {
+                        (VerifierBuilderError::InvalidCrl(why), Some(revoked)) => wrong(
+                            revoked,
+                            &format!("a list is none of version 2 (RFC 5280): {why:?}"),
+                        )
+                        .hint("openssl ca -gencrl makes one of version 2 with `crl_extensions`"),
+                        _ => wrong(path, &error),
+                    }
+                })?)
             }
         };
         Ok(ClientVerifier { known, authorities, provider })

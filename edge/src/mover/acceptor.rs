@@ -8,6 +8,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two tries where the network made one fail.
@@ -35,28 +36,45 @@ pub(crate) trait Incoming: Sync {
     fn wake(&self);
 }
 
-/// A listening data port for any peer: who connects is a channel.
-#[derive(Debug)]
+/// Who may connect to a data port. RFC 2577, section 3: without that, a stranger who connects first takes
+/// or gives the data.
+#[derive(Clone)]
+pub(crate) struct DataPeers(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+
+impl DataPeers {
+    /// Those that `admits` says yes to, by their address in its shortest form; others are closed without a
+    /// word to them.
+    pub(crate) fn of(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> DataPeers {
+        DataPeers(Arc::new(admits))
+    }
+
+    /// Anybody.
+    pub(crate) fn any() -> DataPeers {
+        DataPeers::of(|_| true)
+    }
+
+    pub(super) fn admit(&self, from: SocketAddr) -> bool {
+        (self.0)(from.ip().to_canonical())
+    }
+}
+
+/// A listening data port: who connects is a channel.
 pub(crate) struct Acceptor {
     listener: TcpListener,
     wake: OwnedFd,
     address: SocketAddr,
-    /// Who may connect; anyone when absent.
-    peer: Option<IpAddr>,
+    peers: DataPeers,
 }
 
 impl Acceptor {
     /// Listens on `address`; port 0 means any free port, of `ports` when given.
-    ///
-    /// `peer` is the only address whose connections are taken; others are closed without a word.
-    /// RFC 2577, section 3: without that, a stranger who connects first takes or gives the data.
     ///
     /// # Errors
     /// When no port can be had.
     pub(crate) fn bind(
         address: SocketAddr,
         ports: Option<(u16, u16)>,
-        peer: Option<IpAddr>,
+        peers: DataPeers,
         options: &TcpOptions,
     ) -> Result<Acceptor, Error> {
         let listener = bind(address, ports, options)?;
@@ -64,7 +82,7 @@ impl Acceptor {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            Ok(Acceptor { listener, wake, address, peer })
+            Ok(Acceptor { listener, wake, address, peers })
         })();
         opened.map_err(|error| no_port(address, &error))
     }
@@ -98,7 +116,7 @@ impl Acceptor {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         match self.listener.accept() {
             Ok((stream, from)) => {
-                if self.peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
+                if !self.peers.admit(from) {
                     return Ok(None);
                 }
                 stream.set_nonblocking(false).map_err(failed)?;

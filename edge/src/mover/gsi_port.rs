@@ -1,6 +1,6 @@
 //! Where the data connections of a session by GSI come in: each shows whose it is before it is one.
 
-use super::Incoming;
+use super::{DataPeers, Incoming};
 use crate::channels::Channel;
 use crate::channels::accept_error::{BackOff, accept_next};
 use crate::channels::gsi::DataSecurity;
@@ -38,7 +38,7 @@ pub(crate) struct GsiPort {
 }
 
 impl GsiPort {
-    /// Listens on `address` for `peer`, or anybody when absent; `stranger` hears who did not show whose
+    /// Listens on `address` for `peers`; `stranger` hears who did not show whose
     /// it is. Needs a tokio runtime around it.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl GsiPort {
     pub(crate) fn open(
         address: SocketAddr,
         ports: Option<(u16, u16)>,
-        peer: Option<IpAddr>,
+        peers: DataPeers,
         options: &TcpOptions,
         security: DataSecurity,
         stranger: impl Fn(IpAddr, &io::Error) + Send + Sync + 'static,
@@ -59,7 +59,7 @@ impl GsiPort {
         let (address, listener) = opened.map_err(|error: io::Error| no_port(address, &error))?;
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let to = incoming.clone();
-        let accepting = tokio::spawn(accept_all(listener, peer, security, to, Arc::new(stranger)));
+        let accepting = tokio::spawn(accept_all(listener, peers, security, to, Arc::new(stranger)));
         let arrived = Mutex::new(arrived);
         Ok(GsiPort { address, incoming, arrived, accepting: accepting.abort_handle() })
     }
@@ -105,7 +105,7 @@ impl Incoming for GsiPort {
 /// Takes connections until the port is dropped. A handshake costs a task and no thread.
 async fn accept_all(
     listener: TcpListener,
-    peer: Option<IpAddr>,
+    peers: DataPeers,
     security: DataSecurity,
     incoming: mpsc::SyncSender<Arrival>,
     stranger: Stranger,
@@ -113,8 +113,7 @@ async fn accept_all(
     let handshakes = Arc::new(Semaphore::new(MOST_HANDSHAKES));
     let mut back_off = BackOff::default();
     while let Some((stream, from)) = accept_next(&listener, &mut back_off).await {
-        // RFC 2577, section 3: others are closed without a word.
-        if peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
+        if !peers.admit(from) {
             continue;
         }
         // More than the session may have channels: none of a client that keeps the rules.

@@ -28,7 +28,7 @@ mod tally;
 mod tune;
 mod unsent;
 
-pub(crate) use acceptor::{Acceptor, Incoming};
+pub(crate) use acceptor::{Acceptor, DataPeers, Incoming};
 pub(crate) use audit::Audit;
 pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
 pub(crate) use gsi_port::GsiPort;

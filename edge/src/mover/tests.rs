@@ -29,8 +29,13 @@ const CHECKED: Integrity =
     Integrity { checks: true, digests: Some(DigestAlgorithm::Crc64Nvme), short_zeros: false };
 
 pub(super) fn acceptor() -> Acceptor {
-    Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default())
-        .expect("a port")
+    Acceptor::bind(
+        "127.0.0.1:0".parse().expect("an address"),
+        None,
+        DataPeers::any(),
+        &TcpOptions::default(),
+    )
+    .expect("a port")
 }
 
 /// Receives five bytes over a TCP channel, with `channels` next to it.

@@ -32,6 +32,8 @@ pub(super) struct Account {
     pub(super) pace: Option<Arc<Pace>>,
     /// What it may yet store today.
     pub(super) quota: Option<Arc<Quota>>,
+    /// Who came in from where by what, for the log.
+    pub(super) login: Option<String>,
     /// Whose its files are on this host.
     owner: Option<FileOwner>,
 }
@@ -98,6 +100,7 @@ impl Account {
             clear_data: true,
             pace: None,
             quota: None,
+            login: None,
             owner: None,
         }
     }
@@ -126,14 +129,16 @@ impl Account {
             return match shared.config.anonymous {
                 Anonymous::None => {
                     let message = "anonymous users may not come in here";
+                    let user = String::from_utf8_lossy(user);
+                    shared.notices.say("refused", format_args!("{user} from {from}: {message}"));
                     Err(Error::new(Fault::Refused, ErrorCode::LoginRefused, message))
                 }
                 _ => Ok(Account::anonymous(shared, false)),
             };
         };
         let (name, by) = (admitted.name, admitted.by);
-        shared.notices.say("login", format_args!("{name} from {from} by {by}"));
         Ok(Account {
+            login: Some(format!("{name} from {from} by {by}")),
             access: Authorization::new(&shared.root, admitted.grants)?,
             sessions: admitted.limits.sessions,
             clear_data: admitted.clear_data,

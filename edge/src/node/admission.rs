@@ -197,10 +197,11 @@ impl Visitor {
             return refused("sessions_per_address", words, address);
         }
         if guests.sessions.len() >= limits.sessions {
-            let idle = guests
-                .sessions
-                .iter()
-                .filter(|(_, guest)| !guest.is_busy && guest.active.elapsed() >= SPARE_AFTER);
+            // One of nobody's that moves nothing makes room for whoever is known, however much it says.
+            let goes_for_a_name = |guest: &Guest| name.is_some() && guest.name.is_none();
+            let idle = guests.sessions.iter().filter(|(_, guest)| {
+                !guest.is_busy && (guest.active.elapsed() >= SPARE_AFTER || goes_for_a_name(guest))
+            });
             let Some(id) = idle.min_by_key(|(_, guest)| guest.active).map(|(&id, _)| id) else {
                 return refused("sessions", "Too many sessions; try again later.", address);
             };
@@ -299,6 +300,22 @@ mod tests {
         assert!(third.message.contains("of yours"), "{third}");
         visitors[3].log_in(Some(("bob", Some(2)))).expect("somebody else");
         drop(node);
+    }
+
+    #[test]
+    fn nobody_keeps_the_place_of_who_is_known() {
+        let limits = NodeLimits { sessions: 2, ..NodeLimits::default() };
+        let node = node(limits);
+        let visitors: Vec<Visitor> = [1, 2, 3, 4].map(|last| node.enter(from(last))).into();
+        visitors[0].log_in(None).expect("the first");
+        visitors[1].log_in(None).expect("the second");
+        visitors[0].active(true);
+        visitors[1].active(false);
+        visitors[2].log_in(None).expect_err("they have just said something");
+        visitors[3].log_in(Some(("alice", None))).expect("whoever moves nothing goes");
+        assert!(is_expelled(&visitors[1]) && !is_expelled(&visitors[0]), "but not who does");
+        visitors[2].log_in(None).expect_err("alice has said something too");
+        assert!(!is_expelled(&visitors[3]));
     }
 
     #[test]

@@ -68,33 +68,39 @@ impl Targets<'_> {
     /// When not: with which, and what the operator can do.
     pub(super) fn check(&self, addresses: &[SocketAddr]) -> Result<(), Error> {
         for address in addresses {
-            let ip = address.ip().to_canonical();
-            let refused = |why: &str, hint: &str| {
-                let message = format!("data connections do not go to {address}: {why}");
-                Err(Error::new(Fault::Refused, ErrorCode::PermissionDenied, message).hint(hint))
+            let allowed = match address.port() < FIRST_PORT {
+                true => Err(("ports below 1024 are of services", "name a port from 1024 on")),
+                false => self.allows(address.ip()),
             };
-            if address.port() < FIRST_PORT {
-                let why = "ports below 1024 are of services";
-                return refused(why, "name a port from 1024 on");
-            }
-            if ip == self.client.to_canonical() {
-                continue;
-            }
-            if !self.third_party {
-                let why = "it is not the client's own address";
-                return refused(
-                    why,
-                    "the operator can allow third-party transfers with `third_party = true`",
-                );
-            }
-            if !is_public(ip) && !self.networks.iter().any(|network| network.contains(ip)) {
-                let why = "it is no public address, and its network is not named";
-                return refused(
-                    why,
-                    "the operator can name networks: `third_party_networks`, or \
-                    --third-party-net 10.0.0.0/8",
-                );
-            }
+            allowed.map_err(|(why, hint)| {
+                let message = format!("data connections do not go to {address}: {why}");
+                Error::new(Fault::Refused, ErrorCode::PermissionDenied, message).hint(hint)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether data may go to the host at `ip`, or come from it.
+    ///
+    /// # Errors
+    /// When not: why, and what the operator can do.
+    pub(super) fn allows(&self, ip: IpAddr) -> Result<(), (&'static str, &'static str)> {
+        let ip = ip.to_canonical();
+        if ip == self.client.to_canonical() {
+            return Ok(());
+        }
+        if !self.third_party {
+            return Err((
+                "it is not the client's own address",
+                "the operator can allow third-party transfers with `third_party = true`",
+            ));
+        }
+        if !is_public(ip) && !self.networks.iter().any(|network| network.contains(ip)) {
+            return Err((
+                "it is no public address, and its network is not named",
+                "the operator can name networks: `third_party_networks`, or --third-party-net \
+                 10.0.0.0/8",
+            ));
         }
         Ok(())
     }

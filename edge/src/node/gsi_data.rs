@@ -4,7 +4,7 @@ use super::data::{CONNECT_TIMEOUT, DataPlane};
 use crate::channels::Channel;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::{ByteStream, OrderedChannel};
-use crate::mover::GsiPort;
+use crate::mover::{DataPeers, GsiPort};
 use farline_core::gridftp::DataAuthentication;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
@@ -55,15 +55,17 @@ impl DataPlane {
     pub(super) fn passive_secured(
         &mut self,
         ip: IpAddr,
-        peer: Option<IpAddr>,
+        peers: DataPeers,
         security: DataSecurity,
     ) -> Result<SocketAddr, Error> {
         let notices = Arc::clone(&self.shared.notices);
         let (at, ports) = (SocketAddr::new(ip, 0), self.shared.config.data_ports);
         let stranger = move |from: IpAddr, error: &std::io::Error| {
-            notices.say("stranger", format_args!("a data connection from {from}: {error}"));
+            let said =
+                format_args!("a data connection from {from} did not show whose it is: {error}");
+            notices.say("stranger", said);
         };
-        let port = GsiPort::open(at, ports, peer, &self.options, security, stranger)?;
+        let port = GsiPort::open(at, ports, peers, &self.options, security, stranger)?;
         let address = port.address();
         self.gsi_port = Some(port);
         Ok(address)

@@ -1,10 +1,11 @@
 //! Where a session listens for its client's data connections: a port of its own, by the driver that the
 //! client chose, or the node's one UDP port.
 
+use super::bounce::Targets;
 use super::data::DataPlane;
 use crate::channels::driver::Listen;
 use crate::channels::one_port;
-use crate::mover::Acceptor;
+use crate::mover::{Acceptor, DataPeers};
 use farline_core::gridftp::Family;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
@@ -25,20 +26,54 @@ impl DataPlane {
         if self.listener.is_some() || self.driver.is_some() || self.one_port.is_some() {
             return self.passive_by_driver(ip);
         }
-        let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
+        let peers = self.data_peers();
         if let Some(security) = self.security()? {
-            let port = self.passive_secured(ip, peer, security)?;
+            let port = self
+                .passive_secured(ip, peers, security)
+                .map_err(|error| self.without_port(error))?;
             return Ok(self.told(port));
         }
         let acceptor = Acceptor::bind(
             SocketAddr::new(ip, 0),
             self.shared.config.data_ports,
-            peer,
+            peers,
             &self.options,
-        )?;
+        )
+        .map_err(|error| self.without_port(error))?;
         let told = self.told(acceptor.address());
         self.acceptor = Some(acceptor);
         Ok(told)
+    }
+
+    /// Says in the log that there is no port for data.
+    fn without_port(&self, error: Error) -> Error {
+        if matches!(error.code, ErrorCode::NoDataPort | ErrorCode::Busy) {
+            let client = self.peer.ip().to_canonical();
+            self.shared.notices.say("data_ports", format_args!("{client}: {error}"));
+        }
+        error
+    }
+
+    /// Who may connect to a port of this session's: its client and, where the operator allows third-party
+    /// transfers, whom it could be told to connect to. Whoever else came is in the log.
+    fn data_peers(&self) -> DataPeers {
+        let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
+        DataPeers::of(move |from| {
+            if from == client {
+                return true;
+            }
+            let (third_party, networks) =
+                (shared.config.third_party, &shared.config.third_party_networks[..]);
+            let admitted = Targets { client, third_party, networks }.allows(from).is_ok();
+            let (kind, what) = match admitted {
+                true => ("third_party", "is taken"),
+                false => ("stranger", "is closed"),
+            };
+            let whose =
+                format_args!("a data connection from {from} to the session of {client} {what}");
+            shared.notices.say(kind, whose);
+            admitted
+        })
     }
 
     /// Opens a port by the driver that was chosen, for the session's key (V-1).
@@ -64,7 +99,7 @@ impl DataPlane {
         let listen = Listen { ip, ports, sockets, slots, client, rtt, arrivals };
         let port = match shared_port {
             Some(port) => listener.share(port.listen(&listen)?),
-            None => listener.listen(&driver, listen)?,
+            None => listener.listen(&driver, listen).map_err(|error| self.without_port(error))?,
         };
         Ok(self.told(port))
     }

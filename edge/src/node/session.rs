@@ -132,6 +132,9 @@ impl Session {
                 let account = lock(&self.data).account().clone();
                 let named = account.name.as_deref().map(|name| (name, account.sessions));
                 let admitted = self.visitor.log_in(named);
+                if let (Ok(()), Some(login)) = (&admitted, &account.login) {
+                    self.shared.notices.say("login", format_args!("{login}"));
+                }
                 let answer = admitted.map_or_else(Answer::Failed, |()| Answer::Done);
                 self.tell(Input::Answer { id, answer });
             }

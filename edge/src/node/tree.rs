@@ -26,7 +26,7 @@ use crate::stores::{
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Entry, EntryKind, Layout};
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, in_short};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, in_short};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The FEAT line of trees.
@@ -382,7 +382,15 @@ fn receive_list(
     run: &RunningTransfer<'_>,
 ) -> Result<(), Error> {
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
-    let came = plane.receive_into(&layout, sink, None, ByteRanges::new(), run)?;
+    let came =
+        plane.receive_into(&layout, sink, None, ByteRanges::new(), run).map_err(|error| {
+            if error.code != ErrorCode::BlockOutOfRange {
+                return error;
+            }
+            let message =
+                format!("the list has more than the {} that one may have", Bytes(limit as u64));
+            Error::new(Fault::There, ErrorCode::ListTooLong, message).hint("copy the tree in parts")
+        })?;
     match came.holes {
         true => Err(run.blocks_missing("a list did not arrive whole".to_owned())),
         false => Ok(()),

@@ -3,7 +3,7 @@
 
 use farline_lab::crowd::{Crowd, CrowdSize, may_open_many};
 use farline_lab::files::{folder, hidden, names, random, text};
-use farline_lab::raw::{Blocks, RawClient};
+use farline_lab::raw::{Blocks, RawClient, connected_from};
 use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -279,6 +279,36 @@ fn a_node_connects_to_no_service_for_a_client() {
     let mut client = RawClient::open(&url);
     assert!(client.ask("PORT 10,0,0,1,20,0").starts_with("200"));
     assert!(client.ask("PORT 10,0,0,1,0,25").starts_with("550"));
+}
+
+#[test]
+fn a_third_party_node_takes_data_of_no_stranger() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(root.join("f"), b"of the client").expect("written");
+    for (networks, is_named) in [("10.0.0.0/8", false), ("127.0.0.0/8", true)] {
+        let config = format!("third_party = true\nthird_party_networks = ['{networks}']\n");
+        let (node, url) = configured(&root, &config, &[]);
+        let mut client = RawClient::in_stream_mode(&url);
+        let port = client.data_port();
+        let mut stranger = connected_from("127.0.0.2:0", port);
+        client.say("RETR f");
+        let mut got = Vec::new();
+        if is_named {
+            // Another server that the client sends to, as far as the node can tell.
+            stranger.read_to_end(&mut got).expect("a file");
+        } else {
+            assert!(!matches!(stranger.read(&mut [0; 16]), Ok(1..)), "the file of another");
+            let mut own = TcpStream::connect(port).expect("the client's own");
+            own.read_to_end(&mut got).expect("a file");
+        }
+        assert_eq!(got, b"of the client");
+        assert!(client.final_reply().starts_with("226"), "{networks}");
+        drop(client);
+        let (log, kind) = (log_of(node), if is_named { "third_party" } else { "stranger" });
+        assert!(log.contains(&format!("{kind}: a data connection from 127.0.0.2")), "{log}");
+    }
 }
 
 #[test]

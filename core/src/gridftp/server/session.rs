@@ -67,7 +67,7 @@ struct Queued {
 #[derive(Debug)]
 struct Refused {
     reply: Reply,
-    /// Whether it was, or may have been, a REST: the transfer behind it must then not begin anew.
+    /// Whether it was a REST: the transfer behind it must then not begin anew.
     restart: bool,
 }
 
@@ -188,7 +188,7 @@ impl ServerSession {
                 Line::Complete(line) => {
                     (Command::parse(&line).map_err(|error| Refused::new(&error)), line.len())
                 }
-                Line::TooLong => (Err(Refused::too_long()), 0),
+                Line::TooLong(head) => (Err(Refused::too_long(&head)), 0),
             };
             match command {
                 Ok(Command::Abort) => {
@@ -416,9 +416,9 @@ impl Refused {
         Refused { reply: Reply::line(code, error.to_string()), restart }
     }
 
-    fn too_long() -> Refused {
+    fn too_long(head: &[u8]) -> Refused {
         let reply = Reply::line(500, format!("A command line has at most {MAX_LINE} bytes."));
-        Refused { reply, restart: true }
+        Refused { reply, restart: head.eq_ignore_ascii_case(b"REST ") }
     }
 }
 

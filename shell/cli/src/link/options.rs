@@ -21,7 +21,7 @@ pub(super) struct Options {
     /// usn-0.2, usn-1400, usn-6600, usn-8600, geneva-amsterdam, ncar-llnl, ornl-ucdavis,
     /// longbow:DELAY or custom
     path: String,
-    /// Of the link; namespaces NAME-a, NAME-b [default: PATH]
+    /// Of namespaces NAME-a, NAME-b [default: PATH]
     #[arg(long, hide_default_value = true)]
     name: Option<String>,
     /// Rate on the wire [default: PATH's; custom: 10G]
@@ -30,7 +30,7 @@ pub(super) struct Options {
     /// Round-trip time, such as 163ms [default: PATH's]
     #[arg(long, value_name = "T", conflicts_with = "one_way_delay")]
     rtt: Option<Span>,
-    /// Delay each way, such as 80ms,83ms [default: rtt/2]
+    /// Each way, such as 80ms,83ms [default: rtt/2]
     #[arg(long, value_name = "T[,T]")]
     one_way_delay: Option<Pair<Span>>,
     /// Probability that a frame is lost [default: 0]
@@ -60,7 +60,7 @@ pub(super) struct Options {
     /// A VLAN as a path of its own [default: none]
     #[arg(long = "vlan", value_name = "ID=R[,T]", requires = "ethernet")]
     vlans: Vec<VlanPath>,
-    /// Receive what comes within the link, not by a kernel thread: exact delays; no TCP above 1G
+    /// Exact delays, for tests without fast TCP
     #[arg(long)]
     inline_receive: bool,
     /// Seed of every random choice

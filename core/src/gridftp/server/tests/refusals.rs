@@ -99,6 +99,11 @@ fn a_refused_restart_never_lets_the_transfer_begin_anew() {
                 && d.said().ends_with("503 Not begun: the REST before was refused.\r\n")
         );
     }
+    // Another line of that length is no REST.
+    d.client(&format!("NOOP {}\r\n", "x".repeat(9_000))).said();
+    d.client("STOR /x\r\n");
+    assert!(d.transfer().held.is_empty());
+    d.edge(Answer::Finished { bytes: 1 }).said();
     // A good one behind it counts.
     d.client("REST 9-1\r\nREST 0-10,20-30\r\nESTO A 5 /x\r\n");
     assert_eq!(
