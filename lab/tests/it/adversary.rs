@@ -7,6 +7,7 @@ use farline_lab::raw::{Blocks, RawClient, connected_from};
 use farline_lab::{Running, announced, error_of, farline, json_of, node, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -279,6 +280,26 @@ fn a_node_connects_to_no_service_for_a_client() {
     let mut client = RawClient::open(&url);
     assert!(client.ask("PORT 10,0,0,1,20,0").starts_with("200"));
     assert!(client.ask("PORT 10,0,0,1,0,25").starts_with("550"));
+}
+
+#[test]
+fn ports_for_data_that_others_have_are_waited_for() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    // One that is free; a moment later somebody else may have it.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let port = free.expect("an address").port();
+    let (node, url) = configured(&root, &format!("data_ports = '{port}-{port}'\n"), &[]);
+    let (mut first, second) = (RawClient::open(&url), RefCell::new(RawClient::open(&url)));
+    assert!(first.ask("EPSV").starts_with("229"));
+    let reply = second.borrow_mut().ask("EPSV");
+    assert!(reply.starts_with("450") && reply.contains("--data-ports"), "{reply}");
+    drop(first);
+    wait_for("the port", || second.borrow_mut().ask("EPSV").starts_with("229"));
+    drop(second);
+    let log = log_of(node);
+    assert!(log.contains("data_ports: 127.0.0.1: all ports for data"), "{log}");
 }
 
 #[test]
