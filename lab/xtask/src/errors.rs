@@ -219,7 +219,7 @@ mod tests {
     fn the_table_is_replaced_and_the_rest_stays() {
         let row = table(&[ErrorCode::Busy]);
         assert!(row.ends_with(
-            "| `busy` | refused 6 | later | another transfer writes to the same target |\n"
+            "| `busy` | refused 6 | later | another transfer writes to the same target, or others have all ports for data |\n"
         ));
         let page = "# Codes\n\n| code | old |\n|---|---|\n| `a-b` | x |\n\n# More\n";
         let fresh = with_table(page).expect("a table");
