@@ -39,12 +39,11 @@ impl Lines {
         *bytes = rest;
         let content = if end.is_some() { &taken[..taken.len() - 1] } else { taken };
         let room = (self.max + 1).saturating_sub(self.partial.len());
-        if content.len() > room && !self.skipping {
-            self.skipping = true;
+        if !self.skipping {
+            self.skipping = content.len() > room;
             let head = HEAD.saturating_sub(self.partial.len()).min(content.len());
-            self.partial.extend_from_slice(&content[..head]);
-        } else if !self.skipping {
-            self.partial.extend_from_slice(content);
+            let kept = if self.skipping { head } else { content.len() };
+            self.partial.extend_from_slice(&content[..kept]);
         }
         end?;
         let mut line = std::mem::take(&mut self.partial);

@@ -2,13 +2,13 @@
 //! parts of the time.
 
 use super::delay_summary::DelaySummary;
-use crate::statistics::Summary;
+use crate::statistics::{Moments, Summary};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A place of the histogram is this part of its values wide: a 1024th, as an HDR histogram of three digits.
 const PLACE_BITS: u32 = 10;
-/// The most parts of the time, and the least once there are as many.
+/// The most parts of the time; where there would be more, two become one.
 const MOST_PARTS: usize = 40;
 /// How long a part is at first, in nanoseconds.
 const FIRST_PART: f64 = 1e7;
@@ -18,9 +18,7 @@ const FEW: u64 = 80;
 /// Every delay of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DelayAccount {
-    count: u64,
-    mean: f64,
-    squares: f64,
+    moments: Moments,
     min: f64,
     max: f64,
     places: BTreeMap<u64, u64>,
@@ -45,22 +43,17 @@ fn middle_of(place: u64) -> f64 {
 impl DelayAccount {
     /// How many there were.
     pub(super) fn count(&self) -> u64 {
-        self.count
+        self.moments.count()
     }
 
-    /// A delay `at` nanoseconds after the first (B. P. Welford, Technometrics 4, 1962).
+    /// A delay `at` nanoseconds after the first.
     pub(super) fn add(&mut self, at: f64, delay: f64) {
-        self.count += 1;
-        let off = delay - self.mean;
-        self.mean += off / self.count as f64;
-        self.squares += off * (delay - self.mean);
-        let is_first = self.count == 1;
-        self.min = if is_first { delay } else { self.min.min(delay) };
-        self.max = if is_first { delay } else { self.max.max(delay) };
-        *self.places.entry(place_of(delay.max(0.0) as u64)).or_default() += 1;
-        if is_first {
-            self.part_ns = FIRST_PART;
+        if self.count() == 0 {
+            (self.min, self.max, self.part_ns) = (delay, delay, FIRST_PART);
         }
+        self.moments.add(delay);
+        (self.min, self.max) = (self.min.min(delay), self.max.max(delay));
+        *self.places.entry(place_of(delay.max(0.0) as u64)).or_default() += 1;
         while at / self.part_ns >= MOST_PARTS as f64 {
             self.part_ns *= 2.0;
             let joined =
@@ -77,7 +70,7 @@ impl DelayAccount {
 
     /// The delay below which this part of them is.
     fn quantile(&self, part: f64) -> f64 {
-        let wanted = ((self.count.saturating_sub(1)) as f64 * part).round() as u64;
+        let wanted = (self.count().saturating_sub(1) as f64 * part).round() as u64;
         let mut below = 0;
         let found = self.places.iter().find(|(_, count)| {
             below += *count;
@@ -89,7 +82,7 @@ impl DelayAccount {
 
     /// Means of parts of the time, in order; of a last one that has hardly begun, none.
     pub(super) fn part_means(&self) -> Vec<f64> {
-        let usual = self.count as f64 / self.parts.len().max(1) as f64;
+        let usual = self.count() as f64 / self.parts.len().max(1) as f64;
         let is_short = self.parts.last().is_some_and(|(count, _)| (*count as f64) < usual / 2.0);
         let whole = &self.parts[..self.parts.len() - usize::from(is_short)];
         let seen = whole.iter().filter(|(count, _)| *count > 0);
@@ -98,18 +91,19 @@ impl DelayAccount {
 
     /// All of them; `None` of none.
     pub(super) fn summary(&self) -> Option<DelaySummary> {
-        if self.count == 0 {
+        if self.count() == 0 {
             return None;
         }
         let half = Summary::of(&self.part_means())
             .and_then(|means| means.ci95)
             .map(|(low, high)| (high - low) / 2.0);
-        let half = half.filter(|_| self.count >= FEW);
+        let half = half.filter(|_| self.count() >= FEW);
+        let mean = self.moments.mean();
         Some(DelaySummary {
-            mean_ns: self.mean,
+            mean_ns: mean,
             // Around the mean of all, which parts of unlike length do not have.
-            mean_ci95_ns: half.map(|half| (self.mean - half, self.mean + half)),
-            sd_ns: (self.squares / (self.count - 1).max(1) as f64).sqrt(),
+            mean_ci95_ns: half.map(|half| (mean - half, mean + half)),
+            sd_ns: self.moments.sd(),
             min_ns: self.min,
             median_ns: self.quantile(0.5),
             p90_ns: self.quantile(0.9),

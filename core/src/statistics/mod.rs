@@ -6,6 +6,7 @@
 
 mod compare;
 mod merit;
+mod moments;
 mod series;
 mod stages;
 mod student;
@@ -14,6 +15,7 @@ mod transition;
 
 pub use compare::{Comparison, permutation, welch};
 pub use merit::{decrease_per_mile, jain, utilisation_concavity};
+pub use moments::Moments;
 pub use series::{Split, recovery, split};
 pub use stages::{Pooled, error_of_mean, needed};
 pub use summary::Summary;

@@ -52,22 +52,31 @@ pub fn bind(
     ports: Option<(u16, u16)>,
     options: &TcpOptions,
 ) -> Result<TcpListener, Error> {
-    let listener = match ports.filter(|_| address.port() == 0) {
-        None => listen(address, options),
-        Some((low, high)) => {
-            let free = |port| match listen(SocketAddr::new(address.ip(), port), options) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-                result => Some(result),
-            };
-            let Some(result) = (low..=high).find_map(free) else {
-                let message = format!("all ports for data, {low} to {high}, are taken by others");
-                return Err(Error::new(Fault::Refused, ErrorCode::Busy, message)
-                    .hint("more of them: --data-ports LOW-HIGH, there"));
-            };
-            result
-        }
+    at_free_port(address, ports, |address| listen(address, options))
+        .map_err(|error| no_port(address, &error))
+}
+
+/// What `open` makes of `address`; where its port is 0 and there are `ports`, at the first of them that is
+/// free.
+///
+/// # Errors
+/// What `open` says; that all of them are taken.
+pub(super) fn at_free_port<T>(
+    address: SocketAddr,
+    ports: Option<(u16, u16)>,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let Some((low, high)) = ports.filter(|_| address.port() == 0) else { return open(address) };
+    let free = |port| match open(SocketAddr::new(address.ip(), port)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        result => Some(result),
     };
-    listener.map_err(|error| no_port(address, &error))
+    (low..=high).find_map(free).unwrap_or_else(|| {
+        let message = format!("all ports for data, {low} to {high}, are taken by others");
+        let taken = Error::new(Fault::Refused, ErrorCode::Busy, message)
+            .hint("more of them: --data-ports LOW-HIGH, there");
+        Err(io::Error::other(taken))
+    })
 }
 
 /// That this kernel gives no such buffers, where that is what `error` says.
@@ -77,8 +86,9 @@ pub(super) fn wrong_buffers(error: &io::Error) -> Option<Error> {
 
 /// No port for data connections can be had at `address`.
 pub(crate) fn no_port(address: SocketAddr, error: &io::Error) -> Error {
-    if let Some(told) = wrong_buffers(error) {
-        return told;
+    let is_plain = |told: &&Error| matches!(told.code, ErrorCode::WindowBuffer | ErrorCode::Busy);
+    if let Some(told) = told(error).filter(is_plain) {
+        return told.clone();
     }
     let message = format!("cannot listen for data connections on {}: {error}", address.ip());
     Error::new(Fault::Here, ErrorCode::NoDataPort, message)

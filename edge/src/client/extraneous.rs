@@ -18,6 +18,7 @@ use farline_core::gridftp::{Command, Pathname, Timestamp};
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, OFlags, unlinkat};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -86,7 +87,8 @@ pub(super) async fn make_room(
     let Some((there, _)) = place.walk(copy).await? else { return Ok(false) };
     let taken = of_another_kind(&ours, &there, &copy.options.selection);
     if taken.is_empty() || problems.iter().any(|problem| may_hide(&problem.error)) {
-        return Ok(false);
+        // An attempt before this one may have made it.
+        return Ok(!copy.room.is_empty());
     }
     let ours = ours.iter().map(|entry| &entry.path[..]).filter(|path| !taken.contains(path));
     let known = Known { paths: ours.collect(), not_copied: BTreeSet::new() };
@@ -96,9 +98,7 @@ pub(super) async fn make_room(
     // A folder that stays for what is in it keeps all of that.
     let goes: BTreeSet<&[u8]> =
         gone.iter().map(|entry| &entry.path[..]).filter(|path| taken.contains(path)).collect();
-    let is_in =
-        |path: &[u8]| goes.contains(path) || folders_above(path).any(|above| goes.contains(above));
-    gone.retain(|entry| is_in(&entry.path));
+    gone.retain(|entry| goes.contains(&entry.path[..]) || is_below(&goes, &entry.path));
     if gone.len() as u64 > most.saturating_sub(copy.stats.deleted.len() as u64) {
         let message = format!(
             "{} would have to be deleted to make room for what is of another kind; --max-delete allows {most}",
@@ -121,7 +121,7 @@ pub(super) async fn make_room(
 }
 
 /// Whether one of `folders` is above `path`.
-pub(super) fn is_below(folders: &BTreeSet<Vec<u8>>, path: &[u8]) -> bool {
+pub(super) fn is_below<P: Borrow<[u8]> + Ord>(folders: &BTreeSet<P>, path: &[u8]) -> bool {
     folders_above(path).any(|above| folders.contains(above))
 }
 
@@ -443,7 +443,7 @@ impl Known<'_> {
     fn has(&self, path: &[u8]) -> bool {
         self.paths.contains(path)
             || self.not_copied.contains(path)
-            || folders_above(path).any(|above| self.not_copied.contains(above))
+            || is_below(&self.not_copied, path)
     }
 }
 

@@ -55,13 +55,15 @@ async fn run(
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
     }
-    let deletes =
-        options.most_deleted.and_then(|most| Some((most, <&[_; 1]>::try_from(sources).ok()?)));
-    if let (Some((most, [source])), true) = (deletes, options.dry_run) {
+    let deletes = match (options.most_deleted, sources) {
+        (Some(most), [source]) => Some((most, source)),
+        _ => None,
+    };
+    if let (Some((most, source)), true) = (deletes, options.dry_run) {
         make_room(&mut copy, source, destination, most).await;
     }
     carry(&mut copy, sources, destination).await?;
-    if let Some((most, [source])) = deletes
+    if let Some((most, source)) = deletes
         && !options.dry_run
         && extraneous::lacks_room(&copy)
         && make_room(&mut copy, source, destination, most).await
@@ -75,7 +77,7 @@ async fn run(
     if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
-    if let Some((most, [source])) = deletes {
+    if let Some((most, source)) = deletes {
         delete(&mut copy, source, destination, most).await;
     }
     note_what_was_not_had(&mut copy);
@@ -196,11 +198,8 @@ async fn make_room(
         has_room = extraneous::make_room(copy, source, destination, most).await?;
         Ok(())
     });
-    if let Err(error) = made.await {
-        let error =
-            error.while_doing("deleting what stands where something of another kind is to be");
-        copy.stats.not_deleted.push((Vec::new(), error));
-    }
+    let made = made.await;
+    note_failed(copy, made, "deleting what stands where something of another kind is to be");
     has_room
 }
 
@@ -208,9 +207,14 @@ async fn make_room(
 async fn delete(copy: &mut Copy<'_>, source: &Location, destination: &Location, most: u64) {
     let deleted =
         with_retries(copy, async |copy| extraneous::delete(copy, source, destination, most).await);
-    if let Err(error) = deleted.await {
-        let error = error.while_doing("deleting what the source does not have");
-        copy.stats.not_deleted.push((Vec::new(), error));
+    let deleted = deleted.await;
+    note_failed(copy, deleted, "deleting what the source does not have");
+}
+
+/// Notes that nothing was deleted, where that failed as a whole.
+fn note_failed(copy: &mut Copy<'_>, deleted: Result<(), Error>, doing: &str) {
+    if let Err(error) = deleted {
+        copy.stats.not_deleted.push((Vec::new(), error.while_doing(doing)));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::host::{DeviceDrops, TestClock, clock_state, kernel_clock, now};
 use super::reflect::is_passing;
-use super::test::{LineProgress, LineRequestOptions, bound};
+use super::test::{LineProgress, LineRequestOptions, PATIENCE, SILENT, bound, unanswered};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::stamp::{
@@ -25,11 +25,8 @@ const SECOND: u64 = 1_000_000_000;
 const WAIT: Duration = Duration::from_micros(200);
 /// So long after its end nothing more comes of a second.
 const GRACE: u64 = 2 * SECOND;
-/// Without any answer for so long, nobody is there: at the begin or the end, and meanwhile.
+/// Without any answer for so long at the begin or the end, nobody is there.
 const SILENCE: u64 = 5 * SECOND;
-const PATIENCE: u64 = 60 * SECOND;
-/// After so long the user is told.
-const SILENT: u64 = 3 * SECOND;
 /// What the kernel may hold of what comes back.
 const BUFFER: usize = 8 << 20;
 /// Packets that follow each other faster are not timed by the kernel one by one.
@@ -144,7 +141,7 @@ pub fn run_stamp(
         if time > running.heard + SILENCE.max(few) && running.tally.next() == 0 {
             return Err(nobody(settings, running.socket.peer_addr().ok()));
         }
-        if time > running.heard + PATIENCE.max(few) {
+        if time > running.heard + PATIENCE.as_nanos().max(few) {
             break;
         }
     }
@@ -250,9 +247,8 @@ impl StampTest<'_> {
         let heard = self.heard / SECOND;
         let mut news = self.test.settle(heard.max(self.test.next_second()));
         news.extend(self.test.away(end.div_ceil(SECOND).min(self.test.settings.most_seconds)));
-        let silence = Span::from_secs(silence / SECOND);
-        let why = format!("{} has not answered for {silence}", self.test.settings.target);
-        self.test.broken_off = Some(why);
+        let silence = Span::from_nanos(silence);
+        self.test.broken_off = Some(unanswered(&self.test.settings.target, silence));
         news
     }
 
@@ -372,7 +368,7 @@ impl StampTest<'_> {
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let silence = time.saturating_sub(self.heard);
-        if silence < SILENT || time < self.told + SECOND {
+        if silence < SILENT.as_nanos() || time < self.told + SECOND {
             return Ok(());
         }
         self.told = time;

@@ -33,10 +33,10 @@ const TOTALS_EVERY: u64 = SECOND;
 const GRACE: u64 = 500_000_000;
 /// How long the other end may be silent at the begin, meanwhile, and when all is sent.
 const FIRST_PATIENCE: Span = Span::from_secs(5);
-const PATIENCE: Span = Span::from_secs(60);
+pub(super) const PATIENCE: Span = Span::from_secs(60);
 const LAST_PATIENCE: Span = Span::from_secs(10);
 /// After so long the user is told.
-const SILENT: Span = Span::from_secs(3);
+pub(super) const SILENT: Span = Span::from_secs(3);
 /// What the kernel may hold of what comes here: answers, which are few.
 const BUFFER: usize = 4 << 20;
 
@@ -445,8 +445,7 @@ impl Running {
     }
 
     fn gone(&self, silence: Span) -> Error {
-        let silence = Span::from_secs(silence.as_nanos() / SECOND);
-        let message = format!("{} has not answered for {silence}", self.test.settings.target);
+        let message = unanswered(&self.test.settings.target, silence);
         Error::new(Fault::Between, ErrorCode::LineGone, message)
     }
 
@@ -500,6 +499,12 @@ impl Running {
         let _ = self.peer.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
         Ok(())
     }
+}
+
+/// For how long nobody has answered, in whole seconds.
+pub(super) fn unanswered(target: &str, silence: Span) -> String {
+    let silence = Span::from_secs(silence.as_nanos() / SECOND);
+    format!("{target} has not answered for {silence}")
 }
 
 /// What carries the test to `target`, what takes what comes back, and what the device drops.

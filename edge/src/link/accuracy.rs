@@ -1,6 +1,7 @@
 //! How exact the link was: histograms of delay error, and the verdict whether a run may be
 //! believed.
 
+use farline_core::statistics::Moments;
 use farline_core::units::{Span, Time};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -57,29 +58,6 @@ impl Spans {
     }
 }
 
-/// Mean and deviation of delays, without keeping them (Welford, Technometrics 4, 1962).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Delays {
-    count: u64,
-    mean_ns: f64,
-    squares: f64,
-}
-
-impl Delays {
-    pub(super) fn record(&mut self, delay: Span) {
-        self.count += 1;
-        let off = delay.as_nanos() as f64 - self.mean_ns;
-        self.mean_ns += off / self.count as f64;
-        self.squares += off * (delay.as_nanos() as f64 - self.mean_ns);
-    }
-
-    pub(super) fn summary(&self) -> LinkDelay {
-        let variance = self.squares / self.count.saturating_sub(1).max(1) as f64;
-        let (mean_us, sd_us) = (self.mean_ns / 1e3, variance.sqrt() / 1e3);
-        LinkDelay { count: self.count, mean_us, sd_us }
-    }
-}
-
 /// The delay that packets were given, from when each was read to when it was written: the model's, and
 /// how late the link was with the write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,6 +68,14 @@ pub struct LinkDelay {
     pub mean_us: f64,
     /// Standard deviation, in microseconds.
     pub sd_us: f64,
+}
+
+impl LinkDelay {
+    /// Of delays in nanoseconds.
+    pub(super) fn of(delays: &Moments) -> LinkDelay {
+        let (mean_us, sd_us) = (delays.mean() / 1e3, delays.sd() / 1e3);
+        LinkDelay { count: delays.count(), mean_us, sd_us }
+    }
 }
 
 /// A stamp that may be later than this is in doubt: half of what makes a run invalid, at least.
@@ -178,14 +164,14 @@ mod tests {
 
     #[test]
     fn mean_and_deviation_of_delays_come_back() {
-        let (mut rng, mut delays) = (farline_core::units::Rng::new(3), Delays::default());
+        let (mut rng, mut delays) = (farline_core::units::Rng::new(3), Moments::default());
         // A uniform draw of a span has a deviation of the span over the root of twelve.
-        (0..100_000).for_each(|_| delays.record(Span::from_secs_f64(1.0 + 1e-3 * rng.unit())));
-        let given = delays.summary();
+        (0..100_000).for_each(|_| delays.add(1e9 + 1e6 * rng.unit()));
+        let given = LinkDelay::of(&delays);
         assert_eq!(given.count, 100_000);
         assert!((given.mean_us - 1_000_500.0).abs() < 4.0, "{given:?}");
         assert!((given.sd_us - 288.7).abs() < 2.0, "{given:?}");
-        assert_eq!(Delays::default().summary(), LinkDelay::default());
+        assert_eq!(LinkDelay::of(&Moments::default()), LinkDelay::default());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! the packet after the write is the receiver's time, not the link's: as behind a card, a thread of
 //! that kernel takes it from the device's queue (NAPI).
 
-use super::accuracy::{Delays, Spans, Stamps};
+use super::accuracy::{LinkDelay, Spans, Stamps};
 use super::cut;
 use super::packet::Layout;
 use super::ring::Ring;
@@ -20,6 +20,7 @@ use super::stats::DirectionStats;
 use super::valve::Valve;
 use super::wires::Wires;
 use crate::sys::tun;
+use farline_core::statistics::Moments;
 use farline_core::units::{Span, Time};
 use farline_core::wan::{self, Output, Packet};
 use rustix::io::Errno;
@@ -56,7 +57,8 @@ pub(super) struct Shown {
     refused: u64,
     lateness: Spans,
     stamping: Spans,
-    delays: Delays,
+    /// From read to write, in nanoseconds.
+    delays: Moments,
 }
 
 impl Shown {
@@ -66,7 +68,7 @@ impl Shown {
             refused: 0,
             lateness: Spans::new(),
             stamping: Spans::new(),
-            delays: Delays::default(),
+            delays: Moments::default(),
         }
     }
 
@@ -78,7 +80,7 @@ impl Shown {
             overrun: dropped + self.refused,
             lateness: self.lateness.summary(),
             stamping: self.stamping.summary(),
-            delay: self.delays.summary(),
+            delay: LinkDelay::of(&self.delays),
         }
     }
 }
@@ -250,7 +252,7 @@ impl Direction {
         match output {
             Output::Deliver { token, frames, due, flip } => {
                 self.own.lateness.record(clock.since(due));
-                self.own.delays.record(clock.since(self.ring.read_at(token)));
+                self.own.delays.add(clock.since(self.ring.read_at(token)).as_nanos() as f64);
                 self.write(token, &frames, flip);
                 self.ring.done(token, frames.end - frames.start);
                 self.unpublished = true;

@@ -1,7 +1,7 @@
 //! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags
 //! first.
 
-use super::bounce::Network;
+use super::bounce::{Network, Targets};
 use super::limits::NodeLimits;
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
@@ -114,6 +114,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Where data of the session of `client` may go to, and come from.
+    pub(super) fn targets(&self, client: IpAddr) -> Targets<'_> {
+        let (third_party, networks) = (self.third_party, &self.third_party_networks[..]);
+        Targets { client, third_party, networks }
+    }
+
     /// Refuses values that make no sense.
     pub(super) fn checked(self) -> Result<Config, Error> {
         let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::BadConfig, message));

@@ -4,7 +4,6 @@ use super::Shared;
 use super::accounts::{Account, GsiShown, Shown};
 use super::adapt::Adapt;
 use super::arrival::Arrival;
-use super::bounce::Targets;
 use super::data_listener::DataListener;
 use super::held::Admitted;
 use super::known_path::KnownPath;
@@ -281,10 +280,8 @@ impl DataPlane {
         }
         (self.acceptor, self.gsi_port) = (None, None);
         self.targets.clear();
-        let config = &self.shared.config;
-        let (client, third_party, networks) =
-            (self.peer.ip(), config.third_party, &config.third_party_networks[..]);
-        Targets { client, third_party, networks }.check(&addresses).inspect_err(|error| {
+        let client = self.peer.ip();
+        self.shared.config.targets(client).check(&addresses).inspect_err(|error| {
             self.shared.notices.say("third_party", format_args!("{client}: {error}"));
         })?;
         self.targets = addresses;

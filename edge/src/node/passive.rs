@@ -1,7 +1,6 @@
 //! Where a session listens for its client's data connections: a port of its own, by the driver that the
 //! client chose, or the node's one UDP port.
 
-use super::bounce::Targets;
 use super::data::DataPlane;
 use crate::channels::driver::Listen;
 use crate::channels::one_port;
@@ -14,6 +13,15 @@ use std::sync::Arc;
 impl DataPlane {
     /// Listens for the client's data connections; returns the address to tell it.
     pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
+        self.open_passive(family).inspect_err(|error| {
+            if matches!(error.code, ErrorCode::NoDataPort | ErrorCode::Busy) {
+                let client = self.peer.ip().to_canonical();
+                self.shared.notices.say("data_ports", format_args!("{client}: {error}"));
+            }
+        })
+    }
+
+    fn open_passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
         self.channels.clear();
         self.targets.clear();
         (self.acceptor, self.gsi_port) = (None, None);
@@ -28,9 +36,7 @@ impl DataPlane {
         }
         let peers = self.data_peers();
         if let Some(security) = self.security()? {
-            let port = self
-                .passive_secured(ip, peers, security)
-                .map_err(|error| self.without_port(error))?;
+            let port = self.passive_secured(ip, peers, security)?;
             return Ok(self.told(port));
         }
         let acceptor = Acceptor::bind(
@@ -38,20 +44,10 @@ impl DataPlane {
             self.shared.config.data_ports,
             peers,
             &self.options,
-        )
-        .map_err(|error| self.without_port(error))?;
+        )?;
         let told = self.told(acceptor.address());
         self.acceptor = Some(acceptor);
         Ok(told)
-    }
-
-    /// Says in the log that there is no port for data.
-    fn without_port(&self, error: Error) -> Error {
-        if matches!(error.code, ErrorCode::NoDataPort | ErrorCode::Busy) {
-            let client = self.peer.ip().to_canonical();
-            self.shared.notices.say("data_ports", format_args!("{client}: {error}"));
-        }
-        error
     }
 
     /// Who may connect to a port of this session's: its client and, where the operator allows third-party
@@ -62,9 +58,7 @@ impl DataPlane {
             if from == client {
                 return true;
             }
-            let (third_party, networks) =
-                (shared.config.third_party, &shared.config.third_party_networks[..]);
-            let admitted = Targets { client, third_party, networks }.allows(from).is_ok();
+            let admitted = shared.config.targets(client).allows(from).is_ok();
             let (kind, what) = match admitted {
                 true => ("third_party", "is taken"),
                 false => ("stranger", "is closed"),
@@ -99,7 +93,7 @@ impl DataPlane {
         let listen = Listen { ip, ports, sockets, slots, client, rtt, arrivals };
         let port = match shared_port {
             Some(port) => listener.share(port.listen(&listen)?),
-            None => listener.listen(&driver, listen).map_err(|error| self.without_port(error))?,
+            None => listener.listen(&driver, listen)?,
         };
         Ok(self.told(port))
     }

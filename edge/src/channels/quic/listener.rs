@@ -10,11 +10,11 @@ use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
 use crate::channels::session_buffers::SessionBuffers;
-use crate::channels::socket::no_port;
+use crate::channels::socket::{at_free_port, no_port};
 use farline_core::units::{Bytes, Error, Span};
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -54,7 +54,7 @@ impl QuicPort {
         let control = QuicControl::of(&listen.sockets)?;
         let wanted = SocketAddr::new(listen.ip, 0);
         let failed = |error: io::Error| no_port(wanted, &error);
-        let socket = bind_one_of(wanted, listen.ports).map_err(failed)?;
+        let socket = at_free_port(wanted, listen.ports, bind).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let config =
             server(&identity, settings(control, &Arc::default(), None), &[ALPN]).map_err(failed)?;
@@ -79,16 +79,6 @@ impl Drop for QuicPort {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-fn bind_one_of(address: SocketAddr, ports: Option<(u16, u16)>) -> io::Result<UdpSocket> {
-    let Some((low, high)) = ports else { return bind(address) };
-    (low..=high)
-        .find_map(|port| match bind(SocketAddr::new(address.ip(), port)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-            result => Some(result),
-        })
-        .unwrap_or(Err(io::ErrorKind::AddrInUse.into()))
 }
 
 /// Takes connections until the session is gone.

@@ -7,7 +7,7 @@ use super::super::driver::{
 };
 use super::super::ordered::ByteStream;
 use super::super::session_buffers::{SESSION_BUFFERS, SessionBuffers};
-use super::super::socket::{longest_datagram, no_port, unreachable};
+use super::super::socket::{at_free_port, longest_datagram, no_port, unreachable};
 use super::connected::packet_len;
 use super::port::{self, Accept, Call, Open, PortSettings};
 use super::stream::UdtStream;
@@ -16,7 +16,7 @@ use farline_core::congestion::ControlName;
 use farline_core::udt::{EndSettings, RateAlgorithm, SequenceNumber};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,9 +116,10 @@ impl Transport for Udt {
             meet(arrivals, stream);
             true
         });
-        let port = bind(listen.ip, listen.ports)
+        let wanted = SocketAddr::new(listen.ip, 0);
+        let port = at_free_port(wanted, listen.ports, UdpSocket::bind)
             .and_then(|socket| UdtPort::open(socket, &options, accept));
-        Ok(Box::new(port.map_err(|error| no_port(SocketAddr::new(listen.ip, 0), &error))?))
+        Ok(Box::new(port.map_err(|error| no_port(wanted, &error))?))
     }
 }
 
@@ -148,17 +149,6 @@ fn meet(arrivals: Arc<Arrivals>, stream: UdtStream) {
     let meeting = move || drop(arrivals.meet(Box::new(stream)));
     // A system without a thread to spare takes no more connections.
     drop(std::thread::Builder::new().name("udt preamble".to_owned()).spawn(meeting));
-}
-
-/// A socket at `ip`, at one of `ports` where they are given.
-fn bind(ip: IpAddr, ports: Option<(u16, u16)>) -> io::Result<UdpSocket> {
-    let Some((low, high)) = ports else { return UdpSocket::bind((ip, 0)) };
-    (low..=high)
-        .find_map(|port| match UdpSocket::bind((ip, port)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-            result => Some(result),
-        })
-        .unwrap_or(Err(io::ErrorKind::AddrInUse.into()))
 }
 
 /// How a program's connections are.

@@ -44,6 +44,10 @@ const TIMES: f64 = 10.0;
 /// less here, and fill queues that single frames would not.
 const BURST: f64 = 50e-6;
 const MOST_IN_BURST: f64 = 64.0;
+/// Bytes of a frame of a test with STAMP, whose packets are of one size.
+const USUAL_STAMP: u32 = 512;
+/// Shorter keys are guessed.
+const LEAST_KEY: usize = 8;
 
 /// Test a line: loss, bit errors, delay, and how sure they are
 #[derive(clap::Args)]
@@ -242,11 +246,6 @@ fn text_of(file: &Path) -> Result<String, Error> {
     })
 }
 
-/// Bytes of a frame of a test with STAMP, whose packets are of one size.
-const USUAL_STAMP: u32 = 512;
-/// Shorter keys are guessed.
-const LEAST_KEY: usize = 8;
-
 /// Reads a key: the bytes of a file, without the line end.
 fn key(file: &Path) -> Result<Vec<u8>, Error> {
     let bytes = std::fs::read(file).map_err(|error| {
@@ -291,15 +290,14 @@ impl Args {
             (None, Some(loss)) => Some(LineCriterion::Loss(limit(loss)?)),
             (None, None) => None,
         };
-        let usual = || match self.stamp {
-            true => FrameMix::fixed(USUAL_STAMP, Pattern::Cjpat),
-            false => FrameMix::cjpat(),
+        let mut frames = match &self.frames {
+            Some(frames) => frames.clone(),
+            None if self.stamp => FrameMix::fixed(USUAL_STAMP, Pattern::Cjpat),
+            None => FrameMix::cjpat(),
         };
-        let frames = self.frames.clone().unwrap_or_else(usual);
-        let frames = match self.pattern {
-            Some(pattern) => frames.with_pattern(pattern),
-            None => frames,
-        };
+        if let Some(pattern) = self.pattern {
+            frames = frames.with_pattern(pattern);
+        }
         let mut settings = LineSettings {
             target: self.target.clone().unwrap_or_default(),
             rate: self.rate,
