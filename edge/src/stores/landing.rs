@@ -11,6 +11,7 @@ mod attributed;
 mod create;
 mod finish;
 mod last_folder;
+mod nameless;
 mod one_name;
 mod protected;
 mod refused;
@@ -48,6 +49,7 @@ pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
 use last_folder::LastFolder;
+use nameless::NamelessFiles;
 use protected::{OpenedUp, open_again};
 use refused::Refusals;
 use table::Table;
@@ -68,6 +70,7 @@ pub struct PosixSink {
     aside: OnceLock<Place>,
     state: Mutex<State>,
     folder: LastFolder,
+    nameless: NamelessFiles,
     /// Held by who replaces a file.
     replacing: Mutex<()>,
     /// A file was opened, or could not be.
@@ -80,7 +83,9 @@ pub struct PosixSink {
     is_lenient: bool,
     /// Each file takes its final name as soon as it is durable whole, not when all are.
     one_by_one: bool,
-    /// Files that have.
+    /// That, and many are made durable at once.
+    lands_soon: bool,
+    /// Files that have landed.
     landed: AtomicU64,
     /// Whether some have since an earlier run.
     resumed: AtomicBool,
@@ -153,12 +158,14 @@ impl PosixSink {
                 ending: Ending::BrokenOff,
             }),
             folder: LastFolder::default(),
+            nameless: NamelessFiles::default(),
             replacing: Mutex::new(()),
             opened: Condvar::new(),
             in_place: None,
             metadata,
             is_lenient: false,
             one_by_one: false,
+            lands_soon: false,
             landed: AtomicU64::new(0),
             resumed: AtomicBool::new(false),
             direct: DirectIo::default(),
@@ -271,6 +278,7 @@ impl PosixSink {
     #[must_use]
     pub fn one_by_one(mut self) -> PosixSink {
         self.one_by_one = self.layout.entries().len() > 1;
+        self.lands_soon = self.one_by_one && self.syncs_together();
         self
     }
 
@@ -313,6 +321,7 @@ impl PosixSink {
             let open = lock(&self.state).entries.file(index);
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
             let is_closed = open.is_none();
+            let open = open.or_else(|| self.nameless.get(index));
             let file = match open {
                 Some(file) => file.file.try_clone()?,
                 // Whole, and closed since.
@@ -345,12 +354,17 @@ impl PosixSink {
     pub fn read_back(&self, entry: usize) -> Result<ReadBack, Error> {
         let item = &self.layout.entries()[entry];
         let path = self.path(item);
-        let (folder, _, temporary) = self.place(item)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty());
-        let file = opened
-            .map(File::from)
-            .map_err(|errno| self.root.error("read", &path, &errno.into()))?;
+        let file = match self.nameless.get(entry) {
+            Some(nameless) => nameless.file.try_clone(),
+            None => {
+                let (folder, _, temporary) = self.place(item)?;
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty())
+                    .map(File::from)
+                    .map_err(io::Error::from)
+            }
+        };
+        let file = file.map_err(|error| self.root.error("read", &path, &error))?;
         let root = Arc::clone(&self.root);
         Ok(Box::new(move |at, into| {
             file.read_exact_at(into, at).map_err(|error| root.error("read", &path, &error))
@@ -379,7 +393,7 @@ impl PosixSink {
         // it is accounted for: what is durable whole has its metadata.
         let is_last = lock(&self.state).entries.wrote(entry, len, item.len());
         if is_last {
-            self.set_metadata(item, &file.file)?;
+            self.set_metadata(entry, item, &file.file)?;
         }
         if let Some(partial) = self.journal()
             && let Some(mut account) = partial.account()

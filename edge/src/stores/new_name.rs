@@ -2,10 +2,12 @@
 
 use super::{Root, in_short};
 use farline_core::units::{Error, ErrorCode, Fault};
-use rustix::fs::{AtFlags, RenameFlags, linkat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 /// Gives `from` of a folder the name `to` of another, in one step.
 ///
@@ -22,6 +24,22 @@ pub(crate) fn rename_new(
             unlinkat(folder, from, AtFlags::empty())
         }
         renamed => renamed,
+    }
+}
+
+/// Gives a file that has no name the one `to` of a folder.
+///
+/// # Errors
+/// [`Errno::EXIST`] when something has that name.
+pub(super) fn link_nameless(file: &File, folder: &OwnedFd, to: &[u8]) -> Result<(), Errno> {
+    let to = OsStr::from_bytes(to);
+    // Who opened it may do that since Linux 6.10; before, only with a capability.
+    match linkat(file, c"", folder, to, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT | Errno::PERM) => {
+            let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+            linkat(CWD, itself, folder, to, AtFlags::SYMLINK_FOLLOW)
+        }
+        linked => linked,
     }
 }
 

@@ -2,7 +2,7 @@
 //! and no temporary name, which are most of what a short file costs. What comes of it to a node that is killed is
 //! gone without a trace. A long one has its temporary name and the lock on its place as any other transfer.
 
-use super::new_name::{is_there, rename_new};
+use super::new_name::{is_there, link_nameless, rename_new};
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place};
 use super::root::Root;
@@ -12,12 +12,12 @@ use crate::sys::files::sync_folder;
 use crate::sys::lock::lock;
 use farline_core::transfer::{Digests, Layout, VerdictList};
 use farline_core::units::Error;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -176,15 +176,7 @@ impl UnnamedFile {
 
     /// Gives it a name that nothing has.
     fn link(&self, name: &[u8]) -> Result<(), Errno> {
-        let to = OsStr::from_bytes(name);
-        // Who opened it may do that since Linux 6.10; before, only with a capability.
-        match linkat(&self.file.file, c"", &self.folder, to, AtFlags::EMPTY_PATH) {
-            Err(Errno::NOENT | Errno::PERM) => {
-                let itself = format!("/proc/self/fd/{}", self.file.file.as_raw_fd());
-                linkat(CWD, itself, &self.folder, to, AtFlags::SYMLINK_FOLLOW)
-            }
-            linked => linked,
-        }
+        link_nameless(&self.file.file, &self.folder, name)
     }
 }
 

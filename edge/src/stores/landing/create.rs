@@ -205,12 +205,9 @@ impl PosixSink {
         // Not under the lock: files by the thousand are made by all threads at once.
         let file = match self.lock_place() {
             Err(error) => Err(error),
-            Ok(()) => match self.create(entry, again) {
-                Err(error) if self.costs_one_place(&error) => {
-                    self.refuse_entry(index, error);
-                    Ok(None)
-                }
-                made => made.map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct)))),
+            Ok(()) => match self.nameless_file(index, entry, again) {
+                Some(file) => Ok(Some(file)),
+                None => self.named_file(index, entry, again),
             },
         };
         let mut state = lock(&self.state);
@@ -225,5 +222,21 @@ impl PosixSink {
         }
         drop(state);
         Ok(file?.map(|file| (file, again)))
+    }
+
+    /// The same under its temporary name.
+    fn named_file(
+        &self,
+        index: usize,
+        entry: &Entry,
+        again: bool,
+    ) -> Result<Option<Arc<OpenFile>>, Error> {
+        match self.create(entry, again) {
+            Err(error) if self.costs_one_place(&error) => {
+                self.refuse_entry(index, error);
+                Ok(None)
+            }
+            made => made.map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct)))),
+        }
     }
 }

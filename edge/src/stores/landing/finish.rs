@@ -87,6 +87,9 @@ impl Landed {
 /// Of one of millions of entries.
 type Outcome = Result<(), Box<Error>>;
 
+/// An entry, and which of the layout's it is.
+type Numbered<'e> = (usize, &'e Entry);
+
 impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
@@ -100,7 +103,7 @@ impl PosixSink {
         for (index, file) in open {
             // Files whose length was not known are open until now.
             let entry = &self.layout.entries()[index];
-            if let Err(error) = self.set_metadata(entry, &file.file) {
+            if let Err(error) = self.set_metadata(index, entry, &file.file) {
                 landed.failures.push((entry.path.clone(), error));
             }
         }
@@ -141,7 +144,7 @@ impl PosixSink {
                 }
             };
             match ready {
-                Ok(()) => good.push(entry),
+                Ok(()) => good.push((index, entry)),
                 Err(error) => {
                     self.remove_temporary(entry);
                     landed.failures.push((entry.path.clone(), error));
@@ -154,14 +157,14 @@ impl PosixSink {
             return landed;
         }
         // What is another name of a file comes when that one has landed.
-        let (late, good): (Vec<&Entry>, Vec<&Entry>) =
-            good.into_iter().partition(|entry| matches!(entry.kind, EntryKind::There { .. }));
+        let (late, good): (Vec<Numbered>, Vec<Numbered>) =
+            good.into_iter().partition(|(_, entry)| matches!(entry.kind, EntryKind::There { .. }));
         for (entry, done) in self.land_all(&good, !together) {
             self.count_landed(entry, done.map_err(|error| *error), &mut landed);
         }
-        for entry in late {
-            let done = self.land_unless_failed(entry, !together, &landed);
-            self.count_landed(entry, done, &mut landed);
+        for late in late {
+            let done = self.land_unless_failed(late, !together, &landed);
+            self.count_landed(late.1, done, &mut landed);
         }
         if let Some((_, digests)) = check {
             self.keep_digests(&landed, digests);
@@ -186,11 +189,12 @@ impl PosixSink {
 
     /// Lands `entries`, many of them by several threads: a name is a system call, and of the disk
     /// nothing is waited for.
-    fn land_all<'e>(&self, entries: &[&'e Entry], sync: bool) -> Vec<(&'e Entry, Outcome)> {
-        let land = |part: &[&'e Entry]| -> Vec<(&'e Entry, Outcome)> {
-            part.iter()
-                .map(|entry| (*entry, self.land_one(entry, sync).map_err(Box::new)))
-                .collect()
+    fn land_all<'e>(&self, entries: &[Numbered<'e>], sync: bool) -> Vec<(&'e Entry, Outcome)> {
+        let land = |part: &[Numbered<'e>]| -> Vec<(&'e Entry, Outcome)> {
+            let land_one = |&(index, entry): &Numbered<'e>| {
+                (entry, self.land_one(index, entry, sync).map(drop).map_err(Box::new))
+            };
+            part.iter().map(land_one).collect()
         };
         if entries.len() <= LEAST_PART {
             // To count processors takes longer than a small file.
@@ -220,24 +224,36 @@ impl PosixSink {
         }
     }
 
-    fn land_unless_failed(&self, entry: &Entry, sync: bool, landed: &Landed) -> Result<(), Error> {
+    fn land_unless_failed(
+        &self,
+        (index, entry): Numbered,
+        sync: bool,
+        landed: &Landed,
+    ) -> Result<(), Error> {
         if let EntryKind::There { at } = &entry.kind
             && let Some((_, error)) = landed.failures.iter().find(|(path, _)| **path == **at)
         {
             let message = format!("the file that it is another name of did not land: {error}");
             return Err(Error { message, ..error.clone() });
         }
-        self.land_one(entry, sync)
+        self.land_one(index, entry, sync).map(drop)
     }
 
-    pub(super) fn set_metadata(&self, entry: &Entry, file: &File) -> Result<(), Error> {
+    pub(super) fn set_metadata(
+        &self,
+        index: usize,
+        entry: &Entry,
+        file: &File,
+    ) -> Result<(), Error> {
         if !self.metadata || self.in_place.is_some() {
             return Ok(());
         }
         let failed =
             |error: io::Error| self.root.error("set mode and time of", &self.path(entry), &error);
-        // Until it lands its owner may write to it: it may have to be opened again.
-        file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
+        if self.nameless.get(index).is_none() {
+            // Until it lands its owner may write to it: it may have to be opened again.
+            file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
+        }
         rustix::fs::futimens(file, &times(entry)).map_err(|errno| failed(errno.into()))
     }
 
@@ -252,11 +268,14 @@ impl PosixSink {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
         let temporary = lock(&self.state).entries.temporary(index);
         let again = temporary.is_some_and(|temporary| temporary.is_again);
+        if let Some(file) = self.nameless.get(index) {
+            return if again { self.set_metadata(index, entry, &file.file) } else { Ok(()) };
+        }
         let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
         let failed = |error: io::Error| self.root.error("write", &self.path(entry), &error);
         let file = if entry.is_empty() || again {
             let file = self.create(entry, temporary.is_some())?;
-            self.set_metadata(entry, &file)?;
+            self.set_metadata(index, entry, &file)?;
             file
         } else if is_protected || !together {
             let (folder, _, temporary) = self.place(entry)?;
@@ -270,12 +289,23 @@ impl PosixSink {
         if together { Ok(()) } else { file.sync_all().map_err(failed) }
     }
 
-    pub(super) fn land_one(&self, entry: &Entry, sync: bool) -> Result<(), Error> {
+    /// Lands one entry; returns what there is to know of it then, where that is known.
+    pub(super) fn land_one(
+        &self,
+        index: usize,
+        entry: &Entry,
+        sync: bool,
+    ) -> Result<Option<Stat>, Error> {
+        if let Some(file) = self.nameless.get(index) {
+            let stat = self.land_nameless(entry, &file.file)?;
+            self.nameless.remove(index);
+            return Ok(Some(stat));
+        }
         let path = self.path(entry);
         let failed = |error: io::Error| self.root.error("write", &path, &error);
         let (folder, name, temporary) = match &entry.kind {
-            EntryKind::Directory => return Ok(()),
-            EntryKind::There { at } => return self.land_there(entry, at),
+            EntryKind::Directory => return Ok(None),
+            EntryKind::There { at } => return self.land_there(entry, at).map(|()| None),
             EntryKind::File { .. } => self.place(entry)?,
             EntryKind::Symlink { target } => {
                 let (folder, name, temporary) = self.place(entry)?;
@@ -297,11 +327,11 @@ impl PosixSink {
         if sync && is_file {
             sync_folder(&*folder).map_err(failed)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Gives the temporary file of `entry` its name, which another file may have.
-    fn replace(
+    pub(super) fn replace(
         &self,
         (folder, name, temporary): (&OwnedFd, &[u8], &[u8]),
         entry: &Entry,
@@ -452,6 +482,6 @@ fn name_of(digests: &Digests) -> String {
 const OWNERS: u32 = 0o600;
 
 /// The mode that lands: set-user-id and its kin do not cross machines.
-fn mode(entry: &Entry) -> u32 {
+pub(super) fn mode(entry: &Entry) -> u32 {
     entry.mode & 0o777
 }

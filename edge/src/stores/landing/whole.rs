@@ -4,10 +4,9 @@ use super::PosixSink;
 use super::finish::{SYNC_TOGETHER, check_digest};
 use crate::stores::partial::{Partial, landed_as};
 use crate::sys::lock::lock;
-use farline_core::transfer::journal::LandedFile;
 use farline_core::transfer::{Digests, Entry, VerdictList};
 use farline_core::units::{Error, ErrorCode};
-use rustix::fs::{AtFlags, statat, unlinkat};
+use rustix::fs::{AtFlags, Stat, statat, unlinkat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
@@ -27,12 +26,12 @@ impl PosixSink {
             let entry = &self.layout.entries()[index];
             let done = self
                 .complete(index, entry, together)
-                .and_then(|()| self.land_one(entry, !together))
-                .is_ok();
-            if done {
+                .and_then(|()| self.land_one(index, entry, !together));
+            if let Ok(stat) = done {
                 lock(&self.state).entries.land(index);
                 self.landed.fetch_add(1, Ordering::Relaxed);
-                landed.extend(self.as_landed(entry).map(|file| (index, file)));
+                let stat = stat.or_else(|| self.stat_landed(entry));
+                landed.extend(stat.map(|stat| (index, landed_as(&stat))));
             }
         }
         if !landed.is_empty() {
@@ -41,10 +40,9 @@ impl PosixSink {
     }
 
     /// What there is to know of a file that landed; nothing where another took its place since.
-    fn as_landed(&self, entry: &Entry) -> Option<LandedFile> {
+    fn stat_landed(&self, entry: &Entry) -> Option<Stat> {
         let (folder, name, _) = self.place(entry).ok()?;
-        let stat = statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(landed_as(&stat))
+        statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW).ok()
     }
 
     /// Compares a file that landed with the sender's last word. One that turns out wrong goes.

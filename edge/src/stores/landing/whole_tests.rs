@@ -13,18 +13,30 @@ use std::sync::Arc;
 
 const BLOCK: usize = 1024;
 const LEN: u64 = 1500;
+/// So many files and they are made durable together, and have no names before they land.
+const MANY: usize = 20;
 const ORIGIN: Origin = Origin { source: [5; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
 
-fn layout() -> Arc<Layout> {
-    let entry = |path: &str| Entry {
-        path: path.as_bytes().to_vec(),
+/// Three files, and so many `others`.
+fn layout(others: usize) -> Arc<Layout> {
+    let entry = |path: String| Entry {
+        mode: match path.as_str() {
+            "locked" => 0o444,
+            "open" => 0o666,
+            _ => 0o640,
+        },
+        path: path.into_bytes(),
         kind: EntryKind::File { len: LEN },
-        mode: if path == "locked" { 0o444 } else { 0o640 },
         modified_ns: 1_000_000_000,
         changed_ns: 7,
         attributes: None,
     };
-    Arc::new(Layout::new(["a", "b", "locked"].map(entry).to_vec(), BLOCK))
+    let names = ["a", "b", "locked"].map(str::to_owned).into_iter();
+    let names = names.chain((0..others).map(|other| match other {
+        0 => "open".to_owned(),
+        other => format!("z{other}"),
+    }));
+    Arc::new(Layout::new(names.map(entry).collect(), BLOCK))
 }
 
 fn content(entry: usize) -> Vec<u8> {
@@ -38,8 +50,8 @@ struct Run {
     landed: Vec<usize>,
 }
 
-fn begin(at: &Path, one_by_one: bool) -> Run {
-    let (root, layout) = (Arc::new(Root::open(at).expect("opened")), layout());
+fn begin(at: &Path, one_by_one: bool, others: usize) -> Run {
+    let (root, layout) = (Arc::new(Root::open(at).expect("opened")), layout(others));
     let sink = PosixSink::new(root, b"t".to_vec(), Arc::clone(&layout), true);
     let sink = if one_by_one { sink.one_by_one() } else { sink };
     fs::create_dir_all(at.join("t")).expect("a folder");
@@ -83,32 +95,91 @@ fn there(at: &Path) -> Vec<String> {
     names
 }
 
+/// Temporary names: those of nameless files are none.
+fn temporaries(at: &Path) -> usize {
+    let names = fs::read_dir(at.join("t")).expect("listed");
+    let names = names.map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name.to_string_lossy().contains(".farline")).count()
+}
+
 #[test]
 fn a_file_lands_when_it_is_whole_and_vouched_for() {
+    for others in [0, MANY] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut run = begin(dir.path(), true, others);
+        run.bring(&[0], &[]);
+        assert_eq!(there(dir.path()), ["a"]);
+        assert_eq!(fs::read(dir.path().join("t/a")).expect("read"), content(0));
+        run.bring(&[1], &[1]);
+        assert_eq!(there(dir.path()), ["a"], "its sender did not vouch for b");
+        // The journal is one of them.
+        assert_eq!(temporaries(dir.path()), if others == 0 { 2 } else { 1 });
+        let mut back = vec![0; LEN as usize];
+        run.sink.read_back(1).expect("opened")(0, &mut back).expect("read");
+        assert_eq!(back, content(1));
+        // Said once more, as what broke on its way is.
+        run.bring(&[1], &[1]);
+        run.bring(&[2], &[]);
+        assert_eq!(there(dir.path()), ["a", "locked"]);
+        let meta = fs::metadata(dir.path().join("t/locked")).expect("there");
+        assert_eq!((meta.mode() & 0o777, meta.mtime()), (0o444, 1));
+        let before = fs::metadata(dir.path().join("t/a")).expect("there").ino();
+        let rest: Vec<usize> = (3..3 + others).collect();
+        run.bring(&rest, &rest);
+        let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
+        let files = 3 + others as u64;
+        assert_eq!((landed.files, landed.bytes), (files, files * LEN), "{:?}", landed.failures);
+        assert_eq!(fs::metadata(dir.path().join("t/a")).expect("there").ino(), before);
+        assert_eq!(there(dir.path()).len(), 3 + others);
+        for (entry, item) in run.layout.entries().iter().enumerate() {
+            let at = dir.path().join("t").join(String::from_utf8_lossy(&item.path).as_ref());
+            let meta = fs::metadata(&at).expect("there");
+            assert_eq!((meta.mode() & 0o777, meta.mtime()), (item.mode, 1), "{at:?}");
+            assert_eq!(fs::read(at).expect("read"), content(entry));
+        }
+        drop(run);
+        assert_eq!(fs::read_dir(dir.path().join("t")).expect("listed").count(), 3 + others);
+    }
+}
+
+#[test]
+fn what_has_no_name_takes_the_place_of_what_has_it() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut run = begin(dir.path(), true);
-    run.bring(&[0], &[]);
-    assert_eq!(there(dir.path()), ["a"]);
-    assert_eq!(fs::read(dir.path().join("t/a")).expect("read"), content(0));
-    run.bring(&[1], &[1]);
-    assert_eq!(there(dir.path()), ["a"], "its sender did not vouch for b");
-    run.bring(&[2], &[]);
-    assert_eq!(there(dir.path()), ["a", "locked"]);
-    let meta = fs::metadata(dir.path().join("t/locked")).expect("there");
-    assert_eq!((meta.mode() & 0o777, meta.mtime()), (0o444, 1));
-    let before = fs::metadata(dir.path().join("t/a")).expect("there").ino();
-    let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
-    assert_eq!((landed.files, landed.bytes, landed.failures.len()), (3, 3 * LEN, 0));
-    assert_eq!(fs::metadata(dir.path().join("t/a")).expect("there").ino(), before);
+    let at = |name: &str| dir.path().join("t").join(name);
+    let mut run = begin(dir.path(), true, MANY);
+    fs::write(at("a"), "an old one").expect("written");
+    fs::create_dir(at("b")).expect("a folder");
+    run.bring(&[0, 1, 2], &[]);
     assert_eq!(there(dir.path()), ["a", "b", "locked"]);
+    assert_eq!(fs::read(at("a")).expect("read"), content(0));
+    assert_eq!(fs::metadata(at("a")).expect("there").mode() & 0o777, 0o640);
+    run.bring(&(3..3 + MANY).collect::<Vec<_>>(), &[]);
+    let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
+    assert_eq!(landed.files, 2 + MANY as u64);
+    assert_eq!(landed.failures.len(), 1, "a folder is not replaced: {:?}", landed.failures);
+    assert!(at("b").is_dir());
+    assert_eq!(temporaries(dir.path()), 0, "{:?}", there(dir.path()));
+}
+
+#[test]
+fn what_has_no_name_leaves_nothing_of_a_broken_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut run = begin(dir.path(), true, MANY);
+    let all: Vec<usize> = (0..3 + MANY).collect();
+    run.bring(&all, &all);
+    assert_eq!((there(dir.path()).len(), temporaries(dir.path())), (0, 1));
     drop(run);
-    assert_eq!(fs::read_dir(dir.path().join("t")).expect("listed").count(), 3, "no journal");
+    // Durable and not vouched for: gone, and the next run knows it.
+    let mut run = begin(dir.path(), true, MANY);
+    assert!(run.landed.is_empty() && run.sink.durable().is_empty());
+    run.bring(&all, &[]);
+    assert_eq!(there(dir.path()).len(), 3 + MANY);
 }
 
 #[test]
 fn atomic_lands_nothing_before_the_end() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut run = begin(dir.path(), false);
+    let mut run = begin(dir.path(), false, 0);
     run.bring(&[0, 1, 2], &[]);
     assert!(there(dir.path()).is_empty());
     run.sink.land(Some((&run.verdicts(), &run.digests)));
@@ -117,9 +188,9 @@ fn atomic_lands_nothing_before_the_end() {
 
 #[test]
 fn what_landed_is_left_alone_by_the_next_run_unless_it_changed() {
-    for change in [false, true] {
+    for (change, others) in [(false, 0), (true, 0), (false, MANY), (true, MANY)] {
         let dir = tempfile::tempdir().expect("a folder");
-        begin(dir.path(), true).bring(&[0, 2], &[]);
+        begin(dir.path(), true, others).bring(&[0, 2], &[]);
         let a = dir.path().join("t/a");
         assert_eq!(there(dir.path()), ["a", "locked"]);
         let inode = fs::metadata(&a).expect("there").ino();
@@ -136,12 +207,13 @@ fn what_landed_is_left_alone_by_the_next_run_unless_it_changed() {
                 .set_times(times)
                 .expect("put back");
         }
-        let mut run = begin(dir.path(), true);
+        let mut run = begin(dir.path(), true, others);
         let expected: &[usize] = if change { &[2] } else { &[0, 2] };
         assert_eq!(run.landed, expected, "changed: {change}");
-        run.bring(&[0, 1, 2], &[]);
+        run.bring(&(0..3 + others).collect::<Vec<_>>(), &[]);
         let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
-        assert_eq!((landed.files, landed.failures.len()), (3, 0), "{:?}", landed.failures);
+        let files = 3 + others as u64;
+        assert_eq!((landed.files, landed.failures.len()), (files, 0), "{:?}", landed.failures);
         assert_eq!(fs::read(&a).expect("read"), content(0));
         assert_eq!(fs::metadata(&a).expect("there").ino() == inode, !change);
     }
@@ -150,7 +222,7 @@ fn what_landed_is_left_alone_by_the_next_run_unless_it_changed() {
 #[test]
 fn one_that_turns_out_wrong_at_the_end_goes() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut run = begin(dir.path(), true);
+    let mut run = begin(dir.path(), true, 0);
     run.bring(&[0, 1, 2], &[]);
     assert_eq!(there(dir.path()), ["a", "b", "locked"]);
     let mut verdicts = run.digests.verdicts();

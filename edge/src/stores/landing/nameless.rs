@@ -1,0 +1,155 @@
+//! Short files of a tree that have no name until they land.
+//!
+//! Two calls in their folder, under its lock, become one: by the thousand that is a third of what a
+//! file costs. What a crash takes of them is what had not landed, and comes again.
+
+use super::finish::mode;
+use super::{PosixSink, SPARSE_FROM};
+use crate::stores::new_name::link_nameless;
+use crate::stores::openfile::OpenFile;
+use crate::sys::lock::lock;
+use farline_core::transfer::Entry;
+use farline_core::units::Error;
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, getrlimit};
+use std::collections::HashMap;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock};
+
+/// How many there are at once in this process, at most: one for each four descriptors that it may have.
+const MOST: u64 = 8_192;
+const DESCRIPTORS_EACH: u64 = 4;
+
+/// How many there are in this process.
+static IN_USE: AtomicU64 = AtomicU64::new(0);
+
+/// The nameless files of one transfer, by entry.
+#[derive(Debug, Default)]
+pub(super) struct NamelessFiles {
+    files: Mutex<HashMap<usize, Arc<OpenFile>>>,
+    /// The file system makes none, or the names are taken already, which costs more than it saves.
+    is_over: AtomicBool,
+}
+
+impl NamelessFiles {
+    /// Of the entry, if it is one.
+    pub(super) fn get(&self, entry: usize) -> Option<Arc<OpenFile>> {
+        lock(&self.files).get(&entry).cloned()
+    }
+
+    /// It has its name, or is to have none.
+    pub(super) fn remove(&self, entry: usize) {
+        // Closed outside the lock.
+        let removed = lock(&self.files).remove(&entry);
+        if removed.is_some() {
+            IN_USE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One that is not entered here yet.
+    fn make(&self, folder: &OwnedFd, mode: u32) -> Option<File> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        if IN_USE.fetch_add(1, Ordering::Relaxed) >= most() {
+            IN_USE.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        make_room(folder);
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let made = openat(folder, c".", flags, Mode::from_raw_mode(mode));
+        if made.is_err() {
+            IN_USE.fetch_sub(1, Ordering::Relaxed);
+            // What is wrong with the place is said where it is tried with a name.
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        made.ok().map(File::from)
+    }
+}
+
+impl Drop for NamelessFiles {
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(lock(&self.files).len() as u64, Ordering::Relaxed);
+    }
+}
+
+fn most() -> u64 {
+    static MOST_HERE: OnceLock<u64> = OnceLock::new();
+    *MOST_HERE.get_or_init(|| {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        (descriptors / DESCRIPTORS_EACH).min(MOST)
+    })
+}
+
+/// Has the kernel enlarge its table of this process's descriptors once: it waits for all processors,
+/// and would at each doubling.
+fn make_room(any: &OwnedFd) {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        let least = i32::try_from(most()).unwrap_or(0);
+        drop(fcntl_dupfd_cloexec(any, least));
+    });
+}
+
+impl PosixSink {
+    /// The file of an entry without a name: one that is there `again`, or a new one where that may be. It may
+    /// where it lands soon, among many, and nothing of it is to be set by its name.
+    pub(super) fn nameless_file(
+        &self,
+        index: usize,
+        entry: &Entry,
+        again: bool,
+    ) -> Option<Arc<OpenFile>> {
+        if again {
+            return self.nameless.get(index);
+        }
+        if !self.lands_soon || self.attributes.is_some() || entry.len() >= SPARSE_FROM {
+            return None;
+        }
+        let (folder, _) = self.folder.parent(&self.root, &self.path(entry)).ok()?;
+        // Nobody finds it before it lands: it may have its own mode.
+        let file = self.nameless.make(&folder, if self.metadata { mode(entry) } else { 0o666 })?;
+        let file = Arc::new(OpenFile::to_write(file, &self.direct));
+        lock(&self.nameless.files).insert(index, Arc::clone(&file));
+        Some(file)
+    }
+
+    /// Gives a nameless file its name; where something has it, a temporary one first. Returns what there is
+    /// to know of it then.
+    pub(super) fn land_nameless(&self, entry: &Entry, file: &File) -> Result<Stat, Error> {
+        let path = self.path(entry);
+        let failed = |error: io::Error| self.root.error("write", &path, &error);
+        let (folder, name) = self.folder.parent(&self.root, &path).map_err(failed)?;
+        match link_nameless(file, &folder, &name) {
+            Err(Errno::EXIST) => {
+                // Those behind it are likely there as well.
+                self.nameless.is_over.store(true, Ordering::Relaxed);
+                let temporary = self.temporary(entry, &name);
+                self.remove_temporary(entry);
+                link_nameless(file, &folder, &temporary).map_err(|errno| failed(errno.into()))?;
+                self.set_mode(entry, file).map_err(failed)?;
+                self.replace((&folder, &name, &temporary), entry)?;
+            }
+            linked => linked.map_err(|errno| failed(errno.into()))?,
+        }
+        let stat = fstat(file).map_err(|errno| failed(errno.into()))?;
+        if !self.metadata || stat.st_mode & 0o7777 == mode(entry) {
+            return Ok(stat);
+        }
+        // The process's mask, or what its folder says of new files, took rights away.
+        self.set_mode(entry, file).map_err(failed)?;
+        fstat(file).map_err(|errno| failed(errno.into()))
+    }
+
+    fn set_mode(&self, entry: &Entry, file: &File) -> io::Result<()> {
+        match self.metadata {
+            true => file.set_permissions(Permissions::from_mode(mode(entry))),
+            false => Ok(()),
+        }
+    }
+}
