@@ -24,10 +24,40 @@ use std::sync::Arc;
 pub struct BackupPlace {
     /// What is appended to its name.
     suffix: Vec<u8>,
-    /// The folder, below a root, that it goes to by its path; its own if there is none.
-    folder: Option<(Arc<Root>, Vec<u8>)>,
+    /// The folder that it goes to by its path; its own if there is none.
+    folder: Option<Arc<BackupFolder>>,
     /// What of a replaced file's path is that of the destination.
     base: Vec<u8>,
+}
+
+/// A folder below a root. Made for this, it goes again where nothing was kept in it.
+#[derive(Debug)]
+struct BackupFolder {
+    root: Arc<Root>,
+    path: Vec<u8>,
+    /// Those that were not there, each above the next.
+    made: Vec<Vec<u8>>,
+}
+
+impl BackupFolder {
+    fn open(root: Arc<Root>, path: Vec<u8>) -> Result<BackupFolder, Error> {
+        // Dropped where it comes to nothing, with what it made until then.
+        let mut folder = BackupFolder { root, path, made: Vec::new() };
+        let BackupFolder { root, path, made } = &mut folder;
+        root.create_directories_and_tell(path, 0o777, |part| made.push(part.to_vec()))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for BackupFolder {
+    fn drop(&mut self) {
+        for path in self.made.iter().rev() {
+            if let Ok((above, name)) = self.root.parent(path) {
+                // What is not empty stays.
+                let _ = unlinkat(&above, OsStr::from_bytes(&name), AtFlags::REMOVEDIR);
+            }
+        }
+    }
 }
 
 /// A name in an open folder.
@@ -49,19 +79,20 @@ impl BackupPlace {
         base: Vec<u8>,
         there: &Root,
     ) -> Result<BackupPlace, Error> {
-        root.create_directories(&path)?;
-        let failed = |error: io::Error| root.error("read", &path, &error);
-        let device = root.stat(&path).map_err(failed)?.st_dev;
+        let folder = BackupFolder::open(root, path)?;
+        let (root, path) = (&folder.root, &folder.path);
+        let failed = |error: io::Error| root.error("read", path, &error);
+        let device = root.stat(path).map_err(failed)?.st_dev;
         let other = fstat(there.as_fd()).map_err(|errno| failed(errno.into()))?.st_dev;
         if device != other {
             let message = format!(
                 "{} is on another file system than what would be kept there",
-                String::from_utf8_lossy(&root.shown(&path))
+                String::from_utf8_lossy(&root.shown(path))
             );
             return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
                 .hint("name a backup directory on the destination's file system"));
         }
-        Ok(BackupPlace { suffix, folder: Some((root, path)), base })
+        Ok(BackupPlace { suffix, folder: Some(Arc::new(folder)), base })
     }
 
     /// Gives the file `temporary` of `folder` the name `name`, of the path `path` below the root; what
@@ -109,7 +140,9 @@ impl BackupPlace {
         path: &[u8],
     ) -> io::Result<(OwnedFd, Vec<u8>)> {
         let kept = [name.as_bytes(), &self.suffix].concat();
-        let Some((root, top)) = &self.folder else { return Ok((folder.try_clone()?, kept)) };
+        let Some(BackupFolder { root, path: top, .. }) = self.folder.as_deref() else {
+            return Ok((folder.try_clone()?, kept));
+        };
         let below = path.strip_prefix(&self.base[..]).unwrap_or(path);
         let below = below.strip_prefix(b"/").unwrap_or(below);
         let above =
@@ -215,7 +248,27 @@ mod tests {
         );
         place.take_away(&root, b"dst/a/b/f").expect("taken away");
         assert!(!at("dst/a/b/f").exists());
+        drop(place);
         assert_eq!(read(&at("kept/a/b/f.old")), "new");
+    }
+
+    #[test]
+    fn a_folder_in_which_nothing_was_kept_goes_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (root, _) = opened(dir.path());
+        fs::create_dir(dir.path().join("mine")).expect("a folder");
+        for path in ["kept/deep", "mine", "mine/kept"] {
+            let folder = (Arc::clone(&root), path.as_bytes().to_vec());
+            let place = BackupPlace::in_folder(b"~".to_vec(), folder, Vec::new(), &root);
+            let place = place.expect("made");
+            assert!(dir.path().join(path).is_dir());
+            drop(place.clone());
+            assert!(dir.path().join(path).is_dir(), "another may still keep something");
+            drop(place);
+            let left: Vec<_> = fs::read_dir(dir.path()).expect("a folder").collect();
+            assert_eq!(left.len(), 1, "{left:?}");
+        }
+        assert_eq!(fs::read_dir(dir.path().join("mine")).expect("there").count(), 0);
     }
 
     #[test]
