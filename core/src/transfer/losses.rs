@@ -2,7 +2,7 @@
 
 use super::path_sample::PathSample;
 use super::rounds::{BURST_TRIPS, Rounds};
-use crate::units::{Span, Time};
+use crate::units::{Bytes, Span, Time};
 
 /// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
 /// trips in which the loss becomes known.
@@ -29,16 +29,28 @@ pub struct JudgedSample {
     pub(super) has_queue: bool,
     /// Whether there is one for certain, and not what a busy host looks like.
     pub(super) has_long_queue: bool,
+    /// Whether as much arrives as half of the best that did.
+    pub(super) fills: bool,
 }
 
 /// Who sends less than this part of its best rate cannot have filled the path. A round trip that is
 /// a little longer is then of small windows, which a receiver acknowledges late.
 const FILLS: f64 = 0.5;
 
+/// From this part of what arrives on, losses hold back whoever sends less than that: what waits for timers
+/// takes long, and is no queue. Of a queue that overflows steadily so much is not lost.
+const RIDDLED: f64 = 0.02;
+/// Bytes of a segment, at least, where they may be longer.
+const SEGMENT: f64 = 1448.0;
+
 /// Remembers when there was a queue.
 #[derive(Debug)]
 pub struct LossJudge {
     retransmits: Option<u64>,
+    /// Totals at the end of the last round: sent again, and delivered.
+    round: (u64, Bytes),
+    /// Whether so much was lost in it.
+    is_riddled: bool,
     queued_at: Option<Time>,
     rounds: Rounds,
     /// Of the last round, in bits a second.
@@ -48,7 +60,14 @@ pub struct LossJudge {
 impl Default for LossJudge {
     fn default() -> LossJudge {
         let rounds = Rounds::of(BURST_TRIPS);
-        LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0 }
+        LossJudge {
+            retransmits: None,
+            round: (0, Bytes(0)),
+            is_riddled: false,
+            queued_at: None,
+            rounds,
+            rate: 0.0,
+        }
     }
 }
 
@@ -58,9 +77,13 @@ impl LossJudge {
         if let Some(rate) = self.rounds.rate(&sample) {
             self.rounds.judge(rate);
             self.rate = rate;
+            let lost = sample.retransmits.saturating_sub(self.round.0) as f64 * SEGMENT;
+            let delivered = sample.delivered.0.saturating_sub(self.round.1.0) as f64;
+            self.is_riddled = lost > delivered * RIDDLED;
+            self.round = (sample.retransmits, sample.delivered);
         }
         let fills = self.rate >= self.rounds.best * FILLS;
-        let has_long_queue = sample.has_long_queue();
+        let has_long_queue = sample.has_long_queue() && (fills || !self.is_riddled);
         let has_queue = has_long_queue || (fills && sample.has_queue());
         if has_queue {
             self.queued_at = Some(sample.at);
@@ -72,14 +95,13 @@ impl LossJudge {
             true => NewLosses { stray: 0, overflowed: lost },
             false => NewLosses { stray: lost, overflowed: 0 },
         };
-        JudgedSample { sample, lost, has_queue, has_long_queue }
+        JudgedSample { sample, lost, has_queue, has_long_queue, fills }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
 
     /// What is seen at the `step`th tenth of a second of a path whose least round trip is `rtt`
     /// milliseconds, `queue` more now.
@@ -134,6 +156,23 @@ mod tests {
             delivered += if step < 4 { 3_125_000 } else { 937_500 };
             let losses = judge.handle(sample(step, (20, step % 4), delivered, 10 * step)).lost;
             assert!(step < 12 || losses == NewLosses { stray: 10, overflowed: 0 }, "{losses:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_timers_is_no_queue_and_a_slower_path_is_one() {
+        for (lost, is_stray) in [(4, true), (0, false)] {
+            let (mut judge, mut delivered, mut stray) = (LossJudge::default(), 0, 0);
+            for step in 0..40_u64 {
+                // 100 Mbit/s for a second, then 5.
+                delivered += if step < 10 { 1_250_000 } else { 62_500 };
+                let seen =
+                    sample(step, (20, if step < 10 { 0 } else { 80 }), delivered, lost * step);
+                let judged = judge.handle(seen);
+                stray += judged.lost.stray;
+                assert!(step < 14 || judged.has_queue != is_stray, "{judged:?}");
+            }
+            assert_eq!(stray > 80, is_stray, "{stray}");
         }
     }
 

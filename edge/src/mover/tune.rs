@@ -62,6 +62,11 @@ pub(crate) fn window_limit(sysctl: &str) -> Bytes {
     Bytes(text.split_whitespace().nth(2).and_then(|text| text.parse().ok()).unwrap_or(4 << 20))
 }
 
+/// A channel that has heard nothing for so many round trips, of this at least, knows of none now: the kernel's clock
+/// for that ticks in milliseconds, and a receiver may be late with what it acknowledges.
+const STALE_TRIPS: f64 = 2.0;
+const HEARD: Span = Span::from_millis(40);
+
 /// Turns what the kernel and the tally say into samples of the path.
 pub(super) struct PathSampler {
     began: Instant,
@@ -92,13 +97,17 @@ impl PathSampler {
             infos.iter().map(|info| part(info)).fold(Span::ZERO, |sum, span| sum + span)
         };
         let in_network = self.in_network(tally);
+        let min_rtt = infos.iter().map(|info| info.min_rtt).min().unwrap_or_default();
+        let heard =
+            infos.iter().filter(|info| info.silence <= info.rtt.max(HEARD).mul_f64(STALE_TRIPS));
         Some(PathSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
             channels: infos.len(),
             delivered: Bytes(infos.iter().map(|info| info.delivered).sum()),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
-            rtt: infos.iter().map(|info| info.rtt).min().unwrap_or_default(),
-            min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
+            // One that waits for its timer says of a queue what was so before.
+            rtt: heard.map(|info| info.rtt).min().unwrap_or(min_rtt),
+            min_rtt,
             rwnd_limited: sum(|info| info.rwnd_limited),
             // Who has nothing left to send lacks no room for it.
             starved: if is_flushing {

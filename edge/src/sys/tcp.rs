@@ -84,6 +84,8 @@ pub struct TcpInfo {
     pub rtt: Span,
     /// The least round-trip time seen.
     pub min_rtt: Span,
+    /// How long ago the last acknowledgement came.
+    pub silence: Span,
     /// Segments sent again over the connection's life.
     pub retransmits: u64,
     /// Retransmission timers that ran out; kernels before 6.7 do not tell.
@@ -145,6 +147,7 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         established: info.state == 1,
         rtt: micros(info.rtt_us.into()),
         min_rtt: micros(info.min_rtt_us.into()),
+        silence: Span::from_millis(info.last_ack_recv.into()),
         retransmits: info.total_retrans.into(),
         timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>())
             .then(|| info.total_rto.into()),

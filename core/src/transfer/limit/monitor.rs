@@ -209,7 +209,10 @@ impl PathMonitor {
             return PathTimes { window, buffer: buffer + rest, ..PathTimes::default() };
         }
         let path = match self.last_losses() {
-            _ if judged.has_queue || sample.is_model_based => full,
+            _ if judged.has_queue => full,
+            // What was lost so often that its repair was lost too waits for a timer, whatever the model says.
+            LastLosses::Stray if !judged.fills => PathTimes { lossy: rest, ..PathTimes::default() },
+            _ if sample.is_model_based => full,
             LastLosses::Congestion => full,
             LastLosses::None => PathTimes { growing: rest, ..PathTimes::default() },
             LastLosses::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
@@ -353,6 +356,22 @@ mod tests {
         assert!(seconds(losses.growing) > 19.0, "{losses:?}");
         let model = watch(|_, sample| PathSample { is_model_based: true, ..sample });
         assert!(seconds(model.full) > 18.0, "{model:?}");
+    }
+
+    /// As BBR over a path that loses every fifth packet: what is left of a short copy waits for timers.
+    #[test]
+    fn what_waits_for_timers_is_lossy_by_a_model_too() {
+        let delivered = |step: u64| match step {
+            0..=8 => 1_250_000 * (step + 1),
+            _ => 1_250_000 * 9 + 12_500 * (step - 8),
+        };
+        let times = watch(|step, sample| PathSample {
+            is_model_based: true,
+            delivered: Bytes(delivered(step)),
+            retransmits: if step < 9 { 30 } else { 1 },
+            ..sample
+        });
+        assert!(seconds(times.lossy) > 17.0 && seconds(times.full) < 2.0, "{times:?}");
     }
 
     #[test]
