@@ -101,6 +101,7 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
             rwnd_limited: Span::ZERO,
             starved: 0,
             sndbuf_limited: Span::ZERO,
+            silence: Span::ZERO,
             network_bound: true,
             is_model_based: algorithm == Algorithm::Bbr,
         }));

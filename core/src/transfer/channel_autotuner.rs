@@ -362,6 +362,7 @@ mod tests {
                 rwnd_limited: Span::ZERO,
                 starved: 0,
                 sndbuf_limited: Span::ZERO,
+                silence: Span::ZERO,
                 is_model_based: bbr,
             }));
             while let Some(advice) = tuner.poll() {

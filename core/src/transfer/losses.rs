@@ -116,6 +116,7 @@ mod tests {
             rwnd_limited: Span::ZERO,
             starved: 0,
             sndbuf_limited: Span::ZERO,
+            silence: Span::ZERO,
             network_bound: true,
             is_model_based: false,
         }

@@ -27,6 +27,8 @@ pub struct PathSample {
     /// Time in which a channel's socket buffer was full and all of it on its way, as the kernel
     /// counts it, summed over channels, since the start.
     pub sndbuf_limited: Span,
+    /// How long no channel that has something on its way has heard of it.
+    pub silence: Span,
     /// Whether the network held the channels back since the last sample, rather than a store, the
     /// processor or the receiver.
     pub network_bound: bool,
@@ -45,7 +47,17 @@ const NOISE_PART: f64 = 0.5;
 const LONG_PART: f64 = 0.4;
 const LONG: Span = Span::from_millis(5);
 
+/// From here on silence is an outage: a lost packet's timer runs out earlier (RFC 6298 has it at a second), and so
+/// does the second one of a short path.
+const OUTAGE: Span = Span::from_secs(2);
+const OUTAGE_TRIPS: f64 = 8.0;
+
 impl PathSample {
+    /// Whether nothing gets through.
+    pub(super) fn is_outage(&self) -> bool {
+        self.silence > OUTAGE.max(self.min_rtt.mul_f64(OUTAGE_TRIPS))
+    }
+
     /// Whether the round trip is longer than the path's least by what nothing but a queue explains.
     pub(super) fn has_long_queue(&self) -> bool {
         self.rtt > self.min_rtt + self.min_rtt.mul_f64(LONG_PART).max(LONG)

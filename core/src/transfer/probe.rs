@@ -86,6 +86,7 @@ mod tests {
                 rwnd_limited: Span::ZERO,
                 starved: 0,
                 sndbuf_limited: Span::ZERO,
+                silence: Span::ZERO,
                 is_model_based: false,
             };
             if let Some(measured) = probe.handle(&sample) {

@@ -53,6 +53,8 @@ pub(super) struct Copy<'a> {
     base: u64,
     /// What the time went to lately.
     lately: RecentWaits,
+    /// What was shown last.
+    shown: Option<Progress>,
     /// Whether every end was reached, so that a fault may pass.
     pub(super) is_reached: bool,
     /// A session for the next source.
@@ -110,6 +112,7 @@ impl<'a> Copy<'a> {
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
             lately: RecentWaits::default(),
+            shown: None,
             is_reached: false,
             idle_session: None,
             finished: Vec::new(),

@@ -54,6 +54,8 @@ pub struct Outcome {
     pub passes: u64,
     /// Attempts that it took: each after the first was begun after a fault that may pass.
     pub attempts: u64,
+    /// Time between them, in seconds.
+    pub waited_seconds: f64,
     /// Bytes that the destination held from an earlier attempt, which were not sent again.
     pub resumed_bytes: u64,
     /// Data channels.
@@ -231,6 +233,8 @@ pub(super) struct CopyStats {
     pub(super) attempts: u64,
     /// Time between attempts.
     pub(super) waited: Span,
+    /// Part of it that was for the other end.
+    pub(super) waited_there: Span,
     pub(super) resumed_bytes: u64,
     pub(super) verified: bool,
     /// Files whose checksum a stock server computed too, and that are equal.
@@ -342,6 +346,8 @@ impl CopyStats {
         let waits = Waits {
             moving: self.moving,
             setting_up: elapsed.saturating_sub(self.moving + self.waited),
+            waited: self.waited,
+            waited_there: self.waited_there,
             channels: self.channels(),
             has_path: !self.tcp.is_empty() || self.waits.path.total() > Span::ZERO,
             retransmits,
@@ -407,6 +413,7 @@ impl CopyStats {
             bad_headers: self.bad_headers,
             passes: self.passes.max(1),
             attempts: self.attempts + 1,
+            waited_seconds: self.waited.as_secs_f64(),
             resumed_bytes: self.resumed_bytes,
             streams: self.streams,
             data_path: self.data_path,

@@ -6,9 +6,12 @@ use super::options::RetryNotice;
 use crate::mover::BLOCK_LEN;
 use farline_core::copy::{FailedAttempt, RetryBackoff};
 use farline_core::transfer::StoreMedium;
-use farline_core::units::{Error, ErrorCode, Rng, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Rng, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
+
+/// Between two words on a copy that waits.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `attempt` until it succeeds, fails for good, or the patience of the options is at its end.
 /// What came out of a pipe does not come again, and what went into one cannot be taken back: there
@@ -59,22 +62,33 @@ pub(super) async fn with_retries(
             resumed = resumed.or(Some(copy.stats.resumed_bytes));
         }
         copy.try_again(before);
+        let is_there = matches!(failed.error.fault, Fault::There | Fault::Refused);
         let notice = RetryNotice { error: failed.error, failures: backoff.failures(), wait };
         copy.options.on_retry.tell(&notice);
-        sleep(copy, wait).await.map_err(|reason| match moved {
+        sleep(copy, wait, is_there).await.map_err(|reason| match moved {
             true => interrupted(reason, "`farline partials ls`, here or at the node,"),
             false => reason,
         })?;
     }
 }
 
-/// Waits, unless the copy is asked to end.
-async fn sleep(copy: &mut Copy<'_>, wait: Span) -> Result<(), Error> {
+/// Waits, for the other end if `is_there`, unless the copy is asked to end.
+async fn sleep(copy: &mut Copy<'_>, wait: Span, is_there: bool) -> Result<(), Error> {
     let began = Instant::now();
-    let result = tokio::select! {
-        () = tokio::time::sleep(Duration::from(wait)) => Ok(()),
-        reason = copy.options.stop.asked() => Err(reason),
+    let woken = tokio::time::sleep(Duration::from(wait));
+    tokio::pin!(woken);
+    let mut tick = tokio::time::interval(SHOW_EVERY);
+    let result = loop {
+        tokio::select! {
+            () = &mut woken => break Ok(()),
+            reason = copy.options.stop.asked() => break Err(reason),
+            _ = tick.tick() => copy.show_waiting(),
+        }
     };
-    copy.stats.waited = copy.stats.waited + began.elapsed().into();
+    let waited = Span::from(began.elapsed());
+    copy.stats.waited = copy.stats.waited + waited;
+    if is_there {
+        copy.stats.waited_there = copy.stats.waited_there + waited;
+    }
     result
 }

@@ -7,6 +7,7 @@ use crate::channels::handle::{ConnectionSample, FlowState};
 use crate::channels::socket::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
 use crate::sys::pool::{Slot, more};
+use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::plan::Reason;
 use farline_core::transfer::{BufferAutotuner, PathSample, PoolSample, TuningLimits};
@@ -93,7 +94,7 @@ impl PathSampler {
         if infos.is_empty() {
             return self.of_flows(handles, samples, tally);
         }
-        let sum = |part: fn(&crate::sys::tcp::TcpInfo) -> Span| {
+        let sum = |part: fn(&TcpInfo) -> Span| {
             infos.iter().map(|info| part(info)).fold(Span::ZERO, |sum, span| sum + span)
         };
         let in_network = self.in_network(tally);
@@ -116,6 +117,7 @@ impl PathSampler {
                 infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count()
             },
             sndbuf_limited: sum(|info| info.sndbuf_limited),
+            silence: silence(&infos),
             network_bound: in_network,
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
@@ -141,6 +143,7 @@ impl PathSampler {
             rwnd_limited: Span::ZERO,
             starved: 0,
             sndbuf_limited: Span::ZERO,
+            silence: Span::ZERO,
             network_bound: self.in_network(tally),
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
@@ -157,6 +160,12 @@ impl PathSampler {
         (self.network, self.store_wait) = (network, store_wait);
         in_network
     }
+}
+
+/// How long none of those with something on its way has heard of it.
+fn silence(infos: &[&TcpInfo]) -> Span {
+    let waiting = infos.iter().filter(|info| info.in_flight > 0);
+    waiting.map(|info| info.silence).min().unwrap_or_default()
 }
 
 /// The connections that a look at channels showed: several channels may be of one.

@@ -104,7 +104,8 @@ fn summary(outcome: &Outcome, asked: &Asked) -> String {
         None => {}
     }
     if outcome.attempts > 1 {
-        text.push_str(&format!(", in {} attempts", outcome.attempts));
+        let waited = Span::from_secs_f64(outcome.waited_seconds);
+        text.push_str(&format!(", in {} attempts, {waited} between them", outcome.attempts));
     }
     if let Some(DataPath::Driver { title, .. }) = outcome.data_path {
         text.push_str(&format!(", by {title}"));

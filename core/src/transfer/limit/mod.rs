@@ -48,11 +48,14 @@ pub enum Limit {
     Loss,
     /// The path is full: its slowest link is in use, by this transfer or by others.
     PathRate,
+    /// Nothing got through, or the other end was not there: an outage of the path, or a node that was down
+    /// or full.
+    Outage,
 }
 
 impl Limit {
     /// All.
-    pub const ALL: [Limit; 14] = [
+    pub const ALL: [Limit; 15] = [
         Limit::Cpu,
         Limit::DiskRead,
         Limit::DiskWrite,
@@ -67,6 +70,7 @@ impl Limit {
         Limit::SlowStart,
         Limit::Loss,
         Limit::PathRate,
+        Limit::Outage,
     ];
 
     /// The name that documents and the wire have for it.
@@ -86,6 +90,7 @@ impl Limit {
             Limit::SlowStart => "slow_start",
             Limit::Loss => "loss",
             Limit::PathRate => "path_rate",
+            Limit::Outage => "outage",
         }
     }
 
@@ -111,6 +116,7 @@ impl Limit {
             Limit::SlowStart => "slow start: a copy too short for the path's rate",
             Limit::Loss => "losses on the path, which keep the congestion window small",
             Limit::PathRate => "the path's rate, which is full",
+            Limit::Outage => "an outage, in which nothing got through",
         }
     }
 }
@@ -160,9 +166,12 @@ impl Diagnosis {
             Limit::RateLimit => Party::You,
             Limit::ReceiverWindow if is_sender => Party::Here,
             Limit::Cpu => Party::Here,
-            Limit::SlowStart | Limit::Loss | Limit::PathRate | Limit::Network | Limit::SetUp => {
-                Party::Path
-            }
+            Limit::SlowStart
+            | Limit::Loss
+            | Limit::PathRate
+            | Limit::Network
+            | Limit::SetUp
+            | Limit::Outage => Party::Path,
             _ => Party::There,
         };
         Some(Diagnosis { limit, party, evidence: evidence.to_owned() })

@@ -39,6 +39,8 @@ pub struct PathTimes {
     pub lossy: Span,
     /// The path was full.
     pub full: Span,
+    /// Nothing got through, long enough for no other account to have it.
+    pub silent: Span,
     /// What the receiver acknowledged while the path was full.
     pub full_bytes: Bytes,
     /// Segments sent again after a loss without a queue.
@@ -52,7 +54,7 @@ pub struct PathTimes {
 }
 
 impl PathTimes {
-    /// All of it.
+    /// All of it but for outages.
     pub fn total(&self) -> Span {
         self.growing + self.window + self.buffer + self.lossy + self.full
     }
@@ -75,6 +77,7 @@ impl PathTimes {
             buffer: self.buffer + next.buffer,
             lossy: self.lossy + next.lossy,
             full: self.full + next.full,
+            silent: self.silent + next.silent,
             full_bytes: Bytes(self.full_bytes.0 + next.full_bytes.0),
             lost: self.lost + next.lost,
             overflowed: self.overflowed + next.overflowed,
@@ -114,6 +117,8 @@ pub struct PathMonitor {
     overflows: VecDeque<bool>,
     /// When a buffer last ran empty by the kernel's count.
     empty_at: Option<Time>,
+    /// How much of the silence that lasts is in its account.
+    silence: Span,
 }
 
 impl Default for PathMonitor {
@@ -125,6 +130,7 @@ impl Default for PathMonitor {
             last: None,
             overflows: VecDeque::new(),
             empty_at: None,
+            silence: Span::ZERO,
         }
     }
 }
@@ -134,6 +140,9 @@ impl PathMonitor {
     pub fn handle(&mut self, judged: &JudgedSample) {
         let JudgedSample { sample, lost, has_queue, .. } = *judged;
         let Some(last) = self.last.replace(sample) else { return };
+        if self.is_silent(&sample) {
+            return;
+        }
         if has_queue {
             self.times.queue = self.times.queue.max(sample.rtt.saturating_sub(sample.min_rtt));
         }
@@ -168,6 +177,19 @@ impl PathMonitor {
             if growth.rounds.flat == 0 { grown(growth.pending) } else { growth.pending }
         });
         PathTimes { min_rtt, ..self.times.and(left) }
+    }
+
+    /// Whether nothing gets through, which is counted.
+    fn is_silent(&mut self, sample: &PathSample) -> bool {
+        if !sample.is_outage() {
+            self.silence = Span::ZERO;
+            return false;
+        }
+        // Its beginning is known when it has lasted: what other accounts have of that is little.
+        let new = sample.silence.saturating_sub(self.silence);
+        self.times.silent = self.times.silent + new;
+        self.silence = sample.silence;
+        true
     }
 
     fn lose(&mut self, NewLosses { stray, overflowed }: NewLosses) {
@@ -263,6 +285,7 @@ mod tests {
                     rwnd_limited: Span::ZERO,
                     starved: 0,
                     sndbuf_limited: Span::ZERO,
+                    silence: Span::ZERO,
                     network_bound: true,
                     is_model_based: false,
                 },
@@ -372,6 +395,23 @@ mod tests {
             ..sample
         });
         assert!(seconds(times.lossy) > 17.0 && seconds(times.full) < 2.0, "{times:?}");
+    }
+
+    #[test]
+    fn an_outage_is_one_and_a_pause_is_none() {
+        // Nothing comes from 5 s on until 12 s; a second's pause at 15 s.
+        let times = watch(|step, sample| PathSample {
+            silence: match step {
+                50..120 => Span::from_millis(100 * (step - 50)),
+                150..160 => Span::from_millis(100 * (step - 150)),
+                _ => Span::ZERO,
+            },
+            network_bound: !(50..120).contains(&step),
+            ..sample
+        });
+        assert_eq!(seconds(times.silent), 6.9, "{times:?}");
+        let all = seconds(times.total());
+        assert!((12.8..13.1).contains(&all), "{times:?}");
     }
 
     #[test]

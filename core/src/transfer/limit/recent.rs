@@ -32,6 +32,7 @@ impl RecentWaits {
                 moving,
                 store: now.store.saturating_sub(first.store),
                 pace: now.pace.saturating_sub(first.pace),
+                waited: now.waited.saturating_sub(first.waited),
                 network: now.network.saturating_sub(first.network),
                 path: minus(&now.path, &first.path),
                 ..now.clone()
@@ -49,6 +50,7 @@ fn minus(now: &PathTimes, first: &PathTimes) -> PathTimes {
         buffer: now.buffer.saturating_sub(first.buffer),
         lossy: now.lossy.saturating_sub(first.lossy),
         full: now.full.saturating_sub(first.full),
+        silent: now.silent.saturating_sub(first.silent),
         ..*now
     }
 }

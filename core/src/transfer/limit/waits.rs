@@ -97,6 +97,10 @@ pub struct Waits {
     pub moving: Span,
     /// Time before the first byte and after the last, by the wall clock.
     pub setting_up: Span,
+    /// Time between attempts, by the wall clock.
+    pub waited: Span,
+    /// Part of it that was for the other end, which was full or had failed.
+    pub waited_there: Span,
     /// Channels that were open.
     pub channels: u32,
     /// Time channels waited for a slot with data (sending) or for a free slot (receiving).
@@ -186,17 +190,25 @@ impl Waits {
     fn outside_network(&self, store: Limit, stage: StageTime) -> Option<Diagnosis> {
         let is_disk = matches!(store, Limit::DiskRead | Limit::DiskWrite);
         let store = if is_disk && stage.share() >= BUSY { Limit::Cpu } else { store };
+        // Who waits for a turn in an outage waits for its end.
+        let most = self.of_all_channels(self.moving.saturating_sub(self.path.silent));
         let accounts = [
             (Limit::SetUp, self.of_all_channels(self.setting_up)),
-            (Limit::RateLimit, self.pace.as_secs_f64()),
-            (store, self.store.as_secs_f64()),
+            (Limit::RateLimit, self.pace.as_secs_f64().min(most)),
+            (store, self.store.as_secs_f64().min(most)),
+            (Limit::Outage, self.of_all_channels(self.outage())),
         ];
         let (limit, time) = accounts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let network = match limit {
             Limit::SetUp => self.on_its_way(),
-            _ => self.network.as_secs_f64(),
+            _ => self.network.as_secs_f64().min(most),
         };
         (time > network).then(|| self.named(limit))
+    }
+
+    /// Time in which nothing got through, or was tried.
+    pub fn outage(&self) -> Span {
+        self.path.silent + self.waited
     }
 
     /// Time in which bytes moved and channels waited for nothing of this host: what has left it waits
@@ -235,6 +247,11 @@ impl Waits {
         self.named(largest.map_or(Limit::Network, |(limit, _)| limit))
     }
 
+    /// All of the time.
+    fn whole(&self) -> Span {
+        self.moving + self.setting_up + self.waited
+    }
+
     fn of_all_channels(&self, span: Span) -> f64 {
         span.as_secs_f64() * f64::from(self.channels.max(1))
     }
@@ -242,7 +259,7 @@ impl Waits {
     /// The limit, with who can change it and what was measured.
     fn named(&self, limit: Limit) -> Diagnosis {
         let share = |span: Span| {
-            let all = self.of_all_channels(self.moving + self.setting_up);
+            let all = self.of_all_channels(self.whole());
             100.0 * (span.as_secs_f64() / all.max(f64::MIN_POSITIVE)).min(1.0)
         };
         let of_path = |span: Span| {
@@ -278,8 +295,15 @@ impl Waits {
                 };
                 (party, format!("{known}full {:.0} % of the time", of_path(span)))
             }
-            Limit::SetUp => {
-                (Party::Path, format!("{} of {}", self.setting_up, self.setting_up + self.moving))
+            Limit::SetUp => (Party::Path, format!("{} of {}", self.setting_up, self.whole())),
+            Limit::Outage => {
+                let is_there = self.waited_there > self.outage().mul_f64(0.5);
+                let party = if is_there { Party::There } else { Party::Path };
+                let tried = match self.waited {
+                    Span::ZERO => String::new(),
+                    waited => format!(", {waited} of it between attempts"),
+                };
+                (party, format!("{} of {}{tried}", self.outage(), self.whole()))
             }
             Limit::Loss => (
                 Party::Path,
@@ -387,6 +411,22 @@ mod tests {
         let path = PathTimes { growing: Span::from_millis(500), ..PathTimes::default() };
         let buffered = Waits { moving: Span::from_millis(700), path, ..short };
         assert_eq!(sender(buffered), Limit::SlowStart);
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_in_an_outage_waits_for_its_end() {
+        let path = PathTimes { silent: Span::from_secs(7), ..waits().path };
+        let paced = Waits { pace: Span::from_secs(35), path, ..waits() };
+        let said = paced.sender_limit();
+        assert_eq!((said.limit, said.party), (Limit::Outage, Party::Path));
+        assert_eq!(said.evidence, "7.00 s of 10.0 s");
+        let limits = |waited| {
+            let waited = Span::from_secs(waited);
+            let waits = Waits { waited, waited_there: waited, ..waits() };
+            [waits.sender_limit(), waits.receiver_limit()].map(|said| (said.limit, said.party))
+        };
+        assert_eq!(limits(30), [(Limit::Outage, Party::There); 2]);
+        assert_eq!(limits(3).map(|said| said.0), [Limit::PathRate, Limit::Network]);
     }
 
     #[test]

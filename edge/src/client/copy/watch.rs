@@ -207,7 +207,7 @@ impl Copy<'_> {
         let before = self.stats.files;
         let files_done =
             self.live.files().or((before > 0).then_some(0)).map(|files| before + files);
-        (self.watch)(&Progress {
+        let shown = Progress {
             bytes: Bytes(bytes),
             resumed,
             limited_by,
@@ -215,6 +215,16 @@ impl Copy<'_> {
             files: files_done,
             files_total: files,
             elapsed,
-        });
+        };
+        (self.watch)(&shown);
+        self.shown = Some(shown);
+    }
+
+    /// Shows, between two attempts, where the last one stood.
+    pub(in crate::client) fn show_waiting(&mut self) {
+        let Some(last) = self.shown else { return };
+        let limited_by = Some(Limit::Outage);
+        let elapsed = Span::from(self.began.elapsed());
+        (self.watch)(&Progress { limited_by, elapsed, ..last });
     }
 }
