@@ -112,7 +112,8 @@ pub(super) async fn make_room(
         // What is in a folder the source does not have, and is told of with all that.
         for path in copy.room.iter() {
             let path = String::from_utf8_lossy(path).into_owned();
-            copy.stats.planned.push(PlannedFile { path, reason: CopyReason::Extraneous, bytes: 0 });
+            let reason = CopyReason::Extraneous;
+            copy.stats.planned.push(PlannedFile { path, reason, bytes: 0, is_link: false });
         }
     } else {
         place.delete(copy, &gone).await?;
@@ -176,7 +177,8 @@ pub(super) async fn delete(
         for entry in now {
             let path = String::from_utf8_lossy(&entry.path).into_owned();
             let reason = CopyReason::Extraneous;
-            copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
+            let is_link = matches!(entry.kind, EntryKind::Symlink { .. });
+            copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len(), is_link });
         }
     } else {
         place.delete(copy, now).await?;

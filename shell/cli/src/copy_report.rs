@@ -122,7 +122,10 @@ fn would_do(outcome: &Outcome, existing: Existing) -> String {
     let deletes = |file: &&PlannedFile| file.reason == CopyReason::Extraneous;
     let deleted = planned.iter().filter(deletes).count();
     let bytes = planned.iter().filter(|file| !deletes(file)).map(|file| file.bytes).sum();
-    let mut text = match planned.len() - deleted {
+    // As a copy that is done counts: files, and no links.
+    let links = planned.iter().filter(|file| !deletes(file) && file.is_link).count();
+    let mut text = match planned.len() - deleted - links {
+        0 if links > 0 => "a dry run: no files would be copied".to_owned(),
         0 => "a dry run: nothing would be copied".to_owned(),
         count => format!("a dry run: {} in {} would be copied", Bytes(bytes), files(count)),
     };
