@@ -185,3 +185,13 @@ fn a_user_without_password_or_terminal_is_told_so() {
     assert_eq!((error["code"].as_str(), code), (Some("login-refused"), 2), "{error}");
     assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("FARLINE_PASSWORD")));
 }
+
+#[test]
+fn a_command_that_is_not_there_is_one_of_those_around_it() {
+    let said = |args: &[&str]| String::from_utf8(run(args).stderr).expect("UTF-8");
+    let wrong = said(&["link", "set"]);
+    assert!(wrong.contains("unrecognized subcommand 'set'") && !wrong.contains("net"), "{wrong}");
+    assert!(said(&["--json", "link", "set"]).is_empty());
+    assert!(said(&["link", "sl"]).contains("'ls'"), "{}", said(&["link", "sl"]));
+    assert!(said(&["pc"]).contains("'cp'"), "{}", said(&["pc"]));
+}
