@@ -195,3 +195,23 @@ fn a_command_that_is_not_there_is_one_of_those_around_it() {
     assert!(said(&["link", "sl"]).contains("'ls'"), "{}", said(&["link", "sl"]));
     assert!(said(&["pc"]).contains("'cp'"), "{}", said(&["pc"]));
 }
+
+#[test]
+fn a_plan_and_a_copy_tell_one_round_trip_or_none() {
+    let dir = farline_lab::files::folder();
+    let at = dir.path();
+    std::fs::write(at.join("f"), "x").expect("written");
+    let copied = farline().current_dir(at).args(["cp", "-v", "f", "g"]).output().expect("runs");
+    let copied = stdout(&copied);
+    assert!(copied.contains("limited by") && !copied.contains("rtt "), "{copied}");
+    let (_node, url) = farline_lab::node(at, "read", &[]);
+    let plan = stdout(&run(&["plan", &url, "--size", "1TB"]));
+    let words = plan.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = |rtt: &str| {
+        let mut words = rtt.trim_start_matches("of ").split([' ', ';']);
+        let figure = words.next().filter(|figure| figure.parse::<f64>().is_ok())?;
+        Some(format!("{figure} {}", words.next()?))
+    };
+    let rtts: Vec<String> = words.split("rtt ").skip(1).filter_map(told).collect();
+    assert!(rtts.len() > 1 && rtts.iter().all(|rtt| *rtt == rtts[0]), "{rtts:?} {plan}");
+}

@@ -181,7 +181,9 @@ fn why(outcome: &Outcome, verbose: bool) -> Vec<String> {
                 && matches!(outcome.limited_by, Limit::SendBuffer | Limit::ReceiverWindow));
         return if is_yours { vec![limited] } else { Vec::new() };
     }
-    let mut lines = vec![format!("rtt {}", Span::from_secs_f64(outcome.rtt_seconds))];
+    // A copy within this host goes over no path.
+    let rtt = Some(Span::from_secs_f64(outcome.rtt_seconds)).filter(|rtt| *rtt > Span::ZERO);
+    let mut lines: Vec<String> = rtt.iter().map(|rtt| format!("rtt {rtt}")).collect();
     // What was measured says so itself.
     let label = |is_choice| if is_choice { "chosen: " } else { "" };
     let reasons = outcome.reasons.iter();
