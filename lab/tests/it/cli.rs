@@ -197,6 +197,15 @@ fn a_command_that_is_not_there_is_one_of_those_around_it() {
 }
 
 #[test]
+fn a_folder_in_place_of_a_configuration_is_told_of_root() {
+    let dir = farline_lab::files::folder();
+    let (error, code) = farline_lab::error_of(&["serve", farline_lab::files::text(dir.path())]);
+    assert_eq!((error["code"].as_str(), code), (Some("bad-config"), 2), "{error}");
+    assert!(error["message"].as_str().is_some_and(|said| !said.contains("os error")), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("serve --root /")), "{error}");
+}
+
+#[test]
 fn a_plan_and_a_copy_tell_one_round_trip_or_none() {
     let dir = farline_lab::files::folder();
     let at = dir.path();
