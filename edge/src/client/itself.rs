@@ -8,7 +8,7 @@ use super::location::{Location, trim};
 use crate::stores::join;
 use crate::sys::host::kernel_id;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{ListingKind, Pathname};
+use farline_core::gridftp::{ListingEntry, ListingKind, Pathname};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -264,28 +264,28 @@ impl Whereabouts {
 /// When it does.
 pub(super) async fn refuse_deleted(
     (from, sender): (&Location, Option<&mut Control>),
-    (to, receiver): (&Location, Option<&mut Control>),
+    (to, mut receiver): (&Location, Option<&mut Control>),
 ) -> Result<(), Error> {
-    let (Some(source), Some(target)) =
-        (Whereabouts::of(from, sender).await, Whereabouts::of(to, receiver).await)
-    else {
-        return Ok(());
-    };
-    let (Some(folder), Some(own)) = (target.above.first().cloned().flatten(), source.above.first())
-    else {
+    let source = Whereabouts::of(from, sender).await;
+    let target = Whereabouts::of(to, receiver.as_deref_mut()).await;
+    let (Some(source), Some(target)) = (source, target) else { return Ok(()) };
+    let (Some(Some(own)), Some(Some(folder))) = (source.above.first(), target.above.first()) else {
         return Ok(());
     };
     // That both are one the copy itself says.
-    let is_one = own.as_ref() == Some(&folder);
-    if source.host.is_none() || source.host != target.host || is_one {
+    if source.host.is_none() || source.host != target.host || own == folder {
         return Ok(());
     }
-    // A node says nothing of what is above the folder that it serves.
-    let is_hidden = || match (from, to, own) {
-        (Location::Remote(_), Location::Local(to), Some(own)) => holds(to, own),
-        _ => false,
-    };
-    if !source.above.contains(&Some(folder)) && !is_hidden() {
+    let is_inside = source.above.contains(&Some(folder.clone()))
+        || match (from, to, receiver) {
+            // A node says nothing of what is above the folder that it serves.
+            (Location::Remote(_), Location::Local(to), _) => holds(to, own),
+            (Location::Remote(_), Location::Remote(to), Some(receiver)) => {
+                holds_there(receiver, &to.path, own).await
+            }
+            _ => false,
+        };
+    if !is_inside {
         return Ok(());
     }
     let message = format!("{from} lies inside {to}, and --delete would delete it there");
@@ -304,6 +304,23 @@ fn holds(folder: &Path, wanted: &Identity) -> bool {
                 return true;
             }
             folders.push(entry.path());
+        }
+    }
+    false
+}
+
+/// The same of a node's folder.
+async fn holds_there(control: &mut Control, folder: &[u8], wanted: &Identity) -> bool {
+    let mut folders = vec![trim(folder).to_vec()];
+    while let Some(folder) = folders.pop() {
+        let listed = control.list(&folder).await.unwrap_or_default();
+        let is_folder =
+            |entry: &ListingEntry| entry.kind == ListingKind::Directory && entry.link.is_none();
+        for entry in listed.into_iter().filter(is_folder) {
+            if entry.unique.as_ref() == Some(&wanted.unique) {
+                return true;
+            }
+            folders.push(join(&folder, entry.name.name()));
         }
     }
     false

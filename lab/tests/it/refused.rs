@@ -87,6 +87,8 @@ fn a_source_that_delete_would_delete_is_refused() {
         (there("t2/d2"), "t2".to_owned()),
         (there("t2/d2/sub"), there("t2/")),
         (format!("{below}/"), "t2".to_owned()),
+        (format!("{below}/"), there("t2")),
+        (format!("{below}/sub"), there("")),
     ] {
         for more in [&[][..], &["--dry-run"]] {
             let (error, exit) = sync(&[more, &[&from, &to]].concat());
