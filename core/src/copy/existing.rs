@@ -15,9 +15,9 @@ pub enum Existing {
     Replace,
     /// It stays, whatever it is.
     Keep,
-    /// Files of the same size and modification time stay.
+    /// Files of the same size and modification time stay, and links that say the same.
     KeepSame,
-    /// Files of the same content stay, whatever their times.
+    /// Files of the same content stay, whatever their times, and links that say the same.
     KeepSameContent,
 }
 
@@ -76,6 +76,8 @@ impl Existing {
         match self {
             Existing::Replace => false,
             Existing::Keep => true,
+            // A link is what it says.
+            _ if matches!(ours.kind, EntryKind::Symlink { .. }) => ours.kind == there.kind,
             // What else there is to know the content says.
             Existing::KeepSameContent => is_as_long,
             Existing::KeepSame => {
@@ -96,10 +98,7 @@ impl Existing {
             _ if !is_same_kind => CopyReason::KindDiffers,
             _ if ours.len() != there.len() => CopyReason::SizeDiffers,
             _ if self == Existing::Replace => CopyReason::Replaced,
-            // A link that is the same is made again, whatever its time.
-            _ if matches!(ours.kind, EntryKind::Symlink { .. }) && ours.kind == there.kind => {
-                CopyReason::Replaced
-            }
+            _ if matches!(ours.kind, EntryKind::Symlink { .. }) => CopyReason::ContentDiffers,
             Ordering::Greater => CopyReason::Newer,
             Ordering::Less => CopyReason::Older,
             Ordering::Equal => CopyReason::Replaced,

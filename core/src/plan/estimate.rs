@@ -178,7 +178,14 @@ impl PathEstimate {
         let seconds = known.seconds(congestion, streams, size, 1..5);
         let reasons = vec![Reason::Streams(streams, why), self.congestion().1];
         let runs = Runs::Modelled(&seconds);
-        Ok(finished(&known, size, (congestion, streams), &runs, reasons))
+        let mut plan = finished(&known, size, (congestion, streams), &runs, reasons);
+        // The model's path is no shorter than its step; the staging of a shorter one is the same, the least.
+        for reason in &mut plan.reasons {
+            if let Reason::Staging(_, rtt) = reason {
+                *rtt = self.rtt.min(*rtt);
+            }
+        }
+        Ok(plan)
     }
 }
 

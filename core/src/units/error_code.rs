@@ -216,9 +216,9 @@ error_codes! {
     HeldRateTaken "held-rate-taken" After: Refused;
     /// fewer bytes came than the file has
     Incomplete "incomplete" Now: There Between;
-    /// SIGINT or SIGTERM; the message says what is kept
+    /// SIGHUP (exit code 129), SIGINT (130) or SIGTERM (143); the message says what is kept
     Interrupted "interrupted" Never: You;
-    /// the destination is the source, or lies inside it
+    /// the destination is the source, or lies inside it; or `--delete` would delete the source
     IntoItself "into-itself" Never: You;
     /// a name that no file, or no command line, can have
     InvalidName "invalid-name" Never: There You;

@@ -332,18 +332,24 @@ impl Control {
                         self.session.handle(now, Input::Closed);
                     }
                 }
-                Output::Event { id, event } => self.events.push_back((id, event)),
-                Output::Close if self.events.is_empty() => {
-                    return Err(Error::new(
-                        Fault::Between,
-                        ErrorCode::ControlClosed,
-                        format!("{} closed the control connection", self.server),
-                    ));
+                // The machine does not know of whom it speaks.
+                Output::Event { id, event: Event::Failed(error) }
+                    if error.code == ErrorCode::ControlClosed =>
+                {
+                    let error = Error { message: self.gone().message, ..error };
+                    self.events.push_back((id, Event::Failed(error)));
                 }
+                Output::Event { id, event } => self.events.push_back((id, event)),
+                Output::Close if self.events.is_empty() => return Err(self.gone()),
                 Output::Close => return Ok(None),
                 Output::Wait(at) => return Ok(at),
             }
         }
+    }
+
+    fn gone(&self) -> Error {
+        let message = format!("{} closed the control connection", self.server);
+        Error::new(Fault::Between, ErrorCode::ControlClosed, message)
     }
 
     /// The next event of one request; those of others are kept.

@@ -22,9 +22,8 @@ use std::sync::Arc;
 /// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
 /// the other to read, and enough that ten thousand take a few round trips.
 const LOOKED_AT_ONCE: usize = 48 << 10;
-/// From here on half the facts, and so half the bytes, are worth another command.
-const FEW: usize = 100;
-/// The facts by which a file is the same.
+/// The facts by which a file is the same. A node says of a link what it leads to, unless it is asked
+/// where that is.
 const COMPARED: FactSet =
     FactSet::NONE.with(Fact::Type).with(Fact::Size).with(Fact::Modify).with(Fact::UnixSlink);
 /// Of one look, next to its path.
@@ -125,8 +124,8 @@ pub(super) async fn kept_there(
         return Ok(kept);
     }
     let mut leaves = (0..entries.len()).filter(|&index| is_leaf(&entries[index]));
-    let narrows = entries.len() > FEW;
-    if narrows {
+    let looks = entries.iter().any(is_leaf);
+    if looks {
         ask_for(control, COMPARED);
     }
     let name = |entry: &Entry| {
@@ -178,7 +177,7 @@ pub(super) async fn kept_there(
             Some(_) => {}
         }
     }
-    if narrows {
+    if looks {
         ask_for(control, FactSet::ALL);
     }
     let to = ContentAt::There(control, Box::new(|index| path_of(&entries[index])));
@@ -198,11 +197,15 @@ async fn of_same_content(
     if copy.options.existing != Existing::KeepSameContent || kept.is_empty() {
         return Ok(kept);
     }
-    let candidates: Vec<_> = kept.iter().map(|&index| (index, entries[index].len())).collect();
-    let same = match ends {
-        Some(ends) => by_content::same(copy, ends, &candidates).await?,
-        None => BTreeSet::new(),
+    // What there is of a link is known.
+    let (links, files): (Vec<usize>, Vec<usize>) =
+        kept.iter().partition(|&&index| is_link(&entries[index]));
+    let candidates: Vec<_> = files.iter().map(|&index| (index, entries[index].len())).collect();
+    let mut same = match ends {
+        Some(ends) if !candidates.is_empty() => by_content::same(copy, ends, &candidates).await?,
+        _ => BTreeSet::new(),
     };
+    same.extend(links);
     if copy.options.dry_run {
         for &index in kept.difference(&same) {
             let entry = &entries[index];
@@ -215,6 +218,10 @@ async fn of_same_content(
 /// Whether it may stay as it is; what is another name of a file costs nothing to make again.
 fn is_leaf(entry: &Entry) -> bool {
     !matches!(entry.kind, EntryKind::Directory | EntryKind::There { .. })
+}
+
+fn is_link(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::Symlink { .. })
 }
 
 /// Has the server tell these facts from now on; one that does not know how tells what it likes.
@@ -231,7 +238,8 @@ fn plan_file(
     reason: CopyReason,
     is_folder: bool,
 ) {
-    // A link at a server may look like the folder that it leads to, and is replaced by one.
+    // A link at a server that does not say so looks like the folder that it leads to, and is replaced by
+    // one.
     let is_in_the_way = is_folder && !copy.room.contains(&path);
     if is_in_the_way && matches!(entry.kind, EntryKind::File { .. }) {
         let message = "a directory has its name at the destination, and no file replaces one";
@@ -239,17 +247,13 @@ fn plan_file(
             .hint("remove it there, or copy to another directory");
         return copy.stats.failures.push((path, error));
     }
-    // A link that is the same already costs nothing to make again.
-    let keeps_same =
-        matches!(copy.options.existing, Existing::KeepSame | Existing::KeepSameContent);
-    if reason == CopyReason::Replaced && keeps_same {
-        return;
-    }
     let path = String::from_utf8_lossy(&path).into_owned();
-    copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
+    let (bytes, is_link) = (entry.len(), is_link(entry));
+    copy.stats.planned.push(PlannedFile { path, reason, bytes, is_link });
 }
 
-/// Names what stays; one file alone has no path below its source, and is named by its target.
+/// Names what stays, but for links that are the same: a copy counts files. One file alone has no path
+/// below its source, and is named by its target.
 fn note(
     copy: &mut Copy<'_>,
     kept: &BTreeSet<usize>,
@@ -258,7 +262,9 @@ fn note(
 ) {
     let name =
         |entry: &Entry| if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
-    copy.stats.skipped.extend(kept.iter().map(|&index| name(&entries[index])));
+    let counts = |entry: &&Entry| copy.options.existing == Existing::Keep || !is_link(entry);
+    let named = kept.iter().map(|&index| &entries[index]).filter(counts);
+    copy.stats.skipped.extend(named.map(name));
 }
 
 /// `entries` without those that stay.

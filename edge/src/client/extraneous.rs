@@ -7,6 +7,7 @@
 use super::backup::Backup;
 use super::control::Control;
 use super::copy::Copy;
+use super::itself;
 use super::keep_replaced::{self, folder_of};
 use super::listing::list_tree;
 use super::location::{Location, Remote, trim};
@@ -30,8 +31,8 @@ const AT_ONCE: usize = 500;
 /// Refuses before anything moves what cannot be done.
 ///
 /// # Errors
-/// When there is not one folder as source, names are listed, or the destination is a server that may
-/// follow links.
+/// When there is not one folder as source, names are listed, the destination is a server that may
+/// follow links, or the source lies in it and would be deleted.
 pub(super) async fn require(
     copy: &Copy<'_>,
     sources: &[Location],
@@ -55,6 +56,7 @@ pub(super) async fn require(
             "--delete with a list of files would delete all that is not in the list",
         );
     }
+    let mut receiver = None;
     if let Location::Remote(to) = destination {
         let (control, _) = Control::open(to, &copy.options.reach, Vec::new()).await?;
         if !control.features().tree {
@@ -64,8 +66,16 @@ pub(super) async fn require(
             );
             return refused(Fault::There, &message);
         }
+        receiver = Some(control);
     }
-    Ok(())
+    let [source] = sources else { return Ok(()) };
+    let mut sender = match source {
+        Location::Remote(from) => {
+            Some(Control::open(from, &copy.options.reach, Vec::new()).await?.0)
+        }
+        _ => None,
+    };
+    itself::refuse_deleted((source, sender.as_mut()), (destination, receiver.as_mut())).await
 }
 
 /// Deletes what stands at `destination` where `source` has something of another kind, which then has room:
@@ -112,7 +122,8 @@ pub(super) async fn make_room(
         // What is in a folder the source does not have, and is told of with all that.
         for path in copy.room.iter() {
             let path = String::from_utf8_lossy(path).into_owned();
-            copy.stats.planned.push(PlannedFile { path, reason: CopyReason::Extraneous, bytes: 0 });
+            let reason = CopyReason::Extraneous;
+            copy.stats.planned.push(PlannedFile { path, reason, bytes: 0, is_link: false });
         }
     } else {
         place.delete(copy, &gone).await?;
@@ -176,7 +187,8 @@ pub(super) async fn delete(
         for entry in now {
             let path = String::from_utf8_lossy(&entry.path).into_owned();
             let reason = CopyReason::Extraneous;
-            copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
+            let is_link = matches!(entry.kind, EntryKind::Symlink { .. });
+            copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len(), is_link });
         }
     } else {
         place.delete(copy, now).await?;

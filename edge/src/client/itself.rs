@@ -4,10 +4,11 @@
 //! `Unique` of RFC 3659), and whether its kernel is this host's (`docs/protocol.md`, A-3).
 
 use super::control::Control;
-use super::location::trim;
+use super::location::{Location, trim};
 use crate::stores::join;
+use crate::sys::host::kernel_id;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{ListingKind, Pathname};
+use farline_core::gridftp::{ListingEntry, ListingKind, Pathname};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -228,6 +229,101 @@ pub(super) async fn refuse_elsewhere(
     let source = Identity::there(sender, vec![path.to_vec()]).await;
     let targets = Identity::there(receiver, above_there(target)).await;
     source.iter().flatten().try_for_each(|source| source.refuse(from, to, &targets))
+}
+
+/// A folder that is synced from or to: it, the folders above it, and its host, where that is known.
+struct Whereabouts {
+    host: Option<String>,
+    above: Vec<Option<Identity>>,
+}
+
+impl Whereabouts {
+    async fn of(place: &Location, control: Option<&mut Control>) -> Option<Whereabouts> {
+        match (place, control) {
+            (Location::Local(path), _) => {
+                let identity = std::iter::once(Identity::here(path));
+                Some(Whereabouts {
+                    host: kernel_id(),
+                    above: identity.chain(above(path)).collect(),
+                })
+            }
+            (Location::Remote(remote), Some(control)) => {
+                let host = control.features().host.clone();
+                let above = Identity::there(control, above_there(&remote.path)).await;
+                Some(Whereabouts { host, above })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Refuses to sync `from` to `to`, of which all is deleted that `from` does not have, where `from` lies in
+/// it. Each comes with the session in which its server, if it has one, is asked.
+///
+/// # Errors
+/// When it does.
+pub(super) async fn refuse_deleted(
+    (from, sender): (&Location, Option<&mut Control>),
+    (to, mut receiver): (&Location, Option<&mut Control>),
+) -> Result<(), Error> {
+    let source = Whereabouts::of(from, sender).await;
+    let target = Whereabouts::of(to, receiver.as_deref_mut()).await;
+    let (Some(source), Some(target)) = (source, target) else { return Ok(()) };
+    let (Some(Some(own)), Some(Some(folder))) = (source.above.first(), target.above.first()) else {
+        return Ok(());
+    };
+    // That both are one the copy itself says.
+    if source.host.is_none() || source.host != target.host || own == folder {
+        return Ok(());
+    }
+    let is_inside = source.above.contains(&Some(folder.clone()))
+        || match (from, to, receiver) {
+            // A node says nothing of what is above the folder that it serves.
+            (Location::Remote(_), Location::Local(to), _) => holds(to, own),
+            (Location::Remote(_), Location::Remote(to), Some(receiver)) => {
+                holds_there(receiver, &to.path, own).await
+            }
+            _ => false,
+        };
+    if !is_inside {
+        return Ok(());
+    }
+    let message = format!("{from} lies inside {to}, and --delete would delete it there");
+    Err(Error::new(Fault::You, ErrorCode::IntoItself, message)
+        .hint("nothing was copied; name another destination, or leave --delete out"))
+}
+
+/// Whether `folder` of this host holds `wanted`, at any depth. Links are not followed, and what cannot be
+/// listed would not be deleted either.
+fn holds(folder: &Path, wanted: &Identity) -> bool {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let listed = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        for entry in listed.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if Identity::here(&entry.path()).as_ref() == Some(wanted) {
+                return true;
+            }
+            folders.push(entry.path());
+        }
+    }
+    false
+}
+
+/// The same of a node's folder.
+async fn holds_there(control: &mut Control, folder: &[u8], wanted: &Identity) -> bool {
+    let mut folders = vec![trim(folder).to_vec()];
+    while let Some(folder) = folders.pop() {
+        let listed = control.list(&folder).await.unwrap_or_default();
+        let is_folder =
+            |entry: &ListingEntry| entry.kind == ListingKind::Directory && entry.link.is_none();
+        for entry in listed.into_iter().filter(is_folder) {
+            if entry.unique.as_ref() == Some(&wanted.unique) {
+                return true;
+            }
+            folders.push(join(&folder, entry.name.name()));
+        }
+    }
+    false
 }
 
 #[cfg(test)]

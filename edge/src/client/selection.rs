@@ -129,4 +129,7 @@ pub struct PlannedFile {
     pub reason: CopyReason,
     /// Its length.
     pub bytes: u64,
+    /// Whether it is a symbolic link, which is counted as no file.
+    #[serde(rename = "link", skip_serializing_if = "std::ops::Not::not")]
+    pub is_link: bool,
 }

@@ -12,6 +12,7 @@ use crate::stores::StoreRegistry;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, escaped};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -301,7 +302,11 @@ impl ConfigFile {
         let wrong = |what: String| {
             Error::new(Fault::You, ErrorCode::BadConfig, format!("{}: {what}", path.display()))
         };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            io::ErrorKind::IsADirectory => wrong("a folder, and no configuration file".to_owned())
+                .hint(format!("to serve what is in it: farline serve --root {}", path.display())),
+            _ => wrong(error.to_string()),
+        })?;
         toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
     }
 

@@ -38,20 +38,27 @@ impl Files<'_> {
         self.access.root()
     }
 
-    /// One thing, under the name it was asked for.
+    /// One thing, under the name it was asked for; a link shows as what it leads to, and where.
     pub(crate) fn stat(&self, path: &Pathname) -> Result<ListingEntry, Error> {
         self.access.check(Deed::Look, path)?;
+        let failed = |error: io::Error| storage_error("look at", path.as_bytes(), &error);
         let at = beneath(path);
-        let stat = self.root().stat(at).or_else(|error| {
-            // A link that leads nowhere, or outside, can still be looked at.
-            self.root()
-                .stat_link(at)
-                .ok()
-                .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
-                .ok_or(error)
-        });
-        let stat = stat.map_err(|error| storage_error("look at", path.as_bytes(), &error))?;
-        Ok(self.entry(path.clone(), path, &stat))
+        // The folder itself has no name.
+        let Ok((folder, name)) = self.root().parent(at) else {
+            let stat = self.root().stat(at).map_err(failed)?;
+            return Ok(self.entry(path.clone(), path, &stat));
+        };
+        let name = OsStr::from_bytes(&name);
+        let own = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let own = own.map_err(|errno| failed(errno.into()))?;
+        if FileType::from_raw_mode(own.st_mode) != FileType::Symlink {
+            return Ok(self.entry(path.clone(), path, &own));
+        }
+        // A link that leads nowhere, or outside, can still be looked at.
+        let stat = self.root().stat(at).unwrap_or(own);
+        let target = readlinkat(&folder, name, Vec::new()).ok();
+        let link = target.map(|target| Pathname::new(target.into_bytes()));
+        Ok(ListingEntry { link, ..self.entry(path.clone(), path, &stat) })
     }
 
     /// What is in a directory, sorted by name; links show as what they point to, and where.

@@ -88,7 +88,8 @@ impl DataPlane {
         let files = Files::new(&access);
         let now = time_of_day();
         let mut text = Vec::new();
-        let looked = files.stat(&run.request.path)?;
+        // A path that is listed itself is what it leads to.
+        let looked = ListingEntry { link: None, ..files.stat(&run.request.path)? };
         let is_folder = looked.kind == ListingKind::Directory;
         if let (ListFormat::Facts(_) | ListFormat::Tree(_), true) = (format, is_folder) {
             let name = Pathname::new(".");

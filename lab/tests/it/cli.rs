@@ -185,3 +185,42 @@ fn a_user_without_password_or_terminal_is_told_so() {
     assert_eq!((error["code"].as_str(), code), (Some("login-refused"), 2), "{error}");
     assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("FARLINE_PASSWORD")));
 }
+
+#[test]
+fn a_command_that_is_not_there_is_one_of_those_around_it() {
+    let said = |args: &[&str]| String::from_utf8(run(args).stderr).expect("UTF-8");
+    let wrong = said(&["link", "set"]);
+    assert!(wrong.contains("unrecognized subcommand 'set'") && !wrong.contains("net"), "{wrong}");
+    assert!(said(&["--json", "link", "set"]).is_empty());
+    assert!(said(&["link", "sl"]).contains("'ls'"), "{}", said(&["link", "sl"]));
+    assert!(said(&["pc"]).contains("'cp'"), "{}", said(&["pc"]));
+}
+
+#[test]
+fn a_folder_in_place_of_a_configuration_is_told_of_root() {
+    let dir = farline_lab::files::folder();
+    let (error, code) = farline_lab::error_of(&["serve", farline_lab::files::text(dir.path())]);
+    assert_eq!((error["code"].as_str(), code), (Some("bad-config"), 2), "{error}");
+    assert!(error["message"].as_str().is_some_and(|said| !said.contains("os error")), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("serve --root /")), "{error}");
+}
+
+#[test]
+fn a_plan_and_a_copy_tell_one_round_trip_or_none() {
+    let dir = farline_lab::files::folder();
+    let at = dir.path();
+    std::fs::write(at.join("f"), "x").expect("written");
+    let copied = farline().current_dir(at).args(["cp", "-v", "f", "g"]).output().expect("runs");
+    let copied = stdout(&copied);
+    assert!(copied.contains("limited by") && !copied.contains("rtt "), "{copied}");
+    let (_node, url) = farline_lab::node(at, "read", &[]);
+    let plan = stdout(&run(&["plan", &url, "--size", "1TB"]));
+    let words = plan.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = |rtt: &str| {
+        let mut words = rtt.trim_start_matches("of ").split([' ', ';']);
+        let figure = words.next().filter(|figure| figure.parse::<f64>().is_ok())?;
+        Some(format!("{figure} {}", words.next()?))
+    };
+    let rtts: Vec<String> = words.split("rtt ").skip(1).filter_map(told).collect();
+    assert!(rtts.len() > 1 && rtts.iter().all(|rtt| *rtt == rtts[0]), "{rtts:?} {plan}");
+}

@@ -62,6 +62,52 @@ fn a_copy_by_a_node_onto_or_into_itself_is_refused() {
 }
 
 #[test]
+fn a_source_that_delete_would_delete_is_refused() {
+    let dir = folder();
+    let at = dir.path();
+    std::fs::create_dir_all(at.join("t2/d2/sub")).expect("a folder");
+    std::fs::create_dir(at.join("t3")).expect("a folder");
+    for file in ["t2/d2/a", "t2/other", "t3/b"] {
+        std::fs::write(at.join(file), "x").expect("written");
+    }
+    std::os::unix::fs::symlink("t2/d2", at.join("way")).expect("linked");
+    let (_node, url) = node(at, "write", &["--third-party"]);
+    // What is above its folder a node does not know.
+    let (_inner, below) = node(&at.join("t2/d2"), "write", &["--third-party"]);
+    let there = |path: &str| format!("{url}/{path}");
+    let sync = |args: &[&str]| {
+        let mut command = farline();
+        command.current_dir(at).args(["--json", "sync", "--delete"]).args(args);
+        error_of_command(&mut command)
+    };
+    for (from, to) in [
+        ("t2/d2".to_owned(), "t2".to_owned()),
+        ("way/sub".to_owned(), "t2/".to_owned()),
+        ("t2/d2".to_owned(), there("t2")),
+        (there("t2/d2"), "t2".to_owned()),
+        (there("t2/d2/sub"), there("t2/")),
+        (format!("{below}/"), "t2".to_owned()),
+        (format!("{below}/"), there("t2")),
+        (format!("{below}/sub"), there("")),
+    ] {
+        for more in [&[][..], &["--dry-run"]] {
+            let (error, exit) = sync(&[more, &[&from, &to]].concat());
+            let said = (error["code"].as_str(), exit);
+            assert_eq!(said, (Some("into-itself"), 2), "{from} {to}: {error}");
+            let message = error["message"].as_str().expect("words");
+            assert!(message.contains("lies inside"), "{message}");
+        }
+        assert_eq!(names(&at.join("t2")), ["d2", "other"], "{from} {to}");
+        assert_eq!(names(&at.join("t2/d2")), ["a", "sub"], "{from} {to}");
+    }
+    // Next to each other, and without --delete, all is as ever.
+    succeed(farline().current_dir(at).args(["-q", "sync", "--delete", "t3", "t2/d2"]));
+    assert_eq!(names(&at.join("t2/d2")), ["b"]);
+    succeed(farline().current_dir(at).args(["-q", "sync", "t2/d2", "t2"]));
+    assert_eq!(names(&at.join("t2")), ["b", "d2", "other"]);
+}
+
+#[test]
 fn a_path_that_is_too_long_is_the_users_and_measured() {
     let dir = folder();
     std::fs::create_dir(dir.path().join("root")).expect("a folder");

@@ -146,3 +146,27 @@ fn a_wrong_port_is_said_at_once_and_a_wait_can_be_interrupted() {
     assert!(asked.elapsed() < Duration::from_secs(5), "it waited on: {said}");
     assert!(!status.success() && said.contains("trying again in"), "{said}");
 }
+
+#[test]
+fn a_node_that_dies_is_named_with_how_to_go_on() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 150, 1);
+    for (from, to) in [(text(&file), "up"), ("up", text(&dir.path().join("down")))] {
+        let (mut server, url) = node(&root, "write", &[]);
+        std::fs::copy(&file, root.join("up")).expect("copied");
+        let there = |path: &str| if path == "up" { format!("{url}/up") } else { path.to_owned() };
+        let mut command = farline();
+        command.args(["cp", "--retry-for", "0", "--limit", "200M", &there(from), &there(to)]);
+        let copy = Running(command.stderr(Stdio::piped()).spawn().expect("runs"));
+        std::thread::sleep(Duration::from_secs(1));
+        server.end(Signal::KILL);
+        let (status, _, err) = copy.finish();
+        assert_eq!(status.code(), Some(5), "{err}");
+        let server = url.trim_start_matches("ftp://");
+        let port = server.rsplit(':').next().expect("a port");
+        assert!(err.contains(port), "{err}");
+        assert!(err.contains("hint: run the same command again: it goes on"), "{err}");
+    }
+}

@@ -1,10 +1,12 @@
 //! `farline sync` and the flags that choose files, here, to and from a node; filters as rsync reads
 //! them.
 
+use farline_lab::raw::RawClient;
 use farline_lab::{assert_same_tree, error_of, farline, json_of, node, plant, succeed};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -145,14 +147,12 @@ fn syncing_twice_sends_nothing() {
         assert_same_tree(&source, &at);
         let second = sync(&[&from, &to]);
         assert_eq!((&second["files"], &second["bytes"]), (&0.into(), &0.into()), "{to}: {second}");
-        // A node does not say of one path that it is a link: links to it are made again.
         let left = planned(&sync(&["--dry-run", &from, &to]));
-        assert!(left.iter().all(|path| path == "link"), "{to}: {left:?}");
+        assert!(left.is_empty(), "{to}: {left:?}");
     }
     fs::write(source.join("one/small3"), "changed, and longer than it was").expect("written");
     let result = sync(&["--dry-run", &text(&source), &format!("{url}/up")]);
-    let named = result["planned"].as_array().expect("a list");
-    let changed: Vec<_> = named.iter().filter(|file| file["path"] != "link").collect();
+    let changed = result["planned"].as_array().expect("a list");
     assert_eq!(changed.len(), 1, "{result}");
     assert_eq!(changed[0]["path"], "one/small3", "{result}");
     assert_eq!(changed[0]["reason"], "size-differs", "{result}");
@@ -220,4 +220,56 @@ fn a_person_reads_how_many_and_quiet_is_quiet() {
     fs::create_dir(dir.path().join("empty")).expect("a folder");
     let empty = said(dir.path(), &["cp", "-r"], ["empty", "d"]);
     assert!(empty.starts_with("no files to copy; "), "{empty}");
+}
+
+#[test]
+fn links_that_are_the_same_stay_and_count_as_no_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, lk) = (dir.path().join("root"), dir.path().join("lk"));
+    for path in [&root, &lk] {
+        fs::create_dir_all(path).expect("a folder");
+    }
+    fs::write(lk.join("f"), "ab").expect("written");
+    for (target, name) in [("f", "s"), ("nowhere", "dangling"), (".", "around")] {
+        symlink(target, lk.join(name)).expect("linked");
+    }
+    let (_node, url) = node(&root, "write", &["--third-party"]);
+    let (there, again, here) = (format!("{url}/lk"), format!("{url}/again"), "here".to_owned());
+    for (from, to) in [("lk", &there), ("lk", &here), (&there, &again)] {
+        let plan = said(dir.path(), &["sync", "--dry-run"], [from, to]);
+        assert!(plan.starts_with("a dry run: 2 B in 1 file would be copied\n"), "{to}: {plan}");
+        let done = said(dir.path(), &["sync"], [from, to]);
+        assert!(done.starts_with("2 B in 1 file, "), "{to}: {done}");
+        for checksum in [&[][..], &["--checksum"]] {
+            let plan = said(dir.path(), &[&["sync", "--dry-run"], checksum].concat(), [from, to]);
+            assert!(plan.starts_with("a dry run: nothing would be copied, 1 skipped"), "{plan}");
+            assert!(!plan.contains("differs"), "{to}: {plan}");
+            let done = said(dir.path(), &[&["sync"], checksum].concat(), [from, to]);
+            assert!(done.starts_with("nothing to copy: 1 file is "), "{to}: {done}");
+        }
+    }
+    // One that says something else is made again.
+    fs::remove_file(root.join("lk/s")).expect("removed");
+    symlink("around", root.join("lk/s")).expect("linked");
+    let plan = said(dir.path(), &["sync", "--dry-run"], ["lk", &there]);
+    assert!(plan.contains("no files would be copied") && plan.contains("differs: s\n"), "{plan}");
+    said(dir.path(), &["sync"], ["lk", &there]);
+    assert_eq!(fs::read_link(root.join("lk/s")).expect("a link"), Path::new("f"));
+}
+
+#[test]
+fn a_node_says_what_one_link_says_to_who_asks() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("f"), "ab").expect("written");
+    symlink("f", dir.path().join("s")).expect("linked");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let mut client = RawClient::open(&url);
+    let said = client.ask("MLST s");
+    assert!(said.contains("Type=file;Size=2;") && !said.contains("slink"), "{said}");
+    assert!(!client.ask("STAT s").contains("->"));
+    client.ask("OPTS MLST Type;Size;");
+    assert!(client.ask("MLST s").contains("\n Type=file;Size=2; /s"));
+    client.ask("OPTS MLST Type;Size;UNIX.slink;");
+    assert!(client.ask("MLST s").contains("\n Type=file;Size=2;UNIX.slink=f; /s"));
+    assert!(client.ask("MLST f").contains("\n Type=file;Size=2; /f"));
 }

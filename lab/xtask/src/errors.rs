@@ -113,11 +113,14 @@ fn table(codes: &[ErrorCode]) -> String {
     let mut table =
         "| code | fault and exit code | again | what happened |\n|---|---|---|---|\n".to_owned();
     for code in codes {
-        let faults: Vec<String> = code
-            .faults()
-            .iter()
-            .map(|&fault| format!("{} {}", fault_name(fault), fault.exit_code()))
-            .collect();
+        let exit = |fault: Fault| match code {
+            // The signal's number decides, as a shell has it: SIGHUP, SIGINT, SIGTERM.
+            ErrorCode::Interrupted => "129, 130 or 143".to_owned(),
+            _ => fault.exit_code().to_string(),
+        };
+        let faults =
+            code.faults().iter().map(|&fault| format!("{} {}", fault_name(fault), exit(fault)));
+        let faults: Vec<String> = faults.collect();
         let retry = match code.retry() {
             Retry::Never => "",
             Retry::Now => "now",
@@ -189,6 +192,13 @@ mod tests {
             used,
             codes(&[("Busy", &["You", "Here"]), ("Io", &["There"]), ("Usage", &["There"])])
         );
+    }
+
+    #[test]
+    fn a_signal_has_exit_codes_of_its_own() {
+        let table = table(&[ErrorCode::Interrupted, ErrorCode::IntoItself]);
+        assert!(table.contains("| `interrupted` | you 129, 130 or 143 |"), "{table}");
+        assert!(table.contains("| `into-itself` | you 2 |"), "{table}");
     }
 
     #[test]

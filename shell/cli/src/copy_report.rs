@@ -123,7 +123,10 @@ fn would_do(outcome: &Outcome, existing: Existing) -> String {
     let deletes = |file: &&PlannedFile| file.reason == CopyReason::Extraneous;
     let deleted = planned.iter().filter(deletes).count();
     let bytes = planned.iter().filter(|file| !deletes(file)).map(|file| file.bytes).sum();
-    let mut text = match planned.len() - deleted {
+    // As a copy that is done counts: files, and no links.
+    let links = planned.iter().filter(|file| !deletes(file) && file.is_link).count();
+    let mut text = match planned.len() - deleted - links {
+        0 if links > 0 => "a dry run: no files would be copied".to_owned(),
         0 => "a dry run: nothing would be copied".to_owned(),
         count => format!("a dry run: {} in {} would be copied", Bytes(bytes), files(count)),
     };
@@ -179,7 +182,9 @@ fn why(outcome: &Outcome, verbose: bool) -> Vec<String> {
                 && matches!(outcome.limited_by, Limit::SendBuffer | Limit::ReceiverWindow));
         return if is_yours { vec![limited] } else { Vec::new() };
     }
-    let mut lines = vec![format!("rtt {}", Span::from_secs_f64(outcome.rtt_seconds))];
+    // A copy within this host goes over no path.
+    let rtt = Some(Span::from_secs_f64(outcome.rtt_seconds)).filter(|rtt| *rtt > Span::ZERO);
+    let mut lines: Vec<String> = rtt.iter().map(|rtt| format!("rtt {rtt}")).collect();
     // What was measured says so itself.
     let label = |is_choice| if is_choice { "chosen: " } else { "" };
     let reasons = outcome.reasons.iter();

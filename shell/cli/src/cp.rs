@@ -376,6 +376,8 @@ pub(crate) fn carry_out(
         (Err(error), Some(ended)) if error.code == ErrorCode::Interrupted => Err(ended),
         (result, _) => result,
     };
+    let is_piped = ends.iter().any(|end| matches!(end, Location::Standard));
+    let result = result.map_err(|error| with_way_on(error, is_piped));
     let outcome = match (result, signalled) {
         (Err(error), Some(code)) if error.code == ErrorCode::Interrupted => {
             output.error(&error);
@@ -389,6 +391,18 @@ pub(crate) fn carry_out(
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
     })
+}
+
+/// The error of a copy whose connection was lost, with how to go on; what went through a pipe is gone.
+fn with_way_on(error: Error, is_piped: bool) -> Error {
+    let is_lost = matches!(error.code, ErrorCode::ControlClosed | ErrorCode::ChannelLost);
+    if !is_lost || is_piped || error.hint.is_some() {
+        return error;
+    }
+    error.hint(
+        "run the same command again: it goes on from what is durable; with a longer --retry-for it does \
+         so by itself",
+    )
 }
 
 /// What the screen shows of how a copy stands.

@@ -99,6 +99,8 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
             format!(".TP\n\\fB{}\\fR\n{meaning}\n", fault.exit_code()).as_bytes(),
         );
     }
+    roff.extend_from_slice(b".TP\n\\fB129, 130, 143\\fR\n");
+    roff.extend_from_slice(b"Ended by SIGHUP, SIGINT or SIGTERM: 128 and the signal's number.\n");
     Ok(roff)
 }
 

@@ -118,7 +118,8 @@ struct ErrorDocument<'a> {
 pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // "To pass `--flag` as a value, use `-- --flag`" is never what was meant.
     wrong.remove(ContextKind::Suggested);
-    suggest_command(&mut wrong);
+    let args: Vec<OsString> = args.into_iter().collect();
+    suggest_command(&mut wrong, &args);
     let wrong = &wrong;
     let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
@@ -129,15 +130,19 @@ pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsStr
     Output::new(json, false).error(&usage_error(wrong))
 }
 
-/// Suggests the command whose letters were typed in another order, or with one wrong: clap finds
-/// none for words as short as `pc`.
-fn suggest_command(wrong: &mut clap::Error) {
+/// Suggests the command whose letters were typed in another order, or with one wrong, of those that stand
+/// where `args` has it: clap finds none for words as short as `pc`.
+fn suggest_command(wrong: &mut clap::Error, args: &[OsString]) {
     let has_own = wrong.get(ContextKind::SuggestedSubcommand).is_some();
     let Some(ContextValue::String(typed)) = wrong.get(ContextKind::InvalidSubcommand) else {
         return;
     };
     let commands = Cli::command();
-    let close = commands
+    let mut within = &commands;
+    for word in args.iter().skip(1).take_while(|word| **word != **typed) {
+        within = within.find_subcommand(word).unwrap_or(within);
+    }
+    let close = within
         .get_subcommands()
         .map(clap::Command::get_name)
         .find(|name| !has_own && strsim::damerau_levenshtein(name, typed) == 1);

@@ -45,10 +45,11 @@ enum Face {
     Silent,
 }
 
-/// Below this width a bar says less than the figures in its place would.
-const BAR_COLUMNS: usize = 40;
-/// What a bar takes at least, with its brackets and the space behind.
+/// Below this width a bar gives way to the words behind it.
+const USUAL_COLUMNS: usize = 80;
+/// What a bar takes at least, with its brackets and the space behind; and on a narrower terminal.
 const LEAST_BAR: usize = 11;
+const SHORT_BAR: usize = 8;
 /// Between two lines where nobody looks at a terminal: a log, a batch system's file.
 const LINE_EVERY: Span = Span::from_secs(60);
 
@@ -75,11 +76,7 @@ impl ProgressDisplay {
         let rate = self.pace.rate();
         match &mut self.face {
             Face::Bar(bar) => {
-                let columns = columns();
-                let with_bar = columns >= BAR_COLUMNS && sample.bytes_total.is_some();
-                let room = columns.saturating_sub(LEAST_BAR);
-                let text =
-                    describe(&self.label, sample, rate, if with_bar { room } else { columns });
+                let (text, with_bar) = describe(&self.label, sample, rate, columns());
                 // First: each of the others draws.
                 bar.set_style(style(with_bar));
                 if let Some(total) = sample.bytes_total {
@@ -95,7 +92,7 @@ impl ProgressDisplay {
                     let _ = writeln!(
                         io::stderr().lock(),
                         "{}",
-                        describe(&self.label, sample, rate, usize::MAX)
+                        describe(&self.label, sample, rate, usize::MAX).0
                     );
                 }
             }
@@ -138,57 +135,134 @@ fn style(with_bar: bool) -> ProgressStyle {
         .progress_chars("=> ")
 }
 
-/// One line with as much of the truth as fits into `columns`, the most wanted first to stay.
-fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) -> String {
+/// How much of its words a line has, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Words {
+    All,
+    /// It is the only one that is shown.
+    NoLabel,
+    /// The percentage has them already.
+    NoBytes,
+    /// `141/400` without what that counts.
+    NoFiles,
+    /// `path` in place of `limit: path rate`, and one blank between two figures.
+    Short,
+    /// A clock next to a rate is the time left.
+    NoLeft,
+    /// `12.3G`, as the flags have it.
+    NoUnit,
+}
+
+/// What a line may be, with a bar before it or without, the fullest first: the bar goes before words do,
+/// and words before figures.
+const FORMS: [(Words, bool); 14] = [
+    (Words::All, true),
+    (Words::NoLabel, true),
+    (Words::NoBytes, true),
+    (Words::NoFiles, true),
+    (Words::All, false),
+    (Words::NoLabel, false),
+    (Words::NoBytes, false),
+    (Words::NoFiles, false),
+    (Words::Short, true),
+    (Words::Short, false),
+    (Words::NoLeft, true),
+    (Words::NoLeft, false),
+    (Words::NoUnit, true),
+    (Words::NoUnit, false),
+];
+
+/// One line with as much of the truth as fits into `columns`, and whether there is room for a bar before it.
+fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) -> (String, bool) {
+    let least = if columns < USUAL_COLUMNS { SHORT_BAR } else { LEAST_BAR };
+    for (words, with_bar) in FORMS {
+        let room = if with_bar { columns.saturating_sub(least) } else { columns };
+        let line = joined(&figures(label, sample, rate, words), words);
+        if line.chars().count() < room && (!with_bar || sample.bytes_total.is_some()) {
+            return (line, with_bar);
+        }
+    }
+    // The least wanted goes first.
+    let mut parts = figures(label, sample, rate, Words::NoUnit);
+    while parts.len() > 1 && joined(&parts, Words::NoUnit).chars().count() >= columns {
+        let least = (0..parts.len()).min_by_key(|&at| parts[at].0);
+        least.into_iter().for_each(|at| drop(parts.remove(at)));
+    }
+    (joined(&parts, Words::NoUnit), false)
+}
+
+fn joined(parts: &[(u8, String)], words: Words) -> String {
+    let shown: Vec<&str> = parts.iter().map(|(_, part)| &part[..]).collect();
+    shown.join(if words < Words::Short { "  " } else { " " })
+}
+
+/// The figures as they stand on the line, each with how much it is wanted.
+fn figures(label: &str, sample: &Sample, rate: Option<Rate>, words: Words) -> Vec<(u8, String)> {
+    let is_short = words >= Words::Short;
     let bytes = match sample.bytes_total {
         Some(total) => format!("{} of {total}", sample.bytes_done),
         None => sample.bytes_done.to_string(),
     };
+    // Where it is not known how many bytes there are, they are all there is to say of how far it is.
+    let tells_bytes = words < Words::NoBytes || sample.bytes_total.is_none();
+    let unit = if words < Words::NoFiles { " files" } else { "" };
     let files = match (sample.files_done, sample.files_total) {
         (_, Some(1)) | (None, None) => None,
-        (Some(done), Some(total)) => Some(format!("{done} of {total} files")),
+        (Some(done), Some(total)) => Some(format!("{done}/{total}{unit}")),
         (Some(done), None) => Some(format!("{done} files")),
         (None, Some(total)) => Some(format!("{total} files")),
     };
     let left =
         sample.bytes_total.zip(rate).filter(|(_, rate)| rate.as_bps() > 0).map(|(total, rate)| {
             let bytes = Bytes(total.0.saturating_sub(sample.bytes_done.0));
-            format!("{} left", clock(rate.time_for(bytes)))
+            let left = if words < Words::NoLeft { " left" } else { "" };
+            format!("{}{left}", clock(rate.time_for(bytes)))
         });
-    let percent = sample
-        .bytes_total
-        .filter(|total| total.0 > 0)
-        .map(|total| format!("{} %", u128::from(sample.bytes_done.0) * 100 / u128::from(total.0)));
+    let percent = sample.bytes_total.filter(|total| total.0 > 0).map(|total| {
+        let percent = u128::from(sample.bytes_done.0) * 100 / u128::from(total.0);
+        format!("{percent}{}", if is_short { "%" } else { " %" })
+    });
     let limit = sample.limited_by.map(|limit| match limit {
+        limit if is_short => in_a_word(limit).to_owned(),
         // "Limit: rate limit" says nothing.
         Limit::RateLimit => "limit: as asked".to_owned(),
         limit => format!("limit: {}", limit.name().replace('_', " ")),
     });
-    // As they stand on the line, with the order in which they go when it is too short.
-    let mut parts = [
-        (0, Some(format!("{label}:"))),
+    let rate = rate.map(|rate| match rate.to_string() {
+        text if words < Words::NoUnit => text,
+        // As the flags have it: `12.3G`.
+        text => text.trim_end_matches("bit/s").replace(' ', ""),
+    });
+    let all = [
+        (0, (words < Words::NoLabel).then(|| format!("{label}:"))),
         (6, percent),
-        // The percentage has them already.
-        (1, Some(bytes)),
+        (1, tells_bytes.then_some(bytes)),
         (2, files),
-        (4, rate.map(|rate| rate.to_string())),
+        (4, rate),
         (5, left),
         (3, limit),
     ];
-    loop {
-        let shown: Vec<&str> = parts.iter().filter_map(|(_, part)| part.as_deref()).collect();
-        let line = shown.join("  ");
-        if line.chars().count() < columns || shown.len() <= 1 {
-            return line;
-        }
-        let least = parts
-            .iter()
-            .enumerate()
-            .filter(|(_, (_, part))| part.is_some())
-            .min_by_key(|(_, (rank, _))| *rank);
-        if let Some((i, _)) = least {
-            parts[i].1 = None;
-        }
+    all.into_iter().filter_map(|(wanted, part)| Some((wanted, part?))).collect()
+}
+
+/// What limits, where there is no room for its name.
+fn in_a_word(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Cpu => "cpu",
+        Limit::DiskRead => "read",
+        Limit::DiskWrite => "write",
+        Limit::Network => "net",
+        Limit::ReceiverWindow => "rwnd",
+        Limit::SendBuffer => "sndbuf",
+        Limit::SetUp => "setup",
+        Limit::Peer => "peer",
+        Limit::RateLimit => "asked",
+        Limit::PipeRead => "stdin",
+        Limit::PipeWrite => "stdout",
+        Limit::SlowStart => "start",
+        Limit::Loss => "loss",
+        Limit::PathRate => "path",
+        other => other.name(),
     }
 }
 
@@ -272,40 +346,67 @@ mod tests {
         assert_eq!(pace.rate(), None, "a pass begins anew");
     }
 
+    const FAST: Option<Rate> = Some(Rate::from_bps(8_000_000_000));
+
     #[test]
     fn a_line_tells_all_where_there_is_room() {
-        let line =
-            describe("run7", &sample(1_000, 512), Some(Rate::from_bps(8_000_000_000)), usize::MAX);
+        let (line, _) = describe("run7", &sample(1_000, 512), FAST, usize::MAX);
         assert_eq!(
             line,
-            "run7:  50 %  512 MiB of 1 GiB  3 of 4 files  8.00 Gbit/s  1 s left  limit: path rate"
+            "run7:  50 %  512 MiB of 1 GiB  3/4 files  8.00 Gbit/s  1 s left  limit: path rate"
         );
     }
 
     #[test]
     fn a_narrow_terminal_keeps_what_is_wanted_most() {
-        let rate = Some(Rate::from_bps(8_000_000_000));
-        for columns in [1, 8, 12, 20, 30, 40, 50, 80] {
-            let line = describe("run7", &sample(1_000, 512), rate, columns);
-            assert!(line.chars().count() < columns || line == "50 %", "{columns}: {line}");
+        for columns in [1, 8, 12, 20, 30, 40, 50, 60, 79, 80, 100] {
+            let (line, with_bar) = describe("run7", &sample(1_000, 512), FAST, columns);
+            let bar = if with_bar { SHORT_BAR } else { 0 };
+            assert!(line.chars().count() + bar < columns || line == "50%", "{columns}: {line}");
         }
-        assert_eq!(describe("run7", &sample(1_000, 512), rate, 30), "50 %  8.00 Gbit/s  1 s left");
-        assert_eq!(
-            describe("run7", &sample(1_000, 512), rate, 80 - LEAST_BAR),
-            "50 %  3 of 4 files  8.00 Gbit/s  1 s left  limit: path rate"
-        );
+        for (columns, line) in [
+            (18, "50% 8.00G 1 s"),
+            (30, "50% 3/4 8.00 Gbit/s 1 s path"),
+            (40, "50% 3/4 8.00 Gbit/s 1 s left path"),
+            (60, "[50 %  3/4  8.00 Gbit/s  1 s left  limit: path rate"),
+            (80, "[50 %  3/4 files  8.00 Gbit/s  1 s left  limit: path rate"),
+        ] {
+            let (said, with_bar) = describe("run7", &sample(1_000, 512), FAST, columns);
+            assert_eq!(format!("{}{said}", if with_bar { "[" } else { "" }), line, "{columns}");
+        }
+    }
+
+    #[test]
+    fn forty_columns_tell_how_far_fast_long_and_why() {
+        let sample = Sample {
+            bytes_done: Bytes::mib(9_999_999),
+            bytes_total: Some(Bytes::mib(10_000_000)),
+            files_done: Some(123_456),
+            files_total: Some(400_000),
+            ..sample(1_000, 0)
+        };
+        for limit in Limit::ALL {
+            let sample = Sample { limited_by: Some(limit), ..sample };
+            for rate in [1_000, 12_300_000_000] {
+                let (line, _) = describe("run7", &sample, Some(Rate::from_bps(rate)), 40);
+                let figures = [if rate == 1_000 { "1.00" } else { "12.3" }, "123456/400000"];
+                assert!(figures.iter().all(|figure| line.contains(figure)), "{line}");
+                let left = clock(Rate::from_bps(rate).time_for(Bytes::mib(1)));
+                assert!(line.starts_with("99% ") && line.contains(&left), "{line}");
+                assert!(line.ends_with(in_a_word(limit)), "{line}");
+            }
+        }
     }
 
     #[test]
     fn unknown_totals_and_stalls_promise_no_time_left() {
         let mut unknown = sample(1_000, 512);
         (unknown.bytes_total, unknown.files_total) = (None, None);
-        assert_eq!(
-            describe("run7", &unknown, Some(Rate::from_bps(8_000_000_000)), 99),
-            "run7:  512 MiB  3 files  8.00 Gbit/s  limit: path rate"
-        );
+        let (line, with_bar) = describe("run7", &unknown, FAST, 99);
+        assert_eq!(line, "run7:  512 MiB  3 files  8.00 Gbit/s  limit: path rate");
+        assert!(!with_bar);
         assert!(
-            !describe("run7", &sample(1_000, 512), Some(Rate::from_bps(0)), 99).contains("left")
+            !describe("run7", &sample(1_000, 512), Some(Rate::from_bps(0)), 99).0.contains("left")
         );
     }
 

@@ -162,6 +162,7 @@ impl ServerSession {
             Purpose::Facts(path) => {
                 let head = Reply::line(250, format!("status of {path}"));
                 entry.name = path;
+                entry.link = entry.link.filter(|_| self.settings.asks_for_links);
                 self.reply_lines(head, |session, out| {
                     entry.write_facts(session.settings.facts, out)
                 });
@@ -169,6 +170,7 @@ impl ServerSession {
             Purpose::LongList(path) => {
                 // Without a clock every time is shown with its year.
                 let head = Reply::line(213, format!("status of {path}"));
+                entry.link = None;
                 self.reply_lines(head, |_, out| {
                     write_long(&entry, Timestamp::from_seconds(i64::MAX), out)
                 });

@@ -5,11 +5,11 @@ use super::Output;
 use super::ask::{Ask, ExpectedDigest};
 use super::session::ServerSession;
 use super::state::Purpose;
-use crate::gridftp::Reply;
 use crate::gridftp::command::{
     DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent,
     Type,
 };
+use crate::gridftp::{Fact, Reply};
 use crate::units::{ByteRanges, Bytes, Span};
 
 impl ServerSession {
@@ -116,6 +116,7 @@ impl ServerSession {
             Options::Checksum { markers } => self.settings.checksum_markers = markers,
             Options::Facts(facts) => {
                 self.settings.facts = facts;
+                self.settings.asks_for_links = facts.contains(Fact::UnixSlink);
                 // RFC 3659 section 7.9: the reply names the facts that will be given.
                 return self.say(200, format!("MLST OPTS {}", facts.names()));
             }

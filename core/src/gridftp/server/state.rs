@@ -32,6 +32,9 @@ pub(super) struct Login {
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) facts: FactSet,
+    /// Whether the client asked what links say, and does not only hear of it in lists: to who did not, one
+    /// path is what it leads to.
+    pub(super) asks_for_links: bool,
     pub(super) mode: Mode,
     pub(super) parallelism: u32,
     pub(super) layout: StripeLayout,
@@ -52,6 +55,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             facts: FactSet::ALL,
+            asks_for_links: false,
             mode: Mode::Stream,
             parallelism: 1,
             layout: StripeLayout::Blocked,

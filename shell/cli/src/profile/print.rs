@@ -1,6 +1,6 @@
 //! A profile on a terminal.
 
-use crate::duration::duration;
+use crate::duration::{duration, durations};
 use farline_core::profile::{CellResult, Document, PathPoint, Profile, ProfileKind};
 use farline_core::report::wrapped;
 use farline_core::statistics::{Summary, decrease_per_mile};
@@ -232,13 +232,11 @@ pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
             duration(plan.interval_s.0),
             Rate::of(plan.size_bytes, Span::from_secs_f64(plan.interval_s.0))
         ),
-        None => format!(
-            "about {} ({} to {}), {}",
-            duration(plan.seconds),
-            duration(plan.interval_s.0),
-            duration(plan.interval_s.1),
-            plan.rate_bps
-        ),
+        None => {
+            let (low, high) = plan.interval_s;
+            let [about, low, high] = durations([plan.seconds, low, high]);
+            format!("about {about} ({low} to {high}), {}", plan.rate_bps)
+        }
     };
     let mut text = format!(
         "{} in {time}\n{} stream{} of {}, {} of window each, {} of staging",
