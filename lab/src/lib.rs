@@ -10,6 +10,7 @@ pub mod database;
 pub mod files;
 mod globus;
 mod isolation;
+pub mod line_truth;
 mod link;
 pub mod list_server;
 pub mod modules;

@@ -4,16 +4,15 @@
 use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
 use super::outcome::LineOutcome;
+use super::path_difference::{PathDifference, PathLosses};
 use super::scientific::scientific;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
 };
-use crate::statistics::{Summary, welch};
+use crate::statistics::Summary;
 use crate::units::{Error, ErrorCode, Fault, Rng};
 use serde::Serialize;
 
-/// A difference at which fewer than one in twenty is by chance.
-const LEVEL: f64 = 0.05;
 /// Of the narrowest distribution, between its first and its 99th hundredth, so many bins; of all at most
 /// so many.
 const BINS: f64 = 16.0;
@@ -44,24 +43,14 @@ pub struct ComparedPath {
     pub loss: Option<f64>,
     /// The means of parts in time, in nanoseconds.
     pub part_means_ns: Vec<f64>,
+    /// The deviations within these parts.
+    pub part_sds_ns: Vec<f64>,
+    /// Frames lost, of how many, and how large a burst a loss is in.
+    #[serde(skip)]
+    pub(super) losses: Option<PathLosses>,
     /// A sample of round trips, in ascending order.
     #[serde(skip)]
     rtts_ns: Vec<f64>,
-}
-
-/// How two paths differ.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PathDifference {
-    /// The first.
-    pub first: String,
-    /// The second.
-    pub second: String,
-    /// The second's mean less the first's, in nanoseconds.
-    pub mean_ns: f64,
-    /// How probable so large a difference is by chance.
-    pub p: f64,
-    /// The second's deviation over the first's.
-    pub sd_ratio: f64,
 }
 
 /// What the segments of a path predict of it.
@@ -119,7 +108,7 @@ impl LineComparison {
             .collect::<Result<Vec<_>, _>>()?;
         let differences = (0..paths.len())
             .flat_map(|first| (first + 1..paths.len()).map(move |second| (first, second)))
-            .filter_map(|(first, second)| paths[first].against(&paths[second]))
+            .filter_map(|(first, second)| PathDifference::of(&paths[first], &paths[second]))
             .collect();
         let prediction = if is_composed { predicted(&paths) } else { None };
         Ok(LineComparison { schema: "farline/line-compare/1", paths, differences, prediction })
@@ -146,15 +135,7 @@ impl LineComparison {
             .table(table.of(&self.paths))
             .table(tests.of(&self.paths));
         for difference in &self.differences {
-            let PathDifference { first, second, mean_ns, p, sd_ratio } = difference;
-            let chance = if *p < LEVEL { "more than chance" } else { "not more than chance" };
-            let word = if *mean_ns < 0.0 { "shorter" } else { "longer" };
-            section = section.text(format!(
-                "{second} is {:.4} ms {word} than {first} on average: {chance} (p = {p:.1e}, \
-                 Welch's test of means of parts in time); its deviation is {sd_ratio:.2} times \
-                 that.",
-                mean_ns.abs() / 1e6
-            ));
+            section = section.text(difference.said());
         }
         if let Some(prediction) = &self.prediction {
             section = section.text(format!(
@@ -246,18 +227,9 @@ impl ComparedPath {
             sd_percent: rtt.sd_ns / rtt.mean_ns * 100.0,
             loss: document.loss.map(|loss| loss.value()),
             part_means_ns: document.rtt_part_means_ns.clone(),
+            part_sds_ns: document.rtt_part_sds_ns.clone(),
+            losses: PathLosses::of(document),
             rtts_ns,
-        })
-    }
-
-    fn against(&self, other: &ComparedPath) -> Option<PathDifference> {
-        let found = welch(&self.part_means_ns, &other.part_means_ns)?;
-        Some(PathDifference {
-            first: self.name.clone(),
-            second: other.name.clone(),
-            mean_ns: other.rtt.mean_ns - self.rtt.mean_ns,
-            p: found.p,
-            sd_ratio: other.rtt.sd_ns / self.rtt.sd_ns,
         })
     }
 }
@@ -394,6 +366,26 @@ mod tests {
     }
 
     #[test]
+    fn deviations_that_differ_are_said_to_and_those_alike_not() {
+        let said = |sd: f64, seed: u64| {
+            let other = path(10.0, sd, seed);
+            let documents = [("a".to_owned(), path(10.0, 1.0, 1)), ("b".to_owned(), other)];
+            LineComparison::of(&documents, false).expect("two paths")
+        };
+        let apart = said(1.3, 2);
+        assert!(apart.differences[0].sd_p < Some(1e-3), "{:?}", apart.differences);
+        let plain = apart.section().plain();
+        assert!(plain.contains("Bartlett and Kendall"), "{plain}");
+        let alike = (2..42).filter(|seed| said(1.0, *seed).differences[0].sd_p < Some(0.05));
+        assert!(alike.count() <= 7);
+        // A document of an earlier version has no deviations of parts.
+        let old = LineDocument { rtt_part_sds_ns: Vec::new(), ..path(10.0, 1.0, 1) };
+        let documents = [("a".to_owned(), old), ("b".to_owned(), path(10.0, 1.3, 2))];
+        let found = LineComparison::of(&documents, false).expect("two paths");
+        assert_eq!(found.differences[0].sd_p, None);
+    }
+
+    #[test]
     fn two_tests_of_one_path_differ_by_chance_alone() {
         let differs = |seed: u64| {
             let documents = [
@@ -401,7 +393,7 @@ mod tests {
                 ("b".to_owned(), path(10.0, 1.0, 2 * seed + 1)),
             ];
             let found = LineComparison::of(&documents, false).expect("two paths");
-            found.differences.iter().any(|difference| difference.p < LEVEL)
+            found.differences.iter().any(|difference| difference.p < 0.05)
         };
         let chance = (10..70).filter(|seed| differs(*seed)).count();
         assert!(chance <= 8, "{chance} of 60 differ");

@@ -8,6 +8,7 @@ use super::read::read;
 use super::scientific::scientific;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
+    broken,
 };
 use crate::units::{Error, Rate};
 use serde::{Deserialize, Serialize};
@@ -194,9 +195,10 @@ impl LoadCurve {
         )
     }
 
-    /// What a terminal shows.
-    pub fn plain(&self) -> String {
-        format!("{}\n\n{}", self.verdict(), self.section().plain())
+    /// What a terminal of `width` columns shows.
+    pub fn plain(&self, width: usize) -> String {
+        let verdict = broken(&self.verdict(), width).join("\n");
+        format!("{verdict}\n\n{}", self.section().plain_in(width))
     }
 }
 

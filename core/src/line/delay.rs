@@ -387,6 +387,20 @@ impl PathDelay {
         parts(&kept.iter().map(|kept| kept.forward + kept.back).collect::<Vec<_>>())
     }
 
+    /// Standard deviations of round trips within parts of the time, in nanoseconds.
+    pub fn part_sds(&self) -> Vec<f64> {
+        let kept = self.ordered();
+        if self.rtts.count() > kept.len() as u64 {
+            return self.rtts.part_sds();
+        }
+        let rtts: Vec<f64> = kept.iter().map(|kept| kept.forward + kept.back).collect();
+        in_parts(&rtts)
+            .filter_map(Summary::of)
+            .filter(|part| part.n > 1)
+            .map(|part| part.sd)
+            .collect()
+    }
+
     /// One-way delays there that were kept, in nanoseconds and ascending order.
     pub fn kept_delays(&self) -> Vec<f64> {
         let Some(clocks) = self.clocks() else { return Vec::new() };
@@ -434,8 +448,12 @@ fn summary(delays: Vec<f64>) -> Option<DelaySummary> {
 
 /// The means of parts of `delays`, which are in the order of time.
 fn parts(delays: &[f64]) -> Vec<f64> {
-    let of = delays.chunks(delays.len().div_ceil(PARTS).max(1));
-    of.map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
+    in_parts(delays).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
+}
+
+/// The delays of each part.
+fn in_parts(delays: &[f64]) -> impl Iterator<Item = &[f64]> {
+    delays.chunks(delays.len().div_ceil(PARTS).max(1))
 }
 
 #[cfg(test)]

@@ -24,6 +24,10 @@ pub(super) struct DelayAccount {
     places: BTreeMap<u64, u64>,
     /// Count and sum of parts of the time, one behind the other.
     parts: Vec<(u64, f64)>,
+    /// The sums of their squares. An earlier version's state has none: then they are far too small for the
+    /// part, whose deviation is zero, as of one that is not known.
+    #[serde(default)]
+    part_squares: Vec<f64>,
     part_ns: f64,
 }
 
@@ -59,6 +63,7 @@ impl DelayAccount {
             let joined =
                 |pair: &[(u64, f64)]| pair.iter().fold((0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
             self.parts = self.parts.chunks(2).map(joined).collect();
+            self.part_squares = self.part_squares.chunks(2).map(|pair| pair.iter().sum()).collect();
         }
         let part = (at.max(0.0) / self.part_ns) as usize;
         if self.parts.len() <= part {
@@ -66,6 +71,8 @@ impl DelayAccount {
         }
         self.parts[part].0 += 1;
         self.parts[part].1 += delay;
+        self.part_squares.resize(self.parts.len(), 0.0);
+        self.part_squares[part] += delay * delay;
     }
 
     /// The delay below which this part of them is.
@@ -80,13 +87,28 @@ impl DelayAccount {
         middle.clamp(self.min, self.max)
     }
 
-    /// Means of parts of the time, in order; of a last one that has hardly begun, none.
-    pub(super) fn part_means(&self) -> Vec<f64> {
+    /// Parts of the time, without a last one that has hardly begun.
+    fn whole_parts(&self) -> &[(u64, f64)] {
         let usual = self.count() as f64 / self.parts.len().max(1) as f64;
         let is_short = self.parts.last().is_some_and(|(count, _)| (*count as f64) < usual / 2.0);
-        let whole = &self.parts[..self.parts.len() - usize::from(is_short)];
-        let seen = whole.iter().filter(|(count, _)| *count > 0);
+        &self.parts[..self.parts.len() - usize::from(is_short)]
+    }
+
+    /// Means of parts of the time, in order; of a last one that has hardly begun, none.
+    pub(super) fn part_means(&self) -> Vec<f64> {
+        let seen = self.whole_parts().iter().filter(|(count, _)| *count > 0);
         seen.map(|(count, sum)| sum / *count as f64).collect()
+    }
+
+    /// Standard deviations within parts of the time, in order; zero where it is not known.
+    pub(super) fn part_sds(&self) -> Vec<f64> {
+        let parts = self.whole_parts().iter().zip(&self.part_squares);
+        let known = parts.filter(|((count, _), _)| *count > 1);
+        let sd = |(&(count, sum), squares): (&(u64, f64), &f64)| {
+            let n = count as f64;
+            ((squares - sum * sum / n) / (n - 1.0)).max(0.0).sqrt()
+        };
+        known.map(sd).collect()
     }
 
     /// All of them; `None` of none.
@@ -158,6 +180,10 @@ mod tests {
         let (low, high) = summary.mean_ci95_ns.expect("enough");
         assert!(low < summary.mean_ns && summary.mean_ns < high);
         assert!((20..=MOST_PARTS).contains(&account.part_means().len()));
+        // Of all parts but the one with the packet that was held, those of the draw.
+        let sds = account.part_sds();
+        let usual = sds.iter().filter(|sd| (**sd / (5e4 / 12_f64.sqrt()) - 1.0).abs() < 0.1);
+        assert_eq!((sds.len(), usual.count()), (account.part_means().len(), sds.len() - 1));
     }
 
     #[test]

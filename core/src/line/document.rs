@@ -8,6 +8,7 @@ use super::link_late::{LinkAccount, UnsettledDelays};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
+use super::refused_answers::RefusedAnswers;
 use super::sequential::RatioDecision;
 use super::settings::LineSettings;
 use super::strip::StripPart;
@@ -151,6 +152,9 @@ pub struct LineTest {
     /// How often the other end lost its account, as it was killed or forgot the test.
     #[serde(default)]
     pub restarts: u64,
+    /// Answers to STAMP packets that count for nothing.
+    #[serde(default)]
+    pub refused_answers: RefusedAnswers,
     /// Seconds of which no delay counts, because the emulated link was late itself in them.
     #[serde(default)]
     pub link_late: u64,
@@ -232,6 +236,9 @@ pub struct LineDocument {
     /// answer, or held them longer than they were away.
     #[serde(default)]
     pub impossible_times: u64,
+    /// Answers to STAMP packets that count for nothing.
+    #[serde(default)]
+    pub refused_answers: RefusedAnswers,
     /// Seconds of which no delay counts, because the emulated link was late itself in them.
     #[serde(default)]
     pub link_late: u64,
@@ -244,6 +251,9 @@ pub struct LineDocument {
     pub rtts_ns: Vec<f64>,
     /// Means of round trips in parts of the time, in nanoseconds.
     pub rtt_part_means_ns: Vec<f64>,
+    /// Standard deviations of round trips within these parts, in nanoseconds.
+    #[serde(default)]
+    pub rtt_part_sds_ns: Vec<f64>,
     /// The strip of time.
     pub strip: Vec<StripPart>,
     /// Seconds in each of its parts.
@@ -292,6 +302,7 @@ impl LineTest {
             delay: PathDelay::new(is_one_clock),
             clock_states: None,
             restarts: 0,
+            refused_answers: RefusedAnswers::default(),
             link_late: 0,
             link_account: None,
             broken_off: None,
@@ -501,11 +512,13 @@ impl LineTest {
             delay_variation_ns: self.delay.variation_ns(),
             clock_steps: self.delay.clock_steps,
             impossible_times: self.delay.impossible,
+            refused_answers: self.refused_answers,
             link_late: self.link_late,
             link_account: self.link_account,
             delays_ns: self.delay.kept_delays(),
             rtts_ns: self.delay.kept_rtts(),
             rtt_part_means_ns: self.delay.part_means(),
+            rtt_part_sds_ns: self.delay.part_sds(),
             // Answers that came behind the last second have parts of their own.
             strip: self.strip[..parts.min(self.strip.len())].to_vec(),
             strip_seconds: self.strip_seconds,

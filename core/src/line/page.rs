@@ -10,12 +10,15 @@ use super::strip::StripPart;
 use super::verdict::{percent, words};
 use crate::report::{
     Axis, Card, ColumnSource, Columns, Histogram, LineChart, Mark, PageSpec, ReportDocument,
-    Section, Series, TableSpec, Values,
+    Section, Series, TableSpec, Values, broken,
 };
 use crate::units::Span;
 
 /// Bars of the histogram.
 const BARS: usize = 60;
+/// Columns of a terminal that names take, and how many it has at least for values to stand next to them.
+const KEYS: usize = 22;
+const LEAST_ASIDE: usize = 60;
 
 impl ReportDocument for LineDocument {
     fn spec(&self) -> PageSpec {
@@ -66,10 +69,21 @@ impl ReportDocument for LineDocument {
 }
 
 impl LineDocument {
-    /// What a terminal shows.
-    pub fn plain(&self) -> String {
-        let mut lines = vec![self.verdict.clone()];
-        let mut say = |key: &str, value: String| lines.push(format!("{key:<22}{value}"));
+    /// What a terminal of `width` columns shows: what has no room next to its name stands below it.
+    pub fn plain(&self, width: usize) -> String {
+        let mut lines = broken(&self.verdict, width);
+        let mut say = |key: &str, value: String| match width < LEAST_ASIDE {
+            true => {
+                lines.push(key.to_owned());
+                let below = broken(&value, width.saturating_sub(2));
+                lines.extend(below.iter().map(|line| format!("  {line}")));
+            }
+            false => {
+                let keys = std::iter::once(key).chain(std::iter::repeat(""));
+                let values = broken(&value, width - KEYS);
+                lines.extend(keys.zip(&values).map(|(key, line)| format!("{key:<KEYS$}{line}")));
+            }
+        };
         say("offered", self.offered());
         say("frames lost", ratio_words(self.loss.as_ref(), "frames"));
         say("lost or wrong", ratio_words(self.bit_errors.as_ref(), "bits"));
@@ -101,6 +115,9 @@ impl LineDocument {
         }
         if self.impossible_times > 0 {
             say("times there", self.impossible_words());
+        }
+        if let Some(refused) = self.refused_answers.words() {
+            say("answers refused", refused);
         }
         if self.link_late > 0 {
             say("late link", self.late_words());
@@ -407,6 +424,9 @@ impl LineDocument {
         }
         if self.impossible_times > 0 {
             section = section.warning(format!("{}.", self.impossible_words()));
+        }
+        if let Some(refused) = self.refused_answers.words() {
+            section = section.warning(format!("Answers refused: {refused}."));
         }
         if self.clock_steps > 0 {
             section = section.warning(format!("{}.", self.step_words()));

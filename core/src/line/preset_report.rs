@@ -47,13 +47,13 @@ impl PresetReport {
         LineComparison::of(&named, true).ok()
     }
 
-    /// What a terminal shows.
-    pub fn plain(&self) -> String {
+    /// What a terminal of `width` columns shows.
+    pub fn plain(&self, width: usize) -> String {
         let mut parts: Vec<String> = match self.comparison() {
-            Some(comparison) => vec![comparison.section().plain()],
-            None => self.documents.iter().map(LineDocument::plain).collect(),
+            Some(comparison) => vec![comparison.section().plain_in(width)],
+            None => self.documents.iter().map(|document| document.plain(width)).collect(),
         };
-        parts.extend(self.against_paper().map(|section| section.plain()));
+        parts.extend(self.against_paper().map(|section| section.plain_in(width)));
         parts.join("\n\n")
     }
 

@@ -137,6 +137,11 @@ impl SenderPacket {
 }
 
 impl ReflectorPacket {
+    /// Whether `len` bytes are enough for one: then only a wrong HMAC is a reason not to read it.
+    pub fn is_long_enough(mac: Option<Mac<'_>>, len: usize) -> bool {
+        len >= layout(mac).shortest
+    }
+
     /// As [`SenderPacket::write`].
     pub fn write(&self, mac: Option<Mac<'_>>, into: &mut [u8]) {
         let layout = layout(mac);

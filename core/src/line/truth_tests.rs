@@ -145,7 +145,7 @@ fn what_is_counted_and_was_never_sent_counts_for_nothing() {
     assert_eq!((impossible.count(), test.sums.tested, test.sums.compared_bits), (4, 1, 900));
     let (outcome, said) = test.verdict();
     assert_eq!(outcome, LineOutcome::Unfit, "{said}");
-    let plain = test.document("0", "today").plain();
+    let plain = test.document("0", "today").plain(usize::MAX);
     assert!(plain.contains("4 s: the other end counted what was never sent"), "{plain}");
     assert!(plain.contains("no delay packet came back"), "{plain}");
 }
@@ -202,4 +202,24 @@ fn a_test_goes_on_from_what_was_written_down() {
     let sums = back.test.sums;
     assert_eq!((sums.tested, sums.away, sums.sent, sums.lost), (3, 62, 30, 1));
     assert!(LineState::read("{}").is_err());
+}
+
+#[test]
+fn a_report_stands_in_the_width_of_a_terminal() {
+    let mut test = LineTest::new(settings(), true);
+    test.note_sent(SentSecond { frames: 10, framed_bits: 1_000, ..SentSecond::default() });
+    test.settle_sent();
+    test.refused_answers =
+        RefusedAnswers { never_asked: 1, other_time: 20, ..RefusedAnswers::default() };
+    let document = test.document("0", "today");
+    let whole = document.plain(usize::MAX);
+    assert!(whole.contains("1 answer to what was never sent, or too late, 20 answers"), "{whole}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    for width in [30, 50, 60, 80, 200] {
+        let plain = document.plain(width);
+        assert!(plain.lines().all(|line| line.chars().count() <= width), "{width}:\n{plain}");
+        assert_eq!(words(&plain), words(&whole));
+    }
+    let narrow = document.plain(50);
+    assert!(narrow.contains("\nframes lost\n  10 of 10"), "{narrow}");
 }

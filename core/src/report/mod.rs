@@ -34,6 +34,6 @@ pub use heat::HeatMap;
 pub use histogram::Histogram;
 pub use line::{LineChart, Mark, Series};
 pub use page::{Card, Chart, Page, Section, Table};
-pub use plain::wrapped;
+pub use plain::{broken, wrapped};
 pub use spec::{TableSpec, off_by};
 pub use surface::Surface;

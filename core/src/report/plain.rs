@@ -7,15 +7,20 @@ use super::page::{Block, Section, Table};
 const WIDTH: usize = 80;
 
 impl Section {
-    /// Title, paragraphs, notes and tables as lines; no line end stands at the end.
+    /// Title, paragraphs, notes and tables as lines of at most 80 letters; no line end stands at the end.
     pub fn plain(&self) -> String {
+        self.plain_in(WIDTH)
+    }
+
+    /// The same for a terminal of `width` columns.
+    pub fn plain_in(&self, width: usize) -> String {
         let mut lines = vec![self.title.clone()];
         for block in &self.blocks {
             match block {
                 Block::Text(text) | Block::Note(text) | Block::Warning(text) => {
-                    lines.extend(wrapped(text))
+                    lines.extend(broken(text, width))
                 }
-                Block::Table(table) => lines.extend(table.plain()),
+                Block::Table(table) => lines.extend(table.plain(width)),
                 Block::Cards(cards) => {
                     lines.extend(cards.iter().map(|card| format!("{}: {}", card.key, card.value)))
                 }
@@ -30,14 +35,14 @@ impl Section {
 impl Table {
     /// Headings, a word below the other, and rows. What is too wide stands in parts below each
     /// other, each with the columns by which rows are told apart.
-    fn plain(&self) -> Vec<String> {
+    fn plain(&self, room: usize) -> Vec<String> {
         let mut widths: Vec<usize> =
             (0..self.columns.len()).map(|column| self.width(column)).collect();
-        if widths.iter().map(|width| width + GAP).sum::<usize>() > WIDTH + GAP {
+        if widths.iter().map(|width| width + GAP).sum::<usize>() > room + GAP {
             // Words are broken within their column; figures are not.
             for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right)
             {
-                *width = (*width).min(WORDS);
+                *width = (*width).min(WORDS.min(room / 2));
             }
         }
         let wide = |columns: &[usize]| {
@@ -48,7 +53,7 @@ impl Table {
         for column in keys.len()..self.columns.len() {
             let part = parts.len() - 1;
             let there = &mut parts[part];
-            if there.len() > keys.len() && wide(&[&there[..], &[column]].concat()) > WIDTH {
+            if there.len() > keys.len() && wide(&[&there[..], &[column]].concat()) > room {
                 parts.push([&keys[..], &[column]].concat());
             } else {
                 there.push(column);
@@ -129,8 +134,8 @@ pub fn wrapped(text: &str) -> Vec<String> {
     broken(text, WIDTH)
 }
 
-/// The same of at most `width` letters, but for a word that is longer.
-fn broken(text: &str, width: usize) -> Vec<String> {
+/// `text` in lines of at most `width` letters, but for a word that is longer.
+pub fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -147,6 +152,27 @@ fn broken(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_has_paragraphs_and_tables_in_its_width() {
+        let columns = Table::headings(["A path's name", "Mean", "sd", "Median", "99 %", "99.9 %"]);
+        let row = [
+            "one of a name of many words that is long",
+            "26.8459",
+            "0.1870",
+            "26.84",
+            "27.1",
+            "27.2",
+        ];
+        let rows = vec![(row.map(str::to_owned).to_vec(), false)];
+        let words = "it is longer than another on average, by more than chance, as a test says";
+        let section = Section::new("Paths").text(words).table(Table { columns, rows });
+        for width in [30, 50, 80] {
+            let plain = section.plain_in(width);
+            assert!(plain.lines().all(|line| line.chars().count() <= width), "{width}:\n{plain}");
+        }
+        assert_eq!(section.plain_in(80), section.plain());
+    }
 
     #[test]
     fn a_table_stands_in_columns_under_headings_of_several_words() {
@@ -184,7 +210,7 @@ mod tests {
             columns,
             rows: vec![row("bic", "0.2"), row("bic", "1400"), row("htcp", "0.2")],
         };
-        let lines = table.plain();
+        let lines = table.plain(WIDTH);
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
         let of = |words: &str| {
             lines.iter().filter(|line| line.starts_with("bic") && line.contains(words)).count()

@@ -4,6 +4,7 @@ use super::student;
 use super::summary::Summary;
 use crate::units::Rng;
 use serde::{Deserialize, Serialize};
+use statrs::function::beta::beta_reg;
 
 /// What a test of two means found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,39 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Comparison> {
         student::beyond(t, degrees)
     };
     Some(compared(first.mean, second.mean, p))
+}
+
+/// The test of two variances by the logarithms of those of parts (Bartlett and Kendall, Supplement to the
+/// Journal of the Royal Statistical Society 8, 1946), with Welch's t: how much variances vary is taken from
+/// the parts, so that it does not depend on the distribution being normal (Box, Biometrika 40, 1953).
+///
+/// `a` and `b` are the standard deviations of parts; those of zero say nothing. Returns how probable so large
+/// a difference is if there is none; `None` with fewer than two parts on a side.
+pub fn deviations(a: &[f64], b: &[f64]) -> Option<f64> {
+    let logs = |sds: &[f64]| -> Vec<f64> {
+        sds.iter().filter(|sd| **sd > 0.0).map(|sd| 2.0 * sd.ln()).collect()
+    };
+    welch(&logs(a), &logs(b)).map(|found| found.p)
+}
+
+/// The conditional test of two Poisson counts, each with how often it could have happened (Przyborowski and
+/// Wilenski, Biometrika 31, 1940), on both sides: of both together, the first has its share by chance.
+/// Counts need not be whole.
+///
+/// Returns how probable so large a difference of the two ratios is if there is none; `None` without trials on
+/// a side.
+pub fn counts(first: (f64, f64), second: (f64, f64)) -> Option<f64> {
+    let ((a, of_a), (b, of_b)) = (first, second);
+    if !(of_a > 0.0 && of_b > 0.0) {
+        return None;
+    }
+    let share = of_a / (of_a + of_b);
+    // As many or more of n at a probability are the regularised beta function of that.
+    let as_many = |count: f64, rest: f64, share: f64| {
+        if count > 0.0 { beta_reg(count, rest + 1.0, share) } else { 1.0 }
+    };
+    let tail = as_many(a, b, share).min(as_many(b, a, 1.0 - share));
+    Some((2.0 * tail).min(1.0))
 }
 
 /// The permutation test of two means: how often a random division of all samples differs as much.
@@ -142,5 +176,43 @@ mod tests {
         assert_eq!(welch(&a, &b[..1]), None);
         assert_eq!(welch(&[2.0, 2.0], &[2.0, 2.0]).map(|found| found.p), Some(1.0));
         assert_eq!(welch(&[2.0, 2.0], &[3.0, 3.0]).map(|found| found.p), Some(0.0));
+    }
+
+    #[test]
+    fn two_counts_have_the_p_of_the_binomial() {
+        // 9 and 1 of equally many: 2 (1 + 10) of 2^10.
+        let p = counts((9.0, 50.0), (1.0, 50.0)).expect("trials");
+        assert!((p - 22.0 / 1024.0).abs() < 1e-12, "{p}");
+        assert_eq!(counts((3.0, 10.0), (3.0, 10.0)), Some(1.0));
+        assert_eq!(counts((0.0, 10.0), (0.0, 10.0)), Some(1.0));
+        assert_eq!(counts((1.0, 0.0), (1.0, 10.0)), None);
+    }
+
+    #[test]
+    fn equal_deviations_are_found_different_as_often_as_the_level_says() {
+        // Of exponential draws, for which Bartlett's own test and the F test find a difference far more often.
+        let part = |rng: &mut Rng, scale: f64| {
+            let draws: Vec<f64> = (0..100).map(|_| -scale * (1.0 - rng.unit()).ln()).collect();
+            Summary::of(&draws).expect("draws").sd
+        };
+        let parts =
+            |rng: &mut Rng, scale: f64| -> Vec<f64> { (0..20).map(|_| part(rng, scale)).collect() };
+        let found = |scale: f64| {
+            (0..400)
+                .filter(|seed| {
+                    let mut rng = Rng::new(*seed);
+                    let (a, b) = (parts(&mut rng, 1.0), parts(&mut rng, scale));
+                    deviations(&a, &b).expect("parts") < 0.05
+                })
+                .count()
+        };
+        let (alike, apart) = (found(1.0), found(1.3));
+        assert!((6..=36).contains(&alike), "{alike} of 400");
+        assert!(apart > 390, "{apart} of 400");
+        assert_eq!(
+            deviations(&[1.0, 2.0], &[0.0, 3.0]),
+            None,
+            "a part that never varies says nothing"
+        );
     }
 }

@@ -16,7 +16,7 @@ use farline_core::line::{
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ pub fn run_stamp(
         }
         running.settle(time, &mut progress)?;
         if time > running.heard + SILENCE.max(few) && running.tally.next() == 0 {
-            return Err(nobody(settings, running.socket.peer_addr().ok()));
+            return Err(running.nobody());
         }
         if time > running.heard + PATIENCE.as_nanos().max(few) {
             break;
@@ -151,7 +151,7 @@ pub fn run_stamp(
         running.receive(&mut buffers)?;
     }
     if running.tally.next() == 0 {
-        return Err(nobody(settings, running.socket.peer_addr().ok()));
+        return Err(running.nobody());
     }
     running.note_rows();
     let news = match last.saturating_sub(running.heard) {
@@ -185,17 +185,20 @@ fn payload_of(settings: &LineSettings, least: usize, is_ipv6: bool) -> Result<us
     Ok(kind.payload_bytes(is_ipv6))
 }
 
-/// Nothing has ever come back.
-fn nobody(settings: &LineSettings, to: Option<SocketAddr>) -> Error {
-    let at = to.map_or(settings.target.clone(), |to| to.to_string());
-    let message = format!("{at} sends nothing back that is STAMP's");
-    Error::new(Fault::Between, ErrorCode::LineGone, message).hint(
-        "is a STAMP or TWAMP Light reflector at that port (`farline line reflect --stamp --listen \
-         '[::]:862'`), with the same key, and UDP let through?",
-    )
-}
-
 impl StampTest<'_> {
+    /// Nothing has ever come back that counts.
+    fn nobody(&self) -> Error {
+        let target = &self.test.settings.target;
+        let at = self.socket.peer_addr().map_or(target.clone(), |to| to.to_string());
+        let came =
+            self.test.refused_answers.words().map_or(String::new(), |came| format!(": {came}"));
+        let message = format!("{at} sends nothing back that is STAMP's{came}");
+        Error::new(Fault::Between, ErrorCode::LineGone, message).hint(
+            "is a STAMP or TWAMP Light reflector at that port (`farline line reflect --stamp --listen \
+             '[::]:862'`), with the same key, and UDP let through?",
+        )
+    }
+
     fn send(&mut self, time: u64) -> Result<(), Error> {
         if time / SECOND != self.sent.second {
             self.over(time, false);
@@ -294,23 +297,29 @@ impl StampTest<'_> {
             let after_own_drops =
                 std::mem::replace(&mut self.dropped, arrival.dropped) != arrival.dropped;
             for bytes in arrival.bytes.chunks(arrival.segment) {
-                if let Some(packet) = ReflectorPacket::read(self.mac, bytes) {
-                    self.answered(&packet, arrival.received, after_own_drops);
+                match ReflectorPacket::read(self.mac, bytes) {
+                    Some(packet) => self.answered(&packet, arrival.received, after_own_drops),
+                    None if ReflectorPacket::is_long_enough(self.mac, bytes.len()) => {
+                        self.test.refused_answers.wrong_hmac += 1;
+                    }
+                    None => self.test.refused_answers.too_short += 1,
                 }
             }
         }
         Ok(())
     }
 
-    /// An answer; one that nobody asked for counts for nothing.
+    /// An answer; one that nobody asked for counts for nothing but itself.
     fn answered(&mut self, packet: &ReflectorPacket, came: Option<Time>, after_own_drops: bool) {
         let behind = self.next.wrapping_sub(packet.sender_sequence) as usize;
         let Some(asked) =
             self.asked.len().checked_sub(behind).and_then(|place| self.asked.get_mut(place))
         else {
+            self.test.refused_answers.never_asked += 1;
             return;
         };
         if asked.sent != packet.sender_sent.time {
+            self.test.refused_answers.other_time += 1;
             return;
         }
         self.heard = self.clock.since();

@@ -1,8 +1,8 @@
 //! What `farline line` does when something around it fails: another process on its state, a full disk, an
 //! end that goes away.
 
-use farline_core::line::stamp::{ReflectorPacket, SenderPacket};
-use farline_core::units::Span;
+use farline_core::line::stamp::{ReflectorPacket, SenderPacket, StampTime};
+use farline_core::units::{Span, Time};
 use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, skip, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -285,6 +285,72 @@ fn times_of_a_far_end_that_lies_are_refused() {
     let rtt = document["rtt"]["median_ns"].as_f64();
     assert!(rtt > Some(0.0) && rtt < Some(9e6), "{document}");
     assert!(plain.contains("that cannot be"), "{plain}");
+}
+
+/// A far end at a loopback port that sends back for each packet what `answers` makes of it.
+fn answering(answers: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send + 'static) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2_048];
+        while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+            for answer in answers(&bytes[..len]) {
+                let _ = socket.send_to(&answer, from);
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn answers_that_are_thrown_away_are_counted_by_reason() {
+    let address = answering(|bytes| {
+        let asked = SenderPacket::read(None, bytes).expect("a packet");
+        let received = asked.sent.time;
+        let answer = |sequence: u32, sent: Time| {
+            let mut answer = vec![0; bytes.len()];
+            ReflectorPacket {
+                sequence,
+                sent: asked.sent,
+                session: asked.session,
+                received,
+                sender_sequence: sequence,
+                sender_sent: StampTime { time: sent, as_it_came: None, ..asked.sent },
+                sender_ttl: 64,
+            }
+            .write(None, &mut answer);
+            answer
+        };
+        let (number, sent) = (asked.sequence, asked.sent.time);
+        let unasked = answer(number + 1_000_000, sent);
+        let altered = answer(number, sent + Span::from_millis(1));
+        vec![bytes[..40].to_vec(), unasked, altered.clone(), altered, answer(number, sent)]
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("p.json");
+    let mut command = farline();
+    command.args(["-q", "line", &address, "--stamp", "--frames", "128", "--rate", "100k"]);
+    let output = command.args(["--for", "3s", "-o"]).arg(&json).output().expect("farline runs");
+    let plain = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document: Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    let count = |why: &str| document["refused_answers"][why].as_u64().expect("a count");
+    let answered = document["totals"]["received"].as_u64().expect("a count");
+    assert!(answered > 100 && document["totals"]["duplicates"] == 0, "{document}");
+    let refused = ["too_short", "never_asked", "other_time", "wrong_hmac"].map(count);
+    assert_eq!(refused, [answered, answered, 2 * answered, 0], "{document}");
+    for said in ["too short for STAMP", "never sent", "at another time", "count for nothing"] {
+        assert!(plain.contains(said), "{said}: {plain}");
+    }
+    // With another key there is nothing but such answers, and the error says so.
+    let key = folder.path().join("key");
+    std::fs::write(&key, "correct horse").expect("written");
+    let address = answering(|bytes| vec![vec![7; bytes.len()]]);
+    let mut command = farline();
+    command.args(["--json", "line", &address, "--stamp", "--frames", "256", "--for", "8s"]);
+    let (error, code) = error_of_command(command.arg("--stamp-key").arg(&key));
+    assert_eq!((error["code"].as_str(), code), (Some("line-gone"), 5), "{error}");
+    assert!(error["message"].as_str().is_some_and(|said| said.contains("HMAC")), "{error}");
 }
 
 #[test]

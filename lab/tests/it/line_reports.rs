@@ -162,6 +162,31 @@ fn a_papers_line_test_is_whole_in_its_reports() {
 }
 
 #[test]
+fn raw_ethernet_as_in_the_paper_is_whole_in_its_reports() {
+    if LinkUp::up("t-raw", &["custom", "--rtt", "1ms", "--ethernet"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = preset("wanphy-raw", folder.path()).output().expect("farline runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("written");
+    let document: Value = serde_json::from_str(&read("p.json")).expect("an object");
+    assert_eq!(document["schema"], "farline/line-raw-preset/1", "{document}");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert_eq!((&said["figures"], &said["sizes"]), (&document["figures"], &document["sizes"]));
+    let rows = document["sizes"]["rows"].as_array().expect("a row for each size");
+    let came = rows.iter().filter(|row| row["received"].as_u64() > Some(0)).count();
+    assert_eq!((came, document["together"].as_array().map(Vec::len)), (rows.len(), Some(2)));
+    // Two senders that offer more than the port's rate fill it, and do not bring more through it.
+    let together = document["together_percent"].as_f64().expect("a share");
+    assert!((30.0..=101.0).contains(&together), "{document}");
+    let table = read("p.csv");
+    let lines = table.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(lines, 1 + rows.len(), "{table}");
+    assert!(read("p.html").contains("The paper"), "a page");
+}
+
+#[test]
 fn a_preset_that_is_ended_leaves_its_reports() {
     if LinkUp::up("t-ended", &["custom", "--rtt", "1ms"]).is_none() {
         return;

@@ -43,6 +43,7 @@ mod line_ethernet;
 mod line_faults;
 mod line_flood;
 mod line_reports;
+mod line_truth;
 mod link;
 mod lists;
 mod near;

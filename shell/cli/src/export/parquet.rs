@@ -169,4 +169,87 @@ mod tests {
         assert_eq!(list(&rows[2][4]), [Field::ULong(9_290_000_000)]);
         assert_eq!(file.num_row_groups(), 1);
     }
+
+    /// What stands in each row of a file, as its columns would have it.
+    #[cfg(feature = "line")]
+    fn rows_of(table: &Columns) -> Vec<Vec<Field>> {
+        let text = |text: &Option<String>| text.clone().map_or(Field::Null, Field::Str);
+        let row = |at: usize| {
+            let fields = table.columns.iter().map(|(name, values)| match values {
+                Values::Text(all) => text(&all[at]),
+                Values::Whole(all) => all[at].map_or(Field::Null, Field::ULong),
+                Values::Real(all) => all[at].map_or(Field::Null, Field::Double),
+                Values::Flag(all) => all[at].map_or(Field::Null, Field::Bool),
+                Values::Wholes(_) => panic!("{name}: a line test has no lists"),
+            });
+            fields.collect()
+        };
+        (0..table.columns[0].1.rows()).map(row).collect()
+    }
+
+    #[cfg(feature = "line")]
+    #[test]
+    fn a_line_test_and_a_comparison_read_back_from_parquet() {
+        use farline_core::line::{
+            DelaySample, FrameMix, LineComparison, LineSettings, LineTest, SecondRow, SentSecond,
+        };
+        use farline_core::report::ReportDocument;
+        use farline_core::units::{Rate, Time};
+        let settings = LineSettings {
+            target: "there".to_owned(),
+            rate: Rate::from_bps(1_000_000),
+            load_percent: 100.0,
+            frames: FrameMix::cjpat(),
+            ethernet: None,
+            burst: 1,
+            criterion: None,
+            confidence: 0.95,
+            most_seconds: 10,
+            most_frames: None,
+        };
+        let mut test = LineTest::new(settings, true);
+        for second in 0..4 {
+            let (frames, framed_bits) = (100, 1_200_000);
+            test.note_sent(SentSecond { second, frames, framed_bits, ..SentSecond::default() });
+            let received = 100 - second;
+            test.note_row(SecondRow { second, received, ..SecondRow::default() });
+            // In the last second no packet came back: its round trip is null.
+            for packet in 0..if second < 3 { 20 } else { 0 } {
+                let at = |nanos: u64| {
+                    Time::from_nanos(second * 1_000_000_000 + packet * 50_000_000 + nanos)
+                };
+                let (sent, received) = (at(0), at(1_000_000 + 1_000 * packet));
+                let (returned, came) = (received, at(2_000_000));
+                test.note_delay(second, DelaySample { sent, received, returned, came });
+            }
+        }
+        test.settle_sent();
+        let document = test.document("0.1.0", "today");
+        let named = [("a".to_owned(), document.clone()), ("b".to_owned(), document.clone())];
+        let comparison = LineComparison::of(&named, false).expect("two paths");
+        for (table, rows) in [(document.columns(), 4), (comparison.columns(), 2)] {
+            let mut on_disk = tempfile::tempfile().expect("a file");
+            on_disk.write_all(&encoded(&table).expect("a table")).expect("space");
+            let file = SerializedFileReader::new(on_disk).expect("a Parquet file");
+            let schema = file.metadata().file_metadata().schema_descr();
+            let names: Vec<&str> = schema.columns().iter().map(|column| column.name()).collect();
+            assert_eq!(names, table.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+            let read: Vec<Vec<Field>> = file
+                .get_row_iter(None)
+                .expect("rows")
+                .map(|row| {
+                    row.expect("a row").get_column_iter().map(|(_, field)| field.clone()).collect()
+                })
+                .collect();
+            assert_eq!((read.len(), &read), (rows, &rows_of(&table)));
+        }
+        let table = document.columns();
+        let lost = table.columns.iter().find(|(name, _)| *name == "lost").expect("a column");
+        assert_eq!(lost.1, Values::Whole((0..4).map(Some).collect()));
+        let rtt = table.columns.iter().find(|(name, _)| *name == "rtt_ns").expect("a column");
+        assert!(
+            matches!(&rtt.1, Values::Real(all) if all[0].is_some() && all[3].is_none()),
+            "{rtt:?}"
+        );
+    }
 }

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let comparison = LineComparison::of(&documents, args.composed)?;
     let written = write_each(&args.out, |file| write_as_named(file, &comparison));
-    output.result(&comparison, comparison.section().plain())?;
+    output.result(&comparison, super::plain(&comparison.section()))?;
     written?;
     Ok(ExitCode::SUCCESS)
 }

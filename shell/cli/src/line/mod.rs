@@ -20,6 +20,7 @@ use crate::provenance::now;
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, place};
 use farline_core::line::{FrameMix, LineCriterion, LineOutcome, LineSettings, Pattern, words};
+use farline_core::report::Section;
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
 use progress::LineFace;
@@ -46,6 +47,8 @@ const BURST: f64 = 50e-6;
 const MOST_IN_BURST: f64 = 64.0;
 /// Bytes of a frame of a test with STAMP, whose packets are of one size.
 const USUAL_STAMP: u32 = 512;
+/// Longer lines are read less well, however wide a terminal is.
+const MOST_COLUMNS: usize = 80;
 /// Shorter keys are guessed.
 const LEAST_KEY: usize = 8;
 
@@ -196,7 +199,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     face.clear();
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
     let written = write_each(&args.out, |file| write_as_named(file, &document));
-    output.result(&document, document.plain())?;
+    output.result(&document, document.plain(room()))?;
     if let (true, Some(file)) = (document.can_go_on(), args.state.as_ref().or(args.resume.as_ref()))
     {
         let file = file.display();
@@ -206,6 +209,23 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     written?;
     Ok(ExitCode::from(exit_code(document.outcome)))
+}
+
+/// Columns of the terminal behind stdout; what is no terminal takes as many as there are.
+fn terminal() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// A section as the terminal behind stdout has it, or in 80 columns.
+fn plain(section: &Section) -> String {
+    terminal()
+        .map_or_else(|| section.plain(), |columns| section.plain_in(columns.min(MOST_COLUMNS)))
+}
+
+/// How wide lines are that are whole where nobody looks at a terminal.
+fn room() -> usize {
+    terminal().map_or(usize::MAX, |columns| columns.min(MOST_COLUMNS))
 }
 
 fn exit_code(outcome: LineOutcome) -> u8 {

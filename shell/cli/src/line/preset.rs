@@ -66,7 +66,7 @@ pub(super) fn run(
         documents,
     };
     let written = write_each(out, |file| write_as_named(file, &report));
-    output.result(&report, report.plain())?;
+    output.result(&report, report.plain(super::room()))?;
     written?;
     let codes = report.documents.iter().map(|document| super::exit_code(document.outcome));
     Ok(ExitCode::from(codes.max().unwrap_or(0)))

@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     }
     let document = document(&args.target, rows);
     let written = write_each(&args.out, |file| write_as_named(file, &document));
-    output.result(&document, document.section().plain())?;
+    output.result(&document, super::plain(&document.section()))?;
     written?;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
 }

@@ -116,7 +116,7 @@ pub(super) fn run(
     };
     let written = write_each(out, |file| write_as_named(file, &report));
     let [port, against_paper] = &report.shown;
-    let text = [sizes.section().plain(), port.plain(), against_paper.plain()];
+    let text = [super::plain(&sizes.section()), super::plain(port), super::plain(against_paper)];
     output.result(&report, text.join("\n\n"))?;
     written?;
     Ok(ExitCode::SUCCESS)

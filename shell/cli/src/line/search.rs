@@ -259,7 +259,7 @@ fn several(
     let trials = &search.trials;
     let shown = Shown {
         title: "Throughput by MLRsearch",
-        text: section.plain(),
+        text: super::plain(&section),
         sections: vec![section, tried(trials.iter().map(|trial| (trial.load_percent, trial.loss)))],
         columns: Columns::of(
             Vec::new(),

@@ -77,7 +77,7 @@ pub(super) fn curve(
         rows,
     };
     let written = write_each(out, |file| write_as_named(file, &curve));
-    output.result(&curve, curve.plain())?;
+    output.result(&curve, curve.plain(super::room()))?;
     written?;
     Ok(if is_whole && curve.is_fit() {
         ExitCode::SUCCESS
@@ -134,7 +134,7 @@ pub(super) fn service(
     let section = Section::new(&title).text(checked).table(table.of(rows.iter().cloned()));
     let shown = Shown {
         title: "Service level",
-        text: section.plain(),
+        text: super::plain(&section),
         sections: vec![section],
         columns: Columns::of(
             Vec::new(),

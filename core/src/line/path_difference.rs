@@ -1,0 +1,161 @@
+//! How two paths of a comparison differ, in mean and deviation of round trips and in losses, and which of it
+//! is more than chance.
+
+use super::compare::ComparedPath;
+use super::document::LineDocument;
+use super::scientific::scientific;
+use crate::statistics::{counts, deviations, welch};
+use serde::Serialize;
+
+/// A difference at which fewer than one in twenty is by chance.
+const LEVEL: f64 = 0.05;
+
+/// How two paths differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathDifference {
+    /// The first.
+    pub first: String,
+    /// The second.
+    pub second: String,
+    /// The second's mean less the first's, in nanoseconds.
+    pub mean_ns: f64,
+    /// How probable so large a difference is by chance.
+    pub p: f64,
+    /// The second's deviation over the first's.
+    pub sd_ratio: f64,
+    /// How probable a ratio so far from one is by chance; absent where a document has no deviations of parts,
+    /// as those of earlier versions.
+    pub sd_p: Option<f64>,
+    /// Frames lost of those sent: the first's and the second's.
+    pub losses: Option<(f64, f64)>,
+    /// How probable so large a difference of these is by chance.
+    pub loss_p: Option<f64>,
+}
+
+/// Losses of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct PathLosses {
+    lost: f64,
+    sent: f64,
+    /// All losses that the receiver saw, and the sum of the squares of those in a burst.
+    seen: f64,
+    burst_squares: f64,
+}
+
+impl PathLosses {
+    pub(super) fn of(document: &LineDocument) -> Option<PathLosses> {
+        let (loss, runs) = (document.loss?, &document.totals.runs);
+        let (seen, burst_squares) = (runs.lost as f64, runs.burst_squares as f64);
+        Some(PathLosses { lost: loss.events as f64, sent: loss.trials, seen, burst_squares })
+    }
+
+    fn ratio(&self) -> f64 {
+        self.lost / self.sent
+    }
+
+    /// How probable so large a difference is by chance. Losses of a burst are one event, not many: as for the
+    /// interval of a ratio, counts are divided by the mean size of the burst that a loss is in, which is taken
+    /// from both.
+    fn p(&self, other: &PathLosses) -> Option<f64> {
+        let seen = self.seen + other.seen;
+        let burst = ((self.burst_squares + other.burst_squares) / seen.max(1.0)).max(1.0);
+        counts((self.lost / burst, self.sent), (other.lost / burst, other.sent))
+    }
+}
+
+impl PathDifference {
+    pub(super) fn of(first: &ComparedPath, second: &ComparedPath) -> Option<PathDifference> {
+        let means = welch(&first.part_means_ns, &second.part_means_ns)?;
+        let losses = first.losses.zip(second.losses);
+        Some(PathDifference {
+            first: first.name.clone(),
+            second: second.name.clone(),
+            mean_ns: second.rtt.mean_ns - first.rtt.mean_ns,
+            p: means.p,
+            sd_ratio: second.rtt.sd_ns / first.rtt.sd_ns,
+            sd_p: deviations(&first.part_sds_ns, &second.part_sds_ns),
+            losses: losses.map(|(first, second)| (first.ratio(), second.ratio())),
+            loss_p: losses.and_then(|(first, second)| first.p(&second)),
+        })
+    }
+
+    /// That in sentences, with the tests' names.
+    pub(super) fn said(&self) -> String {
+        let PathDifference { first, second, mean_ns, p, sd_ratio, .. } = self;
+        let word = if *mean_ns < 0.0 { "shorter" } else { "longer" };
+        let mut said = format!(
+            "{second} is {:.4} ms {word} than {first} on average: {} (Welch's test of means of parts in \
+             time); its deviation is {sd_ratio:.2} times that",
+            mean_ns.abs() / 1e6,
+            chance(*p)
+        );
+        if let Some(p) = self.sd_p {
+            let test = "Bartlett and Kendall's test of the variances within these parts";
+            said += &format!(": {} ({test})", chance(p));
+        }
+        if let Some((((before, now), p), true)) =
+            self.losses.zip(self.loss_p).map(|it| (it, it.0.0 + it.0.1 > 0.0))
+        {
+            said += &format!(
+                "; it lost {} of its frames against {}: {} (the conditional test of two counts, with \
+                 losses of a burst as one)",
+                scientific(now, 1),
+                scientific(before, 1),
+                chance(p)
+            );
+        }
+        said + "."
+    }
+}
+
+/// Whether a difference is by chance, and how probable that is.
+fn chance(p: f64) -> String {
+    let is = if p < LEVEL { "more than chance" } else { "not more than chance" };
+    format!("{is}, p = {p:.1e}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{Arrived, Tally};
+    use crate::units::Rng;
+
+    /// Losses of a path that loses bursts of `burst` frames in the mean, `ratio` of all frames.
+    fn losses(ratio: f64, burst: f64, seed: u64) -> PathLosses {
+        let (mut rng, mut tally, mut is_bad) = (Rng::new(seed), Tally::new(), false);
+        let (turns_good, frames) = (1.0 / burst, 20_000);
+        let turns_bad = ratio * turns_good / (1.0 - ratio);
+        for sequence in 0..frames {
+            is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
+            if !is_bad {
+                let (second, compared_bits, wrong_bits, after_own_drops) = (0, 0, 0, false);
+                let came = Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops };
+                tally.arrive(&came);
+            }
+        }
+        let runs = tally.totals(Some(frames)).runs;
+        let (seen, burst_squares) = (runs.lost as f64, runs.burst_squares as f64);
+        PathLosses { lost: seen, sent: frames as f64, seen, burst_squares }
+    }
+
+    #[test]
+    fn losses_of_one_path_differ_by_chance_alone() {
+        let differ = |other: f64, burst: f64| {
+            let seeds = (0..300).filter(|seed| {
+                let (a, b) = (losses(0.01, burst, *seed), losses(other, burst, seed + 1_000));
+                a.p(&b).expect("frames") < LEVEL
+            });
+            seeds.count()
+        };
+        let (alike, in_bursts) = (differ(0.01, 1.0), differ(0.01, 6.0));
+        assert!(alike <= 28 && in_bursts <= 28, "{alike} and {in_bursts} of 300");
+        // Counted one by one, those in bursts would differ in most.
+        let one_by_one = (0..300).filter(|seed| {
+            let (a, b) = (losses(0.01, 6.0, *seed), losses(0.01, 6.0, seed + 1_000));
+            counts((a.lost, a.sent), (b.lost, b.sent)) < Some(LEVEL)
+        });
+        assert!(one_by_one.count() > 120);
+        let (apart, bursts_apart) = (differ(0.03, 1.0), differ(0.03, 6.0));
+        assert!(apart > 295 && bursts_apart > 270, "{apart} and {bursts_apart} of 300");
+    }
+}
