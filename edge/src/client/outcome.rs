@@ -54,7 +54,7 @@ pub struct Outcome {
     pub passes: u64,
     /// Attempts that it took: each after the first was begun after a fault that may pass.
     pub attempts: u64,
-    /// Time between them, in seconds.
+    /// Time between them, and in those that came to nothing, in seconds.
     pub waited_seconds: f64,
     /// Bytes that the destination held from an earlier attempt, which were not sent again.
     pub resumed_bytes: u64,

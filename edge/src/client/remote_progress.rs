@@ -135,7 +135,8 @@ impl RemoteProgress {
             "limited" => {
                 let name = value.trim_end_matches(';').to_owned();
                 let evidence = std::mem::take(&mut self.evidence);
-                self.limited = Some(SaidLimit { name, evidence });
+                // A later pass brings what was wrong of the first, which is little.
+                self.limited.get_or_insert(SaidLimit { name, evidence });
             }
             // A server has no reason to say more, and may not fill our memory.
             "changed" if self.changed.len() < MOST_REMARKS => {
@@ -168,5 +169,25 @@ impl RemoteProgress {
             by.insert(range.clone());
             self.all.insert(range);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pass_that_moved_most_says_what_limited_it() {
+        let mut heard = RemoteProgress::default();
+        for (evidence, limited) in [("full", "path_rate"), ("a few blocks", "slow_start")] {
+            heard.remark(&format!("FARLINE evidence={evidence}"));
+            heard.remark(&format!("FARLINE limited={limited};"));
+        }
+        let (_, said) = heard.take_remarks();
+        let said = said.expect("said");
+        assert_eq!((&said.name[..], &said.evidence[..]), ("path_rate", "full"));
+        heard.remark("FARLINE limited=loss;");
+        let (_, next) = heard.take_remarks();
+        assert_eq!(next.map(|said| said.name).as_deref(), Some("loss"), "of the next copy");
     }
 }

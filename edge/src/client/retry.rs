@@ -31,6 +31,7 @@ pub(super) async fn with_retries(
     let (mut resumed, mut moved) = (None, false);
     loop {
         let before = copy.stats.checkpoint();
+        let (began, moving) = (Instant::now(), copy.stats.moving);
         let error = match attempt(copy).await {
             Ok(()) => {
                 if let Some(resumed) = resumed {
@@ -63,6 +64,11 @@ pub(super) async fn with_retries(
         }
         copy.try_again(before);
         let is_there = matches!(failed.error.fault, Fault::There | Fault::Refused);
+        if arrived == 0 {
+            // What was set up in vain is part of the wait.
+            let moved = copy.stats.moving.saturating_sub(moving);
+            note_wait(copy, Span::from(began.elapsed()).saturating_sub(moved), is_there);
+        }
         let notice = RetryNotice { error: failed.error, failures: backoff.failures(), wait };
         copy.options.on_retry.tell(&notice);
         sleep(copy, wait, is_there).await.map_err(|reason| match moved {
@@ -85,10 +91,13 @@ async fn sleep(copy: &mut Copy<'_>, wait: Span, is_there: bool) -> Result<(), Er
             _ = tick.tick() => copy.show_waiting(),
         }
     };
-    let waited = Span::from(began.elapsed());
+    note_wait(copy, began.elapsed().into(), is_there);
+    result
+}
+
+fn note_wait(copy: &mut Copy<'_>, waited: Span, is_there: bool) {
     copy.stats.waited = copy.stats.waited + waited;
     if is_there {
         copy.stats.waited_there = copy.stats.waited_there + waited;
     }
-    result
 }

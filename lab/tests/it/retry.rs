@@ -118,7 +118,27 @@ fn an_outage_longer_than_the_silence_allowed_is_outlasted() {
     let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(output.status.success(), "{result} {said}");
     assert!(result["attempts"].as_u64() > Some(1) && result["verified"] == true, "{result}");
+    assert_eq!(result["limited_by"], "outage", "{result}");
+    assert!(result["waited_seconds"].as_f64() > Some(0.5), "{result}");
     assert!(same(&file, &root.join("file")));
+}
+
+#[test]
+fn what_took_longest_was_an_outage_and_no_limit() {
+    let path = ["custom", "--rate", "200M", "--rtt", "10ms", "--at", "3s:outage=14s"];
+    let Some(link) = LinkUp::up("retry-limit", &path) else { return };
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 70, 1);
+    let _node = link.node(&root, &[]);
+    let node = format!("farline://{}-b:2811", link.name());
+    let mut command = link.farline("a", &["--json", "cp", "--limit", "100M", text(&file), &node]);
+    let output = command.output().expect("runs");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&result["attempts"], &result["verified"]), (&1.into(), &true.into()), "{result}");
+    assert_eq!(result["limited_by"], "outage", "{result}");
+    assert_eq!(result["limited_party"], "path", "{result}");
 }
 
 #[test]

@@ -320,6 +320,9 @@ impl Waits {
                 (Party::Path, format!("{rate}, with a queue of up to {}", self.path.queue))
             }
             Limit::PathRate => (Party::Path, format!("{} without a queue", self.path.full_rate())),
+            Limit::SlowStart if self.path.total() == Span::ZERO => {
+                (Party::Path, format!("over before a second look at it, {rate}"))
+            }
             Limit::SlowStart => (
                 Party::Path,
                 format!("the window grew for {:.0} % of the time", of_path(self.path.growing)),
