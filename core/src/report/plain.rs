@@ -42,7 +42,7 @@ impl Table {
             // Words are broken within their column; figures are not.
             for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right)
             {
-                *width = (*width).min(WORDS.min(room / 2));
+                *width = (*width).min(if room < WIDTH { WORDS.min(room / 2) } else { WORDS });
             }
         }
         let wide = |columns: &[usize]| {

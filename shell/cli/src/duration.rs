@@ -6,6 +6,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 }
 
 /// Times that stand next to each other, all in the unit of the least.
+#[cfg(feature = "profile")]
 pub(crate) fn durations<const N: usize>(seconds: [f64; N]) -> [String; N] {
     let least = seconds.into_iter().fold(f64::INFINITY, f64::min);
     seconds.map(|seconds| in_unit(seconds, unit_of(least)))
