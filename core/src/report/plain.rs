@@ -38,7 +38,7 @@ impl Table {
     fn plain(&self, room: usize) -> Vec<String> {
         let mut widths: Vec<usize> =
             (0..self.columns.len()).map(|column| self.width(column)).collect();
-        if widths.iter().map(|width| width + GAP).sum::<usize>() > room + GAP {
+        if widths.iter().map(|width| width + GAP).sum::<usize>() > room.saturating_add(GAP) {
             // Words are broken within their column; figures are not.
             for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right)
             {

@@ -191,7 +191,10 @@ impl Waits {
         let is_disk = matches!(store, Limit::DiskRead | Limit::DiskWrite);
         let store = if is_disk && stage.share() >= BUSY { Limit::Cpu } else { store };
         // Who waits for a turn in an outage waits for its end.
-        let most = self.of_all_channels(self.moving.saturating_sub(self.path.silent));
+        let most = match self.path.silent {
+            Span::ZERO => f64::INFINITY,
+            silent => self.of_all_channels(self.moving.saturating_sub(silent)),
+        };
         let accounts = [
             (Limit::SetUp, self.of_all_channels(self.setting_up)),
             (Limit::RateLimit, self.pace.as_secs_f64().min(most)),
