@@ -241,11 +241,7 @@ impl Whereabouts {
     async fn of(place: &Location, control: Option<&mut Control>) -> Option<Whereabouts> {
         match (place, control) {
             (Location::Local(path), _) => {
-                let identity = std::iter::once(Identity::here(path));
-                Some(Whereabouts {
-                    host: kernel_id(),
-                    above: identity.chain(above(path)).collect(),
-                })
+                Some(Whereabouts { host: kernel_id(), above: above(path) })
             }
             (Location::Remote(remote), Some(control)) => {
                 let host = control.features().host.clone();

@@ -11,11 +11,11 @@ mod attributed;
 mod create;
 mod finish;
 mod last_folder;
-mod nameless;
 mod one_name;
 mod protected;
 mod refused;
 mod table;
+mod unnamed;
 mod whole;
 #[cfg(test)]
 mod whole_tests;
@@ -49,10 +49,10 @@ pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
 use last_folder::LastFolder;
-use nameless::NamelessFiles;
 use protected::{OpenedUp, open_again};
 use refused::Refusals;
 use table::Table;
+use unnamed::UnnamedFiles;
 
 /// Files from this length on may have holes: what is shorter is written in one call anyway.
 const SPARSE_FROM: u64 = 128 << 10;
@@ -70,7 +70,7 @@ pub struct PosixSink {
     aside: OnceLock<Place>,
     state: Mutex<State>,
     folder: LastFolder,
-    nameless: NamelessFiles,
+    unnamed: UnnamedFiles,
     /// Held by who replaces a file.
     replacing: Mutex<()>,
     /// A file was opened, or could not be.
@@ -158,7 +158,7 @@ impl PosixSink {
                 ending: Ending::BrokenOff,
             }),
             folder: LastFolder::default(),
-            nameless: NamelessFiles::default(),
+            unnamed: UnnamedFiles::default(),
             replacing: Mutex::new(()),
             opened: Condvar::new(),
             in_place: None,
@@ -321,7 +321,7 @@ impl PosixSink {
             let open = lock(&self.state).entries.file(index);
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
             let is_closed = open.is_none();
-            let open = open.or_else(|| self.nameless.get(index));
+            let open = open.or_else(|| self.unnamed.get(index));
             let file = match open {
                 Some(file) => file.file.try_clone()?,
                 // Whole, and closed since.
@@ -354,8 +354,8 @@ impl PosixSink {
     pub fn read_back(&self, entry: usize) -> Result<ReadBack, Error> {
         let item = &self.layout.entries()[entry];
         let path = self.path(item);
-        let file = match self.nameless.get(entry) {
-            Some(nameless) => nameless.file.try_clone(),
+        let file = match self.unnamed.get(entry) {
+            Some(unnamed) => unnamed.file.try_clone(),
             None => {
                 let (folder, _, temporary) = self.place(item)?;
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -31,7 +31,7 @@ pub(crate) fn rename_new(
 ///
 /// # Errors
 /// [`Errno::EXIST`] when something has that name.
-pub(super) fn link_nameless(file: &File, folder: &OwnedFd, to: &[u8]) -> Result<(), Errno> {
+pub(super) fn link_unnamed(file: &File, folder: &OwnedFd, to: &[u8]) -> Result<(), Errno> {
     let to = OsStr::from_bytes(to);
     // Who opened it may do that since Linux 6.10; before, only with a capability.
     match linkat(file, c"", folder, to, AtFlags::EMPTY_PATH) {

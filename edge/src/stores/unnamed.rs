@@ -2,7 +2,7 @@
 //! and no temporary name, which are most of what a short file costs. What comes of it to a node that is killed is
 //! gone without a trace. A long one has its temporary name and the lock on its place as any other transfer.
 
-use super::new_name::{is_there, link_nameless, rename_new};
+use super::new_name::{is_there, link_unnamed, rename_new};
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place};
 use super::root::Root;
@@ -176,7 +176,7 @@ impl UnnamedFile {
 
     /// Gives it a name that nothing has.
     fn link(&self, name: &[u8]) -> Result<(), Errno> {
-        link_nameless(&self.file.file, &self.folder, name)
+        link_unnamed(&self.file.file, &self.folder, name)
     }
 }
 

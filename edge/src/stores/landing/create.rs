@@ -205,7 +205,7 @@ impl PosixSink {
         // Not under the lock: files by the thousand are made by all threads at once.
         let file = match self.lock_place() {
             Err(error) => Err(error),
-            Ok(()) => match self.nameless_file(index, entry, again) {
+            Ok(()) => match self.unnamed_file(index, entry, again) {
                 Some(file) => Ok(Some(file)),
                 None => self.named_file(index, entry, again),
             },

@@ -250,7 +250,7 @@ impl PosixSink {
         }
         let failed =
             |error: io::Error| self.root.error("set mode and time of", &self.path(entry), &error);
-        if self.nameless.get(index).is_none() {
+        if self.unnamed.get(index).is_none() {
             // Until it lands its owner may write to it: it may have to be opened again.
             file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
         }
@@ -268,7 +268,7 @@ impl PosixSink {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
         let temporary = lock(&self.state).entries.temporary(index);
         let again = temporary.is_some_and(|temporary| temporary.is_again);
-        if let Some(file) = self.nameless.get(index) {
+        if let Some(file) = self.unnamed.get(index) {
             return if again { self.set_metadata(index, entry, &file.file) } else { Ok(()) };
         }
         let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
@@ -296,9 +296,9 @@ impl PosixSink {
         entry: &Entry,
         sync: bool,
     ) -> Result<Option<Stat>, Error> {
-        if let Some(file) = self.nameless.get(index) {
-            let stat = self.land_nameless(entry, &file.file)?;
-            self.nameless.remove(index);
+        if let Some(file) = self.unnamed.get(index) {
+            let stat = self.land_unnamed(entry, &file.file)?;
+            self.unnamed.remove(index);
             return Ok(Some(stat));
         }
         let path = self.path(entry);

@@ -95,7 +95,7 @@ fn there(at: &Path) -> Vec<String> {
     names
 }
 
-/// Temporary names: those of nameless files are none.
+/// Temporary names: those of unnamed files are none.
 fn temporaries(at: &Path) -> usize {
     let names = fs::read_dir(at.join("t")).expect("listed");
     let names = names.map(|entry| entry.expect("an entry").file_name());

@@ -5,7 +5,7 @@
 
 use super::finish::mode;
 use super::{PosixSink, SPARSE_FROM};
-use crate::stores::new_name::link_nameless;
+use crate::stores::new_name::link_unnamed;
 use crate::stores::openfile::OpenFile;
 use crate::sys::lock::lock;
 use farline_core::transfer::Entry;
@@ -28,15 +28,15 @@ const DESCRIPTORS_EACH: u64 = 4;
 /// How many there are in this process.
 static IN_USE: AtomicU64 = AtomicU64::new(0);
 
-/// The nameless files of one transfer, by entry.
+/// The unnamed files of one transfer, by entry.
 #[derive(Debug, Default)]
-pub(super) struct NamelessFiles {
+pub(super) struct UnnamedFiles {
     files: Mutex<HashMap<usize, Arc<OpenFile>>>,
     /// The file system makes none, or the names are taken already, which costs more than it saves.
     is_over: AtomicBool,
 }
 
-impl NamelessFiles {
+impl UnnamedFiles {
     /// Of the entry, if it is one.
     pub(super) fn get(&self, entry: usize) -> Option<Arc<OpenFile>> {
         lock(&self.files).get(&entry).cloned()
@@ -72,7 +72,7 @@ impl NamelessFiles {
     }
 }
 
-impl Drop for NamelessFiles {
+impl Drop for UnnamedFiles {
     fn drop(&mut self) {
         IN_USE.fetch_sub(lock(&self.files).len() as u64, Ordering::Relaxed);
     }
@@ -99,39 +99,39 @@ fn make_room(any: &OwnedFd) {
 impl PosixSink {
     /// The file of an entry without a name: one that is there `again`, or a new one where that may be. It may
     /// where it lands soon, among many, and nothing of it is to be set by its name.
-    pub(super) fn nameless_file(
+    pub(super) fn unnamed_file(
         &self,
         index: usize,
         entry: &Entry,
         again: bool,
     ) -> Option<Arc<OpenFile>> {
         if again {
-            return self.nameless.get(index);
+            return self.unnamed.get(index);
         }
         if !self.lands_soon || self.attributes.is_some() || entry.len() >= SPARSE_FROM {
             return None;
         }
         let (folder, _) = self.folder.parent(&self.root, &self.path(entry)).ok()?;
         // Nobody finds it before it lands: it may have its own mode.
-        let file = self.nameless.make(&folder, if self.metadata { mode(entry) } else { 0o666 })?;
+        let file = self.unnamed.make(&folder, if self.metadata { mode(entry) } else { 0o666 })?;
         let file = Arc::new(OpenFile::to_write(file, &self.direct));
-        lock(&self.nameless.files).insert(index, Arc::clone(&file));
+        lock(&self.unnamed.files).insert(index, Arc::clone(&file));
         Some(file)
     }
 
-    /// Gives a nameless file its name; where something has it, a temporary one first. Returns what there is
+    /// Gives an unnamed file its name; where something has it, a temporary one first. Returns what there is
     /// to know of it then.
-    pub(super) fn land_nameless(&self, entry: &Entry, file: &File) -> Result<Stat, Error> {
+    pub(super) fn land_unnamed(&self, entry: &Entry, file: &File) -> Result<Stat, Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| self.root.error("write", &path, &error);
         let (folder, name) = self.folder.parent(&self.root, &path).map_err(failed)?;
-        match link_nameless(file, &folder, &name) {
+        match link_unnamed(file, &folder, &name) {
             Err(Errno::EXIST) => {
                 // Those behind it are likely there as well.
-                self.nameless.is_over.store(true, Ordering::Relaxed);
+                self.unnamed.is_over.store(true, Ordering::Relaxed);
                 let temporary = self.temporary(entry, &name);
                 self.remove_temporary(entry);
-                link_nameless(file, &folder, &temporary).map_err(|errno| failed(errno.into()))?;
+                link_unnamed(file, &folder, &temporary).map_err(|errno| failed(errno.into()))?;
                 self.set_mode(entry, file).map_err(failed)?;
                 self.replace((&folder, &name, &temporary), entry)?;
             }
