@@ -1,10 +1,10 @@
 //! Tests of several paths next to each other: the table of the UltraScience Net's comparison, what
 //! differs by more than chance, and what the segments of a composed path predict.
 
+use super::compared_path::ComparedPath;
 use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
-use super::outcome::LineOutcome;
-use super::path_difference::{PathDifference, PathLosses};
+use super::path_difference::PathDifference;
 use super::scientific::scientific;
 use crate::report::{
     Axis, ColumnSource, Columns, LineChart, PageSpec, ReportDocument, Section, Series, TableSpec,
@@ -21,37 +21,6 @@ const MOST_BINS: f64 = 300.0;
 const OUTSIDE: f64 = 0.001;
 /// Draws from which a prediction is made.
 const DRAWS: usize = 20_000;
-
-/// One path of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedPath {
-    /// Its name.
-    pub name: String,
-    /// Where the test went.
-    pub target: String,
-    /// When it ended, UTC.
-    pub date: String,
-    /// How.
-    pub outcome: LineOutcome,
-    /// That in a sentence.
-    pub verdict: String,
-    /// Its round trips.
-    pub rtt: DelaySummary,
-    /// Deviation of these in per cent of the mean.
-    pub sd_percent: f64,
-    /// Frames lost of those sent, where any were sent.
-    pub loss: Option<f64>,
-    /// The means of parts in time, in nanoseconds.
-    pub part_means_ns: Vec<f64>,
-    /// The deviations within these parts.
-    pub part_sds_ns: Vec<f64>,
-    /// Frames lost, of how many, and how large a burst a loss is in.
-    #[serde(skip)]
-    pub(super) losses: Option<PathLosses>,
-    /// A sample of round trips, in ascending order.
-    #[serde(skip)]
-    rtts_ns: Vec<f64>,
-}
 
 /// What the segments of a path predict of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -205,32 +174,6 @@ impl ReportDocument for LineComparison {
                 ("loss", ColumnSource::Real(|path| path.loss)),
             ],
         )
-    }
-}
-
-impl ComparedPath {
-    fn of(name: &str, document: &LineDocument) -> Option<ComparedPath> {
-        let rtt = document.rtt?;
-        let mut rtts_ns = document.rtts_ns.clone();
-        rtts_ns.retain(|rtt| rtt.is_finite());
-        rtts_ns.sort_by(f64::total_cmp);
-        if rtts_ns.is_empty() {
-            return None;
-        }
-        Some(ComparedPath {
-            name: name.to_owned(),
-            target: document.settings.target.clone(),
-            date: document.date.clone(),
-            outcome: document.outcome,
-            verdict: document.verdict.clone(),
-            rtt,
-            sd_percent: rtt.sd_ns / rtt.mean_ns * 100.0,
-            loss: document.loss.map(|loss| loss.value()),
-            part_means_ns: document.rtt_part_means_ns.clone(),
-            part_sds_ns: document.rtt_part_sds_ns.clone(),
-            losses: PathLosses::of(document),
-            rtts_ns,
-        })
     }
 }
 

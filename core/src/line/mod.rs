@@ -16,6 +16,7 @@
 
 mod bursts;
 mod compare;
+mod compared_path;
 mod curve;
 mod delay;
 mod delay_account;
@@ -58,7 +59,8 @@ mod way;
 mod window;
 
 pub use bursts::{BurstBuffer, BurstSearch, BurstTrial};
-pub use compare::{ComparedPath, LineComparison, PathPrediction};
+pub use compare::{LineComparison, PathPrediction};
+pub use compared_path::ComparedPath;
 pub use curve::{LoadCurve, LoadRow};
 pub use delay::{ClockDifference, ClockState, DelaySample, PathDelay};
 pub use delay_summary::DelaySummary;

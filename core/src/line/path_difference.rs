@@ -1,10 +1,9 @@
 //! How two paths of a comparison differ, in mean and deviation of round trips and in losses, and which of it
 //! is more than chance.
 
-use super::compare::ComparedPath;
-use super::document::LineDocument;
+use super::compared_path::ComparedPath;
 use super::scientific::scientific;
-use crate::statistics::{counts, deviations, welch};
+use crate::statistics::{deviations, welch};
 use serde::Serialize;
 
 /// A difference at which fewer than one in twenty is by chance.
@@ -30,37 +29,6 @@ pub struct PathDifference {
     pub losses: Option<(f64, f64)>,
     /// How probable so large a difference of these is by chance.
     pub loss_p: Option<f64>,
-}
-
-/// Losses of a path.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct PathLosses {
-    lost: f64,
-    sent: f64,
-    /// All losses that the receiver saw, and the sum of the squares of those in a burst.
-    seen: f64,
-    burst_squares: f64,
-}
-
-impl PathLosses {
-    pub(super) fn of(document: &LineDocument) -> Option<PathLosses> {
-        let (loss, runs) = (document.loss?, &document.totals.runs);
-        let (seen, burst_squares) = (runs.lost as f64, runs.burst_squares as f64);
-        Some(PathLosses { lost: loss.events as f64, sent: loss.trials, seen, burst_squares })
-    }
-
-    fn ratio(&self) -> f64 {
-        self.lost / self.sent
-    }
-
-    /// How probable so large a difference is by chance. Losses of a burst are one event, not many: as for the
-    /// interval of a ratio, counts are divided by the mean size of the burst that a loss is in, which is taken
-    /// from both.
-    fn p(&self, other: &PathLosses) -> Option<f64> {
-        let seen = self.seen + other.seen;
-        let burst = ((self.burst_squares + other.burst_squares) / seen.max(1.0)).max(1.0);
-        counts((self.lost / burst, self.sent), (other.lost / burst, other.sent))
-    }
 }
 
 impl PathDifference {
@@ -117,7 +85,9 @@ fn chance(p: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::compared_path::PathLosses;
     use crate::line::{Arrived, Tally};
+    use crate::statistics::counts;
     use crate::units::Rng;
 
     /// Losses of a path that loses bursts of `burst` frames in the mean, `ratio` of all frames.

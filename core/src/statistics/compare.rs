@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_deviations_are_found_different_as_often_as_the_level_says() {
+    fn equal_deviations_differ_as_often_as_the_level_says() {
         // Of exponential draws, for which Bartlett's own test and the F test find a difference far more often.
         let part = |rng: &mut Rng, scale: f64| {
             let draws: Vec<f64> = (0..100).map(|_| -scale * (1.0 - rng.unit()).ln()).collect();
