@@ -211,21 +211,16 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(exit_code(document.outcome)))
 }
 
-/// Columns of the terminal behind stdout; what is no terminal takes as many as there are.
-fn terminal() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-}
-
 /// A section as the terminal behind stdout has it, or in 80 columns.
 fn plain(section: &Section) -> String {
-    terminal()
-        .map_or_else(|| section.plain(), |columns| section.plain_in(columns.min(MOST_COLUMNS)))
+    section.plain_in(room())
 }
 
-/// How wide lines are that are whole where nobody looks at a terminal.
+/// How wide lines are on the terminal behind stdout; where there is none they are whole.
 fn room() -> usize {
-    terminal().map_or(usize::MAX, |columns| columns.min(MOST_COLUMNS))
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { usize::MAX } else { columns.min(MOST_COLUMNS) }
 }
 
 fn exit_code(outcome: LineOutcome) -> u8 {
