@@ -43,7 +43,7 @@ impl Table {
             // Words are broken within their column; figures are not.
             for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right)
             {
-                *width = (*width).min(WORDS.min(room / 2));
+                *width = (*width).min(WORDS * room / WIDTH);
             }
         }
         let wide = |columns: &[usize]| {
@@ -127,7 +127,7 @@ impl Table {
 
 /// Blanks between two columns.
 const GAP: usize = 2;
-/// What a column of words takes at most where the table is too wide.
+/// What a column of words takes at most of 80 where the table is too wide.
 const WORDS: usize = 48;
 
 /// `text` in lines of at most 80 letters, broken between words.
