@@ -189,6 +189,7 @@ impl Emulator {
             let mover = Mover::new(
                 moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }),
                 spare,
+                info.inline_receive,
             );
             let stopped = stopped
                 .try_clone()

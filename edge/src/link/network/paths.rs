@@ -90,7 +90,7 @@ impl RunningPath {
         let (stopped, stop) = io::pipe()
             .map_err(|error| here(ErrorCode::LinkEmulator, format!("a pipe: {error}")))?;
         // Many paths share few cores: nobody spins.
-        let mover = Mover::new(moved, Spare::OnlyCore);
+        let mover = Mover::new(moved, Spare::OnlyCore, false);
         let run = move || {
             Mover::be_precise();
             mover.run(&stopped);

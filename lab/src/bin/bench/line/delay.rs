@@ -8,11 +8,12 @@ use farline_lab::{LinkUp, farline};
 use serde_json::Value;
 
 /// Bytes of each frame of the load: as many as a STAMP packet has, so that the link's mean is of packets
-/// that all take the same time on its wire.
+/// that all take the same time on its wire. Questions and answers of the test are larger, and in the account
+/// too: at a rate of some 10 Mbit/s and with jitter of a millisecond they no longer matter.
 const FRAME_BYTES: &str = "110";
-/// Other traffic that is in the link's queue at once, in bytes, and how often a second: of 10 Mbit/s half a
+/// Other traffic that is in the link's queue at once, in bytes, and how often a second: of 20 Mbit/s a
 /// millisecond.
-const BURST_BYTES: u32 = 625;
+const BURST_BYTES: u32 = 2_500;
 const BURSTS: f64 = 20.0;
 /// Events are told for so long beyond the test, in seconds.
 const BEYOND: f64 = 10.0;
@@ -22,13 +23,13 @@ const AGAIN: usize = 3;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Seconds of each test
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Rate of the link in Mbit/s
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 20)]
     mbit: u64,
     /// Jitter of the link, in microseconds
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 1_000)]
     jitter_us: u64,
 }
 
