@@ -34,7 +34,9 @@ impl LinkWatch {
             return;
         }
         let sums = |stats: &DirectionStats| {
-            let delay = stats.delay;
+            // Frames of the load wait for each other in bursts; the questions, of which the test's delays are,
+            // come between them.
+            let delay = stats.short_delay;
             DelaySums::of(delay.count, delay.mean_us, delay.sd_us)
         };
         let account = test.link_account.unwrap_or_default();

@@ -35,6 +35,10 @@ use std::sync::{Arc, Mutex, TryLockError};
 const WRITES: u32 = 8;
 const READS: u32 = 8;
 
+/// Packets of no more bytes than this have an account of their delays that is theirs alone: a probe of
+/// delays has so few, and where long ones of a burst wait for each other it does not wait with them.
+const SHORT: usize = 200;
+
 /// The longest that reads are put off: the device's queue must not fill up meanwhile.
 const PUT_OFF: Span = Span::from_micros(200);
 
@@ -57,8 +61,9 @@ pub(super) struct Shown {
     refused: u64,
     lateness: Spans,
     stamping: Spans,
-    /// From read to write, in nanoseconds.
+    /// From read to write, in nanoseconds, and the same of short packets.
     delays: Moments,
+    short_delays: Moments,
 }
 
 impl Shown {
@@ -69,6 +74,7 @@ impl Shown {
             lateness: Spans::new(),
             stamping: Spans::new(),
             delays: Moments::default(),
+            short_delays: Moments::default(),
         }
     }
 
@@ -81,6 +87,7 @@ impl Shown {
             lateness: self.lateness.summary(),
             stamping: self.stamping.summary(),
             delay: LinkDelay::of(&self.delays),
+            short_delay: LinkDelay::of(&self.short_delays),
         }
     }
 }
@@ -252,7 +259,11 @@ impl Direction {
         match output {
             Output::Deliver { token, frames, due, flip } => {
                 self.own.lateness.record(clock.since(due));
-                self.own.delays.add(clock.since(self.ring.read_at(token)).as_nanos() as f64);
+                let delay = clock.since(self.ring.read_at(token)).as_nanos() as f64;
+                self.own.delays.add(delay);
+                if self.ring.packet(token).len() <= tun::HEADER + SHORT {
+                    self.own.short_delays.add(delay);
+                }
                 self.write(token, &frames, flip);
                 self.ring.done(token, frames.end - frames.start);
                 self.unpublished = true;
@@ -304,6 +315,7 @@ impl Direction {
         shown.lateness.copy_from(&self.own.lateness);
         shown.stamping.copy_from(&self.own.stamping);
         shown.delays = self.own.delays;
+        shown.short_delays = self.own.short_delays;
         (self.published, self.unpublished) = (clock, false);
     }
 }

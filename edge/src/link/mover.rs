@@ -102,7 +102,9 @@ impl Mover {
         let mut clock = now();
         loop {
             let takes_turns = self.takes_turns();
-            let put_off = takes_turns.then_some(PUT_OFF);
+            // A read put off makes no packet late, but the account takes the time of reading for that of coming.
+            let put_off =
+                if takes_turns { Some(PUT_OFF) } else { self.is_exact.then_some(Span::ZERO) };
             let mut moved = 0;
             let mut next: Option<Time> = None;
             let mut watch = [false; 2];
@@ -166,7 +168,8 @@ impl Mover {
         let sleep = match wait {
             Some(wait) if self.takes_turns() => Some(wait.max(TURN)),
             Some(wait) if self.spare != Spare::OnlyCore => match wait.saturating_sub(EARLY) {
-                long if long >= SHORTEST_SLEEP => Some(long),
+                // A packet that has to wake the thread is read tens of us after it came.
+                long if long >= SHORTEST_SLEEP && !self.is_exact => Some(long),
                 _ if clock.since(self.slept_at) >= self.longest_spin() => {
                     // Woken by the next packet it would be no nap.
                     watch = if self.is_exact { [false; 2] } else { watch };

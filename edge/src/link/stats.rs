@@ -21,6 +21,9 @@ pub struct DirectionStats {
     /// The delay that packets were given, by the link's own clock.
     #[serde(default)]
     pub delay: LinkDelay,
+    /// The same of packets of at most 200 bytes, as probes of delays are.
+    #[serde(default)]
+    pub short_delay: LinkDelay,
 }
 
 /// What `link stats` prints.

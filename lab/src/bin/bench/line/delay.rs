@@ -7,10 +7,9 @@ use farline_core::units::Rng;
 use farline_lab::{LinkUp, farline};
 use serde_json::Value;
 
-/// Bytes of each frame of the load: as many as a STAMP packet has, so that the link's mean is of packets
-/// that all take the same time on its wire. Questions and answers of the test are larger, and in the account
-/// too: at a rate of some 10 Mbit/s and with jitter of a millisecond they no longer matter.
-const FRAME_BYTES: &str = "110";
+/// Bytes of each frame of the load: the link has an account of its own of shorter packets, which are the
+/// test's questions and answers alone then.
+const FRAME_BYTES: &str = "1518";
 /// Other traffic that is in the link's queue at once, in bytes, and how often a second: of 20 Mbit/s a
 /// millisecond.
 const BURST_BYTES: u32 = 2_500;
@@ -22,8 +21,8 @@ const AGAIN: usize = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Seconds of each test
-    #[arg(long, default_value_t = 60)]
+    /// Seconds of each test: its mean of some hundred questions a second is as sure as these are many
+    #[arg(long, default_value_t = 180)]
     seconds: u64,
     /// Rate of the link in Mbit/s
     #[arg(long, default_value_t = 20)]
