@@ -1,6 +1,6 @@
 //! What `farline line` writes down: each file as its name says, and nothing over what it is made from.
 
-use farline_lab::{LinkUp, Running, error_of_command, farline, succeed};
+use farline_lab::{LinkUp, Running, error_of_command, farline, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -202,4 +202,48 @@ fn a_preset_that_is_ended_leaves_its_reports() {
     let document = written(folder.path(), 6);
     let tests = document["documents"].as_array().expect("a list");
     assert_eq!((tests.len(), &tests[0]["broken_off"]), (1, &Value::from("ended by you")));
+}
+
+#[test]
+fn a_preset_that_was_killed_goes_on_from_its_state() {
+    if LinkUp::up("t-preset-state", &["custom", "--rtt", "1ms"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let saved = || -> Value {
+        let text = std::fs::read_to_string(&state).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    };
+    let (silent, piped) = (Stdio::null, Stdio::piped);
+    let mut command = preset("usn-vlans", folder.path());
+    command.args(["--state", "state"]).stdout(silent()).stderr(silent());
+    let mut test = Running(command.spawn().expect("farline runs"));
+    // Of the three paths' tests, 15 s each, the second is under way.
+    wait_for("the first test's begin", || saved()["running"].is_object());
+    wait_for("its end", || saved()["documents"].as_array().map(Vec::len) == Some(1));
+    wait_for("a second of the next", || {
+        saved()["running"]["test"]["sums"]["tested"].as_u64() > Some(1)
+    });
+    test.end(Signal::KILL);
+    let before = saved();
+    let (error, code) =
+        error_of_command(preset("usn-vlans", folder.path()).args(["--state", "state"]));
+    assert_eq!((error["code"].as_str(), code), (Some("line-state"), 2), "{error}");
+
+    let mut command = farline();
+    command.current_dir(folder.path()).args(["--json", "line", "--resume", "state"]);
+    command.args(["-o", "p.html", "-o", "p.json", "-o", "p.csv"]).stdout(piped()).stderr(piped());
+    let output = command.output().expect("farline runs");
+    let document = written(folder.path(), 6);
+    let tests = document["documents"].as_array().expect("a list");
+    let names: Vec<&Value> = tests.iter().map(|test| &test["settings"]["target"]).collect();
+    assert_eq!(names, ["sonet", "mpls", "composed"], "{output:?}");
+    assert_eq!(tests[0], before["documents"][0], "what was done is not done again");
+    // The second was away while nobody ran it, and all of its time is accounted for.
+    let sums = &tests[1]["sums"];
+    let seconds = ["tested", "away", "sender_late", "sender_drops", "receiver_drops"];
+    let all: u64 = seconds.iter().filter_map(|key| sums[*key].as_u64()).sum();
+    assert_eq!((all, sums["away"].as_u64() > Some(0)), (15, true), "{sums}");
+    assert_eq!(saved()["is_over"], true);
 }

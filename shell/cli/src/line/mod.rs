@@ -19,7 +19,9 @@ use crate::output::Output;
 use crate::provenance::now;
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, place};
-use farline_core::line::{FrameMix, LineCriterion, LineOutcome, LineSettings, Pattern, words};
+use farline_core::line::{
+    FrameMix, LineCriterion, LineOutcome, LineSettings, Pattern, PresetState, SavedTest, words,
+};
 use farline_core::report::Section;
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
@@ -108,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "state", "resume", "stamp", "search", "rate", "load"])]
     service: Option<PathBuf>,
     /// wanphy-line, wanphy-raw, usn-vlans [default: none]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state", "resume", "stamp", "search", "service"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "resume", "stamp", "search", "service"])]
     preset: Option<String>,
     /// The preset as long and fast as in the paper
     #[arg(long, requires = "preset")]
@@ -141,10 +143,6 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Some(Command::Compare(compare)) => return compare::run(compare, output),
         None => {}
     }
-    if let Some(name) = &args.preset {
-        args.out.iter().try_for_each(|file| check(file))?;
-        return preset::run(name, args.full, &args.out, output);
-    }
     let state = args.state.as_ref().or(args.resume.as_ref());
     let read = [state, args.service.as_ref(), args.stamp_key.as_ref()];
     not_over(&args.out, &read.into_iter().flatten().cloned().collect::<Vec<_>>())?;
@@ -155,6 +153,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Some(state) => state.require_free().map(|()| None)?,
         None => None,
     };
+    let begun = args.preset.as_ref().map(|name| PresetState::new(name, args.full));
+    let (resume, preset) = match resume {
+        Some(SavedTest::Line(state)) => (Some(*state), None),
+        Some(SavedTest::Preset(state)) => (None, Some(*state)),
+        None => (None, begun),
+    };
+    if let Some(preset) = preset {
+        return preset::run(preset, state.as_ref(), &args.out, output);
+    }
     let settings = match &resume {
         Some(state) => state.test.settings.clone(),
         None => args.settings()?,
@@ -200,10 +207,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
     let written = write_each(&args.out, |file| write_as_named(file, &document));
     output.result(&document, document.plain(room()))?;
-    if let (true, Some(file)) = (document.can_go_on(), args.state.as_ref().or(args.resume.as_ref()))
-    {
-        let file = file.display();
-        output.remark(format_args!("the test can go on: farline line --resume {file}"));
+    if let (true, Some(file)) = (document.can_go_on(), &state) {
+        file.say_how_to_go_on("test", output);
     } else if document.can_go_on() {
         output.remark("begun with --state FILE, such a test can go on (--resume FILE)");
     }

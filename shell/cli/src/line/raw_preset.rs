@@ -1,6 +1,7 @@
 //! `farline line --preset wanphy-raw`: a paper's tests of raw Ethernet over an emulated link.
 
 use super::raw::{LINK_DEVICE, document, settings};
+use super::state_file::StateFile;
 use super::vlan::VlanTag;
 use crate::export::{write_as_named, write_each};
 use crate::output::Output;
@@ -9,8 +10,8 @@ use farline::line::{LineRequestOptions, LinkFarEnd, run_over};
 use farline::link::{Link, Settings};
 use farline::run_dir::name_here;
 use farline_core::line::{
-    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, PresetFigure, RawDocument,
-    RawPort, RawRow, TestedSecond,
+    EthernetFraming, FrameMix, LinePreset, LineSettings, Pattern, PresetFigure, PresetState,
+    RawDocument, RawPort, RawRow, TestedSecond,
 };
 use farline_core::report::{Columns, PageSpec, ReportDocument, Section};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
@@ -60,12 +61,20 @@ impl ReportDocument for RawPresetReport<'_> {
     }
 }
 
+/// Runs what is left of `state`, which is kept in `file` where there is one; what was not whole begins anew.
 pub(super) fn run(
     preset: &LinePreset,
-    is_full: bool,
+    mut state: PresetState,
+    file: Option<&StateFile>,
     out: &[PathBuf],
     output: &Output,
 ) -> Result<ExitCode, Error> {
+    let is_full = state.is_full;
+    let save = |state: &PresetState| {
+        if let Some(file) = file {
+            file.save(state, output);
+        }
+    };
     let tests = preset.tests(is_full)?;
     let test = tests
         .first()
@@ -73,15 +82,19 @@ pub(super) fn run(
     let (path, seconds) = (&test.settings.target, test.settings.most_seconds);
     let framing = VlanTag::framing(LINK_DEVICE.to_owned(), None);
     let each = if is_full { seconds } else { QUICK };
-    let rows = over(path, test.wan.clone(), output, |link| {
-        let one = |size: &u32| {
-            output.remark(format_args!("{size} B: {each} s"));
-            let frames = FrameMix::fixed(*size, Pattern::Cjpat);
-            let options = LineRequestOptions::new(settings(path, &frames, &framing, each));
-            Ok(RawRow::of(&run_over(link, &options, |_| Ok(()))?.whole()?))
-        };
-        preset.sizes().iter().map(one).collect::<Result<Vec<_>, Error>>()
-    })?;
+    let left = preset.sizes().iter().skip(state.sizes.len());
+    if left.len() > 0 {
+        over(path, test.wan.clone(), output, |link| {
+            for size in left {
+                output.remark(format_args!("{size} B: {each} s"));
+                let frames = FrameMix::fixed(*size, Pattern::Cjpat);
+                let options = LineRequestOptions::new(settings(path, &frames, &framing, each));
+                state.sizes.push(RawRow::of(&run_over(link, &options, |_| Ok(()))?.whole()?));
+                save(&state);
+            }
+            Ok(())
+        })?;
+    }
     let rate = test.settings.rate;
     let rates = preset.sender_rates(rate);
     output.remark(format_args!("{} senders into one port of {rate}: {seconds} s", rates.len()));
@@ -94,7 +107,9 @@ pub(super) fn run(
     let senders = over(path, wan, output, |link| at_once(link, &rates, &test.settings, &framing))?;
     let port = RawPort { rate, senders };
     let together_percent = port.percent();
-    let sizes = document(path, rows);
+    state.is_over = true;
+    save(&state);
+    let sizes = document(path, state.sizes);
     let found = |_: Option<&str>, figure: &str| match figure {
         "raw_best_gbps" => sizes.best().map(|row| row.throughput_bps() / 1e9),
         "raw_together_percent" => Some(together_percent),
@@ -130,7 +145,8 @@ fn over<T>(
     work: impl FnOnce(&Link) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let mut link = Settings::new(path, wan);
-    (link.name, link.with_parent) = (name_here(&format!("raw-{path}")), true);
+    (link.name, link.with_parent) =
+        (name_here(&format!("raw-{path}-{}", std::process::id())), true);
     (link.ethernet, link.mtu) = (true, MTU);
     let link = Link::up(&link)?;
     let done = work(&link);

@@ -3,15 +3,16 @@
 use super::text_of;
 use crate::output::Output;
 use farline::plan::document::{place, write};
-use farline_core::line::LineState;
+use farline_core::line::SavedTest;
 use farline_core::units::{Error, ErrorCode, Fault};
+use serde::Serialize;
 use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The state of a test, held for this process until it is dropped.
+/// The state of a test or of a preset, held for this process until it is dropped.
 ///
 /// The lock is of a file next to it: the state's own is another each second.
 pub(super) struct StateFile {
@@ -40,8 +41,8 @@ impl StateFile {
     ///
     /// # Errors
     /// [`Fault::You`] when that is no state.
-    pub(super) fn read(&self) -> Result<LineState, Error> {
-        LineState::read(&text_of(&self.file)?)
+    pub(super) fn read(&self) -> Result<SavedTest, Error> {
+        SavedTest::read(&text_of(&self.file)?)
             .map_err(|error| error.while_doing(self.file.display()))
     }
 
@@ -59,7 +60,7 @@ impl StateFile {
             Err(Error::new(Fault::You, ErrorCode::LineState, message).hint(hint))
         };
         match self.read() {
-            Ok(state) if state.test.is_over() => Ok(()),
+            Ok(state) if state.is_over() => Ok(()),
             Ok(_) => taken(
                 "is the state of a test that is not over",
                 format!(
@@ -72,7 +73,7 @@ impl StateFile {
 
     /// Writes it. A disk that is full is said once, and ends no test: `--resume` then goes on from what was
     /// written last.
-    pub(super) fn save(&self, state: &LineState, output: &Output) {
+    pub(super) fn save(&self, state: &impl Serialize, output: &Output) {
         let written = serde_json::to_vec(state)
             .map_err(|error| Error::new(Fault::Bug, ErrorCode::LineState, error.to_string()))
             .and_then(|json| write(&self.file, &json));
@@ -82,6 +83,12 @@ impl StateFile {
                 "{error}: the test goes on, and --resume would from what was written before"
             ));
         }
+    }
+
+    /// Says how to go on with the test, or `what` it is.
+    pub(super) fn say_how_to_go_on(&self, what: &str, output: &Output) {
+        let file = self.file.display();
+        output.remark(format_args!("the {what} can go on: farline line --resume {file}"));
     }
 }
 
