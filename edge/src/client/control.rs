@@ -233,7 +233,12 @@ impl Control {
                     lock(&self.heard).remark(&text);
                     continue;
                 }
-                Some(event) => return Ok(event),
+                Some(event) => {
+                    if matches!(event.1, Event::Started { .. }) {
+                        lock(&self.heard).begin();
+                    }
+                    return Ok(event);
+                }
                 None => {}
             }
             let now = self.now();

@@ -38,6 +38,8 @@ pub(super) struct RemoteProgress {
     receipts: Option<(u64, Receipts)>,
     /// When it last said anything.
     pub(super) at: Option<Instant>,
+    /// How many transfers it has begun (150).
+    begun: u64,
     /// How many files of a tree have their final names there.
     landed: Option<u64>,
     /// How many data connections it would use (D-2).
@@ -69,6 +71,16 @@ impl RemoteProgress {
     /// When the server last said anything.
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
+    }
+
+    /// The server began a transfer.
+    pub(super) fn begin(&mut self) {
+        self.begun += 1;
+    }
+
+    /// How many transfers the server has begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// How many files of a tree have their final names there, where the server says.

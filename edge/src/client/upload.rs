@@ -32,11 +32,20 @@ use farline_core::copy::{Agreement, CopyRole, CopySession, CopySummary, OpenedCh
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::transfer::{Block, Entry, EntryKind, Layout, TransferParams};
-use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use opening::{Opened, Sources, open};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// So much is not sent before the node has said what it holds of it, where that takes no longer than this: over a
+/// short path all of it would be on its way by then. Over a long one the first window is, which is little.
+const WORTH_A_WAIT: u64 = 64 << 20;
+const SHORT_RTT: Span = Span::from_millis(5);
+/// A node that says nothing is not waited for any longer, and looked at so often.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 pub(super) async fn run(
     copy: &mut Copy<'_>,
@@ -197,8 +206,12 @@ async fn to_farline(
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
     };
     let audit = Audit::new(&layout, integrity.digests);
+    // The list is the first, the data the second.
+    let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
+    let data_begins = is_worth.then(|| lock(&control.heard()).begun() + 2);
     let mut upload = Upload {
         choice,
+        data_begins,
         integrity,
         to,
         looks,
@@ -232,6 +245,8 @@ struct Upload<'a> {
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
+    /// Where the node is asked first what it holds: of how many transfers it has begun when it has said so.
+    data_begins: Option<u64>,
     resources: TransferResources,
 }
 
@@ -287,6 +302,7 @@ impl TreeEnd for Upload<'_> {
             source: Arc::clone(&self.source),
             audit: Arc::clone(&self.audit),
             heard: Arc::clone(&self.heard),
+            data_begins: self.data_begins,
         };
         let resources = std::mem::take(&mut self.resources);
         let moved = copy.watch(Some(control), move |live| pass.send(live, resources)).await;
@@ -320,16 +336,29 @@ struct Pass {
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
+    data_begins: Option<u64>,
 }
 
 impl Pass {
+    /// Waits until the node, which has the list, says that it takes data, and so what it holds.
+    fn wait_for_what_is_held(&self, count: u64, live: &TransferState) {
+        let begun = Instant::now();
+        while lock(&self.heard).begun() < count
+            && begun.elapsed() < LONGEST_WAIT
+            && live.cancel.wait(LOOK_EVERY).is_none()
+        {}
+    }
+
     fn send(
         self,
         live: &TransferState,
         mut resources: TransferResources,
     ) -> Result<(Vec<TcpInfo>, TransferResources), Error> {
-        if let Some(manifest) = self.manifest {
-            resources = send_bytes(live, &manifest, self.integrity, resources)?;
+        if let Some(manifest) = &self.manifest {
+            resources = send_bytes(live, manifest, self.integrity, resources)?;
+            if let Some(count) = self.data_begins {
+                self.wait_for_what_is_held(count, live);
+            }
         }
         live.follow(handles(&resources.channels)?);
         let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
