@@ -12,6 +12,7 @@ use super::trust::ServerConfig;
 use crate::sys::lock::lock;
 use farline_core::units::Bytes;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,12 +30,19 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where a session's channels go to; says false when nobody waits for them any more.
 pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
 
+/// Hears of connections that are closed since they are not the session's: from where, and why.
+pub type TurnedAway = Box<dyn Fn(Option<SocketAddr>, &str) + Send + Sync>;
+
+/// What who shows no key in time is told of.
+pub const NO_KEY: &str = "shows no key of the session's";
+
 /// Makes channels of a session of the connections that show its key.
 pub struct Arrivals {
     key: Key,
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
     layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
+    turned_away: TurnedAway,
     handshakes: Semaphore,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
@@ -46,9 +54,10 @@ impl Arrivals {
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
+        turned_away: TurnedAway,
     ) -> Arrivals {
         let handshakes = Semaphore::new(MOST_HANDSHAKES);
-        Arrivals { key, layer, deliver, handshakes, buffer: Mutex::default() }
+        Arrivals { key, layer, deliver, turned_away, handshakes, buffer: Mutex::default() }
     }
 
     /// From here on connections have such buffers, or those of every connection.
@@ -71,6 +80,11 @@ impl Arrivals {
         self.layer.as_ref().map(|(_, identity)| identity)
     }
 
+    /// Tells that a connection is closed.
+    pub fn turn_away(&self, from: Option<SocketAddr>, why: &str) {
+        (self.turned_away)(from, why);
+    }
+
     /// Hands a channel on; says false when the session wants no more.
     pub fn deliver(&self, channel: Box<dyn Channel>) -> bool {
         (self.deliver)(channel)
@@ -83,10 +97,17 @@ impl Arrivals {
             None => None,
             Some(_) => {
                 // More than the session may have channels: none of a client that keeps the rules.
-                let Ok(_place) = self.handshakes.try_acquire() else { return };
+                let from = stream.peer_addr().ok();
+                let Ok(_place) = self.handshakes.try_acquire() else {
+                    return self
+                        .turn_away(from, "is one handshake more than a session has channels");
+                };
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, self.shake_hands(&mut stream)).await {
                     Ok(Ok(handshake)) => Some(handshake),
-                    _ => return,
+                    Ok(Err(error)) => {
+                        return self.turn_away(from, &format!("broke its handshake: {error}"));
+                    }
+                    Err(_) => return self.turn_away(from, "did no handshake in time"),
                 }
             }
         };
@@ -130,7 +151,11 @@ impl Arrivals {
     ///
     /// # Errors
     /// When it shows another, or none in time.
-    pub fn meet(&self, mut stream: Box<dyn ByteStream>) -> io::Result<()> {
+    pub fn meet(&self, stream: Box<dyn ByteStream>, from: Option<SocketAddr>) -> io::Result<()> {
+        self.met(stream).inspect_err(|_| self.turn_away(from, NO_KEY))
+    }
+
+    fn met(&self, mut stream: Box<dyn ByteStream>) -> io::Result<()> {
         let handle = stream.handle()?;
         handle.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
         let mut preamble = [0; PREAMBLE_LEN];
@@ -159,7 +184,6 @@ mod tests {
     use crate::channels::layer::TlsPeer;
     use crate::channels::tls;
     use crate::channels::trust::{NodeCertificate, pinned};
-    use std::net::SocketAddr;
     use std::sync::mpsc;
     use tokio::net::TcpListener;
 
@@ -182,7 +206,11 @@ mod tests {
         let (sender, arrived) = mpsc::channel();
         let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
         let over = Some((Arc::clone(&layer), Arc::clone(&identity.config)));
-        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver));
+        let (tell, told) = mpsc::channel();
+        let turned_away: TurnedAway = Box::new(move |from, why| {
+            let _ = tell.send((from, why.to_owned()));
+        });
+        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver, turned_away));
         // One thread for what waits, which a single handshake by a thread would take.
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).max_blocking_threads(1).enable_all().build();
@@ -213,6 +241,15 @@ mod tests {
             more.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");
             let read = tokio::task::block_in_place(|| std::io::Read::read(&mut more, &mut [0; 1]));
             assert!(matches!(read, Ok(0)), "{read:?}");
+            let (from, why) = told.try_recv().expect("the node's operator hears of it");
+            assert_eq!(from, more.local_addr().ok());
+            assert!(why.contains("one handshake more"), "{why}");
+            // One of those that stall breaks it off.
+            stalled.pop();
+            let (_, why) =
+                tokio::task::block_in_place(|| told.recv_timeout(Duration::from_secs(8)))
+                    .expect("and of that");
+            assert!(why.contains("broke its handshake"), "{why}");
         });
         runtime.shutdown_background();
     }

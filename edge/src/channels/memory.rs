@@ -93,7 +93,7 @@ impl Dialer for MemoryDialer {
         let arrivals = arrivals.ok_or_else(refused)?;
         let (near, far) = pair();
         // The key has not been shown yet, and a layer's handshake waits for this end.
-        let meeting = move || drop(arrivals.meet(Box::new(far)));
+        let meeting = move || drop(arrivals.meet(Box::new(far), None));
         std::thread::Builder::new()
             .name("memory channel".to_owned())
             .spawn(meeting)

@@ -1,7 +1,7 @@
 //! The TCP driver: dials and takes connections for data, each a channel of MODE E over one socket.
 
 use super::accept_error::{BackOff, accept_next};
-use super::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
+use super::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
 use super::driver::{
     Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
     Session, Transport,
@@ -132,7 +132,7 @@ impl Drop for TcpPort {
 /// Accepts connections and reads their preambles, until the session is gone.
 async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
     let (mut pending, mut back_off) = (VecDeque::<Pending>::new(), BackOff::default());
-    while let Some((stream, _)) = accept_next(&listener, &mut back_off).await {
+    while let Some((stream, from)) = accept_next(&listener, &mut back_off).await {
         let Some(arrivals) = arrivals.upgrade() else { return };
         pending.retain(|pending| !pending.0.is_finished());
         if pending.len() >= MOST_PENDING {
@@ -140,7 +140,7 @@ async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
             // client.
             pending.pop_front();
         }
-        pending.push_back(Pending(tokio::spawn(greet(arrivals, stream)).abort_handle()));
+        pending.push_back(Pending(tokio::spawn(greet(arrivals, stream, from)).abort_handle()));
     }
 }
 
@@ -153,10 +153,48 @@ impl Drop for Pending {
     }
 }
 
-async fn greet(arrivals: Arc<Arrivals>, mut stream: TcpStream) {
+async fn greet(arrivals: Arc<Arrivals>, mut stream: TcpStream, from: SocketAddr) {
     let mut preamble = [0; PREAMBLE_LEN];
     let read = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await;
     if matches!(read, Ok(Ok(_))) && Token::of(&preamble) == Some(arrivals.key().token()) {
         arrivals.enter(stream).await;
+    } else {
+        arrivals.turn_away(Some(from), NO_KEY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::key::Key;
+    use std::io::Write;
+    use std::sync::mpsc;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn who_shows_another_key_or_none_is_told_of() {
+        let (key, other) = (Key::random().expect("bytes"), Key::random().expect("bytes"));
+        let (sender, arrived) = mpsc::channel();
+        let deliver = Box::new(move |channel| sender.send(channel).is_ok());
+        let (tell, told) = mpsc::channel();
+        let turned_away = Box::new(move |from: Option<SocketAddr>, why: &str| {
+            let _ = tell.send((from, why.to_owned()));
+        });
+        let arrivals = Arc::new(Arrivals::new(key.clone(), None, deliver, turned_away));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = TcpPort::open(listener, &arrivals).expect("it listens");
+        tokio::task::block_in_place(|| {
+            for preamble in [Some(other.preamble()), None] {
+                let mut stranger = std::net::TcpStream::connect(port.address()).expect("a way");
+                let from = stranger.local_addr().ok();
+                preamble.iter().for_each(|preamble| stranger.write_all(preamble).expect("sent"));
+                stranger.shutdown(std::net::Shutdown::Write).expect("ended");
+                let told = told.recv_timeout(Duration::from_secs(8)).expect("told of");
+                assert_eq!(told, (from, NO_KEY.to_owned()));
+            }
+            let mut client = std::net::TcpStream::connect(port.address()).expect("a way");
+            client.write_all(&key.preamble()).expect("sent");
+            arrived.recv_timeout(Duration::from_secs(8)).expect("a channel");
+        });
+        assert!(told.try_recv().is_err(), "of the client nothing is told");
     }
 }

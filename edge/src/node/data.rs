@@ -414,7 +414,8 @@ impl DataPlane {
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
-                self.listener = Some(self.shared.listeners.open(key, self.layer()));
+                self.listener =
+                    Some(self.shared.listeners.open(key, self.layer(), self.turned_away()));
                 Ok(())
             }
             "order" => match value {

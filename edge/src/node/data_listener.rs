@@ -5,7 +5,7 @@
 //! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
 
 use crate::channels::Channel;
-use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
+use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT, TurnedAway};
 use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::channels::layer::Layer;
@@ -65,11 +65,12 @@ impl DataListeners {
         self: &Arc<DataListeners>,
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
+        turned_away: TurnedAway,
     ) -> DataListener {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
-        let arrivals = Arc::new(Arrivals::new(key, layer, deliver));
+        let arrivals = Arc::new(Arrivals::new(key, layer, deliver, turned_away));
         DataListener {
             arrivals,
             incoming,
@@ -86,9 +87,9 @@ impl DataListeners {
     }
 
     /// Gives a connection that came with `preamble` to the session it is of, which may be a while
-    /// behind it (K-7); it is closed when there is none.
-    pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) {
-        self.admit_within(preamble, stream, PREAMBLE_TIMEOUT).await;
+    /// behind it (K-7); it is closed, and this false, when there is none.
+    pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) -> bool {
+        self.admit_within(preamble, stream, PREAMBLE_TIMEOUT).await
     }
 
     async fn admit_within(
@@ -96,8 +97,8 @@ impl DataListeners {
         preamble: &[u8; PREAMBLE_LEN],
         stream: TcpStream,
         within: Duration,
-    ) {
-        let Some(token) = Token::of(preamble) else { return };
+    ) -> bool {
+        let Some(token) = Token::of(preamble) else { return false };
         let found = async {
             loop {
                 // Before the look, so that none is missed that comes after it.
@@ -111,13 +112,11 @@ impl DataListeners {
                 added.await;
             }
         };
-        if let Ok(arrivals) = tokio::time::timeout(within, found).await {
-            if self.begin_wide.load(Ordering::Relaxed) && widen(&stream, arrivals.buffer()).is_err()
-            {
-                return;
-            }
+        let Ok(arrivals) = tokio::time::timeout(within, found).await else { return false };
+        if !self.begin_wide.load(Ordering::Relaxed) || widen(&stream, arrivals.buffer()).is_ok() {
             arrivals.enter(stream).await;
         }
+        true
     }
 }
 
@@ -242,7 +241,7 @@ mod tests {
         let (near, far) = connection().await;
         let (preamble, shared) = (key.preamble(), Arc::clone(&listeners));
         let waits = tokio::spawn(async move { shared.admit(&preamble, far).await });
-        let mut session = listeners.open(key, None);
+        let mut session = listeners.open(key, None, Box::new(|_, _| {}));
         tokio::task::yield_now().await;
         assert!(!waits.is_finished(), "a key alone is no port");
         session.share(Box::new(NoPort));
@@ -257,9 +256,11 @@ mod tests {
         let listeners = Arc::new(DataListeners::default());
         let (mut near, far) = connection().await;
         let other = Key::random().expect("random bytes");
-        let mut session = listeners.open(Key::random().expect("random bytes"), None);
+        let mut session =
+            listeners.open(Key::random().expect("random bytes"), None, Box::new(|_, _| {}));
         session.share(Box::new(NoPort));
-        listeners.admit_within(&other.preamble(), far, Duration::from_millis(50)).await;
+        let preamble = other.preamble();
+        assert!(!listeners.admit_within(&preamble, far, Duration::from_millis(50)).await);
         let none = session.accept(Duration::ZERO).expect("it is open");
         assert!(none.is_none(), "another's key opens nothing");
         near.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");

@@ -2,6 +2,7 @@
 //! client chose, or the node's one UDP port.
 
 use super::data::DataPlane;
+use crate::channels::arrivals::TurnedAway;
 use crate::channels::driver::Listen;
 use crate::channels::one_port;
 use crate::mover::{Acceptor, DataPeers};
@@ -67,6 +68,18 @@ impl DataPlane {
                 format_args!("a data connection from {from} to the session of {client} {what}");
             shared.notices.say(kind, whose);
             admitted
+        })
+    }
+
+    /// Has who connects to a port of this session's and is none of it stand in the log.
+    pub(super) fn turned_away(&self) -> TurnedAway {
+        let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
+        Box::new(move |from, why| {
+            let from = from
+                .map_or_else(|| "elsewhere".to_owned(), |at| at.ip().to_canonical().to_string());
+            let said =
+                format_args!("a data connection from {from} to the session of {client} {why}");
+            shared.notices.say("stranger", said);
         })
     }
 

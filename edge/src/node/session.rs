@@ -149,6 +149,7 @@ impl Session {
                 tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
             }
             Output::Abort { .. } => self.end_job("the client ended the transfer"),
+            Output::LoginRefused(why) => say_refused(&self.shared, &self.arrival, why),
             // What is no number is told in its turn.
             Output::OptionAtOnce { value, .. } => drop(self.limit.heed(&value)),
             Output::CloseChannels => self.close_data(DataPlane::close_channels),
@@ -196,7 +197,13 @@ impl Session {
     async fn hand_over(mut self, preamble: &[u8; PREAMBLE_LEN]) {
         if let Wire::Tcp(stream) = self.wire {
             tokio::select! {
-                () = self.shared.listeners.admit(preamble, stream) => {}
+                is_known = self.shared.listeners.admit(preamble, stream) => {
+                    if !is_known {
+                        let from = self.arrival.peer.ip();
+                        let said = format_args!("a data connection from {from} is of no session");
+                        self.shared.notices.say("stranger", said);
+                    }
+                }
                 _ = self.visitor.expelled() => {}
             }
         }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::io::{BufRead, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -300,6 +300,37 @@ fn ports_for_data_that_others_have_are_waited_for() {
     drop(second);
     let log = log_of(node);
     assert!(log.contains("data_ports: 127.0.0.1: all ports for data"), "{log}");
+}
+
+#[test]
+fn who_shows_no_key_or_a_wrong_name_stands_in_the_log() {
+    let dir = folder();
+    let (node, url) = configured(dir.path(), "", &[]);
+    let mut client = RawClient::open(&url);
+    client.say(&format!("OPTS FARLINE key={};", "ab".repeat(32)));
+    assert!(client.final_reply().starts_with("200"), "a key");
+    let preamble = [b"FARLINE\x01".to_vec(), vec![7; 32]].concat();
+    let control: SocketAddr =
+        url.trim_start_matches("ftp://").trim_end_matches('/').parse().expect("an address");
+    for at in [client.data_port(), control] {
+        let mut stranger = TcpStream::connect(at).expect("a way");
+        stranger.write_all(&preamble).expect("sent");
+        let said = until_closed(&stranger);
+        assert!(said.is_empty() || said.starts_with("220 ") && said.lines().count() == 1, "{said}");
+    }
+    client.say("USER root\x1b[2J");
+    assert!(client.final_reply().starts_with("530"), "it has no users");
+    drop(client);
+    let log = log_of(node);
+    for line in [
+        "stranger: a data connection from 127.0.0.1 to the session of 127.0.0.1 shows no key",
+        "stranger: a data connection from 127.0.0.1 is of no session",
+        "refused: 127.0.0.1: root",
+        "Only anonymous users are let in here.",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    assert!(!log.contains('\u{1b}'), "{log}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn bytes_come_whole_from_and_to_a_libudt_that_listens() {
 fn listening() -> (UdtPort, mpsc::Receiver<UdtStream>) {
     let (arrives, arrived) = mpsc::channel();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let accept = Box::new(move |stream| arrives.send(stream).is_ok());
+    let accept = Box::new(move |stream, _| arrives.send(stream).is_ok());
     let port = UdtPort::open(socket, &UdtOptions::default(), accept).expect("a thread");
     (port, arrived)
 }

@@ -61,6 +61,8 @@ pub enum Output {
     /// The same, and end what [`Ask::Passive`] or [`Ask::Act`] arranged: the transfer that it was
     /// for was refused.
     CloseData,
+    /// A user was refused before anybody was asked, for this; the client is told by itself.
+    LoginRefused(String),
     /// An option of Farline's own came while a transfer runs that is to heed it. It is asked for again,
     /// and replied to, in its turn.
     OptionAtOnce {

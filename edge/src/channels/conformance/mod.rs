@@ -133,7 +133,7 @@ impl Bench {
         let layer = layer.and_then(|driver| driver.layer());
         let layer = layer.map(|layer| (Arc::clone(layer), Arc::clone(&self.identity.config)));
         let deliver = Box::new(move |channel| deliver.send(channel).is_ok());
-        let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver, Box::new(|_, _| {})));
         let by = self.site.listens_by.unwrap_or(self.stack.channel().name);
         let driver = self.site.registry.find(by).expect("a driver");
         let Role::Channel(transport) = &driver.role else { panic!("{by} is no channel") };

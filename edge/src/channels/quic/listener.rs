@@ -5,7 +5,7 @@ use super::endpoint::{bind, endpoint, fit, known, server, settings};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
 use super::{ALPN, GREETING_LEN, not_private};
-use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
+use crate::channels::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
@@ -100,12 +100,16 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
 
 /// Takes one connection, and the streams in it as channels.
 async fn carry(incoming: Incoming, is_client: bool, inside: Inside) {
-    let meter = Meter::of(&inside.buffers, inside.buffer);
-    let usual = settings(inside.control, &meter, Some(incoming.remote_address()));
+    let (meter, from) = (Meter::of(&inside.buffers, inside.buffer), incoming.remote_address());
+    let usual = settings(inside.control, &meter, Some(from));
     let settings = if is_client { known(usual, inside.rtt, &meter) } else { usual };
     let Ok(config) = server(&inside.identity, settings, &[ALPN]) else { return };
     let Ok(connecting) = incoming.accept_with(Arc::new(config)) else { return };
-    let Ok(Ok(connection)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await else {
+    let connected = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await;
+    let Ok(Ok(connection)) = connected else {
+        if let Some(arrivals) = inside.arrivals.upgrade() {
+            arrivals.turn_away(Some(from), "did no handshake, or none in time");
+        }
         return;
     };
     fit(&connection, &meter);
@@ -124,13 +128,15 @@ async fn greet(
 ) {
     let mut greeting = [0; GREETING_LEN];
     let read = tokio::time::timeout(PREAMBLE_TIMEOUT, recv.read_exact(&mut greeting)).await;
-    let (Ok(Ok(())), Some(arrivals)) = (read, inside.arrivals.upgrade()) else { return };
+    let Some(arrivals) = inside.arrivals.upgrade() else { return };
+    let stranger = || arrivals.turn_away(Some(connection.remote_address()), NO_KEY);
+    let Ok(Ok(())) = read else { return stranger() };
     let (mut preamble, mut proof) = ([0; PREAMBLE_LEN], [0; PROOF_LEN]);
     preamble.copy_from_slice(&greeting[..PREAMBLE_LEN]);
     proof.copy_from_slice(&greeting[PREAMBLE_LEN..]);
     let key = arrivals.key();
     if Token::of(&preamble) != Some(key.token()) || !key.proves(proof) {
-        return;
+        return stranger();
     }
     let Inside { tasks, control, .. } = inside;
     let stream = QuicStream::new(connection, (send, recv), tasks, meter, control.algorithm);

@@ -111,9 +111,9 @@ impl Transport for Udt {
         let options = UdtOptions { rate, buffer: Bytes(buffer), ..UdtOptions::default() };
         // A port must not keep its session alive.
         let arrivals = Arc::downgrade(&listen.arrivals);
-        let accept: Accept = Box::new(move |stream| {
+        let accept: Accept = Box::new(move |stream, from| {
             let Some(arrivals) = arrivals.upgrade() else { return false };
-            meet(arrivals, stream);
+            meet(arrivals, stream, from);
             true
         });
         let wanted = SocketAddr::new(listen.ip, 0);
@@ -145,8 +145,8 @@ fn algorithm(values: &Values, asked: Option<ControlName>) -> Result<RateAlgorith
 }
 
 /// Has a connection show the session's key, on a thread of its own: it may say nothing for long.
-fn meet(arrivals: Arc<Arrivals>, stream: UdtStream) {
-    let meeting = move || drop(arrivals.meet(Box::new(stream)));
+fn meet(arrivals: Arc<Arrivals>, stream: UdtStream, from: SocketAddr) {
+    let meeting = move || drop(arrivals.meet(Box::new(stream), Some(from)));
     // A system without a thread to spare takes no more connections.
     drop(std::thread::Builder::new().name("udt preamble".to_owned()).spawn(meeting));
 }

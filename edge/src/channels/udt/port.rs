@@ -27,8 +27,8 @@ const MOST_CALLS: usize = 16;
 /// leave in trains.
 const SHORTEST_SLEEP: Span = Span::from_micros(50);
 
-/// Takes a connection that came in; says false when nobody wants more.
-pub type Accept = Box<dyn FnMut(UdtStream) -> bool + Send>;
+/// Takes a connection that came in, and from where; says false when nobody wants more.
+pub type Accept = Box<dyn FnMut(UdtStream, SocketAddr) -> bool + Send>;
 
 /// What this host wants of the connections of a port.
 #[derive(Clone, Debug)]
@@ -317,7 +317,7 @@ impl Port {
         for (address, established) in accepted {
             let stream = self.connected(now, address, established);
             if let Some(waits) = &mut self.waits
-                && !(waits.accept)(stream)
+                && !(waits.accept)(stream, address)
             {
                 waits.stops.store(true, Ordering::Release);
             }

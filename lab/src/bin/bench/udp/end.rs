@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn accepted(address: SocketAddr, settings: &UdtOptions) -> Result<UdtStream> {
     let (arrives, arrived) = mpsc::channel();
-    let accept = Box::new(move |stream| arrives.send(stream).is_ok());
+    let accept = Box::new(move |stream, _| arrives.send(stream).is_ok());
     let _port = UdtPort::open(UdpSocket::bind(address)?, settings, accept)?;
     println!("ready");
     arrived.recv().context("nobody connects")
