@@ -201,6 +201,24 @@ fn curl_and_lftp_list_get_put_and_resume() {
     std::fs::write(&part, &std::fs::read(&file).expect("source")[..1_000_000]).expect("written");
     succeed(curl().args(["-C", "-", "-o"]).arg(&part).arg(format!("{url}/big")));
     assert!(std::fs::read(&file).expect("source") == std::fs::read(&part).expect("resumed"));
+    // Uploads go on from what stands there, and lftp's downloads too.
+    let begun = |at: &std::path::Path| {
+        std::fs::write(at, &std::fs::read(&file).expect("source")[..1_000_000]).expect("written");
+    };
+    let is_whole = |at: &std::path::Path| {
+        std::fs::read(&file).expect("source") == std::fs::read(at).expect("resumed")
+    };
+    begun(&root.join("up"));
+    succeed(curl().args(["-C", "-", "-T"]).arg(&file).arg(format!("{url}/up")));
+    assert!(is_whole(&root.join("up")), "curl's upload");
+    (begun(&root.join("up2")), begun(&part));
+    let script = format!(
+        "open {url}; put -c {} -o up2; get -c big -o {}; quit",
+        file.display(),
+        part.display()
+    );
+    succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
+    assert!(is_whole(&root.join("up2")) && is_whole(&part), "lftp's upload and download");
     let script = format!(
         "open {url}; mkdir d; mirror -R {} d; cls -1 d; get big -o {}; rm big; quit",
         dir.path().join("src").display(),

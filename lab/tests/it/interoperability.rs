@@ -112,9 +112,10 @@ const CLIENTS: &[Row] = &[
         "`gsiftp://` with a proxy: `gfal-copy` both ways, `gfal-ls`",
         By(&["gsi::gfal_with_a_proxy_gets_and_puts"]),
     ),
+    Row("", "resume", Not("`gfal-copy` has none, with any server: what broke off is copied anew")),
     Row(
         "curl 7.88",
-        "FTP: both ways, listed, resumed, over IPv6; what breaks off lands nowhere",
+        "FTP: both ways, listed, resumed both ways, over IPv6; what breaks off lands nowhere",
         By(&[
             "interop::curl_and_lftp_list_get_put_and_resume",
             "interop::ipv6_works_as_ipv4_does",
@@ -133,8 +134,9 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "lftp 4.9",
-        "FTP and FTPS: get, put, list, several files in one session",
+        "FTP and FTPS: get, put, list, several files in one session; `get -c` and `put -c`",
         By(&[
+            "interop::curl_and_lftp_list_get_put_and_resume",
             "tls::curl_and_lftp_move_files_under_tls",
             "identities::data_of_a_user_is_encrypted_and_known_to_be_the_users",
         ]),
