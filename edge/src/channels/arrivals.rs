@@ -31,7 +31,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
 
 /// Hears of connections that are closed since they are not the session's: from where, and why.
-pub type TurnedAway = Box<dyn Fn(Option<SocketAddr>, &str) + Send + Sync>;
+pub type RefusedConnection = Box<dyn Fn(Option<SocketAddr>, &str) + Send + Sync>;
 
 /// What who shows no key in time is told of.
 pub const NO_KEY: &str = "shows no key of the session's";
@@ -42,7 +42,7 @@ pub struct Arrivals {
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
     layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
-    turned_away: TurnedAway,
+    turned_away: RefusedConnection,
     handshakes: Semaphore,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
@@ -54,7 +54,7 @@ impl Arrivals {
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
-        turned_away: TurnedAway,
+        turned_away: RefusedConnection,
     ) -> Arrivals {
         let handshakes = Semaphore::new(MOST_HANDSHAKES);
         Arrivals { key, layer, deliver, turned_away, handshakes, buffer: Mutex::default() }
@@ -207,7 +207,7 @@ mod tests {
         let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
         let over = Some((Arc::clone(&layer), Arc::clone(&identity.config)));
         let (tell, told) = mpsc::channel();
-        let turned_away: TurnedAway = Box::new(move |from, why| {
+        let turned_away: RefusedConnection = Box::new(move |from, why| {
             let _ = tell.send((from, why.to_owned()));
         });
         let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver, turned_away));

@@ -1,8 +1,8 @@
 //! Identities in a node's configuration file.
 
 use super::{
-    BEARER, CertificateName, FileOwner, Grant, IdentityLimits, Issuer, KeySource, Permissions,
-    Person, StoredPassword, TokenIssuer,
+    BEARER, CertificateName, FileOwner, Grant, IdentityLimits, IdentityRights, Issuer, KeySource,
+    Permissions, Person, StoredPassword, TokenIssuer,
 };
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
@@ -37,6 +37,12 @@ pub struct IdentityFile {
     pub bytes_per_day: Option<String>,
     /// See [`IdentityLimits::files_per_day`].
     pub files_per_day: Option<u64>,
+    /// See [`IdentityRights::third_party`].
+    pub third_party: Option<bool>,
+    /// See [`IdentityRights::allow_congestion`].
+    pub allow_congestion: Option<bool>,
+    /// See [`IdentityRights::allow_line`].
+    pub allow_line: Option<bool>,
     /// See [`Person::clear_data`].
     #[serde(default)]
     pub clear_data: bool,
@@ -110,6 +116,11 @@ impl IdentityFile {
             certificates: certificates.collect::<Result<_, _>>().map_err(wrong)?,
             grants: grants.collect::<Result<_, String>>().map_err(wrong)?,
             limits,
+            rights: IdentityRights {
+                third_party: self.third_party,
+                allow_congestion: self.allow_congestion,
+                allow_line: self.allow_line,
+            },
             clear_data: self.clear_data,
             voms: self.voms,
             owner: self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?,

@@ -73,6 +73,18 @@ pub struct IdentityLimits {
     pub files_per_day: Option<u64>,
 }
 
+/// What of the node's services one identity may use; where nothing is said, what the node lets everybody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IdentityRights {
+    /// Whether its data may go to and come from other hosts: third-party transfers.
+    pub third_party: Option<bool>,
+    /// Whether it may have this host load Farline's congestion controls into its kernel.
+    pub allow_congestion: Option<bool>,
+    /// Whether it may test the line to here, where the node's operator allows tests.
+    pub allow_line: Option<bool>,
+}
+
 /// Somebody who may come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -90,6 +102,8 @@ pub struct Person {
     pub grants: Vec<Grant>,
     /// What it may take.
     pub limits: IdentityLimits,
+    /// What of the node's services it may use.
+    pub rights: IdentityRights,
     /// Whether its data may go in the clear.
     pub clear_data: bool,
     /// Whose its files are on this host, and by whose rights it reaches them; the process's where absent.
@@ -159,6 +173,7 @@ pub(crate) struct Admitted {
     pub(crate) by: &'static str,
     pub(crate) grants: Vec<Grant>,
     pub(crate) limits: IdentityLimits,
+    pub(crate) rights: IdentityRights,
     pub(crate) clear_data: bool,
     pub(crate) owner: Option<FileOwner>,
 }
@@ -167,6 +182,11 @@ impl Identities {
     /// Whether nobody is named.
     pub fn is_empty(&self) -> bool {
         self.people.is_empty() && self.issuers.is_empty()
+    }
+
+    /// Whether somebody may what this says.
+    pub(crate) fn any_may(&self, right: fn(&IdentityRights) -> Option<bool>) -> bool {
+        self.people.iter().any(|person| right(&person.rights) == Some(true))
     }
 
     /// Whether clients are asked for certificates.
@@ -298,6 +318,7 @@ impl Identities {
             by: "token",
             grants: allowed.grants,
             limits: limits.clone(),
+            rights: IdentityRights::default(),
             clear_data: false,
             owner: owner.clone(),
         })
@@ -314,6 +335,7 @@ impl Person {
             by,
             grants: self.grants.clone(),
             limits: self.limits.clone(),
+            rights: self.rights,
             clear_data: self.clear_data,
             owner: self.owner.clone(),
         }

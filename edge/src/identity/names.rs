@@ -81,7 +81,7 @@ impl Identities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Grant, IdentityLimits, Permissions, Person};
+    use crate::identity::{Grant, IdentityLimits, IdentityRights, Permissions, Person};
 
     fn people(names: &[(&str, &str)]) -> Identities {
         let person = |&(name, certificate): &(&str, &str)| Person {
@@ -91,6 +91,7 @@ mod tests {
             voms: Vec::new(),
             grants: vec![Grant::new("/", Permissions::READ)],
             limits: IdentityLimits::default(),
+            rights: IdentityRights::default(),
             clear_data: false,
             owner: None,
         };

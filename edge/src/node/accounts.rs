@@ -7,7 +7,8 @@ use super::quota::{Quota, QuotaShare};
 use crate::channels::gsi::DataSecurity;
 use crate::channels::trust::{Fingerprint, NodeCertificate, SessionTls, ShownCertificate};
 use crate::identity::{
-    Authorization, ClientCertificate, ClientVerifier, FileOwner, Identities, Permissions,
+    Authorization, ClientCertificate, ClientVerifier, FileOwner, Identities, IdentityRights,
+    Permissions,
 };
 use crate::mover::Pace;
 use crate::sys::clock::since_1970;
@@ -26,6 +27,8 @@ pub(super) struct Account {
     pub(super) access: Authorization,
     /// Sessions that it may have at once.
     pub(super) sessions: Option<usize>,
+    /// What of the node's services it may use; where nothing is said, what the node lets everybody.
+    pub(super) rights: IdentityRights,
     /// Whether its data may go in the clear.
     pub(super) clear_data: bool,
     /// Holds what all its sessions move to a rate.
@@ -97,6 +100,7 @@ impl Account {
             name: None,
             access: Authorization::whole(&shared.root, permissions),
             sessions: None,
+            rights: IdentityRights::default(),
             clear_data: true,
             pace: None,
             quota: None,
@@ -141,6 +145,7 @@ impl Account {
             login: Some(format!("{name} from {from} by {by}")),
             access: Authorization::new(&shared.root, admitted.grants)?,
             sessions: admitted.limits.sessions,
+            rights: admitted.rights,
             clear_data: admitted.clear_data,
             owner: admitted.owner,
             quota: shared.quotas.of(&name, &admitted.limits, now),

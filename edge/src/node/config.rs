@@ -7,7 +7,7 @@ use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::one_port;
 use crate::channels::trust::GridSecurity;
-use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
+use crate::identity::{ClientAuthorities, Identities, IdentityFile, IdentityRights, IssuerFile};
 use crate::stores::StoreRegistry;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, escaped};
 use serde::Deserialize;
@@ -115,10 +115,20 @@ pub struct Config {
 }
 
 impl Config {
-    /// Where data of the session of `client` may go to, and come from.
-    pub(super) fn targets(&self, client: IpAddr) -> Targets<'_> {
-        let (third_party, networks) = (self.third_party, &self.third_party_networks[..]);
-        Targets { client, third_party, networks }
+    /// Where data of the session of `client`, which may what `rights` say, may go to, and come from.
+    pub(super) fn targets(&self, client: IpAddr, rights: &IdentityRights) -> Targets<'_> {
+        let third_party = rights.third_party.unwrap_or(self.third_party);
+        Targets { client, third_party, networks: &self.third_party_networks }
+    }
+
+    /// Whether somebody may have data go to and come from other hosts.
+    pub(super) fn has_third_party(&self) -> bool {
+        self.third_party || self.identities.any_may(|rights| rights.third_party)
+    }
+
+    /// Whether somebody may have this host load congestion controls.
+    pub(super) fn loads_congestion(&self) -> bool {
+        self.allow_congestion || self.identities.any_may(|rights| rights.allow_congestion)
     }
 
     /// Refuses values that make no sense.
@@ -143,9 +153,15 @@ impl Config {
         {
             return wrong("voms says nothing without gsi".to_owned());
         }
-        if !self.third_party && !self.third_party_networks.is_empty() {
+        if !self.has_third_party() && !self.third_party_networks.is_empty() {
             return wrong(
                 "third_party_networks says nothing without third_party = true".to_owned(),
+            );
+        }
+        if self.allow_line.is_none() && self.identities.any_may(|rights| rights.allow_line) {
+            return wrong(
+                "allow_line of an identity says nothing without a rate: the node's allow_line"
+                    .to_owned(),
             );
         }
         let mut names = BTreeSet::new();
@@ -450,6 +466,41 @@ fn no_range(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identity_may_use_services_that_the_node_lets_not_all() {
+        let read = |rights: &str, node: &str| {
+            let text = format!(
+                "root = '/data'\ntls = true\n{node}\n[[identity]]\nname = 'alice'\n\
+                 certificates = ['sha256={}']\npaths = {{ '/' = 'write' }}\n{rights}\n",
+                "ab".repeat(32)
+            );
+            let file = toml::from_str::<ConfigFile>(&text).expect("TOML");
+            file.build().and_then(Config::checked)
+        };
+        let (client, elsewhere) = ([10, 0, 0, 1].into(), [8, 8, 8, 8].into());
+        for (rights, node, may) in [
+            ("", "", [false, false]),
+            ("third_party = true\nallow_congestion = true", "", [true, true]),
+            ("third_party = true", "third_party_networks = ['10.0.0.0/8']", [true, false]),
+            ("", "third_party = true\nallow_congestion = true", [true, true]),
+            (
+                "third_party = false\nallow_congestion = false",
+                "third_party = true\nallow_congestion = true",
+                [false, true],
+            ),
+        ] {
+            let config = read(rights, node).expect("valid");
+            let own = config.identities.people[0].rights;
+            let goes = config.targets(client, &own).allows(elsewhere).is_ok();
+            assert_eq!([goes, config.loads_congestion()], may, "{rights} of {node}");
+            let all = config.targets(client, &IdentityRights::default()).allows(elsewhere);
+            assert_eq!(all.is_ok(), node.contains("third_party = true"), "{rights} of {node}");
+        }
+        let error = read("allow_line = true", "").expect_err("at what rate?");
+        assert!(error.message.contains("allow_line"), "{error}");
+        assert!(read("allow_line = false", "allow_line = '1G'").is_ok());
+    }
 
     #[test]
     fn a_file_may_say_little_but_not_nonsense() {

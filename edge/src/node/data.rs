@@ -281,7 +281,8 @@ impl DataPlane {
         (self.acceptor, self.gsi_port) = (None, None);
         self.targets.clear();
         let client = self.peer.ip();
-        self.shared.config.targets(client).check(&addresses).inspect_err(|error| {
+        let targets = self.shared.config.targets(client, &self.account.rights);
+        targets.check(&addresses).inspect_err(|error| {
             self.shared.notices.say("third_party", format_args!("{client}: {error}"));
         })?;
         self.targets = addresses;
@@ -469,7 +470,7 @@ impl DataPlane {
 
     /// Whether the kernel has this control, or it may be loaded for this client.
     fn may_load(&self, control: &str) -> bool {
-        self.shared.config.allow_congestion
+        self.account.rights.allow_congestion.unwrap_or(self.shared.config.allow_congestion)
             || self.over_ssh
             || kernelcc::available().iter().any(|there| there == control)
     }

@@ -5,7 +5,7 @@
 //! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
 
 use crate::channels::Channel;
-use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT, TurnedAway};
+use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT, RefusedConnection};
 use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::channels::layer::Layer;
@@ -65,7 +65,7 @@ impl DataListeners {
         self: &Arc<DataListeners>,
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
-        turned_away: TurnedAway,
+        turned_away: RefusedConnection,
     ) -> DataListener {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();

@@ -63,8 +63,9 @@ impl DataPlane {
     /// # Errors
     /// Where the operator allows none, and for what is no number.
     pub(super) fn grant_line(&self, session: &str) -> Result<String, Error> {
-        let Some(reflector) = &self.shared.line else {
-            let message = "this node lets no line be tested";
+        let may = self.account().rights.allow_line != Some(false);
+        let Some(reflector) = self.shared.line.as_ref().filter(|_| may) else {
+            let message = "this node does not let you test the line to it";
             return Err(Error::new(Fault::Refused, ErrorCode::LineNotAllowed, message)
                 .hint("its operator can allow it: farline serve --allow-line RATE"));
         };

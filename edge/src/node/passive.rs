@@ -2,7 +2,7 @@
 //! client chose, or the node's one UDP port.
 
 use super::data::DataPlane;
-use crate::channels::arrivals::TurnedAway;
+use crate::channels::arrivals::RefusedConnection;
 use crate::channels::driver::Listen;
 use crate::channels::one_port;
 use crate::mover::{Acceptor, DataPeers};
@@ -55,11 +55,12 @@ impl DataPlane {
     /// transfers, whom it could be told to connect to. Whoever else came is in the log.
     fn data_peers(&self) -> DataPeers {
         let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
+        let rights = self.account().rights;
         DataPeers::of(move |from| {
             if from == client {
                 return true;
             }
-            let admitted = shared.config.targets(client).allows(from).is_ok();
+            let admitted = shared.config.targets(client, &rights).allows(from).is_ok();
             let (kind, what) = match admitted {
                 true => ("third_party", "is taken"),
                 false => ("stranger", "is closed"),
@@ -72,7 +73,7 @@ impl DataPlane {
     }
 
     /// Has who connects to a port of this session's and is none of it stand in the log.
-    pub(super) fn turned_away(&self) -> TurnedAway {
+    pub(super) fn turned_away(&self) -> RefusedConnection {
         let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
         Box::new(move |from, why| {
             let from = from

@@ -58,7 +58,7 @@ pub enum Confinement {
 /// # Errors
 /// When the kernel has Landlock and does not do it.
 pub fn confine(config: &Config) -> Result<Confinement, Error> {
-    if config.allow_congestion || config.allow_held.is_some() {
+    if config.loads_congestion() || config.allow_held.is_some() {
         return Ok(Confinement::Not("congestion controls that are loaded need more"));
     }
     config.identities.start()?;

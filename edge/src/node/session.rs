@@ -343,7 +343,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
             shared
                 .config
-                .third_party
+                .has_third_party()
                 .then(|| "FARLINE THIRDPARTY".to_owned())
                 .into_iter()
                 .collect(),

@@ -730,6 +730,19 @@ fn an_identitys_rate_holds_all_its_sessions_together() {
 }
 
 #[test]
+fn third_party_data_is_an_identitys_own_right() {
+    let site = Site::with("third_party = true");
+    // A host of the internet's, to which nothing is sent.
+    let may = |user: &str| {
+        let mut curl = site.curl();
+        curl.args(["--user", &format!("{user}:secret"), "-Q", "PORT 8,8,8,8,100,100"]);
+        curl.arg(format!("ftp://{}/raw/", site.address)).arg("-o").arg(site.at("list"));
+        curl.output().expect("curl runs").status.success()
+    };
+    assert_eq!([may("alice"), may("slow")], [true, false]);
+}
+
+#[test]
 fn a_day_has_the_bytes_and_files_that_an_identity_may_store() {
     let site = Site::with("bytes_per_day = \"4MiB\"\nfiles_per_day = 6");
     let (big, small, tree) = (site.at("big"), site.at("small"), site.at("tree"));

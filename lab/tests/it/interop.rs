@@ -211,7 +211,8 @@ fn curl_and_lftp_list_get_put_and_resume() {
     begun(&root.join("up"));
     succeed(curl().args(["-C", "-", "-T"]).arg(&file).arg(format!("{url}/up")));
     assert!(is_whole(&root.join("up")), "curl's upload");
-    (begun(&root.join("up2")), begun(&part));
+    begun(&root.join("up2"));
+    begun(&part);
     let script = format!(
         "open {url}; put -c {} -o up2; get -c big -o {}; quit",
         file.display(),
