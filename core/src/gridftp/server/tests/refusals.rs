@@ -72,7 +72,10 @@ fn asked_logins_are_the_edges_choice_and_guessing_ends() {
     let mut d = Dialogue::new(ServerConfig::default());
     (0..5).for_each(|_| _ = d.client("USER bob\r\n"));
     assert!(d.said().contains("421 Too many failed logins"));
-    assert_eq!(d.others, [Output::Close]);
+    // Each is told of, since nobody was asked.
+    let why = "bob: Only anonymous users are let in here.".to_owned();
+    let told = vec![Output::LoginRefused(why); 5];
+    assert_eq!(d.others, [told, vec![Output::Close]].concat());
 }
 
 #[test]
