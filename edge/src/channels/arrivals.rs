@@ -152,7 +152,12 @@ impl Arrivals {
     /// # Errors
     /// When it shows another, or none in time.
     pub fn meet(&self, stream: Box<dyn ByteStream>, from: Option<SocketAddr>) -> io::Result<()> {
-        self.met(stream).inspect_err(|_| self.turn_away(from, NO_KEY))
+        self.met(stream).inspect_err(|error| {
+            // A client that has all it wanted may be gone before its last connection has shown anything.
+            if error.kind() != io::ErrorKind::UnexpectedEof {
+                self.turn_away(from, NO_KEY);
+            }
+        })
     }
 
     fn met(&self, mut stream: Box<dyn ByteStream>) -> io::Result<()> {

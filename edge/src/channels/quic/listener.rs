@@ -130,7 +130,12 @@ async fn greet(
     let read = tokio::time::timeout(PREAMBLE_TIMEOUT, recv.read_exact(&mut greeting)).await;
     let Some(arrivals) = inside.arrivals.upgrade() else { return };
     let stranger = || arrivals.turn_away(Some(connection.remote_address()), NO_KEY);
-    let Ok(Ok(())) = read else { return stranger() };
+    match read {
+        Ok(Ok(())) => {}
+        // A client that has all it wanted may be gone before its last stream has shown anything.
+        Ok(Err(_)) => return,
+        Err(_) => return stranger(),
+    }
     let (mut preamble, mut proof) = ([0; PREAMBLE_LEN], [0; PROOF_LEN]);
     preamble.copy_from_slice(&greeting[..PREAMBLE_LEN]);
     proof.copy_from_slice(&greeting[PREAMBLE_LEN..]);
