@@ -42,7 +42,7 @@ pub struct Arrivals {
     /// The layer that stands over connections, with what the node shows, if they are encrypted.
     layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
-    turned_away: RefusedConnection,
+    refused: RefusedConnection,
     handshakes: Semaphore,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
@@ -54,10 +54,10 @@ impl Arrivals {
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         deliver: Deliver,
-        turned_away: RefusedConnection,
+        refused: RefusedConnection,
     ) -> Arrivals {
         let handshakes = Semaphore::new(MOST_HANDSHAKES);
-        Arrivals { key, layer, deliver, turned_away, handshakes, buffer: Mutex::default() }
+        Arrivals { key, layer, deliver, refused, handshakes, buffer: Mutex::default() }
     }
 
     /// From here on connections have such buffers, or those of every connection.
@@ -81,8 +81,8 @@ impl Arrivals {
     }
 
     /// Tells that a connection is closed.
-    pub fn turn_away(&self, from: Option<SocketAddr>, why: &str) {
-        (self.turned_away)(from, why);
+    pub fn refuse(&self, from: Option<SocketAddr>, why: &str) {
+        (self.refused)(from, why);
     }
 
     /// Hands a channel on; says false when the session wants no more.
@@ -99,15 +99,14 @@ impl Arrivals {
                 // More than the session may have channels: none of a client that keeps the rules.
                 let from = stream.peer_addr().ok();
                 let Ok(_place) = self.handshakes.try_acquire() else {
-                    return self
-                        .turn_away(from, "is one handshake more than a session has channels");
+                    return self.refuse(from, "is one handshake more than a session has channels");
                 };
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, self.shake_hands(&mut stream)).await {
                     Ok(Ok(handshake)) => Some(handshake),
                     Ok(Err(error)) => {
-                        return self.turn_away(from, &format!("broke its handshake: {error}"));
+                        return self.refuse(from, &format!("broke its handshake: {error}"));
                     }
-                    Err(_) => return self.turn_away(from, "did no handshake in time"),
+                    Err(_) => return self.refuse(from, "did no handshake in time"),
                 }
             }
         };
@@ -155,7 +154,7 @@ impl Arrivals {
         self.met(stream).inspect_err(|error| {
             // A client that has all it wanted may be gone before its last connection has shown anything.
             if error.kind() != io::ErrorKind::UnexpectedEof {
-                self.turn_away(from, NO_KEY);
+                self.refuse(from, NO_KEY);
             }
         })
     }
@@ -212,10 +211,10 @@ mod tests {
         let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
         let over = Some((Arc::clone(&layer), Arc::clone(&identity.config)));
         let (tell, told) = mpsc::channel();
-        let turned_away: RefusedConnection = Box::new(move |from, why| {
+        let refused: RefusedConnection = Box::new(move |from, why| {
             let _ = tell.send((from, why.to_owned()));
         });
-        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver, turned_away));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver, refused));
         // One thread for what waits, which a single handshake by a thread would take.
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).max_blocking_threads(1).enable_all().build();

@@ -159,7 +159,7 @@ async fn greet(arrivals: Arc<Arrivals>, mut stream: TcpStream, from: SocketAddr)
     if matches!(read, Ok(Ok(_))) && Token::of(&preamble) == Some(arrivals.key().token()) {
         arrivals.enter(stream).await;
     } else {
-        arrivals.turn_away(Some(from), NO_KEY);
+        arrivals.refuse(Some(from), NO_KEY);
     }
 }
 
@@ -176,10 +176,10 @@ mod tests {
         let (sender, arrived) = mpsc::channel();
         let deliver = Box::new(move |channel| sender.send(channel).is_ok());
         let (tell, told) = mpsc::channel();
-        let turned_away = Box::new(move |from: Option<SocketAddr>, why: &str| {
+        let refused = Box::new(move |from: Option<SocketAddr>, why: &str| {
             let _ = tell.send((from, why.to_owned()));
         });
-        let arrivals = Arc::new(Arrivals::new(key.clone(), None, deliver, turned_away));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), None, deliver, refused));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = TcpPort::open(listener, &arrivals).expect("it listens");
         tokio::task::block_in_place(|| {

@@ -416,7 +416,7 @@ impl DataPlane {
                 self.targets.clear();
                 self.acceptor = None;
                 self.listener =
-                    Some(self.shared.listeners.open(key, self.layer(), self.turned_away()));
+                    Some(self.shared.listeners.open(key, self.layer(), self.refused_connections()));
                 Ok(())
             }
             "order" => match value {

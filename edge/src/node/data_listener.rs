@@ -65,12 +65,12 @@ impl DataListeners {
         self: &Arc<DataListeners>,
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
-        turned_away: RefusedConnection,
+        refused: RefusedConnection,
     ) -> DataListener {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
-        let arrivals = Arc::new(Arrivals::new(key, layer, deliver, turned_away));
+        let arrivals = Arc::new(Arrivals::new(key, layer, deliver, refused));
         DataListener {
             arrivals,
             incoming,

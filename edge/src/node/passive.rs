@@ -73,7 +73,7 @@ impl DataPlane {
     }
 
     /// Has who connects to a port of this session's and is none of it stand in the log.
-    pub(super) fn turned_away(&self) -> RefusedConnection {
+    pub(super) fn refused_connections(&self) -> RefusedConnection {
         let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
         Box::new(move |from, why| {
             let from = from

@@ -198,16 +198,16 @@ fn curl_and_lftp_list_get_put_and_resume() {
     );
     assert!(succeed(curl().arg(format!("{url}/"))).contains("big"));
     let part = dir.path().join("part");
-    std::fs::write(&part, &std::fs::read(&file).expect("source")[..1_000_000]).expect("written");
-    succeed(curl().args(["-C", "-", "-o"]).arg(&part).arg(format!("{url}/big")));
-    assert!(std::fs::read(&file).expect("source") == std::fs::read(&part).expect("resumed"));
-    // Uploads go on from what stands there, and lftp's downloads too.
     let begun = |at: &std::path::Path| {
         std::fs::write(at, &std::fs::read(&file).expect("source")[..1_000_000]).expect("written");
     };
     let is_whole = |at: &std::path::Path| {
         std::fs::read(&file).expect("source") == std::fs::read(at).expect("resumed")
     };
+    begun(&part);
+    succeed(curl().args(["-C", "-", "-o"]).arg(&part).arg(format!("{url}/big")));
+    assert!(is_whole(&part), "curl's download");
+    // Uploads go on from what stands there, and lftp's downloads too.
     begun(&root.join("up"));
     succeed(curl().args(["-C", "-", "-T"]).arg(&file).arg(format!("{url}/up")));
     assert!(is_whole(&root.join("up")), "curl's upload");

@@ -53,7 +53,6 @@ impl ServerSession {
             self.login.since = self.now;
         }
         let anonymous = is_anonymous(&name);
-        let shown = String::from_utf8_lossy(&name).into_owned();
         let why = match &self.config.logins {
             Logins::Anonymous(_) if !anonymous => "Only anonymous users are let in here.",
             Logins::Asked { anonymous: rights }
@@ -70,6 +69,7 @@ impl ServerSession {
             }
         };
         self.login.user = None;
+        let shown = String::from_utf8_lossy(&name);
         self.output(Output::LoginRefused(format!("{shown}: {why}")));
         self.refuse(why);
         false

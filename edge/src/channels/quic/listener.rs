@@ -108,7 +108,7 @@ async fn carry(incoming: Incoming, is_client: bool, inside: Inside) {
     let connected = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await;
     let Ok(Ok(connection)) = connected else {
         if let Some(arrivals) = inside.arrivals.upgrade() {
-            arrivals.turn_away(Some(from), "did no handshake, or none in time");
+            arrivals.refuse(Some(from), "did no handshake, or none in time");
         }
         return;
     };
@@ -129,7 +129,7 @@ async fn greet(
     let mut greeting = [0; GREETING_LEN];
     let read = tokio::time::timeout(PREAMBLE_TIMEOUT, recv.read_exact(&mut greeting)).await;
     let Some(arrivals) = inside.arrivals.upgrade() else { return };
-    let stranger = || arrivals.turn_away(Some(connection.remote_address()), NO_KEY);
+    let stranger = || arrivals.refuse(Some(connection.remote_address()), NO_KEY);
     match read {
         Ok(Ok(())) => {}
         // A client that has all it wanted may be gone before its last stream has shown anything.

@@ -27,7 +27,7 @@ use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
 use loads::Loads;
 use progress::LineFace;
 use search::SearchFor;
-use state_file::StateFile;
+use state_file::{StateFile, say_how_to_go_on};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -207,10 +207,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let document = test?.document(env!("CARGO_PKG_VERSION"), &now());
     let written = write_each(&args.out, |file| write_as_named(file, &document));
     output.result(&document, document.plain(room()))?;
-    if let (true, Some(file)) = (document.can_go_on(), &state) {
-        file.say_how_to_go_on("test", output);
-    } else if document.can_go_on() {
-        output.remark("begun with --state FILE, such a test can go on (--resume FILE)");
+    if document.can_go_on() {
+        say_how_to_go_on(state.as_ref(), "test", output);
     }
     written?;
     Ok(ExitCode::from(exit_code(document.outcome)))

@@ -1,7 +1,7 @@
 //! `farline line --preset`: a paper's line test over emulated links, and what the paper prints.
 
 use super::progress::LineFace;
-use super::state_file::StateFile;
+use super::state_file::{StateFile, say_how_to_go_on};
 use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
@@ -29,9 +29,9 @@ pub(super) fn run(
     let (runtime, signals) = crate::interrupt::listening()?;
     let stop = crate::interrupt::asked(runtime, signals)?;
     let mut ended = None;
-    for PresetTest { wan, settings } in
-        preset.tests(state.is_full)?.into_iter().skip(state.documents.len())
-    {
+    let tests = preset.tests(state.is_full)?;
+    let count = tests.len();
+    for PresetTest { wan, settings } in tests.into_iter().skip(state.documents.len()) {
         let path = settings.target.clone();
         output.remark(format_args!("{path}: {} s", settings.most_seconds));
         let mut link = Settings::new(&path, wan);
@@ -66,16 +66,13 @@ pub(super) fn run(
         }
         state.documents.push(document);
         state.running = None;
+        state.is_over = state.documents.len() == count;
         if let Some(file) = file {
             file.save(&state, output);
         }
         if stop.load(Ordering::Relaxed) {
             break;
         }
-    }
-    state.is_over = state.documents.len() == preset.tests(state.is_full)?.len();
-    if let Some(file) = file {
-        file.save(&state, output);
     }
     let PresetState { preset: name, is_full, mut documents, is_over, .. } = state;
     documents.extend(ended);
@@ -91,12 +88,8 @@ pub(super) fn run(
     };
     let written = write_each(out, |file| write_as_named(file, &report));
     output.result(&report, report.plain(super::room()))?;
-    match file {
-        _ if is_over => {}
-        Some(file) => file.say_how_to_go_on("preset", output),
-        None => {
-            output.remark("begun with --state FILE, such a preset can go on (--resume FILE)");
-        }
+    if !is_over {
+        say_how_to_go_on(file, "preset", output);
     }
     written?;
     let codes = report.documents.iter().map(|document| super::exit_code(document.outcome));

@@ -84,11 +84,17 @@ impl StateFile {
             ));
         }
     }
+}
 
-    /// Says how to go on with the test, or `what` it is.
-    pub(super) fn say_how_to_go_on(&self, what: &str, output: &Output) {
-        let file = self.file.display();
-        output.remark(format_args!("the {what} can go on: farline line --resume {file}"));
+/// Says how to go on with the test, or `what` it is, whose state is in `file`, if it is anywhere.
+pub(super) fn say_how_to_go_on(file: Option<&StateFile>, what: &str, output: &Output) {
+    match file.map(|state| state.file.display()) {
+        Some(file) => {
+            output.remark(format_args!("the {what} can go on: farline line --resume {file}"));
+        }
+        None => output.remark(format_args!(
+            "begun with --state FILE, such a {what} can go on (--resume FILE)"
+        )),
     }
 }
 
