@@ -4,7 +4,9 @@
 use super::delay::{ClockDifference, ClockState, DelaySample, PathDelay};
 use super::delay_summary::DelaySummary;
 use super::gilbert::Gilbert;
+use super::gilbert_elliott::GilbertElliott;
 use super::link_late::{LinkAccount, UnsettledDelays};
+use super::loss_sequence::{ReceivedThenLost, ToldLosses};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
@@ -141,6 +143,9 @@ pub struct LineTest {
     pub sums: LineSums,
     /// What the receiver says in all.
     pub totals: TallyTotals,
+    /// The latest losses, as the receiver told them.
+    #[serde(default)]
+    pub losses: ToldLosses,
     /// What the sender says in all, once it ended.
     #[serde(default)]
     pub sender: SenderTotals,
@@ -205,6 +210,10 @@ pub struct LineDocument {
     pub bit_errors: Option<Ratio>,
     /// Gilbert's model of the losses.
     pub gilbert: Option<Gilbert>,
+    /// Gilbert's and Elliott's of the latest, with losses in the good state and frames that come in the bad
+    /// one; absent where few were lost, and where independent losses say as much.
+    #[serde(default)]
+    pub gilbert_elliott: Option<GilbertElliott>,
     /// The receiver's account of all frames, also of seconds that do not count; where it was killed meanwhile,
     /// of all its lives, less what it had not told.
     pub totals: TallyTotals,
@@ -298,6 +307,7 @@ impl LineTest {
             settings,
             sums: LineSums::default(),
             totals: TallyTotals::default(),
+            losses: ToldLosses::default(),
             sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
             clock_states: None,
@@ -339,6 +349,12 @@ impl LineTest {
         self.totals = self.earlier.followed_by(current);
     }
 
+    /// The latest losses in this life of the other end, of which the first of `entries` has the number
+    /// `first`.
+    pub fn note_losses(&mut self, first: u64, entries: &[ReceivedThenLost]) {
+        self.losses.note(first, entries);
+    }
+
     /// Whether the other end has forgotten what it had told.
     pub fn is_forgotten(&self, current: &TallyTotals) -> bool {
         self.earlier.received.saturating_add(current.received) < self.totals.received
@@ -348,6 +364,7 @@ impl LineTest {
     pub fn note_restart(&mut self) {
         self.restarts += 1;
         self.earlier = self.totals.clone();
+        self.losses.note_restart();
     }
 
     /// A round trip in `second`.
@@ -500,6 +517,7 @@ impl LineTest {
                 confidence,
             ),
             gilbert: self.totals.runs.counts.fit(),
+            gilbert_elliott: GilbertElliott::fit(self.losses.entries()),
             totals: self.totals.clone(),
             restarts: self.restarts,
             broken_off: self.broken_off.clone(),

@@ -4,6 +4,7 @@
 //! A message is a byte that no load frame begins with, a version, a CRC-32C and an object of JSON,
 //! and behind that as many spaces as make a request as long as any answer to it.
 
+use super::loss_sequence::ReceivedThenLost;
 use super::tally::{SecondRow, TallyTotals};
 use crc_fast::crc32_iscsi;
 use serde::de::DeserializeOwned;
@@ -54,6 +55,17 @@ pub enum LineRequest {
         nonce: u64,
         /// The test's number.
         session: u64,
+        /// How many frames were sent, once that is all.
+        sent: Option<u64>,
+    },
+    /// The latest losses from number `since` on.
+    Losses {
+        /// Of this request.
+        nonce: u64,
+        /// The test's number.
+        session: u64,
+        /// The first.
+        since: u64,
         /// How many frames were sent, once that is all.
         sent: Option<u64>,
     },
@@ -118,6 +130,17 @@ pub enum LineAnswer {
         /// Everything that came.
         totals: Box<TallyTotals>,
     },
+    /// To Losses.
+    Losses {
+        /// Of the request.
+        nonce: u64,
+        /// The number of the first of these.
+        first: u64,
+        /// Losses in their order, as many as have room.
+        entries: Vec<ReceivedThenLost>,
+        /// Whether there are more.
+        is_more: bool,
+    },
     /// To End.
     Ended {
         /// Of the request.
@@ -135,21 +158,24 @@ impl LineAnswer {
             | LineAnswer::Unknown { nonce }
             | LineAnswer::Rows { nonce, .. }
             | LineAnswer::Totals { nonce, .. }
+            | LineAnswer::Losses { nonce, .. }
             | LineAnswer::Ended { nonce } => *nonce,
         }
     }
 
-    /// Its bytes as an answer to a request of `most` bytes; rows that have no room are left to the
-    /// next. `None` where it would be longer than what it answers.
+    /// Its bytes as an answer to a request of `most` bytes; rows and losses that have no room are left to
+    /// the next. `None` where it would be longer than what it answers.
     pub fn fitting(mut self, most: usize) -> Option<Vec<u8>> {
         loop {
             let bytes = write_message(&self, 0);
             if bytes.len() <= most {
                 return Some(bytes);
             }
-            let LineAnswer::Rows { rows, is_more, .. } = &mut self else { return None };
-            rows.pop()?;
-            *is_more = true;
+            *match &mut self {
+                LineAnswer::Rows { rows, is_more, .. } => rows.pop().map(|_| is_more),
+                LineAnswer::Losses { entries, is_more, .. } => entries.pop().map(|_| is_more),
+                _ => None,
+            }? = true;
         }
     }
 }

@@ -382,6 +382,9 @@ impl LineDocument {
                 gilbert.turns_good_ci95.1
             ));
         }
+        if let Some(model) = &self.gilbert_elliott {
+            section = section.text(model.said());
+        }
         section.text(format!(
             "{} out of order (RFC 4737), by {} at most; {} came twice.",
             counted(self.totals.reordered, "frame came", "frames came"),

@@ -30,6 +30,8 @@ const MOST_FOLLOWED: usize = 64;
 const UNPACED: Rate = Rate::from_bps(u64::MAX);
 /// Rows in an answer; fewer have room.
 const ROWS: usize = 16;
+/// Entries of losses in an answer; fewer have room.
+const LOSSES: usize = 256;
 
 /// What a reflector is told at its start.
 #[derive(Clone, Debug)]
@@ -252,6 +254,16 @@ impl LineReflector {
                     }
                 }
             },
+            LineRequest::Losses { nonce, session, since, sent } => {
+                match self.known(now, from, session) {
+                    None => LineAnswer::Unknown { nonce },
+                    Some(session) => {
+                        let (first, entries) = session.reader.tally.losses(since, sent, LOSSES);
+                        let is_more = entries.len() == LOSSES;
+                        LineAnswer::Losses { nonce, first, entries, is_more }
+                    }
+                }
+            }
             LineRequest::End { nonce, session } => {
                 if self.known(now, from, session).is_some() {
                     self.sessions.remove(&session);

@@ -1,6 +1,7 @@
 //! Runs of lost frames, and how far losses are apart.
 
 use super::gilbert::GilbertCounts;
+use super::loss_sequence::LossSequence;
 use serde::{Deserialize, Serialize};
 
 /// The received frames between two losses that are not of one burst (RFC 3611, section 4.7.2).
@@ -26,6 +27,9 @@ pub struct LossRuns {
     pub burst_squares: u64,
     /// What followed what.
     pub counts: GilbertCounts,
+    /// The latest of all that, in order; not told with the rest.
+    #[serde(skip)]
+    pub(super) sequence: LossSequence,
     run: u64,
     burst: u64,
     since_loss: Option<u64>,
@@ -35,6 +39,7 @@ pub struct LossRuns {
 
 impl LossRuns {
     pub(super) fn received(&mut self, count: u64) {
+        self.sequence.received(count);
         match self.before {
             Some(true) => self.counts.stayed_good += count,
             Some(false) => {
@@ -52,6 +57,7 @@ impl LossRuns {
     }
 
     pub(super) fn lost(&mut self) {
+        self.sequence.lost();
         match self.before {
             Some(true) => self.counts.turned_bad += 1,
             Some(false) => self.counts.stayed_bad += 1,
@@ -93,6 +99,7 @@ impl LossRuns {
     }
 
     pub(super) fn close(&mut self) {
+        self.sequence.unknown();
         self.end_run();
         self.end_burst();
     }

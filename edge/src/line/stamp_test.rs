@@ -158,7 +158,10 @@ pub fn run_stamp(
         silence if silence > SILENCE.max(few) => running.break_off(silence, last),
         _ => running.test.settle_sent(),
     };
-    running.test.totals = running.tally.totals(Some(u64::from(running.next)));
+    let sent = Some(u64::from(running.next));
+    running.test.totals = running.tally.totals(sent);
+    let (first, entries) = running.tally.losses(0, sent, usize::MAX);
+    running.test.note_losses(first, &entries);
     let state = || running.state();
     progress(&LineProgress { test: &running.test, news: &news, state: &state, silence: None })?;
     if options.stop.load(Ordering::Relaxed) && running.test.broken_off.is_none() {

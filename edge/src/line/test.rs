@@ -31,6 +31,8 @@ const ROWS_EVERY: u64 = 250_000_000;
 const TOTALS_EVERY: u64 = SECOND;
 /// So long after its end, and a round trip, nothing more comes of a second.
 const GRACE: u64 = 500_000_000;
+/// Pages of losses that are asked for at the end; what is kept has fewer.
+const LOSS_PAGES: usize = 64;
 /// How long the other end may be silent at the begin, meanwhile, and when all is sent.
 const FIRST_PATIENCE: Span = Span::from_secs(5);
 pub(super) const PATIENCE: Span = Span::from_secs(60);
@@ -155,6 +157,7 @@ pub fn run(
         rows_asked: None,
         settled_to: 0,
         totals_asked: None,
+        losses_asked: None,
         rtt_ns: 0,
         told_at: Time::ZERO,
     };
@@ -240,6 +243,7 @@ struct Running {
     settled_to: u64,
     /// The question for everything that is open.
     totals_asked: Option<u64>,
+    losses_asked: Option<u64>,
     rtt_ns: u64,
     /// When it was last told that the other end is silent.
     told_at: Time,
@@ -319,6 +323,7 @@ impl Running {
                 let nonce = random();
                 self.totals_asked = Some(nonce);
                 self.peer.ask(&LineRequest::Totals { nonce, session: self.session, sent: None });
+                self.ask_losses();
                 totals_at = now + TOTALS_EVERY;
             }
             self.hear()?;
@@ -343,6 +348,13 @@ impl Running {
         self.rows_asked = Some((nonce, now));
         let since = self.test.next_second();
         self.peer.ask(&LineRequest::Rows { nonce, session: self.session, since });
+    }
+
+    fn ask_losses(&mut self) {
+        let (nonce, since) = (random(), self.test.losses.next());
+        self.losses_asked = Some(nonce);
+        let session = self.session;
+        self.peer.ask(&LineRequest::Losses { nonce, session, since, sent: None });
     }
 
     fn hear(&mut self) -> Result<(), Error> {
@@ -372,6 +384,12 @@ impl Running {
                     self.totals_asked = None;
                     self.test.note_totals(&totals);
                 }
+                Received::Answer(LineAnswer::Losses { nonce, first, entries, .. })
+                    if self.losses_asked == Some(nonce) =>
+                {
+                    self.losses_asked = None;
+                    self.test.note_losses(first, &entries);
+                }
                 Received::Answer(LineAnswer::Unknown { .. }) => self.begin_again()?,
                 Received::Answer(_) => {}
             }
@@ -382,7 +400,7 @@ impl Running {
     /// The other end does not know the test, or not from here: it was killed and has come back, or this end is
     /// seen at another address.
     fn begin_again(&mut self) -> Result<(), Error> {
-        (self.rows_asked, self.totals_asked) = (None, None);
+        (self.rows_asked, self.totals_asked, self.losses_asked) = (None, None, None);
         let at_us = self.since() / 1_000;
         match self.peer.begin(self.session, self.rate, at_us, FIRST_PATIENCE) {
             Ok(LineAnswer::Begun { instance, .. }) if instance != self.instance => {
@@ -493,11 +511,31 @@ impl Running {
         if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_PATIENCE)? {
             self.test.note_totals(&totals);
         }
+        self.take_last_losses(sent);
         let news = self.test.settle_sent();
         self.tell(&news, progress)?;
         // Who does not hear that the test is over forgets it in an hour.
         let _ = self.peer.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
         Ok(())
+    }
+
+    /// The order of the losses is told by an end that still knows the test; one that does not leaves a model
+    /// without its last.
+    fn take_last_losses(&mut self, sent: u64) {
+        let session = self.session;
+        for _ in 0..LOSS_PAGES {
+            let since = self.test.losses.next();
+            let losses = |nonce| LineRequest::Losses { nonce, session, since, sent: Some(sent) };
+            match self.peer.answered(losses, FIRST_PATIENCE) {
+                Ok(LineAnswer::Losses { first, entries, is_more, .. }) => {
+                    self.test.note_losses(first, &entries);
+                    if !is_more || entries.is_empty() {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
     }
 }
 
