@@ -1,6 +1,7 @@
 //! Links whose trouble is known, and whether what `farline line` says of one holds it.
 
 use crate::{LinkUp, farline};
+use farline_core::line::GilbertElliott;
 use farline_core::units::Rng;
 use serde_json::Value;
 
@@ -43,6 +44,8 @@ pub struct KnownLink {
     pub ratio: f64,
     /// Mean length of a burst, in frames.
     pub burst: f64,
+    /// The probability that a frame between bursts is lost.
+    pub lost_between: f64,
     /// Of all that is drawn.
     pub seed: u64,
     /// The rate on the wire at which it is tested, in Mbit/s; its own is five times that.
@@ -58,6 +61,8 @@ pub struct KnownLink {
 pub struct TruthTest {
     /// Within what the test says that the ratio lies.
     pub interval: (f64, f64),
+    /// The two states that it says there are.
+    pub model: Option<GilbertElliott>,
     /// Why it counts for nothing, where the host was not fit.
     pub not_believed: Option<String>,
 }
@@ -77,8 +82,8 @@ impl KnownLink {
         let (low, high) = trouble.powers();
         let ratio = 10_f64.powf(low + (high - low) * rng.unit());
         let burst = 1.0 / (0.1 + 0.4 * rng.unit());
-        let (mbit, seconds, confidence) = (100, 4, 95.0);
-        KnownLink { trouble, ratio, burst, seed, mbit, seconds, confidence }
+        let (mbit, seconds, confidence, lost_between) = (100, 4, 95.0, 0.0);
+        KnownLink { trouble, ratio, burst, lost_between, seed, mbit, seconds, confidence }
     }
 
     /// How many frames a second are sent.
@@ -104,9 +109,10 @@ impl KnownLink {
             ["custom", "--rtt", "4ms", "--inline-receive", "--rate", &rate, "--seed", &seed];
         let mut arguments: Vec<String> = words.into_iter().map(str::to_owned).collect();
         match self.trouble {
-            Trouble::BitErrors => arguments.extend(["--ber".to_owned(), self.one_way()]),
-            Trouble::Loss => arguments.extend(["--loss".to_owned(), self.one_way()]),
+            Trouble::BitErrors => arguments.extend(["--ber".to_owned(), one_way(self.ratio)]),
+            Trouble::Loss => arguments.extend(["--loss".to_owned(), one_way(self.ratio)]),
             Trouble::Bursts => {
+                arguments.extend(["--loss".to_owned(), one_way(self.lost_between)]);
                 let events = self.burst_events().into_iter();
                 arguments.extend(events.flat_map(|event| ["--at".to_owned(), event]));
             }
@@ -114,8 +120,9 @@ impl KnownLink {
         arguments
     }
 
-    fn one_way(&self) -> String {
-        format!("{:e},0", self.ratio)
+    /// The probability that a burst ends from one frame to the next.
+    pub fn ends_burst(&self) -> f64 {
+        -(-1.0 / self.burst).exp_m1()
     }
 
     /// Bursts as events: outages at random times, of exponential length. That is told in time, so that it is
@@ -167,13 +174,19 @@ impl KnownLink {
         } else {
             (stats["valid"] != true).then(because)
         };
+        let model = serde_json::from_value(document["gilbert_elliott"].clone()).unwrap_or_default();
         match end("low").zip(end("high")) {
-            Some(interval) => Ok(TruthTest { interval, not_believed }),
+            Some(interval) => Ok(TruthTest { interval, model, not_believed }),
             // Of no second that counts there is no interval.
-            None if is_unfit => Ok(TruthTest { interval: (0.0, 1.0), not_believed }),
+            None if is_unfit => Ok(TruthTest { interval: (0.0, 1.0), model, not_believed }),
             None => Err(document.to_string()),
         }
     }
+}
+
+/// `ratio` on the way there, and nothing on the way back.
+fn one_way(ratio: f64) -> String {
+    format!("{ratio:e},0")
 }
 
 /// The object that a command with `--json` writes.

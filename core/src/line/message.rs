@@ -259,6 +259,15 @@ mod tests {
         totals.way = Some(FrameWay::PacketRing);
         let answer = LineAnswer::Totals { nonce: u64::MAX, totals: Box::new(totals) };
         assert!(answer.fitting(REQUEST).is_some());
+        let entries = vec![(u64::MAX, u64::MAX); 256];
+        let losses = LineAnswer::Losses { nonce: 1, first: u64::MAX, entries, is_more: false };
+        let bytes = losses.fitting(REQUEST).expect("some have room");
+        match read_message(&bytes) {
+            Some(LineAnswer::Losses { entries, is_more, .. }) => {
+                assert!(bytes.len() <= REQUEST && is_more && entries.len() >= 20, "{entries:?}")
+            }
+            other => panic!("{other:?}"),
+        }
         assert_eq!(LineAnswer::Ended { nonce: 1 }.fitting(10), None, "a short request gets none");
     }
 }

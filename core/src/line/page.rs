@@ -89,6 +89,9 @@ impl LineDocument {
         say("lost or wrong", ratio_words(self.bit_errors.as_ref(), "bits"));
         say("wrong in payload", ratio_words(self.payload_bit_errors.as_ref(), "bits compared"));
         let order = &self.sums;
+        if let Some(model) = &self.gilbert_elliott {
+            say("bursts", model.words());
+        }
         say("order", format!("{} out of order, {} came twice", order.reordered, order.duplicates));
         if self.sums.dark > 0 {
             say("availability", self.availability_words());

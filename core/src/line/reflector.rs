@@ -497,6 +497,12 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(asks(&mut reflector, 2, &totals), Some(LineAnswer::Unknown { nonce: 3 }));
+        // What is not decided yet is told once all is sent.
+        for (sent, told) in [(None, vec![]), (Some(10), vec![(4, 1), (5, 0)])] {
+            let losses = LineRequest::Losses { nonce: 4, session: 9, since: 0, sent };
+            let answer = LineAnswer::Losses { nonce: 4, first: 0, entries: told, is_more: false };
+            assert_eq!(asks(&mut reflector, 1, &losses), Some(answer));
+        }
     }
 
     #[test]

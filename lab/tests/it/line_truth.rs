@@ -36,3 +36,27 @@ fn what_a_link_is_told_lies_in_what_is_said_of_it() {
         }
     });
 }
+
+/// The intervals are of 95 %, and wider by this at both ends.
+const MODEL_MARGIN: f64 = 2.0;
+
+#[test]
+fn the_two_states_of_a_link_are_found() {
+    let drawn = KnownLink::drawn(Trouble::Bursts, 1_919);
+    let (ratio, burst, lost_between) = (4e-2, 10.0, 5e-3);
+    let link = KnownLink { ratio, burst, lost_between, mbit: 20, seconds: 8, ..drawn };
+    let test = || link.test("t-two-states").map(|test| test.expect("a test"));
+    let is_fit =
+        |test: &Option<TruthTest>| test.as_ref().is_none_or(|test| test.not_believed.is_none());
+    let Some(test) = fit_of_three(test, is_fit) else { return };
+    let model = test.model.expect("two states");
+    let truths = [
+        (model.turns_good, link.ends_burst()),
+        (model.lost_good, lost_between),
+        (model.lost_bad, 1.0),
+    ];
+    for (fitted, truth) in truths {
+        let within = fitted.low / MODEL_MARGIN..=fitted.high * MODEL_MARGIN;
+        assert!(within.contains(&truth), "{truth}: {model:?}, {link:?}");
+    }
+}
