@@ -17,7 +17,7 @@ test: ## Install what is missing, check the house, build, and run all tests (bud
 	@command -v $(CARGO) cc >/dev/null || lab/setup test
 	@$(CARGO) xtask ci
 
-lab: setup-guest ## Test congestion controls beside Linux's modules, and RDMA over RoCE and iWARP, in guests (50 minutes, the first time 65)
+lab: setup-guest ## Test congestion controls next to Linux's modules, and RDMA over RoCE and iWARP, in guests (50 minutes, the first time 65)
 	@$(CARGO) xtask guest lib guest interface rdma verbs
 	@GUEST_KIND=uml GUEST_RDMA=rxe $(CARGO) xtask guest rdma verbs
 	@GUEST_KIND=uml GUEST_RDMA=siw $(CARGO) xtask guest rdma verbs

@@ -1,4 +1,4 @@
-//! What a congestion control is told and what it answers.
+//! What a congestion control is told and what it returns.
 
 use crate::units::{Bytes, Rate, Span, Time};
 use std::fmt;

@@ -24,7 +24,7 @@
 //! [`Start::saved`].
 //!
 //! Each has two sets of constants ([`Constants`]): what its source says, and what Linux's module of the
-//! same name does. [`theory`] answers how long a flow needs to win back its window after one loss;
+//! same name does. [`theory`] says how long a flow needs to win back its window after one loss;
 //! [`sim`] runs flows over [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in
 //! the edge are held against these machines.
 

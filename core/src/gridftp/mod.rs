@@ -7,7 +7,7 @@
 //!
 //! # How an edge drives a machine
 //!
-//! Both machines have two verbs: after each `handle(now, input)`, call `poll(now)` until it answers
+//! Both machines have two verbs: after each `handle(now, input)`, call `poll(now)` until it returns
 //! `Wait`, and do what it says in order. `Wait(Some(at))` wants another poll at that time.
 //!
 //! # One store, followed through the server

@@ -6,7 +6,7 @@ use super::delay_summary::DelaySummary;
 use super::gilbert::Gilbert;
 use super::gilbert_elliott::GilbertElliott;
 use super::link_late::{LinkAccount, UnsettledDelays};
-use super::loss_sequence::{ReceivedThenLost, ToldLosses};
+use super::loss_sequence::{LossEntry, PeerLossSequence};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
@@ -145,7 +145,7 @@ pub struct LineTest {
     pub totals: TallyTotals,
     /// The latest losses, as the receiver told them.
     #[serde(default)]
-    pub losses: ToldLosses,
+    pub losses: PeerLossSequence,
     /// What the sender says in all, once it ended.
     #[serde(default)]
     pub sender: SenderTotals,
@@ -307,7 +307,7 @@ impl LineTest {
             settings,
             sums: LineSums::default(),
             totals: TallyTotals::default(),
-            losses: ToldLosses::default(),
+            losses: PeerLossSequence::default(),
             sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
             clock_states: None,
@@ -351,7 +351,7 @@ impl LineTest {
 
     /// The latest losses in this life of the other end, of which the first of `entries` has the number
     /// `first`.
-    pub fn note_losses(&mut self, first: u64, entries: &[ReceivedThenLost]) {
+    pub fn note_losses(&mut self, first: u64, entries: &[LossEntry]) {
         self.losses.note(first, entries);
     }
 

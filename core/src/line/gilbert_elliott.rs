@@ -1,6 +1,6 @@
 //! The model of Gilbert and Elliott, fitted to the latest losses: two hidden states that both lose.
 
-use super::loss_sequence::ReceivedThenLost;
+use super::loss_sequence::LossEntry;
 use bobyqa::{Bobyqa, Config};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,7 +23,7 @@ const POWERS: usize = 48;
 
 /// A probability and the interval of 95 % that it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FittedProbability {
+pub struct ProbabilityEstimate {
     /// The most likely value.
     pub value: f64,
     /// From where.
@@ -38,13 +38,13 @@ pub struct FittedProbability {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GilbertElliott {
     /// The probability that the bad state follows the good one.
-    pub turns_bad: FittedProbability,
+    pub turns_bad: ProbabilityEstimate,
     /// The probability that the good state follows the bad one: the inverse of its mean length in frames.
-    pub turns_good: FittedProbability,
+    pub turns_good: ProbabilityEstimate,
     /// The probability that a frame is lost in the good state.
-    pub lost_good: FittedProbability,
+    pub lost_good: ProbabilityEstimate,
     /// The probability that a frame is lost in the bad state.
-    pub lost_bad: FittedProbability,
+    pub lost_bad: ProbabilityEstimate,
     /// Frames to which it is fitted.
     pub frames: u64,
     /// Those of them that were lost.
@@ -54,16 +54,14 @@ pub struct GilbertElliott {
 impl GilbertElliott {
     /// The fit to frames in order; `None` where fewer than 20 were lost, or where independent losses
     /// say as much.
-    pub fn fit<'a>(
-        entries: impl IntoIterator<Item = &'a ReceivedThenLost>,
-    ) -> Option<GilbertElliott> {
+    pub fn fit<'a>(entries: impl IntoIterator<Item = &'a LossEntry>) -> Option<GilbertElliott> {
         let fit = Fit::new(entries.into_iter().copied().collect())?;
         let best = fit.best()?;
         if 2.0 * (fit.independent() - best.misfit) < TWO_STATES {
             return None;
         }
         let intervals = [0, 1, 2, 3].map(|fixed| fit.interval(&best, fixed));
-        let of = |fixed: usize, value: f64| FittedProbability {
+        let of = |fixed: usize, value: f64| ProbabilityEstimate {
             value,
             low: intervals[fixed].0.min(value),
             high: intervals[fixed].1.max(value),
@@ -114,9 +112,9 @@ impl GilbertElliott {
     }
 }
 
-impl fmt::Display for FittedProbability {
+impl fmt::Display for ProbabilityEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FittedProbability { value, low, high } = self;
+        let ProbabilityEstimate { value, low, high } = self;
         match *value < 0.01 {
             true => write!(f, "{value:.2e} ({low:.2e} to {high:.2e})"),
             false => write!(f, "{value:.3} ({low:.3} to {high:.3})"),
@@ -144,7 +142,7 @@ struct Best {
 }
 
 struct Fit {
-    entries: Vec<ReceivedThenLost>,
+    entries: Vec<LossEntry>,
     frames: u64,
     lost: u64,
     lower: Searched,
@@ -152,10 +150,9 @@ struct Fit {
 }
 
 impl Fit {
-    fn new(entries: Vec<ReceivedThenLost>) -> Option<Fit> {
+    fn new(entries: Vec<LossEntry>) -> Option<Fit> {
         // They come from another end: sums stay numbers.
-        let sum =
-            |of: fn(&ReceivedThenLost) -> u64| entries.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&LossEntry) -> u64| entries.iter().map(of).fold(0, u64::saturating_add);
         let lost = sum(|entry| entry.1);
         let frames = sum(|entry| entry.0).saturating_add(lost);
         if lost < LEAST_LOST || lost == frames {

@@ -8,17 +8,17 @@ const KEPT: usize = 2_048;
 
 /// Frames received one after the other, and the frames lost one after the other behind them; none
 /// lost says that what comes behind is not known.
-pub type ReceivedThenLost = (u64, u64);
+pub type LossEntry = (u64, u64);
 
 /// The latest losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossSequence {
     /// How many entries were there before those that are kept.
     first: u64,
-    kept: VecDeque<ReceivedThenLost>,
+    kept: VecDeque<LossEntry>,
     /// The entry that is not over.
     #[serde(default)]
-    open: ReceivedThenLost,
+    open: LossEntry,
 }
 
 impl LossSequence {
@@ -48,7 +48,7 @@ impl LossSequence {
         self.push(entry);
     }
 
-    fn push(&mut self, entry: ReceivedThenLost) {
+    fn push(&mut self, entry: LossEntry) {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
             self.first += 1;
@@ -57,7 +57,7 @@ impl LossSequence {
     }
 
     /// The entries that are kept from number `since` on, `most` at most, and the number of the first.
-    pub fn since(&self, since: u64, most: usize) -> (u64, Vec<ReceivedThenLost>) {
+    pub fn since(&self, since: u64, most: usize) -> (u64, Vec<LossEntry>) {
         let from = since.clamp(self.first, self.next());
         let entries = self.kept.iter().skip((from - self.first) as usize).take(most);
         (from, entries.copied().collect())
@@ -68,28 +68,28 @@ impl LossSequence {
         self.first + self.kept.len() as u64
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &ReceivedThenLost> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &LossEntry> {
         self.kept.iter()
     }
 }
 
 /// Losses as another end tells them, page by page and life by life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldLosses {
+pub struct PeerLossSequence {
     /// The entries of all lives.
     sequence: LossSequence,
     /// The number of the next entry of this life.
     next: u64,
 }
 
-impl ToldLosses {
+impl PeerLossSequence {
     /// From which entry on the other end is to tell.
     pub fn next(&self) -> u64 {
         self.next
     }
 
     /// The other end told `entries`, of which the first has the number `first`.
-    pub(super) fn note(&mut self, first: u64, entries: &[ReceivedThenLost]) {
+    pub(super) fn note(&mut self, first: u64, entries: &[LossEntry]) {
         let known = self.next.saturating_sub(first) as usize;
         if first > self.next {
             self.sequence.unknown();
@@ -101,7 +101,7 @@ impl ToldLosses {
     }
 
     /// The entries.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &ReceivedThenLost> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &LossEntry> {
         self.sequence.entries()
     }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn pages_put_together_are_the_whole() {
         let whole = sequence(&"rrlrll".repeat(1_500));
-        let mut told = ToldLosses::default();
+        let mut told = PeerLossSequence::default();
         loop {
             let (first, entries) = whole.since(told.next(), 100);
             told.note(first, &entries);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_was_not_told_is_a_gap() {
-        let mut told = ToldLosses::default();
+        let mut told = PeerLossSequence::default();
         told.note(0, &[(5, 1), (6, 2)]);
         told.note(1, &[(6, 2), (7, 1)]);
         told.note(5, &[(8, 1)]);

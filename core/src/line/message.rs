@@ -4,7 +4,7 @@
 //! A message is a byte that no load frame begins with, a version, a CRC-32C and an object of JSON,
 //! and behind that as many spaces as make a request as long as any answer to it.
 
-use super::loss_sequence::ReceivedThenLost;
+use super::loss_sequence::LossEntry;
 use super::tally::{SecondRow, TallyTotals};
 use crc_fast::crc32_iscsi;
 use serde::de::DeserializeOwned;
@@ -137,7 +137,7 @@ pub enum LineAnswer {
         /// The number of the first of these.
         first: u64,
         /// Losses in their order, as many as have room.
-        entries: Vec<ReceivedThenLost>,
+        entries: Vec<LossEntry>,
         /// Whether there are more.
         is_more: bool,
     },

@@ -73,11 +73,11 @@ pub use document::{
 pub use follow_up::{FOLLOW_UP_PACKET, FollowUp, FollowedSamples};
 pub use frames::{EthernetFraming, FrameKind, FrameMix};
 pub use gilbert::{Gilbert, GilbertCounts};
-pub use gilbert_elliott::{FittedProbability, GilbertElliott};
+pub use gilbert_elliott::{GilbertElliott, ProbabilityEstimate};
 pub use header::{HEADER_BYTES, LoadHeader};
 pub use link_late::{DelaySums, LinkAccount};
 pub use load::{LoadReader, LoadTemplate, LoadWriter, framed_bits};
-pub use loss_sequence::{LossSequence, ReceivedThenLost, ToldLosses};
+pub use loss_sequence::{LossEntry, LossSequence, PeerLossSequence};
 pub use message::{LineAnswer, LineRequest, MESSAGE_KIND, read_message, write_message};
 pub use outcome::LineOutcome;
 pub use pacer::FramePacer;

@@ -1,7 +1,7 @@
 //! The receiver's account of a test: what came in each of the sender's seconds, in which order, with
 //! how many wrong bits, and in which runs frames were lost.
 
-use super::loss_sequence::ReceivedThenLost;
+use super::loss_sequence::LossEntry;
 use super::runs::LossRuns;
 use super::way::FrameWay;
 use super::window::{Place, Window};
@@ -202,12 +202,7 @@ impl Tally {
 
     /// The number of the first of the latest losses from number `since` on, `most` of them at most, and
     /// these; once all is sent, those near the end too.
-    pub fn losses(
-        &self,
-        since: u64,
-        sent: Option<u64>,
-        most: usize,
-    ) -> (u64, Vec<ReceivedThenLost>) {
+    pub fn losses(&self, since: u64, sent: Option<u64>, most: usize) -> (u64, Vec<LossEntry>) {
         match sent {
             Some(_) => self.totals(sent).runs.sequence.since(since, most),
             None => self.totals.runs.sequence.since(since, most),

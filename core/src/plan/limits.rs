@@ -13,6 +13,8 @@ impl ChannelLimits {
     pub const TRANSFER: u32 = 16;
     /// That the model tries: SC08's peaks end there.
     pub const MODEL: u32 = 20;
+    /// That a client may ask for: some are left for what a node answers to others.
+    pub const ASKED: u32 = 60;
     /// That a node accepts for one transfer, from whatever client.
     pub const NODE: u32 = 64;
     /// That a profile may ask for: no end system of the papers had more than 20.

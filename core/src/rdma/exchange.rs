@@ -42,7 +42,7 @@ pub struct Offer {
     /// Who connects, and as what; it names the first queue pair and stands for all.
     pub greeting: Greeting,
     /// Where to.
-    pub whereabouts: QpAddress,
+    pub address: QpAddress,
 }
 
 /// What the node says of a channel that it takes.
@@ -51,7 +51,7 @@ pub struct Acceptance {
     /// What was agreed.
     pub answer: GreetingReply,
     /// Where to.
-    pub whereabouts: QpAddress,
+    pub address: QpAddress,
 }
 
 impl QpAddress {
@@ -137,7 +137,7 @@ impl Offer {
     /// The value of the option.
     pub fn encode(&self) -> String {
         let mut bytes = self.greeting.encode().to_vec();
-        self.whereabouts.encode(&mut bytes);
+        self.address.encode(&mut bytes);
         hex(&bytes)
     }
 
@@ -151,15 +151,15 @@ impl Offer {
             GreetingError::Foreign => nonsense("it begins with no greeting"),
             GreetingError::Version(theirs) => other_version(theirs),
         })?;
-        let whereabouts = bytes.get(GREETING_LEN..).and_then(QpAddress::decode);
-        let whereabouts =
-            whereabouts.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
-        let whereabouts =
-            whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
-        if (greeting.placement == Placement::Read) != (whereabouts.reads > 0) {
-            return Err(nonsense(&format!("{} RDMA READs at once", whereabouts.reads)));
+        let address = bytes.get(GREETING_LEN..).and_then(QpAddress::decode);
+        let address =
+            address.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
+        let address =
+            address.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        if (greeting.placement == Placement::Read) != (address.reads > 0) {
+            return Err(nonsense(&format!("{} RDMA READs at once", address.reads)));
         }
-        Ok(Offer { greeting, whereabouts })
+        Ok(Offer { greeting, address })
     }
 }
 
@@ -167,7 +167,7 @@ impl Acceptance {
     /// The text of the reply, behind the option's name.
     pub fn encode(&self) -> String {
         let mut bytes = self.answer.encode().to_vec();
-        self.whereabouts.encode(&mut bytes);
+        self.address.encode(&mut bytes);
         hex(&bytes)
     }
 
@@ -179,10 +179,10 @@ impl Acceptance {
         let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
         let answer =
             GreetingReply::decode(&bytes).ok_or_else(|| nonsense("it begins with no answer"))?;
-        let whereabouts = bytes.get(ANSWER_LEN..).and_then(QpAddress::decode);
-        let whereabouts =
-            whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
-        Ok(Acceptance { answer, whereabouts })
+        let address = bytes.get(ANSWER_LEN..).and_then(QpAddress::decode);
+        let address =
+            address.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        Ok(Acceptance { answer, address })
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use crate::units::Span;
     use proptest::prelude::*;
 
-    fn whereabouts(count: u32) -> QpAddress {
+    fn address(count: u32) -> QpAddress {
         let pair =
             |number| Numbered { number: 0xff_fff0 + number, first_packet: 0x12_3456 + number };
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 1, 1];
@@ -242,20 +242,18 @@ mod tests {
             begin: 8,
             rtt: Span::from_millis(20),
         };
-        Offer { greeting, whereabouts: whereabouts(queue_pairs.into()) }
+        Offer { greeting, address: address(queue_pairs.into()) }
     }
 
     #[test]
     fn offers_and_acceptances_read_as_they_were_written() {
         for count in [1, 4, 16] {
             assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
-            let acceptance = Acceptance {
-                answer: GreetingReply { credits: 9 },
-                whereabouts: whereabouts(count.into()),
-            };
+            let acceptance =
+                Acceptance { answer: GreetingReply { credits: 9 }, address: address(count.into()) };
             assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
             let mut read = offer(count);
-            (read.greeting.placement, read.whereabouts.reads) = (Placement::Read, 16);
+            (read.greeting.placement, read.address.reads) = (Placement::Read, 16);
             assert_eq!(Offer::decode(&read.encode()), Ok(read));
         }
         assert!(
@@ -291,22 +289,22 @@ mod tests {
 
     #[test]
     fn ends_are_told_why_or_use_the_smaller_packet() {
-        let own = whereabouts(2);
+        let own = address(2);
         let why = |theirs: QpAddress| {
             let error = own.packets_to(&theirs).expect_err("they cannot be connected");
             assert!(error.hint.is_some(), "{error}");
             error.code
         };
-        assert_eq!(own.packets_to(&QpAddress { mtu: 1024, ..whereabouts(2) }), Ok(1024));
-        assert_eq!(QpAddress { mtu: 512, ..whereabouts(2) }.packets_to(&own), Ok(512));
-        assert_eq!(why(whereabouts(3)), ErrorCode::RdmaBroken);
-        assert_eq!(why(QpAddress { reads: 4, ..whereabouts(2) }), ErrorCode::RdmaBroken);
-        assert_eq!(why(QpAddress { mtu: 1500, ..whereabouts(2) }), ErrorCode::RdmaBroken);
-        assert_eq!(why(QpAddress { mtu: 8192, ..whereabouts(2) }), ErrorCode::RdmaBroken);
-        assert_eq!(why(QpAddress { lid: 7, ..whereabouts(2) }), ErrorCode::RdmaFabric);
-        assert_eq!(why(QpAddress { gid: [0; 16], ..whereabouts(2) }), ErrorCode::RdmaGid);
-        assert_eq!(why(QpAddress { gid: [0xff; 16], ..whereabouts(2) }), ErrorCode::RdmaGid);
-        let mut own_number = whereabouts(2);
+        assert_eq!(own.packets_to(&QpAddress { mtu: 1024, ..address(2) }), Ok(1024));
+        assert_eq!(QpAddress { mtu: 512, ..address(2) }.packets_to(&own), Ok(512));
+        assert_eq!(why(address(3)), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { reads: 4, ..address(2) }), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { mtu: 1500, ..address(2) }), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { mtu: 8192, ..address(2) }), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { lid: 7, ..address(2) }), ErrorCode::RdmaFabric);
+        assert_eq!(why(QpAddress { gid: [0; 16], ..address(2) }), ErrorCode::RdmaGid);
+        assert_eq!(why(QpAddress { gid: [0xff; 16], ..address(2) }), ErrorCode::RdmaGid);
+        let mut own_number = address(2);
         own_number.pairs[1].number = 1;
         assert_eq!(why(own_number), ErrorCode::RdmaBroken);
     }
@@ -316,7 +314,7 @@ mod tests {
         fn any_text_is_read_without_panic(text in ".{0,400}", bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = (Offer::decode(&text), Acceptance::decode(&text));
             if let Ok(offer) = Offer::decode(&hex(&bytes)) {
-                prop_assert_eq!(offer.whereabouts.pairs.len(), usize::from(offer.greeting.queue_pairs));
+                prop_assert_eq!(offer.address.pairs.len(), usize::from(offer.greeting.queue_pairs));
             }
             let _ = Acceptance::decode(&hex(&bytes));
         }

@@ -266,7 +266,7 @@ mod tests {
     }
 
     /// A path of `rate` bytes a second that registered slots fill: as much moves in a round trip as
-    /// is on its way. Runs for ten virtual seconds; answers with pool, window and rate at the end.
+    /// is on its way. Runs for ten virtual seconds; returns pool, window and rate at the end.
     fn fill(rate: f64, rtt: Span, widest: Bytes, seed: u64) -> (Bytes, Bytes, f64) {
         let mut rng = Rng::new(seed);
         let (mut pool, mut window) = (Bytes::mib(16), Bytes::mib(8));

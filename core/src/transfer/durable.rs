@@ -149,7 +149,7 @@ impl Durability {
         (!entries.is_empty()).then_some(Batch { pieces, entries })
     }
 
-    /// The batch's files are durable: answers with the records to append to the journal, and the
+    /// The batch's files are durable: returns the records to append to the journal, and the
     /// files of the batch that are durable whole by now, each block as its sender read it.
     pub fn commit(&mut self, batch: Batch) -> (Vec<u8>, Vec<usize>) {
         let Batch { mut pieces, entries } = batch;

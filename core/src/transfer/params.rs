@@ -7,8 +7,8 @@
 
 use super::layout::{LONGEST_BLOCK, SHORTEST_BLOCK};
 use crate::congestion::ControlName;
-use crate::plan::{ControlReason, PathEstimate, Reason, StreamsReason, for_size};
-use crate::units::{Bytes, Rate, Span};
+use crate::plan::{ChannelLimits, ControlReason, PathEstimate, Reason, StreamsReason, for_size};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::Serialize;
 
 /// What is known before a transfer starts.
@@ -35,7 +35,24 @@ pub struct UserOverrides {
     /// Bytes of the staging pool.
     pub staging: Option<Bytes>,
     /// What is known of the path from before: where to begin, not what stays.
-    pub precedent: Option<PriorMeasurement>,
+    pub prior: Option<PriorMeasurement>,
+}
+
+impl UserOverrides {
+    /// Whether a copy may have these.
+    ///
+    /// # Errors
+    /// [`Fault::You`] for no channels, and for more than [`ChannelLimits::ASKED`].
+    pub fn check(&self) -> Result<(), Error> {
+        let most = ChannelLimits::ASKED as usize;
+        match self.streams {
+            Some(streams) if !(1..=most).contains(&streams) => {
+                let message = format!("a copy over {streams} channels: from 1 to {most}");
+                Err(Error::new(Fault::You, ErrorCode::BadStreams, message))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a measurement of the path found best.
@@ -101,13 +118,13 @@ impl TransferParams {
     /// Chooses; `block` is the size of one staging slot.
     pub fn new(known: &PathContext, overrides: &UserOverrides, block: Bytes) -> TransferParams {
         let mut reasons = Vec::new();
-        let streams = match (overrides.streams, &overrides.precedent) {
+        let streams = match (overrides.streams, &overrides.prior) {
             (Some(streams), _) => {
                 reasons.push(Reason::ChannelsAsked(streams));
                 streams
             }
-            (None, precedent) => {
-                let (streams, why) = match precedent {
+            (None, prior) => {
+                let (streams, why) = match prior {
                     Some(advice) => {
                         let why = StreamsReason::Profile(advice.date.clone());
                         for_size(advice.streams.max(1), known.size, why)
@@ -119,9 +136,9 @@ impl TransferParams {
             }
         };
         let has = |advice: &&PriorMeasurement| known.path.available.contains(&advice.congestion);
-        let (congestion, why) = match (overrides.congestion, &overrides.precedent) {
+        let (congestion, why) = match (overrides.congestion, &overrides.prior) {
             (Some(name), _) => (Some(name), Reason::Control(name, ControlReason::Asked)),
-            (None, precedent) => match precedent.as_ref().filter(has) {
+            (None, prior) => match prior.as_ref().filter(has) {
                 Some(PriorMeasurement { congestion, date, .. }) => {
                     let why = ControlReason::Profile(date.clone());
                     (Some(*congestion), Reason::Control(*congestion, why))
@@ -253,7 +270,7 @@ mod tests {
             streams: Some(3),
             congestion: Some(named("reno")),
             staging: Some(Bytes::mib(8)),
-            precedent: None,
+            prior: None,
         };
         let choice =
             TransferParams::new(&known(Span::from_millis(163), Bytes::mib(4)), &overrides, block);
@@ -275,8 +292,7 @@ mod tests {
             channel: None,
             date: "today".to_owned(),
         };
-        let overrides =
-            UserOverrides { precedent: Some(advice.clone()), ..UserOverrides::default() };
+        let overrides = UserOverrides { prior: Some(advice.clone()), ..UserOverrides::default() };
         let far = known(Span::from_millis(163), Bytes::mib(512));
         let choice = TransferParams::new(&far, &overrides, block);
         assert_eq!((choice.streams, choice.congestion), (8, Some(named("bbr"))));
@@ -287,7 +303,7 @@ mod tests {
         );
         // What this host lacks it does not try.
         let lacking = UserOverrides {
-            precedent: Some(PriorMeasurement { congestion: named("htcp"), ..advice }),
+            prior: Some(PriorMeasurement { congestion: named("htcp"), ..advice }),
             ..overrides.clone()
         };
         assert_eq!(TransferParams::new(&far, &lacking, block).congestion, None);

@@ -118,6 +118,8 @@ error_codes! {
     BadSize "bad-size" Never: You;
     /// `--trial-stall` without a pause and a longer span, such as 50ms/1s
     BadStall "bad-stall" Never: You;
+    /// a number of data channels that no copy may ask for
+    BadStreams "bad-streams" Never: You;
     /// a time, day or duration that cannot be read
     BadTime "bad-time" Never: You;
     /// a URL that makes no sense

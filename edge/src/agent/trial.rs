@@ -31,7 +31,7 @@ async fn copy(role: TrialCopy) -> Result<(), Error> {
             streams: Some(role.streams as usize),
             congestion: role.congestion,
             staging: Some(role.staging),
-            precedent: None,
+            prior: None,
         },
         // A measurement does as its cell says.
         stored_profiles: StoredProfiles::Ignore,

@@ -292,7 +292,7 @@ enum RecordStep {
 }
 
 /// Goes on with `incoming`: hands opened data to `take`, sends what the protocol itself wants sent,
-/// and seals `plaintext` as soon as that may be. Answers also how much of `incoming` is done with.
+/// and seals `plaintext` as soon as that may be. Returns also how much of `incoming` is done with.
 fn turn<E: Engine>(
     engine: &mut E,
     below: &mut impl ByteStream,
@@ -438,7 +438,7 @@ impl<S: ByteStream, E: Engine> Read for TlsStream<S, E> {
     fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room: usize = parts.iter().map(|part| part.len()).sum();
         let (mut filled, mut part, mut at) = (0, 0, 0);
-        // Fills the parts in order, and answers how much of `bytes` they took.
+        // Fills the parts in order, and returns how much of `bytes` they took.
         let mut put = |mut bytes: &[u8]| {
             let before = bytes.len();
             while !bytes.is_empty() && part < parts.len() {

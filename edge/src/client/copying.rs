@@ -104,6 +104,12 @@ impl CopyRequest {
         Ok(self)
     }
 
+    /// Sets what has no method of its own, such as [`Options::selection`] or [`Options::attributes`].
+    pub fn with(mut self, set: impl FnOnce(&mut Options)) -> CopyRequest {
+        set(&mut self.options);
+        self
+    }
+
     /// Copies folders with all that is in them. Otherwise a folder is an error.
     pub fn recursive(mut self, recursive: bool) -> CopyRequest {
         self.options.recursive = recursive;
@@ -184,8 +190,10 @@ impl CopyRequest {
     /// Begins.
     ///
     /// # Errors
-    /// [`Fault::Here`] when no thread or runtime can be had.
+    /// [`Fault::You`] for a number of channels that cannot be, and [`Fault::Here`] when no thread or runtime can
+    /// be had.
     pub fn start(self) -> Result<Copying, Error> {
+        self.options.overrides.check()?;
         let here = |what: &str, error: std::io::Error| {
             Error::new(Fault::Here, ErrorCode::NoThread, format!("cannot start {what}: {error}"))
         };

@@ -21,8 +21,8 @@ use crate::mover::{BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, VerdictSink, 
 use crate::stores::{BytesSink, Landed, Landing, ResumeState, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
-    Agreement, CopyOptions, CopyRole, CopySession, Existing, OpenedChannels, SenderControl,
-    TreePart, leave,
+    Agreement, CopyOptions, CopyRole, CopySession, CopySummary, Existing, OpenedChannels,
+    SenderControl, TreePart, leave,
 };
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
@@ -128,22 +128,7 @@ async fn from_farline(
         settled: None,
     };
     let summary = execute(copy, control, session, &mut download).await?;
-    let Download { resources, landed, settled, tree, .. } = download;
-    // Its lock on the place is given back first.
-    let layout = tree.map(|tree| tree.layout);
-    let entries = layout.as_ref().map_or(&[][..], |layout| layout.entries());
-    copy.take_left_out(control, from.name_within(), entries);
-    copy.conclude(control, summary);
-    copy.stats.streams = resources.channels.len();
-    copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
-    copy.take_landed(landed);
-    copy.stats.count_completions(&resources.channels);
-    copy.stats.tcp.extend(resources.tcp);
-    if let Some((place, entries)) = settled {
-        attributes::settle_here(copy, &place, entries).await?;
-    }
-    copy.settle();
-    Ok(())
+    download.conclude(copy, control, summary).await
 }
 
 /// This host, where the files land.
@@ -165,6 +150,33 @@ struct Download<'a> {
     landed: Landed,
     /// What stays here, but for its attributes, and where.
     settled: Option<(Destination, Vec<Entry>)>,
+}
+
+impl Download<'_> {
+    /// Takes over what came, and gives attributes to what stays.
+    async fn conclude(
+        self,
+        copy: &mut Copy<'_>,
+        control: &Control,
+        summary: CopySummary,
+    ) -> Result<(), Error> {
+        let Download { from, resources, landed, settled, tree, .. } = self;
+        // Its lock on the place is given back first.
+        let layout = tree.map(|tree| tree.layout);
+        let entries = layout.as_ref().map_or(&[][..], |layout| layout.entries());
+        copy.take_left_out(control, from.name_within(), entries);
+        copy.conclude(control, summary);
+        copy.stats.streams = resources.channels.len();
+        copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
+        copy.take_landed(landed);
+        copy.stats.count_completions(&resources.channels);
+        copy.stats.tcp.extend(resources.tcp);
+        if let Some((place, entries)) = settled {
+            attributes::settle_here(copy, &place, entries).await?;
+        }
+        copy.settle();
+        Ok(())
+    }
 }
 
 /// What is in the tree, and where it lands.

@@ -49,7 +49,7 @@ impl NullSink<'_> {
                 streams: Some(job.cell.streams as usize),
                 congestion: self.congestion,
                 staging: Some(staged.staging_bytes),
-                precedent: None,
+                prior: None,
             },
             // A measurement does as its cell says.
             stored_profiles: StoredProfiles::Ignore,

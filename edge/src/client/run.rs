@@ -260,7 +260,7 @@ fn require_held(
 /// of a copy for the way that its data goes. Of the path between two nodes nothing is known here.
 fn with_prior(options: &Options, sources: &[Location], destination: &Location) -> UserOverrides {
     let mut overrides = options.overrides.clone();
-    if options.stored_profiles == StoredProfiles::Ignore || overrides.precedent.is_some() {
+    if options.stored_profiles == StoredProfiles::Ignore || overrides.prior.is_some() {
         return overrides;
     }
     let server = |location: &Location| match location {
@@ -268,6 +268,6 @@ fn with_prior(options: &Options, sources: &[Location], destination: &Location) -
         _ => None,
     };
     let (from, to) = (sources.iter().find_map(server), server(destination));
-    overrides.precedent = prior(from.as_deref(), to.as_deref());
+    overrides.prior = prior(from.as_deref(), to.as_deref());
     overrides
 }

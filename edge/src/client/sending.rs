@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(super) const PLAIN_FTP_STORES: &str = "curl -T or lftp put can store to it";
 
 /// Opens the channels and maps the staging pool; returns also the congestion control in force.
-pub(super) async fn open_rig(
+pub(super) async fn open_resources(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,

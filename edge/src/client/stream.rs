@@ -6,7 +6,7 @@ use super::copy::Copy;
 use super::destination::destination;
 use super::dial::handles;
 use super::location::{Location, Remote};
-use super::sending::{PLAIN_FTP_STORES, open_rig};
+use super::sending::{PLAIN_FTP_STORES, open_resources};
 use crate::mover::{BLOCK_LEN, BlockReader, Stage, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::temporary_beside;
 use crate::sys::pool::pool;
@@ -147,7 +147,7 @@ pub(super) async fn to_node(
     let lands = control.features().tree;
     let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);
     let address = control.passive(ahead[0]).await?;
-    let (resources, congestion) = open_rig(copy, &mut control, address, &choice).await?;
+    let (resources, congestion) = open_resources(copy, &mut control, address, &choice).await?;
     copy.stats.congestion = congestion;
     let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
     let store = control.request(Request::Transfer(Transfer::new(

@@ -13,7 +13,7 @@ use super::location::{Remote, trim};
 use super::options::Verify;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::resources::TransferResources;
-use super::sending::{open_rig, send_layout};
+use super::sending::{open_resources, send_layout};
 use super::set_time::set_time;
 use super::source_set::SourceSet;
 use super::stream_mode;
@@ -65,7 +65,7 @@ pub(super) async fn run(
         true => {
             ask_for_markers(control);
             let address = control.passive(passive).await?;
-            let (resources, congestion) = open_rig(copy, control, address, choice).await?;
+            let (resources, congestion) = open_resources(copy, control, address, choice).await?;
             copy.stats.congestion = congestion;
             Some(resources)
         }
@@ -286,7 +286,7 @@ impl FileEnd for ToServer<'_> {
                 let listen = Request::Passive { mode: Mode::Extended, striped: false };
                 let listen = self.control.request(listen);
                 let address = self.control.passive(listen).await?;
-                open_rig(copy, self.control, address, self.choice).await?.0
+                open_resources(copy, self.control, address, self.choice).await?.0
             }
         };
         let (partial, control) = self.partial()?;

@@ -18,7 +18,7 @@ use super::options::Trial;
 use super::remote_progress::RemoteProgress;
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
-use super::sending::{open_rig, send_bytes, send_layout};
+use super::sending::{open_resources, send_bytes, send_layout};
 use super::source_set::{SourceSet, not_kept};
 use super::stream;
 use super::to_stock;
@@ -201,23 +201,16 @@ async fn to_farline(
     let kept = copy.options.attributes;
     let counting = Meanwhile::begin(move || not_kept(entries.entries(), &linked, kept, &parts))?;
     let source = load.at.source(&layout, &copy.options.direct_io, load.prefetched)?;
-    let source = match copy.options.trial {
-        Trial { stall: None, read: None, .. } => source,
-        Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
-    };
     let audit = Audit::new(&layout, integrity.digests);
-    // The list is the first, the data the second.
-    let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
-    let data_begins = is_worth.then(|| lock(&control.heard()).begun() + 2);
     let mut upload = Upload {
         choice,
-        data_begins,
+        data_begins: data_begins(control, &layout),
         integrity,
         to,
         looks,
         address: control.passive(passive).await?,
         layout,
-        source,
+        source: tried(source, &copy.options.trial),
         audit: Arc::new(audit),
         heard: control.heard(),
         resources: TransferResources::default(),
@@ -229,6 +222,21 @@ async fn to_farline(
     copy.conclude(control, summary);
     copy.settle();
     Ok(())
+}
+
+/// Where it is worth the wait to hear what the node holds: of how many transfers it has begun once it has said
+/// so. The list is the first, the data the second.
+fn data_begins(control: &Control, layout: &Layout) -> Option<u64> {
+    let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
+    is_worth.then(|| lock(&control.heard()).begun() + 2)
+}
+
+/// A source as slow as a trial wants it.
+fn tried(source: Arc<dyn Source>, trial: &Trial) -> Arc<dyn Source> {
+    match *trial {
+        Trial { stall: None, read: None, .. } => source,
+        Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
+    }
 }
 
 /// This host, where the files are.
@@ -277,7 +285,8 @@ impl TreeEnd for Upload<'_> {
     ) -> Result<OpenedChannels, Error> {
         // Channels and slots of the pass before are given back first.
         self.resources = TransferResources::default();
-        let (resources, congestion) = open_rig(copy, control, self.address, self.choice).await?;
+        let (resources, congestion) =
+            open_resources(copy, control, self.address, self.choice).await?;
         // The answers came with the channels' round trip, and nothing has moved.
         self.looks.refuse(control, self.to).await?;
         copy.stats.congestion = congestion;

@@ -92,7 +92,7 @@ pub(super) fn head(packet: &[u8], layout: &Layout, frames: &Range<u32>) -> Head 
 /// Flips the payload bit of frame `frame` that `which` chooses, and keeps a finished checksum
 /// right.
 ///
-/// Answers whether there was a payload bit to flip: an acknowledgement has none.
+/// Returns whether there was a payload bit to flip: an acknowledgement has none.
 pub(super) fn flip(packet: &mut [u8], layout: &Layout, frame: u32, which: u64) -> bool {
     let payload = payload(layout, &(frame..frame + 1));
     let checksum = layout.transport.checksum_offset();

@@ -209,7 +209,7 @@ impl Direction {
     }
 
     /// Reads until the device is empty, a write is due and the wire busy, or enough is read;
-    /// answers how many packets were read, and whether the device is empty or cannot be read.
+    /// returns how many packets were read, and whether the device is empty or cannot be read.
     fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> (u32, bool) {
         for count in 0..READS {
             // A full ring is waited out: the device's queue holds what comes meanwhile.

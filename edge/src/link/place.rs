@@ -48,7 +48,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// Takes the lock of link `name`, or answers `None` when somebody holds it: its emulator, or a
+/// Takes the lock of link `name`, or returns `None` when somebody holds it: its emulator, or a
 /// command about it.
 pub(super) fn lock(name: &str) -> Result<Option<Lock>, Error> {
     let path = file(name, "lock");

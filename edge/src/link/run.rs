@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Brings a link up, runs `program` in side a and takes the link down, also when interrupted or
 /// when the command cannot be run.
 ///
-/// `started` is called when the link is up. Answers the command's exit code (128 and the signal's
+/// `started` is called when the link is up. Returns the command's exit code (128 and the signal's
 /// number when a signal ended it, as shells do) and the link's last statistics.
 ///
 /// # Errors

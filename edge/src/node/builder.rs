@@ -38,7 +38,9 @@ impl Node {
 }
 
 impl NodeBuilder {
-    fn with(mut self, set: impl FnOnce(&mut Config)) -> NodeBuilder {
+    /// Sets what has no method of its own, such as [`Config::identities`]; not where what was said before
+    /// cannot be.
+    pub fn with(mut self, set: impl FnOnce(&mut Config)) -> NodeBuilder {
         if let Ok(config) = &mut self.0 {
             set(config);
         }

@@ -145,7 +145,7 @@ impl Leftovers {
         Ok(Leftovers { found, problems })
     }
 
-    /// Removes those of `found` that `wanted` names and nobody holds, and answers with each and
+    /// Removes those of `found` that `wanted` names and nobody holds, and returns each and
     /// what became of it.
     pub fn remove(&self, wanted: &dyn Fn(&Leftover) -> bool) -> Vec<Removal> {
         let mut groups: BTreeMap<Option<&Path>, Vec<&Leftover>> = BTreeMap::new();

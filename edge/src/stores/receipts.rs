@@ -105,7 +105,7 @@ impl Receipt {
 }
 
 impl Receipts {
-    /// Locks the journal of `parcel` in `folder`, which is made. Answers also with the partial file
+    /// Locks the journal of `parcel` in `folder`, which is made. Returns also the partial file
     /// that it was of, where the source is another one since: that file is of no more use.
     ///
     /// # Errors

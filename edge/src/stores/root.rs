@@ -147,7 +147,7 @@ impl Root {
         }
     }
 
-    /// Opens the directory that holds `path` and answers it with the last name.
+    /// Opens the directory that holds `path` and returns it with the last name.
     ///
     /// # Errors
     /// When that directory does not exist or lies outside, or `path` names the root itself.

@@ -262,7 +262,7 @@ fn a_name_that_is_no_text_is_refused_or_shown_as_text() {
     let dir = tempfile::tempdir().expect("a folder");
     let there = dir.path().join("there");
     std::fs::create_dir(&there).expect("a folder");
-    // Between Farline ends such names go as they are: lab/tests/copy.rs.
+    // Between Farline ends such names go as they are: lab/tests/it/copy.rs.
     let lines = dir.path().join("two\nlines");
     std::fs::write(&lines, "x").expect("written");
     let (_globus, globus) = globus_server();

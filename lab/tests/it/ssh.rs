@@ -61,7 +61,7 @@ fn failing(command: &mut Command) -> (serde_json::Value, Option<i32>) {
     (result(&String::from_utf8_lossy(&output.stdout))["error"].clone(), output.status.code())
 }
 
-/// Up to `host` and back; answers with both results.
+/// Up to `host` and back; returns both results.
 fn there_and_back(hosts: &Hosts, host: &str) -> [serde_json::Value; 2] {
     let (source, there, back) =
         (hosts.path("src"), hosts.path(&format!("to-{host}")), hosts.path(&format!("from-{host}")));

@@ -16,7 +16,7 @@ use farline::client::{
 };
 use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
-use farline_core::plan::Stall;
+use farline_core::plan::{ChannelLimits, Stall};
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span};
 use std::ffi::OsString;
@@ -93,7 +93,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "DRIVER", value_parser = crate::channel::stack)]
     channel: Option<Stack>,
     /// Data channels, 1 to 60 [default: by round-trip time]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(ChannelLimits::ASKED)))]
     streams: Option<u8>,
     /// Such as htcp, or held --rate 4G [default: chosen]
     #[arg(long, value_name = "NAME")]
@@ -256,7 +256,7 @@ impl How {
                 None => congestion.map(str::parse).transpose()?,
             },
             staging: self.staging,
-            precedent: None,
+            prior: None,
         };
         options.held = held;
         options.stored_profiles = StoredProfiles::Use;

@@ -70,7 +70,7 @@ impl Offered {
             begin: begin.min(settings.credits),
             rtt: fabric.rtt,
         };
-        let text = Offer { greeting, whereabouts: own.clone() }.encode();
+        let text = Offer { greeting, address: own.clone() }.encode();
         Ok(Offered { local_port, link, settings, begin, rtt: fabric.rtt, own, text })
     }
 
@@ -89,8 +89,8 @@ impl Offered {
     /// # Errors
     /// When the answer makes no sense, or the ends cannot be connected.
     pub(super) fn connect(mut self, text: &str) -> Result<RdmaChannel, Error> {
-        let Acceptance { answer, whereabouts } = Acceptance::decode(text)?;
-        let mtu = self.own.packets_to(&whereabouts)?;
+        let Acceptance { answer, address } = Acceptance::decode(text)?;
+        let mtu = self.own.packets_to(&address)?;
         if answer.credits > self.settings.credits {
             return Err(Error::new(
                 Fault::There,
@@ -103,7 +103,7 @@ impl Offered {
         let joined = self.link.join(
             &self.local_port,
             &self.own,
-            &whereabouts,
+            &address,
             mtu,
             ack_timeout_exponent(self.rtt),
         );
@@ -127,7 +127,7 @@ impl Exchange {
         Exchange { key, domain: None, served: BTreeSet::new() }
     }
 
-    /// Takes the channel that `text` offers to this host's address `ip`; answers with it, and with
+    /// Takes the channel that `text` offers to this host's address `ip`; returns it, and with
     /// what to tell who offers.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Exchange {
         terms: Terms,
         text: &str,
     ) -> Result<(Box<dyn Channel>, String), Error> {
-        let Offer { greeting, whereabouts } = Offer::decode(text)?;
+        let Offer { greeting, address } = Offer::decode(text)?;
         if !self.key.proves_queue_pair(greeting.channel, 0, greeting.proof)
             || !self.served.insert(greeting.channel)
         {
@@ -166,13 +166,13 @@ impl Exchange {
         })();
         let no_room = |_: io::Error| Refusal::NoRoom.error(greeting.mtu);
         let (mut link, own) = connected.map_err(no_room)?;
-        let mtu = own.packets_to(&whereabouts)?;
-        let joined = link.join(&local_port, &own, &whereabouts, mtu, greeting.ack_timeout);
+        let mtu = own.packets_to(&address)?;
+        let joined = link.join(&local_port, &own, &address, mtu, greeting.ack_timeout);
         let channel = joined
             .and_then(|()| RdmaChannel::over(link, settings, begin, greeting.rtt))
             .map_err(no_room)?;
         let answer = GreetingReply { credits: settings.credits };
-        Ok((Box::new(channel), Acceptance { answer, whereabouts: own }.encode()))
+        Ok((Box::new(channel), Acceptance { answer, address: own }.encode()))
     }
 }
 

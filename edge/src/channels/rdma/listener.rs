@@ -70,7 +70,7 @@ pub(super) struct RdmaListener {
 
 impl RdmaListener {
     /// Listens at `ip` for channels of the session that `key` is of; gives them to `deliver`, until
-    /// it answers false.
+    /// it returns false.
     ///
     /// # Errors
     /// When no RDMA device of this host serves that address, or this process may not lock the

@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 impl RdmaChannel {
     /// Does what there is to do; `wait`s for something to be done by the device or another thread
-    /// first. Answers whether that was a wake.
+    /// first. Returns whether that was a wake.
     pub(super) fn progress(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         let progressed = self.try_progress(wait);
         self.broken |= progressed.is_err();

@@ -89,7 +89,7 @@ impl Copy<'_> {
     /// a session that is encrypted or not, as this one, can have it.
     pub(in crate::client) fn channel(&self, encrypt: bool) -> Option<Stack> {
         let advice = || {
-            let name = self.overrides.precedent.as_ref()?.channel?;
+            let name = self.overrides.prior.as_ref()?.channel?;
             self.options.drivers.stack(name).ok().filter(|stack| encrypt || !stack.is_encrypted())
         };
         self.options.channel.clone().or_else(advice)
@@ -97,7 +97,7 @@ impl Copy<'_> {
 
     /// Notes that data goes over `driver`, where nobody asked for it but a profile.
     pub(in crate::client) fn note_profiled(&mut self, driver: &'static str) {
-        let Some(PriorMeasurement { channel, date, .. }) = &self.overrides.precedent else {
+        let Some(PriorMeasurement { channel, date, .. }) = &self.overrides.prior else {
             return;
         };
         if self.options.channel.is_none()

@@ -1,7 +1,7 @@
 //! Messages of a run, one after the other there and back.
 
 use super::flow::{news, other_over, over};
-use super::talk::PeerProtocol;
+use super::peer_protocol::PeerProtocol;
 use crate::sys::verbs::{Done, QpSet, Verb};
 use farline_core::profile::verbs::{End, VerbsJob};
 use farline_core::units::{Error, Span};
@@ -16,7 +16,7 @@ const LOST: Duration = Duration::from_secs(1);
 /// As [`stream`](super::flow::stream).
 pub(super) fn ping(
     pairs: &mut QpSet,
-    talk: &mut PeerProtocol,
+    protocol: &mut PeerProtocol,
     job: &VerbsJob,
 ) -> Result<End, Error> {
     let (mut end, mut took) = (End::default(), Vec::new());
@@ -37,8 +37,8 @@ pub(super) fn ping(
             Err(error) => end.failure = Some(error.to_string()),
         }
     }
-    over(talk)?;
-    other_over(talk)?;
+    over(protocol)?;
+    other_over(protocol)?;
     took.sort();
     end.round_trip_ns =
         took.get(took.len() / 2).map(|median| Span::from_nanos(median.as_nanos() as u64));
@@ -78,11 +78,11 @@ fn answer(pairs: &mut QpSet, until: Instant) -> std::io::Result<Option<Answer>> 
 ///
 /// # Errors
 /// As [`stream`](super::flow::stream).
-pub(super) fn pong(pairs: &mut QpSet, talk: &mut PeerProtocol) -> Result<End, Error> {
+pub(super) fn pong(pairs: &mut QpSet, protocol: &mut PeerProtocol) -> Result<End, Error> {
     let (mut end, mut done) = (End::default(), Vec::new());
-    while !talk.has_news() {
+    while !protocol.has_news() {
         let mut step = || {
-            news(pairs, &mut done, Some(talk), LOST)?;
+            news(pairs, &mut done, Some(protocol), LOST)?;
             for one in done.drain(..) {
                 match one {
                     Done::Arrived(on, buffer) => {
@@ -102,7 +102,7 @@ pub(super) fn pong(pairs: &mut QpSet, talk: &mut PeerProtocol) -> Result<End, Er
             break;
         }
     }
-    other_over(talk)?;
-    over(talk)?;
+    other_over(protocol)?;
+    over(protocol)?;
     Ok(end)
 }

@@ -4,7 +4,7 @@
 use super::device::{counted, staleness};
 use super::echo;
 use super::flow::{self, Part};
-use super::talk::PeerProtocol;
+use super::peer_protocol::PeerProtocol;
 use crate::prober::PATIENCE;
 use crate::sys::verbs::{Address, Plan, QpSet, RdmaEndpoint};
 use farline_core::profile::verbs::{End, QpService, Setup, VerbsJob, VerbsMetric};
@@ -92,24 +92,24 @@ impl VerbsEnd {
             )
             .hint("is the path up? `ping` the other end")
         })?;
-        let mut talk = PeerProtocol::over(stream, longest).map_err(|error| here(&error))?;
+        let mut protocol = PeerProtocol::over(stream, longest).map_err(|error| here(&error))?;
         let began = Instant::now();
         let mut pairs =
             QpSet::new(&self.endpoint, self.plan(job)).map_err(|error| locked(job, &error))?;
         let bytes = pattern(job);
         pairs.fill(&bytes);
-        let peer = self.connect(&mut pairs, &mut talk, job, PATIENCE + rtt * 8)?;
+        let peer = self.connect(&mut pairs, &mut protocol, job, PATIENCE + rtt * 8)?;
         let count = || counted(self.endpoint.device(), self.endpoint.port());
         // Before this end says that it is ready: the other one may send at once.
         let before = count();
-        talk.swap(&"ready".to_owned())?;
+        protocol.swap(&"ready".to_owned())?;
         let connect_ns = Span::from_nanos(began.elapsed().as_nanos() as u64);
         let near = matches!(self.side, Side::Near(_));
         let part = Part::of(job, near);
         let seen = match (job.way, near) {
-            (VerbsMetric::RoundTrip, true) => echo::ping(&mut pairs, &mut talk, job)?,
-            (VerbsMetric::RoundTrip, false) => echo::pong(&mut pairs, &mut talk)?,
-            _ => flow::stream(&mut pairs, &mut talk, job, part)?,
+            (VerbsMetric::RoundTrip, true) => echo::ping(&mut pairs, &mut protocol, job)?,
+            (VerbsMetric::RoundTrip, false) => echo::pong(&mut pairs, &mut protocol)?,
+            _ => flow::stream(&mut pairs, &mut protocol, job, part)?,
         };
         // A short run ends before what was read at its beginning is old.
         std::thread::sleep(staleness(self.endpoint.device(), self.endpoint.port()));
@@ -157,7 +157,7 @@ impl VerbsEnd {
     fn connect(
         &self,
         pairs: &mut QpSet,
-        talk: &mut PeerProtocol,
+        protocol: &mut PeerProtocol,
         job: &VerbsJob,
         timeout: Duration,
     ) -> Result<Address, Error> {
@@ -182,7 +182,7 @@ impl VerbsEnd {
             pairs.prepare(&self.endpoint).map_err(failed)?;
         }
         let own = pairs.address(&self.endpoint, job.seed as u32);
-        let peer: Address = talk.swap(&own)?;
+        let peer: Address = protocol.swap(&own)?;
         match &self.side {
             _ if exchanged => pairs
                 .join(&self.endpoint, &own, &peer, job.setup.timeout_exponent())

@@ -1,6 +1,6 @@
 //! Messages of a run: a window of them, one way or both ways.
 
-use super::talk::PeerProtocol;
+use super::peer_protocol::PeerProtocol;
 use crate::sys::verbs::{Done, QpSet, Verb};
 use farline_core::profile::verbs::{End, QpService, VerbsJob, VerbsMetric};
 use farline_core::units::Error;
@@ -41,25 +41,25 @@ pub(super) fn verb(job: &VerbsJob) -> Verb {
 }
 
 /// Says that this end has finished.
-pub(super) fn over(talk: &mut PeerProtocol) -> Result<(), Error> {
-    talk.say(&"over")
+pub(super) fn over(protocol: &mut PeerProtocol) -> Result<(), Error> {
+    protocol.say(&"over")
 }
 
 /// Hears that the other one has.
-pub(super) fn other_over(talk: &mut PeerProtocol) -> Result<(), Error> {
-    talk.hear::<String>().map(drop)
+pub(super) fn other_over(protocol: &mut PeerProtocol) -> Result<(), Error> {
+    protocol.hear::<String>().map(drop)
 }
 
-/// Takes news, or waits for some: from the device, and from the peer when `talk` is given.
+/// Takes news, or waits for some: from the device, and from the peer when `protocol` is given.
 pub(super) fn news(
     pairs: &mut QpSet,
     into: &mut Vec<Done>,
-    talk: Option<&PeerProtocol>,
+    protocol: Option<&PeerProtocol>,
     most: Duration,
 ) -> std::io::Result<()> {
     let spun = Instant::now() + SPIN.min(most);
     loop {
-        if pairs.poll(into)? || talk.is_some_and(PeerProtocol::has_news) {
+        if pairs.poll(into)? || protocol.is_some_and(PeerProtocol::has_news) {
             return Ok(());
         }
         if Instant::now() >= spun {
@@ -67,7 +67,7 @@ pub(super) fn news(
         }
         spin_loop();
     }
-    pairs.wait(into, talk.map(PeerProtocol::as_fd), most)
+    pairs.wait(into, protocol.map(PeerProtocol::as_fd), most)
 }
 
 /// Sends the messages of `job`, at most its depth of them unacknowledged on each queue pair, and
@@ -77,7 +77,7 @@ pub(super) fn news(
 /// When the other end is gone; what breaks the connection is part of the answer.
 pub(super) fn stream(
     pairs: &mut QpSet,
-    talk: &mut PeerProtocol,
+    protocol: &mut PeerProtocol,
     job: &VerbsJob,
     part: Part,
 ) -> Result<End, Error> {
@@ -87,21 +87,21 @@ pub(super) fn stream(
     }
     let mut said = false;
     loop {
-        if let Err(error) = flow.step(pairs, talk, said) {
+        if let Err(error) = flow.step(pairs, protocol, said) {
             flow.end.failure.get_or_insert_with(|| error.to_string());
         }
         let finished = flow.is_over(pairs) || flow.end.failure.is_some();
         if part.sends && finished && !said {
-            over(talk)?;
+            over(protocol)?;
             said = true;
         }
-        if flow.end.failure.is_some() || finished && talk.has_news() && flow.is_quiet() {
+        if flow.end.failure.is_some() || finished && protocol.has_news() && flow.is_quiet() {
             break;
         }
     }
-    other_over(talk)?;
+    other_over(protocol)?;
     if !said {
-        over(talk)?;
+        over(protocol)?;
     }
     Ok(flow.end)
 }
@@ -179,11 +179,16 @@ impl Flow<'_> {
             || self.last.elapsed() >= QUIET + rtt
     }
 
-    fn step(&mut self, pairs: &mut QpSet, talk: &PeerProtocol, said: bool) -> std::io::Result<()> {
+    fn step(
+        &mut self,
+        pairs: &mut QpSet,
+        protocol: &PeerProtocol,
+        said: bool,
+    ) -> std::io::Result<()> {
         let wait = self.post(pairs)?;
         // While it sends, what the other end says can wait, and must not keep it awake.
-        let listens = (said || !self.part.sends) && !talk.has_news();
-        news(pairs, &mut self.done, listens.then_some(talk), wait)?;
+        let listens = (said || !self.part.sends) && !protocol.has_news();
+        news(pairs, &mut self.done, listens.then_some(protocol), wait)?;
         let now = Instant::now();
         for done in std::mem::take(&mut self.done) {
             match done {

@@ -12,7 +12,7 @@ mod device;
 mod echo;
 mod end;
 mod flow;
-mod talk;
+mod peer_protocol;
 mod wire;
 
 pub use bench::VerbsBench;

@@ -11,7 +11,7 @@ use super::library::{by_errno, no_device};
 use super::link::{Job, Pair, RdmaConnection, number};
 use super::memory::Domain;
 use super::owned_qp::{Ends, OwnedQp, Peer, Reads};
-use super::pairs_abi::{AddressHandle, GlobalRoute};
+use super::qp_abi::{AddressHandle, GlobalRoute};
 use farline_core::rdma::{Numbered as PairNumber, QpAddress};
 use farline_core::units::Error;
 use std::ffi::c_int;

@@ -1,7 +1,7 @@
 //! libibverbs and librdmacm, looked for when they are first needed: Farline runs without them.
 
 use super::abi::*;
-use super::pairs_abi::{AddressHandle, Attributes};
+use super::qp_abi::{AddressHandle, Attributes};
 use farline_core::units::{Error, ErrorCode, Fault};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_int, c_uint, c_void};

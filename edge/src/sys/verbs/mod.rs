@@ -18,8 +18,8 @@ mod library;
 mod link;
 mod memory;
 mod owned_qp;
-mod pairs;
-mod pairs_abi;
+mod qp_abi;
+mod qp_set;
 mod queue;
 mod work;
 
@@ -32,7 +32,7 @@ pub(crate) use library::device_count;
 pub(crate) use link::{Completion, RdmaConnection, Shape};
 pub(crate) use memory::{Access, Domain};
 #[cfg(feature = "profile")]
-pub(crate) use pairs::{Plan, QpSet};
+pub(crate) use qp_set::{Plan, QpSet};
 #[cfg(feature = "profile")]
 pub(crate) use work::{Done, Verb};
 

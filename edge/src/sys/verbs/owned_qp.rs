@@ -5,7 +5,7 @@ use super::abi::*;
 use super::connection::{Id, NotReady};
 use super::library::{Library, by_code};
 use super::memory::Domain;
-use super::pairs_abi::*;
+use super::qp_abi::*;
 use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;

@@ -2,8 +2,8 @@
 
 use super::abi::*;
 use super::events::wait;
-use super::pairs::{DATAGRAM_KEY, QpSet, ROUTE_LEN};
-use super::pairs_abi::*;
+use super::qp_abi::*;
+use super::qp_set::{DATAGRAM_KEY, QpSet, ROUTE_LEN};
 use super::queue::{post_receive, post_send};
 use farline_core::rdma::Failure;
 use rustix::event::{PollFd, PollFlags};

@@ -110,7 +110,7 @@ impl RdmaConnection {
     }
 
     /// Waits until the device has done something, `wake` becomes readable, or the time is over;
-    /// answers whether it slept for that.
+    /// returns whether it slept for that.
     ///
     /// # Errors
     /// When the peer is gone and all that it sent was taken, or the device was removed.

@@ -8,7 +8,7 @@ use super::events::{Kind, wait};
 use super::library::Library;
 use super::memory::{Domain, Registration};
 use super::owned_qp::{Ends, OwnedQp, Peer, Reads};
-use super::pairs_abi::*;
+use super::qp_abi::*;
 use super::queue::Queue;
 use crate::sys::memory::Memory;
 use farline_core::units::{Error, ErrorCode, Fault};
