@@ -52,6 +52,34 @@ pub fn relay_that_counts(port: u16) -> (u16, Arc<AtomicU32>) {
     (own, count)
 }
 
+/// The same, and the count of commands that begin with `command`.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_counts_commands(port: u16, command: &'static str) -> (u16, Arc<AtomicU32>) {
+    let (listener, own) = listen();
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let count = Arc::clone(&counted);
+            std::thread::spawn(move || -> io::Result<()> {
+                let mut server = TcpStream::connect(("127.0.0.1", port))?;
+                let back = (server.try_clone()?, client.try_clone()?);
+                std::thread::spawn(move || pass(back.0, back.1));
+                for line in BufReader::new(client).split(b'\n') {
+                    let mut line = line?;
+                    line.push(b'\n');
+                    count.fetch_add(line.starts_with(command.as_bytes()).into(), Ordering::Relaxed);
+                    server.write_all(&line)?;
+                }
+                server.shutdown(Shutdown::Write)
+            });
+        }
+    });
+    (own, count)
+}
+
 fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();

@@ -36,8 +36,8 @@ pub use idle_timeout::IdleTimeout;
 pub use paired::{DataEnd, PairedState, PairedTransfer};
 pub use passes::Passes;
 pub use requests::{
-    MOST_HELD_RANGES, NamedHeld, TREE_MODULE, farline_option, leave, nameable, parallelism,
-    parse_leave, tree_part,
+    MOST_HELD_RANGES, NamedHeld, TREE_MODULE, farline_option, leave, nameable, only, parallelism,
+    parse_paths, tree_part,
 };
 pub use retry::{FailedAttempt, RETRY_FOR, RetryBackoff};
 pub use session::{

@@ -31,6 +31,16 @@ const MOST_LEFT: usize = 7 << 10;
 /// Has a sender leave `paths` out of its tree (`docs/protocol.md`, T-10), many with one switch;
 /// `None` when one is too long for a command line.
 pub fn leave<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> {
+    path_options("leave", paths)
+}
+
+/// Has a sender send only `names` of the folders that are retrieved from now on (T-13), where nothing else
+/// was said before; `None` when one is too long for a command line.
+pub fn only<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> {
+    path_options("only", names)
+}
+
+fn path_options<'a>(option: &str, paths: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     for path in paths {
         let mut named = b"/".to_vec();
@@ -48,12 +58,12 @@ pub fn leave<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> 
             _ => lines.push(named),
         }
     }
-    let switch = |line: Vec<u8>| farline_option("leave", &String::from_utf8_lossy(&line));
+    let switch = |line: Vec<u8>| farline_option(option, &String::from_utf8_lossy(&line));
     Some(lines.into_iter().map(switch).collect())
 }
 
-/// The paths that a switch of [`leave`] names, or nothing when it is none.
-pub fn parse_leave(value: &str) -> Option<Vec<Vec<u8>>> {
+/// The paths that a switch of [`leave`] or [`only`] names, or nothing when it is none.
+pub fn parse_paths(value: &str) -> Option<Vec<Vec<u8>>> {
     value.split(',').map(|path| percent::decode(path.strip_prefix('/')?.as_bytes())).collect()
 }
 
@@ -123,7 +133,7 @@ mod tests {
     fn a_path_that_no_line_can_carry_is_not_left_out() {
         let long = vec![b'\n'; 4000];
         assert_eq!(leave([&b"a"[..], &long].into_iter()), None);
-        assert_eq!(parse_leave("/a,b"), None);
+        assert_eq!(parse_paths("/a,b"), None);
     }
 
     proptest! {
@@ -137,7 +147,7 @@ mod tests {
                     panic!("no switch");
                 };
                 prop_assert!(value.len() <= MOST_LEFT && !value.contains([';', ' ', '\r']));
-                came.extend(parse_leave(&value).expect("our own"));
+                came.extend(parse_paths(&value).expect("our own"));
             }
             prop_assert_eq!(came, paths);
         }

@@ -22,13 +22,14 @@ use crate::stores::{BytesSink, Landed, Landing, ResumeState, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
     Agreement, CopyOptions, CopyRole, CopySession, CopySummary, Existing, OpenedChannels,
-    SenderControl, TreePart, leave,
+    SenderControl, TreePart, leave, only,
 };
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -60,6 +61,7 @@ pub(super) async fn run(
     if !copy.options.dry_run {
         attributes::arrange(copy.options, &mut control, from).await?;
     }
+    take_only(&mut control, from)?;
     let copied = if control.features().tree && !copy.options.dry_run {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else {
@@ -71,6 +73,38 @@ pub(super) async fn run(
         false => copy.let_go(control),
     }
     Ok(())
+}
+
+/// Has the node send what is meant of the folder alone (T-13).
+fn take_only(control: &mut Control, from: &Remote) -> Result<(), Error> {
+    if from.only.is_empty() {
+        return Ok(());
+    }
+    let requests = only(from.only.iter().map(|name| &name[..]));
+    let Some(requests) = requests.filter(|_| control.features().only) else {
+        let message = format!("{} does not take names in a folder any more", from.server());
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+            .hint("run the same command again"));
+    };
+    for request in requests {
+        control.request(request);
+    }
+    Ok(())
+}
+
+/// That nothing came but what was asked for.
+fn check_only(from: &Remote, entries: &[Entry]) -> Result<(), Error> {
+    let top = |entry: &Entry| entry.path.split(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
+    let asked: HashSet<&[u8]> = from.only.iter().map(|name| &name[..]).collect();
+    let is_other = |entry: &&Entry| !top(entry).is_some_and(|name| asked.contains(&name[..]));
+    match entries.iter().find(is_other).filter(|_| !asked.is_empty()) {
+        None => Ok(()),
+        Some(other) => {
+            let message =
+                format!("sent what was not asked for: {}", String::from_utf8_lossy(&other.path));
+            Err(Error::new(Fault::There, ErrorCode::BadManifest, message))
+        }
+    }
 }
 
 /// What is to be agreed with the node, and done.
@@ -264,10 +298,12 @@ impl TreeEnd for Download<'_> {
     ) -> Result<ByteRanges, Error> {
         let text = std::mem::replace(&mut self.text, BytesSink::new(0));
         let entries = entries_of(text)?;
+        check_only(self.from, &entries)?;
         let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
         let name = self.from.name();
         refuse_file_as_folder(self.from, is_folder)?;
-        if is_folder && !copy.options.recursive {
+        // Which of several names are folders is known already.
+        if is_folder && self.from.only.is_empty() && !copy.options.recursive {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::IsADirectory,
@@ -300,8 +336,10 @@ impl TreeEnd for Download<'_> {
             stays.retain(|entry| matches!(entry.kind, EntryKind::There { .. }));
             if !stays.is_empty() {
                 // What is set below changes the time of the top.
-                stays.extend(entries.first().filter(|_| is_folder).cloned());
-                stays.rotate_right(1);
+                let top = entries.first().filter(|top| is_folder && top.path.is_empty());
+                if let Some(top) = top {
+                    stays.insert(0, top.clone());
+                }
                 self.settled = Some((place.below(b""), stays));
             }
         }

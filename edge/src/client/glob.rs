@@ -7,26 +7,34 @@ use super::control::Control;
 use super::copy::Copy;
 use super::listing;
 use super::location::{Location, Remote};
+use super::options::Options;
 use crate::stores::join;
 use farline_core::filter::NameGlob;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::units::{Error, ErrorCode, Fault};
+use std::collections::BTreeMap;
 
-/// What `sources` stand for. A folder that only wildcards name, in a copy of files, is a failure of
-/// its own and costs the others nothing.
+/// What `sources` stand for: what is in one folder is one source where the server and the way to
+/// `destination` allow it. A folder that only wildcards name, in a copy of files, is a failure of its own and
+/// costs the others nothing.
 ///
 /// # Errors
 /// When wildcards match nothing, or a server cannot be asked.
 pub(super) async fn expand(
     copy: &mut Copy<'_>,
     sources: &[Location],
+    destination: &Location,
 ) -> Result<Vec<Location>, Error> {
+    let Options { dry_run, most_deleted, .. } = copy.options;
+    let is_one_tree =
+        matches!(destination, Location::Local(_)) && !dry_run && most_deleted.is_none();
     let mut expanded = Vec::new();
     for source in sources {
         match source {
             Location::Remote(remote) if remote.store.is_none() && is_wild(&remote.path) => {
-                expanded.extend(matching(copy, remote).await?.into_iter().map(Location::Remote));
+                let found = matching(copy, remote, is_one_tree).await?;
+                expanded.extend(found.into_iter().map(Location::Remote));
             }
             other => expanded.push(other.clone()),
         }
@@ -39,7 +47,12 @@ fn is_wild(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|part| NameGlob::parse(part).is_some())
 }
 
-async fn matching(copy: &mut Copy<'_>, remote: &Remote) -> Result<Vec<Remote>, Error> {
+/// What matches `remote`; where it may be, all of a folder at once.
+async fn matching(
+    copy: &mut Copy<'_>,
+    remote: &Remote,
+    is_one_tree: bool,
+) -> Result<Vec<Remote>, Error> {
     let look = Request::Stat(Pathname::new(remote.path.clone()));
     let (mut control, ids) = copy.session_with(remote, vec![look]).await?;
     if control.looked(ids[0]).await.is_ok_and(|found| found.is_some()) {
@@ -86,7 +99,12 @@ async fn matching(copy: &mut Copy<'_>, remote: &Remote) -> Result<Vec<Remote>, E
             copy.stats.failures.push((folder, error));
         }
     }
+    let features = control.features();
+    let has_names = features.tree && features.only && features.omitted && !wants_folders;
     copy.park(remote, control);
+    if is_one_tree && has_names && found.len() > 1 {
+        return Ok(by_folder(remote, found.into_iter().map(|(path, _)| path)));
+    }
     let named = |(mut path, _): (Vec<u8>, bool)| {
         if wants_folders {
             path.push(b'/');
@@ -94,6 +112,20 @@ async fn matching(copy: &mut Copy<'_>, remote: &Remote) -> Result<Vec<Remote>, E
         remote.with_path(path)
     };
     Ok(found.into_iter().map(named).collect())
+}
+
+/// One source for each folder that some of `paths` are in.
+fn by_folder(remote: &Remote, paths: impl Iterator<Item = Vec<u8>>) -> Vec<Remote> {
+    let mut folders: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+    for path in paths {
+        let slash = path.iter().rposition(|&byte| byte == b'/');
+        let (folder, name) = match slash {
+            Some(slash) => (path[..=slash].to_vec(), path[slash + 1..].to_vec()),
+            None => (b"./".to_vec(), path),
+        };
+        folders.entry(folder).or_default().push(name);
+    }
+    folders.into_iter().map(|(folder, names)| remote.with_names(folder, names)).collect()
 }
 
 /// The names in `folder` that match, sorted, and which of them are folders. One that may not be

@@ -10,6 +10,7 @@ use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Remote {
     /// A store of the node's instead of its files: `farline://host/?null`,
     /// `farline://host/?memory=SIZE`, `farline://host/PATH?store=NAME`.
     pub store: Option<RemoteStore>,
+    /// What of the folder is meant, by name, where that is not all.
+    pub(super) only: Arc<[Vec<u8>]>,
 }
 
 /// The port of FTP's control channel.
@@ -275,7 +278,17 @@ impl Remote {
                 })??)
             }
         };
-        Ok(Remote { user, password, host: host.to_owned(), via, port, path, farline, store })
+        Ok(Remote {
+            user,
+            password,
+            host: host.to_owned(),
+            via,
+            port,
+            path,
+            farline,
+            store,
+            only: Arc::default(),
+        })
     }
 
     /// The server, for people.
@@ -328,7 +341,12 @@ impl Remote {
     /// The same server with another path.
     #[must_use]
     pub fn with_path(&self, path: Vec<u8>) -> Remote {
-        Remote { path, ..self.clone() }
+        Remote { path, only: Arc::default(), ..self.clone() }
+    }
+
+    /// These names in the folder `folder`, which ends in `/`, of the same server.
+    pub(super) fn with_names(&self, folder: Vec<u8>, only: Vec<Vec<u8>>) -> Remote {
+        Remote { path: folder, only: only.into(), ..self.clone() }
     }
 
     /// The same server's store that drops what comes.
@@ -407,6 +425,7 @@ fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
         path,
         farline: true,
         store: None,
+        only: Arc::default(),
     }))
 }
 

@@ -50,7 +50,7 @@ async fn run(
     require(options, sources, destination)?;
     // Before anything moves.
     copy.own_control()?;
-    let sources = &expanded(&mut copy, sources).await?[..];
+    let sources = &expanded(&mut copy, sources, destination).await?[..];
     copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {
         extraneous::require(&copy, sources, destination).await?;
@@ -89,10 +89,14 @@ async fn run(
 }
 
 /// The sources, with what their wildcards stand for.
-async fn expanded(copy: &mut Copy<'_>, sources: &[Location]) -> Result<Vec<Location>, Error> {
+async fn expanded(
+    copy: &mut Copy<'_>,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<Vec<Location>, Error> {
     let mut all = Vec::new();
     with_retries(copy, async |copy| {
-        all = glob::expand(copy, sources).await?;
+        all = glob::expand(copy, sources, destination).await?;
         Ok(())
     })
     .await?;

@@ -96,6 +96,8 @@ pub(super) struct DataPlane {
     pub(super) held_there: ByteRanges,
     /// What the client does not want of the trees that it retrieves (T-10).
     pub(super) left: BTreeSet<Vec<u8>>,
+    /// What it wants of the folders that it retrieves, where that is not all (T-13).
+    pub(super) only: BTreeSet<Vec<u8>>,
     /// Whether the client is told what is left out of a tree (O-4).
     pub(super) names_omissions: bool,
     /// Whether what does not land of a tree is named to the client, and the rest lands (O-5).
@@ -158,6 +160,7 @@ impl DataPlane {
             in_order: false,
             held_there: ByteRanges::new(),
             left: BTreeSet::new(),
+            only: BTreeSet::new(),
             names_omissions: false,
             names_unlanded: false,
             lands_whole: false,
@@ -445,6 +448,7 @@ impl DataPlane {
             }
             "backup" => self.keep_replaced(value),
             "leave" => self.leave(value),
+            "only" => self.take_only(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
             "unlanded" => set(&mut self.names_unlanded, value, "named"),
             "block" => self.agree_block(value),

@@ -337,9 +337,14 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             [tree::BACKUP_FEATURE, tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::LEAVE_FEATURE]
                 .map(str::to_owned)
                 .to_vec(),
-            [tree::ATTRIBUTES_FEATURE, tree::BLOCK_FEATURE, tree::UNLANDED_FEATURE]
-                .map(str::to_owned)
-                .to_vec(),
+            [
+                tree::ATTRIBUTES_FEATURE,
+                tree::BLOCK_FEATURE,
+                tree::ONLY_FEATURE,
+                tree::UNLANDED_FEATURE,
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
             shared
                 .config

@@ -21,7 +21,7 @@ use crate::mover::{
 };
 use crate::stores::{
     BackupPlace, LandingOptions, Listing, NotKept, ResumeState, Sink, SlowSource, Source, Store,
-    gather, join,
+    WalkProblem, gather, join,
 };
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::Origin;
@@ -41,6 +41,8 @@ pub(crate) const ATTRIBUTES_FEATURE: &str = "FARLINE ATTRIBUTES";
 pub(crate) const BACKUP_FEATURE: &str = "FARLINE BACKUP";
 /// The FEAT line of trees of which a client takes what it wants.
 pub(crate) const LEAVE_FEATURE: &str = "FARLINE LEAVE";
+/// The FEAT line of trees of which a client names what it wants of a folder.
+pub(crate) const ONLY_FEATURE: &str = "FARLINE ONLY";
 /// The FEAT line of trees in blocks of another length.
 pub(crate) const BLOCK_FEATURE: &str = "FARLINE BLOCK";
 /// The FEAT line of files compared by CRC-64/NVME.
@@ -244,9 +246,12 @@ pub(super) fn retrieve(
     match phase {
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
-            plane.check(Deed::Read, &run.request.path)?;
             let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
-            let Listing { mut entries, problems, linked } = listed(plane, &*store, run)?;
+            let listing = match plane.only.is_empty() {
+                true => listed(plane, &*store, &run.request.path)?,
+                false => listed_only(plane, &*store, &run.request.path)?,
+            };
+            let Listing { mut entries, problems, linked } = listing;
             entries.retain(|entry| !plane.left.contains(&entry.path));
             if let Some(root) = store.root() {
                 gather(&mut entries, &linked, plane.attributes, |_, entry| {
@@ -356,12 +361,8 @@ fn backup_place(
 }
 
 /// What there is of the file or directory that the client asks for.
-fn listed(
-    plane: &DataPlane,
-    store: &dyn Store,
-    run: &RunningTransfer<'_>,
-) -> Result<Listing, Error> {
-    let path = &run.request.path;
+fn listed(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listing, Error> {
+    plane.check(Deed::Read, path)?;
     if store.root().is_some() {
         match Files::new(&plane.account().access).stat(path)?.kind {
             ListingKind::Directory | ListingKind::File | ListingKind::Symlink => {}
@@ -372,6 +373,32 @@ fn listed(
         }
     }
     store.list(beneath(path))
+}
+
+/// What the client wants of the folder `path`, each as if it were asked for by itself; what is not to be had
+/// costs the rest nothing where that is named.
+fn listed_only(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listing, Error> {
+    let mut all = Listing::default();
+    for name in &plane.only {
+        let below = |within: &[u8]| join(name, within);
+        match listed(plane, store, &path.resolve(&Pathname::new(&name[..]))) {
+            Ok(Listing { entries, problems, linked }) => {
+                let entries =
+                    entries.into_iter().map(|entry| Entry { path: below(&entry.path), ..entry });
+                all.entries.extend(entries);
+                let problems = problems.into_iter();
+                let problems =
+                    problems.map(|problem| WalkProblem { path: below(&problem.path), ..problem });
+                all.problems.extend(problems);
+                all.linked.extend(linked.into_iter().map(|(within, file)| (below(&within), file)));
+            }
+            Err(error) if plane.names_omissions => {
+                all.problems.push(WalkProblem { path: name.clone(), error });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
 }
 
 /// Receives a list of at most `limit` bytes into memory.

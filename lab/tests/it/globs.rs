@@ -2,7 +2,7 @@
 
 use farline_lab::files::{folder, names, text};
 use farline_lab::plain_ftp::pyftpdlib;
-use farline_lab::relay::relay_that_counts;
+use farline_lab::relay::{relay_that_counts, relay_that_counts_commands};
 use farline_lab::{
     Sshd, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
 };
@@ -116,6 +116,34 @@ fn what_wildcards_match_comes_over_one_connection() {
         assert_eq!(again["files"], 5, "{again}");
         assert!(to.join("run2/x3.h5").exists(), "{again}");
     }
+}
+
+#[test]
+fn what_wildcards_match_in_a_folder_comes_as_one_tree() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    for n in 0..300 {
+        let file = root.join(format!("many/f{n}"));
+        fs::create_dir_all(root.join("many/other/deep")).expect("a folder");
+        fs::write(file, n.to_string()).expect("written");
+    }
+    fs::write(root.join("many/other/deep/in"), "in").expect("written");
+    let (_node, url) = node(&root, "read", &[]);
+    let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let (relay, count) = relay_that_counts_commands(port, "ERET");
+    let (url, to) = (format!("ftp://127.0.0.1:{relay}"), dir.path().join("to"));
+    let result = copied(&mut cp(), &[&format!("{url}/many/f*")], &to);
+    assert_eq!((&result["files"], &result["verified"]), (&300.into(), &true.into()), "{result}");
+    assert_eq!(
+        (names(&to).len(), fs::read(to.join("f299")).expect("it landed")),
+        (300, b"299".into())
+    );
+    // A run again brings what lacks, and nothing that was not asked for.
+    fs::remove_file(to.join("f7")).expect("removed");
+    let again = json_of(cp().args(["--skip-same", &format!("{url}/many/*[0-9]")]).arg(&to));
+    assert_eq!((&again["files"], names(&to).len()), (&1.into(), 300), "{again}");
+    // A list, data and digests each.
+    assert_eq!(count.load(Ordering::Relaxed), 6);
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct PeerFeatures {
     pub null: bool,
     /// Names what it leaves out of a tree (O-4).
     pub omitted: bool,
+    /// Sends some of a folder alone (T-13).
+    pub only: bool,
     /// Tells a client what it knows of the path to it (M-6).
     pub paths: bool,
     /// Admits rates that are held (O-8).
@@ -127,6 +129,7 @@ impl PeerFeatures {
             memory: ours("MEMORY"),
             null: ours("NULL"),
             omitted: ours("OMITTED"),
+            only: ours("ONLY"),
             order: ours("ORDER"),
             paths: ours("PATHS"),
             rate: ours("RATE"),

@@ -31,6 +31,10 @@ impl Copy<'_> {
                     // What of one tree was left out is of that tree (T-10).
                     control.try_request(farline_option("leave", "none"));
                 }
+                if control.features().only {
+                    // So is what alone was wanted of a folder (T-13).
+                    control.try_request(farline_option("only", "none"));
+                }
                 let ahead = control.submit(ahead);
                 Ok((control, ahead))
             }
