@@ -284,6 +284,12 @@ impl Identities {
             .try_for_each(StoredPassword::start)
     }
 
+    /// Whether files of some belong to users of this host.
+    pub(crate) fn have_owners(&self) -> bool {
+        self.people.iter().any(|person| person.owner.is_some())
+            || self.issuers.iter().any(|issuer| issuer.owner.is_some())
+    }
+
     /// What of a certificate somebody vouches for: whoever is known by the fingerprint may have
     /// written any name into it.
     fn as_vouched_for(&self, certificate: &ClientCertificate) -> ClientCertificate {

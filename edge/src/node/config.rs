@@ -102,6 +102,8 @@ pub struct Config {
     /// Whether what is sent begins as over any path, whatever earlier transfers to the same address
     /// saw of it.
     pub fresh_start: bool,
+    /// The user of this host that the program becomes before it serves, by [`super::become_user`].
+    pub user: Option<String>,
     /// Whether the program confines itself to what is exported and needed, by [`super::confine`].
     pub sandbox: bool,
     /// What one client, one address and all together may take.
@@ -282,6 +284,8 @@ pub struct ConfigFile {
     pub allow_congestion: Option<bool>,
     /// See [`Config::fresh_start`].
     pub fresh_start: Option<bool>,
+    /// See [`Config::user`]; who starts it when absent.
+    pub user: Option<String>,
     /// See [`Config::sandbox`]; yes when absent.
     pub sandbox: Option<bool>,
     /// See [`NodeLimits::sessions`].
@@ -416,6 +420,7 @@ impl ConfigFile {
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),
             fresh_start: self.fresh_start.unwrap_or(false),
+            user: self.user,
             sandbox: self.sandbox.unwrap_or(true),
             limits: NodeLimits {
                 sessions: self.sessions.unwrap_or(usual.sessions),

@@ -39,6 +39,7 @@ mod reporter;
 mod running;
 mod sandbox;
 mod served_certificate;
+mod service_user;
 mod session;
 mod stores;
 mod stream_handshakes;
@@ -59,6 +60,7 @@ pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
 pub use limits::NodeLimits;
 pub use sandbox::{Confinement, confine};
+pub use service_user::become_user;
 
 use crate::channels::Registry;
 use crate::channels::accept_error::{AfterError, BackOff};

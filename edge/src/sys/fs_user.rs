@@ -1,6 +1,7 @@
 //! Who a thread is to the file system: Linux keeps that for each thread, and one that is begun inherits it.
 
 use rustix::process::{Gid, Uid, getgroups};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 use std::ffi::CString;
 use std::io;
 use std::marker::PhantomData;
@@ -43,6 +44,32 @@ impl FsUser {
         let guard = AsUser { before, here: PhantomData };
         self.take_ids()?;
         Ok(guard)
+    }
+
+    /// Its number.
+    pub(crate) fn uid(&self) -> Uid {
+        self.uid
+    }
+
+    /// Makes this process that user for good, with the capabilities `kept` and no others. They go from the
+    /// calling thread and those that it begins.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub(crate) fn become_process(&self, kept: CapabilitySet) -> io::Result<()> {
+        let groups: Vec<_> =
+            self.groups.iter().map(|group| nix::unistd::Gid::from_raw(group.as_raw())).collect();
+        let (gid, uid) = (
+            nix::unistd::Gid::from_raw(self.gid.as_raw()),
+            nix::unistd::Uid::from_raw(self.uid.as_raw()),
+        );
+        set_keep_capabilities(true)?;
+        nix::unistd::setgroups(&groups)?;
+        nix::unistd::setresgid(gid, gid, gid)?;
+        nix::unistd::setresuid(uid, uid, uid)?;
+        let inheritable = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
+        Ok(set_keep_capabilities(false)?)
     }
 
     /// In this order: the last step takes the rights away that the others need.

@@ -9,7 +9,8 @@ use farline_lab::{
 };
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,7 +25,7 @@ const ISSUER: &str = "https://issuer.example";
 struct Site {
     folder: tempfile::TempDir,
     /// Ends with the test.
-    _node: Running,
+    node: Running,
     address: String,
     /// Where it takes `farlineq://`.
     udp: String,
@@ -37,6 +38,11 @@ impl Site {
 
     /// With more lines on alice.
     fn with(alice: &str) -> Site {
+        Site::serving_as(None, alice)
+    }
+
+    /// The same, of which everything belongs to a user that the node becomes.
+    fn serving_as(user: Option<&str>, alice: &str) -> Site {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         for name in ["pki", "root/home/alice", "root/raw", "root/inbox", "root/vo/bob"] {
@@ -85,13 +91,17 @@ path = "/vo"
 "#,
             root = at("root").display(),
         );
-        fs::write(at("node.toml"), config).expect("written");
+        let user_line = user.map(|user| format!("user = \"{user}\"\n")).unwrap_or_default();
+        fs::write(at("node.toml"), user_line + &config).expect("written");
+        if let Some(user) = user {
+            succeed(Command::new("chown").args(["-Rh", user]).arg(folder.path()));
+        }
         let mut command = farline_lab::command(farline_binary());
         let (node, line) = Running::begun(command.args(["--json", "serve"]).arg(at("node.toml")));
         let said: Value = serde_json::from_str(&line).expect("one object");
         let [address, udp] =
             ["address", "udp"].map(|name| said[name].as_str().expect("listens").to_owned());
-        Site { folder, _node: node, address, udp }
+        Site { folder, node, address, udp }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -293,6 +303,77 @@ fn files_belong_to_the_owner_and_go_by_its_rights() {
     assert_eq!(code_of(&mut up), "permission-denied", "a folder of root's");
     // Other identities are whom the node runs as.
     succeed(site.cp().arg(site.url("slow@", "/raw/data")).arg(site.at("data")));
+}
+
+/// What the kernel says of a process.
+fn status_of(node: &Running, key: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{}/status", node.id())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.expect("the kernel says so").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_node_serves_as_the_user_that_it_is_told() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root may become another user");
+    }
+    let site = Site::serving_as(Some("daemon"), "");
+    assert_eq!(status_of(&site.node, "Uid"), "1 1 1 1");
+    for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+        assert_eq!(status_of(&site.node, set), "0000000000000000", "{set}");
+    }
+    let source = site.at("src");
+    plant(&source);
+    succeed(site.cp().arg(&source).arg(site.url("slow@", "/home/alice/")));
+    assert_same_tree(&source, &site.at("root/home/alice/src"));
+    let mut find = Command::new("find");
+    let others = find.arg(site.at("root/home/alice/src")).args(["!", "-user", "daemon"]).output();
+    assert_eq!(others.expect("find runs").stdout, b"", "whose they are");
+    // What root may and that user may not.
+    fs::write(site.at("root/raw/root's"), "x").expect("written");
+    fs::set_permissions(site.at("root/raw/root's"), fs::Permissions::from_mode(0o600))
+        .expect("set");
+    let mut down = site.cp();
+    down.arg(site.url("slow@", "/raw/root's")).arg(site.at("stolen"));
+    assert_eq!(code_of(&mut down), "permission-denied");
+}
+
+#[test]
+fn a_node_of_a_user_keeps_what_owners_and_low_ports_take() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root may become another user");
+    }
+    let site = Site::serving_as(Some("daemon"), "owner = \"nobody\"");
+    assert_eq!(status_of(&site.node, "CapEff"), "00000000000000c0", "CAP_SETGID, CAP_SETUID");
+    succeed(Command::new("chown").arg("nobody").arg(site.at("root/home/alice")));
+    fs::write(site.at("report"), "x").expect("written");
+    succeed(site.cp().arg(site.at("report")).arg(site.url("alice@", "/home/alice/report")));
+    let owner = fs::metadata(site.at("root/home/alice/report")).expect("it landed").uid();
+    assert_eq!(owner, fs::metadata(site.at("root/home/alice")).expect("there").uid());
+    let config = fs::read_to_string(site.at("node.toml")).expect("read");
+    for (changes, capabilities, code) in [
+        (vec![("127.0.0.1:0", "127.0.0.1:LOW")], "0000000000000400", ""),
+        (vec![("\"daemon\"", "\"no such user\"")], "", "bad-config"),
+        (vec![("\nroot", "\nallow_congestion = true\nroot")], "", "bad-config"),
+    ] {
+        let mut changed = config.replace("owner = \"nobody\"", "");
+        for (from, to) in changes {
+            // Somebody else may have one of them.
+            let low = (900..1_023).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+            let to = to.replace("LOW", &low.expect("a free port").to_string());
+            changed = changed.replacen(from, &to, 1);
+        }
+        fs::write(site.at("again.toml"), changed).expect("written");
+        let mut command = farline_lab::command(farline_binary());
+        command.args(["--json", "serve"]).arg(site.at("again.toml"));
+        if code.is_empty() {
+            let (node, _) = announced(&mut command);
+            assert_eq!(status_of(&node, "CapEff"), capabilities, "CAP_NET_BIND_SERVICE");
+        } else {
+            let (error, exit) = error_of_command(&mut command);
+            assert_eq!((error["code"].as_str(), exit), (Some(code), 2), "{error}");
+        }
+    }
 }
 
 #[test]

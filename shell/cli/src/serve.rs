@@ -5,7 +5,8 @@ use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::kernelcc;
 use farline::node::{
-    Anonymous, Config, ConfigFile, Confinement, Node, confine, give_freed_memory_back, serve_stdio,
+    Anonymous, Config, ConfigFile, Confinement, Node, become_user, confine, give_freed_memory_back,
+    serve_stdio,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use rustix::process::{Resource, Rlimit};
@@ -208,6 +209,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     take_descriptors();
     give_freed_memory_back();
     // Before there are other threads, which would be as free as before.
+    become_user(&config)?;
     let confinement = match config.sandbox {
         true => confine(&config)?,
         false => Confinement::Not("that is not wanted"),
