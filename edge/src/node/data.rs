@@ -178,7 +178,13 @@ impl DataPlane {
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
         let Self { local, peer, over_ssh, rtt, .. } = *self;
         let (one_port, certificate) = (self.one_port.clone(), self.certificate.clone());
-        let account = Account::log_in(&self.shared, user, password, &self.shown, self.peer.ip())?;
+        let account = Account::log_in(
+            &self.shared,
+            user,
+            password,
+            &self.shown,
+            self.peer.ip().to_canonical(),
+        )?;
         // Nothing of another user's stays, but how data is to be protected: a client that was told
         // PROT P is its own would send what the node takes for clear (RFC 4217 section 9).
         let shown = std::mem::take(&mut self.shown);
@@ -343,7 +349,7 @@ impl DataPlane {
                     return Err(cannot(Error::new(Fault::You, ErrorCode::Unsupported, message)));
                 }
                 if asked.algorithm().is_some() && !self.may_load(value) {
-                    let who = format_args!("{} asked for {value}", self.peer.ip());
+                    let who = format_args!("{} asked for {value}", self.peer.ip().to_canonical());
                     self.shared.notices.say("allow_congestion", who);
                     let message = "it is not there, and this node loads none for its clients";
                     let error =

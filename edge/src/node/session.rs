@@ -199,7 +199,7 @@ impl Session {
             tokio::select! {
                 is_known = self.shared.listeners.admit(preamble, stream) => {
                     if !is_known {
-                        let from = self.arrival.peer.ip();
+                        let from = self.arrival.peer.ip().to_canonical();
                         let said = format_args!("a data connection from {from} is of no session");
                         self.shared.notices.say("stranger", said);
                     }
@@ -263,7 +263,7 @@ impl Session {
             Ok(Ok((protected, client))) => {
                 self.wire = protected;
                 if let Some(why) = &client.peer.refused_attributes {
-                    let ip = self.arrival.peer.ip();
+                    let ip = self.arrival.peer.ip().to_canonical();
                     let what = format_args!("attributes from {ip} do not count: {why}");
                     self.shared.notices.say("voms", what);
                 }
@@ -289,12 +289,12 @@ impl Session {
 }
 
 fn say_late(shared: &Shared, arrival: &Arrival, what: &str) {
-    let late = format_args!("{} did not {what} in time", arrival.peer.ip());
+    let late = format_args!("{} did not {what} in time", arrival.peer.ip().to_canonical());
     shared.notices.say("login_timeout", late);
 }
 
 fn say_refused(shared: &Shared, arrival: &Arrival, why: impl Display) {
-    shared.notices.say("refused", format_args!("{}: {why}", arrival.peer.ip()));
+    shared.notices.say("refused", format_args!("{}: {why}", arrival.peer.ip().to_canonical()));
 }
 
 fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
