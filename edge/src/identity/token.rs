@@ -169,6 +169,7 @@ mod tests {
     use super::*;
     use crate::identity::KeySource;
     use farline_core::gridftp::Pathname;
+    use farline_core::units::Rng;
     use jsonwebtoken::{EncodingKey, Header};
     use serde_json::{Value, json};
     use std::path::PathBuf;
@@ -297,6 +298,38 @@ mod tests {
         for broken in ["", ".", "..", "a.b.c", "\u{ff}"] {
             assert!(issuer().judge(broken.as_bytes(), &signer.keys, NOW).is_err(), "{broken}");
             assert_eq!(issuer_of(broken.as_bytes()), None);
+        }
+    }
+
+    /// `text` with a few bytes replaced, taken away or repeated.
+    fn damaged(text: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let mut text = text.to_vec();
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(text.len() as u64) as usize;
+            match rng.below(4) {
+                0 => text[at] = rng.below(256) as u8,
+                1 => text.truncate(at.max(1)),
+                2 => drop(text.remove(at)),
+                _ => text.insert(at, text[at]),
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn a_damaged_token_is_never_taken() {
+        let (signer, issuer, mut rng) = (signer(), issuer(), Rng::new(20));
+        let whole = token(&signer, |_| {});
+        for _ in 0..4_000 {
+            let (token, keys) = match rng.below(4) {
+                0 => (whole.clone().into_bytes(), damaged(signer.keys.as_bytes(), &mut rng)),
+                _ => (damaged(whole.as_bytes(), &mut rng), signer.keys.clone().into_bytes()),
+            };
+            let (_, _) = (issuer_of(&token), key_id_of(&token));
+            let is_whole = token == whole.as_bytes();
+            let judged = issuer.judge(&token, &String::from_utf8_lossy(&keys), NOW);
+            let shown = String::from_utf8_lossy(&token);
+            assert!(judged.is_err() || is_whole, "{shown}");
         }
     }
 }
