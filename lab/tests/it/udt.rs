@@ -11,6 +11,7 @@ use farline_core::udt::{
     UdtPacket,
 };
 use farline_core::units::Rate;
+use farline_lab::raw::RawClient;
 use farline_lab::udt::{Harm, Relay, pattern, peer_binary};
 use farline_lab::{assert_same_tree, farline, json_of, plant, skip};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -332,4 +333,22 @@ fn a_spoofed_handshake_ends_or_stalls_no_connect() {
         arrived.recv_timeout(PATIENCE).expect("the other end");
         drop(stream);
     }
+}
+
+#[test]
+fn a_preamble_that_drips_is_closed_after_five_seconds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = farline_lab::node(dir.path(), "read", &[]);
+    let mut client = RawClient::open(&url);
+    assert!(client.ask("SITE SETNETSTACK udt").starts_with('2'), "it has UDT");
+    client.say(&format!("OPTS FARLINE key={};", "ab".repeat(32)));
+    assert!(client.final_reply().starts_with("200"), "a key");
+    let port = client.data_port();
+    let mut stream = connect(port, None, &UdtOptions::default(), PATIENCE).expect("connected");
+    let began = Instant::now();
+    while stream.write_all(b"F").is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(9), "it is open yet");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
 }
