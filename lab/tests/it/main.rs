@@ -28,6 +28,7 @@ mod gsi;
 mod gsi_client;
 mod guest;
 mod held;
+mod held_limit;
 mod hostile_server;
 mod identities;
 mod interface;
