@@ -63,6 +63,7 @@ mod plain_ftp;
 mod plain_servers;
 mod profile_node;
 mod quic;
+mod quic_strangers;
 mod rdma;
 mod reach;
 mod refused;
