@@ -93,7 +93,7 @@ fn a_flow_over_a_known_path_begins_where_the_last_one_was() {
         let simulation = run_whole(&scenario, Span::from_secs(300));
         (simulation.now().since(Time::ZERO), simulation.repeats(0).0)
     };
-    let saved = Some(SavedPath { in_flight: mbit(1000).bytes_in(rtt), rtt });
+    let saved = Some(SavedPath { in_flight: mbit(1000).bytes_in(rtt), rtt, fills: true });
     let (first, _) = taken(None, mbit(1000));
     let (second, again) = taken(saved, mbit(1000));
     println!("{first} as any flow, {second} resuming with {again} packets again");

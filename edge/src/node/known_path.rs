@@ -1,7 +1,7 @@
 //! What a session that sends knows of the path to its client, and keeps for the next.
 
 use crate::mover::{PathStart, Tally};
-use crate::plan::paths::StoredPath;
+use crate::plan::paths::{HeldBack, StoredPath};
 use crate::sys::fs_user::as_service;
 use farline_core::units::Bytes;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 pub(super) struct KnownPath {
     stored: Option<StoredPath>,
     /// The last transfer, how many bytes it moved, and whether the path held it back: some of them may be on their way yet.
-    last: Option<(PathStart, u64, bool)>,
+    last: Option<(PathStart, u64, HeldBack)>,
 }
 
 impl KnownPath {
@@ -35,13 +35,13 @@ impl KnownPath {
     /// ends.
     pub(super) fn keep(&mut self, start: PathStart, tally: &Tally) {
         self.store();
-        self.last = Some((start, tally.bytes(), tally.waits().is_held_by_path()));
+        self.last = Some((start, tally.bytes(), HeldBack::by(&tally.waits())));
     }
 
     fn store(&mut self) {
-        if let (Some(stored), Some((start, moved, fills))) = (&mut self.stored, self.last.take()) {
+        if let (Some(stored), Some((start, moved, held))) = (&mut self.stored, self.last.take()) {
             // Without it the next one begins as over any path.
-            let _ = as_service(|| stored.store(&start.record(), Bytes(moved), fills));
+            let _ = as_service(|| stored.store(&start.record(), Bytes(moved), held));
         }
     }
 }
