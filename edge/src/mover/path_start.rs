@@ -110,7 +110,7 @@ impl PathStart {
         let part =
             SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
         let load = self.load.ok_or(
-            "over TCP it takes BPF, which a node gives up",
+            "over TCP it takes BPF, which a node gives up that loads no controls for its clients",
         )?;
         let (name, control) =
             load(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;

@@ -1,10 +1,18 @@
 //! What a session that sends knows of the path to its client, and keeps for the next.
 
-use crate::mover::{PathStart, Tally};
+use crate::kernelcc;
+use crate::mover::{LoadedControl, PathStart, Tally};
 use crate::plan::paths::{HeldBack, StoredPath};
 use crate::sys::fs_user::as_service;
-use farline_core::units::Bytes;
+use farline_core::congestion::{ControlName, SavedPath};
+use farline_core::units::{Bytes, Error};
 use std::net::IpAddr;
+
+/// The kernel's CUBIC that begins from what is given, for as long as the other thing lives.
+fn load(part: SavedPath) -> Result<(ControlName, LoadedControl), Error> {
+    let control = as_service(|| kernelcc::resuming(part))?;
+    Ok((control.name, Box::new(control)))
+}
 
 /// A session's.
 #[derive(Debug)]
@@ -21,9 +29,10 @@ impl KnownPath {
     }
 
     /// How the session's first transfer begins: by what the last one to this client
-    /// saw.
-    pub(super) fn first(&self) -> Option<PathStart> {
-        Some(PathStart::new(self.stored.as_ref()?.saved()))
+    /// saw; over TCP where this node has kept the right to load controls.
+    pub(super) fn first(&self, may_load: bool) -> Option<PathStart> {
+        let start = PathStart::new(self.stored.as_ref()?.saved());
+        Some(if may_load { start.loading(load) } else { start })
     }
 
     /// How a later one begins: its channels know the path.

@@ -28,7 +28,9 @@ impl DataPlane {
         if let Some(path) = &self.path {
             return path.later();
         }
-        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first()
+        let config = &self.shared.config;
+        let may_load = config.loads_congestion() || config.allow_held.is_some();
+        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first(may_load)
     }
 
     /// What this client is told of the path between it and here (M-6): of its own address and of no

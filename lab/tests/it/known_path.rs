@@ -160,6 +160,17 @@ fn a_second_copy_over_tcp_begins_where_the_first_was() {
     assert_eq!(begins(&bbr), None, "{}", bbr["reasons"]);
 }
 
+#[test]
+fn a_node_that_loads_controls_resumes_over_tcp() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root can load a congestion control");
+    }
+    let Some(bed) = Bed::with("t-knownd", &["--allow-held", "1M"]) else { return };
+    bed.copy("tcp", 16, true, &[]);
+    let down = bed.copy("tcp", 16, true, &[]);
+    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
+}
+
 /// A copy that ends while it grows says nothing of what the path has beyond, so that what comes after it is
 /// no slower than what knows nothing.
 fn a_small_copy_slows_no_later_one(name: &str, channel: &str, mib: u64) {
