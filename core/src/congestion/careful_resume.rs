@@ -11,8 +11,8 @@
 //! | safe retreat | half of what has arrived | the same; then the threshold is what has arrived |
 //! | normal | the control's | never |
 //!
-//! Beyond the RFC, slow start ends at all that the earlier flow had on its way, so that a flow over a
-//! path that is as it was does not overshoot it. A packet belongs to the phase in which it was sent, which the count of delivered packets at that
+//! Beyond the RFC, slow start ends at all that the earlier flow had on its way, where that filled the
+//! path, so that a flow over a path that is as it was does not overshoot it. A packet belongs to the phase in which it was sent, which the count of delivered packets at that
 //! moment tells.
 
 use super::control::{Acked, Allowed, Control, Event, SavedPath, Start};
@@ -37,6 +37,11 @@ impl SavedPath {
     /// Packets that may be sent without proof.
     pub(crate) fn jump(&self, packet: Bytes) -> f64 {
         self.packets(packet) * JUMP
+    }
+
+    /// Packets at which slow start ends: what filled the path before; of another nothing is known.
+    pub(crate) fn threshold(&self, packet: Bytes) -> f64 {
+        if self.fills { self.packets(packet) } else { f64::INFINITY }
     }
 
     /// Whether flows whose windows are `begun` together gain by a jump. When the path is confirmed, a
@@ -165,8 +170,8 @@ impl<M: Fn(Start) -> Box<dyn Control> + Send> CarefulResume<M> {
                     self.go_on(now, self.pipe.max(self.start.window), f64::INFINITY);
                     self.phase = Phase::Normal;
                 } else {
-                    // Slow start ends at what the path held before: beyond it nothing is known.
-                    self.go_on(now, on_way.min(self.jump()), self.jump() / JUMP);
+                    let threshold = self.saved.threshold(self.start.packet).min(self.start.clamp);
+                    self.go_on(now, on_way.min(self.jump()), threshold);
                     self.phase = Phase::Validating { delivered: acked.delivered };
                     self.machine.handle(now, Event::Acked(acked));
                 }

@@ -104,6 +104,9 @@ pub struct SavedPath {
     pub in_flight: Bytes,
     /// The least round trip.
     pub rtt: Span,
+    /// Whether that was all that the path had: a flow that ended while it grew says nothing of what
+    /// is beyond.
+    pub fills: bool,
 }
 
 /// How a flow begins.

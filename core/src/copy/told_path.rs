@@ -37,7 +37,7 @@ impl SeenPath {
     /// Whether a transfer can have seen this: a rate and a round trip that paths have, and on its
     /// way no more than their product.
     pub fn is_sound(&self) -> bool {
-        let SeenPath { rate, saved: SavedPath { in_flight, rtt }, lost, .. } = *self;
+        let SeenPath { rate, saved: SavedPath { in_flight, rtt, .. }, lost, .. } = *self;
         let most = rate.bytes_in(rtt).0 as f64 * ROUNDING + 1.0;
         rate > Rate::default()
             && rate <= FASTEST
@@ -64,6 +64,9 @@ impl SeenPath {
         if let Some(lost) = lost {
             value.push_str(&format!(",{:.0}", lost * 1e6));
         }
+        if saved.fills {
+            value.push_str(if lost.is_some() { ",1" } else { ",,1" });
+        }
         value
     }
 
@@ -72,9 +75,10 @@ impl SeenPath {
         let mut next = || figures.next().flatten();
         let (rate, rtt, held, age) = (next()?, next()?, next()?, next()?);
         let lost = next().map(|millionths| millionths as f64 / 1e6);
+        let fills = next() == Some(1);
         let seen = SeenPath {
             rate: Rate::from_bps(rate),
-            saved: SavedPath { in_flight: Bytes(held), rtt: Span::from_nanos(rtt) },
+            saved: SavedPath { in_flight: Bytes(held), rtt: Span::from_nanos(rtt), fills },
             age: Span::from_nanos(age.saturating_mul(1_000_000_000)),
             lost,
         };
@@ -83,7 +87,7 @@ impl SeenPath {
 }
 
 impl NodePaths {
-    /// What the reply says: `out:BITS,NANOSECONDS,BYTES,SECONDS,MILLIONTHS back:...`, or `none`.
+    /// What the reply says: `out:BITS,NANOSECONDS,BYTES,SECONDS,MILLIONTHS,FILLED back:...`, or `none`.
     pub fn value(&self) -> String {
         let ways = [("out", self.out), ("back", self.back)];
         let said: Vec<String> = ways
@@ -114,13 +118,17 @@ mod tests {
 
     #[test]
     fn what_a_node_tells_is_read_back_and_nonsense_is_nothing() {
-        let seen = |lost| SeenPath {
+        let seen = |lost, fills| SeenPath {
             rate: Rate::from_bps(4_000_000_000),
-            saved: SavedPath { in_flight: Bytes(81_500_000), rtt: Span::from_millis(163) },
+            saved: SavedPath { in_flight: Bytes(81_500_000), rtt: Span::from_millis(163), fills },
             age: Span::from_secs(90),
             lost,
         };
-        let both = NodePaths { out: Some(seen(None)), back: Some(seen(Some(0.001))) };
+        for lost in [None, Some(0.001)] {
+            let full = NodePaths { out: Some(seen(lost, true)), back: None };
+            assert_eq!(NodePaths::parse(&full.value()), full, "{}", full.value());
+        }
+        let both = NodePaths { out: Some(seen(None, false)), back: Some(seen(Some(0.001), false)) };
         assert_eq!(
             both.value(),
             "out:4000000000,163000000,81500000,90 back:4000000000,163000000,81500000,90,1000"

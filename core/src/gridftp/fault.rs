@@ -24,6 +24,7 @@ const TABLE: &[Row] = &[
     // RFC 2428, section 2.
     row(ErrorCode::AddressFamily, Fault::You, 522, "ADDRESS_FAMILY"),
     row(ErrorCode::BadManifest, Fault::There, 501, "BAD_MANIFEST"),
+    row(ErrorCode::BadRate, Fault::You, 501, "BAD_RATE"),
     // A Farline client asks in order: a command before this one was lost or changed on the way.
     row(ErrorCode::BadSequence, Fault::Between, 503, "BAD_SEQUENCE"),
     row(ErrorCode::BlocksMissing, Fault::Between, 451, "BLOCKS_MISSING"),

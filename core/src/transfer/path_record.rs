@@ -83,11 +83,12 @@ impl PathRecord {
         (sent > 0).then(|| again as f64 / sent as f64)
     }
 
-    /// What the next flow may begin from: the bytes that were on their way at that rate.
-    pub fn saved(&self) -> Option<SavedPath> {
+    /// What the next flow may begin from: the bytes that were on their way at that rate, and whether they
+    /// filled the path, which other eyes saw.
+    pub fn saved(&self, fills: bool) -> Option<SavedPath> {
         let rtt = self.rtt?;
         let in_flight = Bytes((self.best * rtt.as_secs_f64()) as u64);
-        (in_flight.0 > 0).then_some(SavedPath { in_flight, rtt })
+        (in_flight.0 > 0).then_some(SavedPath { in_flight, rtt, fills })
     }
 }
 
@@ -113,7 +114,7 @@ mod tests {
             |at: u64| at.min(1000) * 50_000 + at.clamp(1000, 3000).saturating_sub(1000) * 500_000;
         let record = record(rtt, 4000, arrived);
         assert_eq!(record.rate(), Some(Rate::from_bps(4_000_000_000)));
-        let saved = record.saved().expect("a rate and a round trip");
+        let saved = record.saved(false).expect("a rate and a round trip");
         assert_eq!((saved.in_flight, saved.rtt), (Bytes(81_500_000), rtt));
         assert_eq!(record.lost(), Some(0.01));
     }
@@ -131,7 +132,7 @@ mod tests {
         // 1 kB/ms after a slow beginning, and nothing at the end.
         let steady = of(&|at| at.saturating_sub(500).min(4000) * 1000, 8000);
         assert_eq!(steady.rate(), Some(Rate::from_bps(8_000_000)));
-        assert_eq!(steady.saved().map(|saved| saved.in_flight), Some(Bytes(100_000)));
+        assert_eq!(steady.saved(false).map(|saved| saved.in_flight), Some(Bytes(100_000)));
         assert_eq!(steady.lost(), None);
         // The same, of which a second's worth comes at once behind a packet that was lost.
         let held = |at: u64| if (2000..3000).contains(&at) { 2000 } else { at.min(4000) } * 1000;
@@ -146,9 +147,9 @@ mod tests {
         // All of a second's bytes within 100 ms: at best half of it is the rate of a window.
         let burst = record(Span::from_millis(1), 1000, |at| if at >= 500 { 10_000_000 } else { 0 });
         assert_eq!(burst.rate(), Some(Rate::from_bps(400_000_000)));
-        assert!(record(Span::from_millis(1), 100, |at| at * 1000).saved().is_none());
+        assert!(record(Span::from_millis(1), 100, |at| at * 1000).saved(false).is_none());
         // Of a path longer than all that was seen nothing is known.
-        assert!(record(Span::from_millis(900), 800, |at| at * 1000).saved().is_none());
+        assert!(record(Span::from_millis(900), 800, |at| at * 1000).saved(false).is_none());
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub enum ConnectFailure {
 pub struct Connector {
     asks: Handshake,
     is_rendezvous: bool,
+    /// Whether the next handshake asks a listener anew, for another cookie: the one that came may have
+    /// been somebody else's word.
+    renews: bool,
     /// What the other end of a rendezvous said.
     other: Option<Handshake>,
     next_at: Time,
@@ -68,8 +71,8 @@ impl Connector {
             cookie: 0,
             address: said_address(peer),
         };
-        let (other, outcome) = (None, None);
-        Connector { asks, is_rendezvous: false, other, next_at: now, gives_up, outcome }
+        let (is_rendezvous, renews, other, outcome) = (false, false, None, None);
+        Connector { asks, is_rendezvous, renews, other, next_at: now, gives_up, outcome }
     }
 
     /// The same for one that asks whoever asks it.
@@ -92,22 +95,34 @@ impl Connector {
         self.asks.from
     }
 
-    /// A handshake for this end came from the peer's address; in a rendezvous, also one for nobody.
+    /// Whether a packet for `to` is for this end: one for nobody is in a rendezvous alone, where neither
+    /// end knows the other's name. Who sees no packet of this end knows its name no more than a cookie.
+    pub fn is_for(&self, to: SocketId) -> bool {
+        to == self.own() || self.is_rendezvous && to == SocketId(0)
+    }
+
+    /// A handshake [for this end](Self::is_for) came from the peer's address.
     pub fn handle(&mut self, now: Time, said: &Handshake) {
         if self.outcome.is_some() {
             return;
         }
         match (self.is_rendezvous, said.kind) {
+            // Whichever cookie comes is shown at once, a later one too: if one is the listener's, it has it.
+            (false, HandshakeKind::Request)
+                if self.asks.kind == HandshakeKind::Request
+                    || self.asks.cookie != said.cookie
+                    || !self.renews =>
+            {
+                self.asks.kind = HandshakeKind::Response;
+                self.asks.cookie = said.cookie;
+                (self.renews, self.next_at) = (false, now);
+            }
+            // Without the cookie's way there and back nobody says that it is the listener.
+            (false, _) if self.asks.kind == HandshakeKind::Request => {}
             (_, HandshakeKind::Refused(reason)) => {
                 self.outcome = Some(ConnectorOutput::Failed(ConnectFailure::Refused(reason)));
             }
-            (false, HandshakeKind::Request) if self.asks.kind == HandshakeKind::Request => {
-                self.asks.kind = HandshakeKind::Response;
-                self.asks.cookie = said.cookie;
-                self.next_at = now;
-            }
-            // Without the cookie's way there and back nobody says that it is the listener.
-            (false, HandshakeKind::Response) if self.asks.kind == HandshakeKind::Response => {
+            (false, HandshakeKind::Response) => {
                 self.connected(said);
             }
             (true, HandshakeKind::Rendezvous) => self.met(now, said),
@@ -167,6 +182,11 @@ impl Connector {
         }
         if now >= self.next_at {
             self.next_at = now + AGAIN_AFTER;
+            if std::mem::take(&mut self.renews) {
+                let kind = HandshakeKind::Request;
+                return ConnectorOutput::Send(Handshake { kind, cookie: 0, ..self.asks });
+            }
+            self.renews = !self.is_rendezvous && self.asks.kind == HandshakeKind::Response;
             return ConnectorOutput::Send(self.asks);
         }
         ConnectorOutput::Wait(self.next_at.min(self.gives_up))

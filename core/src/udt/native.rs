@@ -131,7 +131,7 @@ impl Native {
         match &mut self.resuming {
             Some(Resuming::Confirms(saved)) if path.acknowledged as f64 >= FIRST_WINDOW => {
                 let rtt = path.last_rtt.unwrap_or(path.rtt);
-                let limit = saved.packets(path.packet);
+                let limit = saved.threshold(path.packet);
                 let jump = saved.jump(path.packet).min(path.most as f64);
                 let is_confirmed = saved.is_confirmed_by(rtt);
                 self.resuming = None;

@@ -93,7 +93,7 @@ fn a_flow_over_a_known_path_begins_where_the_last_one_was() {
         let simulation = run_whole(&scenario, Span::from_secs(300));
         (simulation.now().since(Time::ZERO), simulation.repeats(0).0)
     };
-    let saved = Some(SavedPath { in_flight: mbit(1000).bytes_in(rtt), rtt });
+    let saved = Some(SavedPath { in_flight: mbit(1000).bytes_in(rtt), rtt, fills: true });
     let (first, _) = taken(None, mbit(1000));
     let (second, again) = taken(saved, mbit(1000));
     println!("{first} as any flow, {second} resuming with {again} packets again");
@@ -425,6 +425,57 @@ fn a_client_believes_no_reply_to_what_it_did_not_say() {
     let (_, mut alone) = asks();
     let late = Time::ZERO + Span::from_secs(3);
     assert_eq!(alone.poll(late), ConnectorOutput::Failed(ConnectFailure::Silence));
+}
+
+#[test]
+fn what_is_for_nobody_is_for_a_rendezvous_alone() {
+    let (request, connector) = asks();
+    assert!(connector.is_for(request.from) && !connector.is_for(SocketId(0)));
+    assert!(!connector.is_for(SocketId(request.from.0 ^ 2)));
+    let connector = connector.rendezvous();
+    assert!(connector.is_for(request.from) && connector.is_for(SocketId(0)));
+}
+
+#[test]
+fn a_refusal_before_the_cookie_is_nobodys() {
+    let (request, mut connector) = asks();
+    let refused = Handshake { kind: HandshakeKind::Refused(1002), ..request };
+    connector.handle(Time::ZERO, &refused);
+    assert!(matches!(connector.poll(Time::ZERO), ConnectorOutput::Wait(_)));
+    connector.handle(Time::ZERO, &Handshake { cookie: 5, ..request });
+    connector.poll(Time::ZERO);
+    connector.handle(Time::ZERO, &refused);
+    let failed = ConnectorOutput::Failed(ConnectFailure::Refused(1002));
+    assert_eq!(connector.poll(Time::ZERO), failed);
+}
+
+#[test]
+fn a_wrong_cookie_stalls_no_connect_whatever_is_lost() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let (request, mut connector) = asks();
+        let mut waits = listener();
+        let spoofed_at = rng.below(1_000);
+        let met = (0..2_900).any(|step| {
+            let now = Time::ZERO + Span::from_millis(step);
+            if step == spoofed_at {
+                connector.handle(now, &Handshake { cookie: 1, ..request });
+            }
+            let said = match connector.poll(now) {
+                ConnectorOutput::Send(said) => said,
+                ConnectorOutput::Connected(_) => return true,
+                _ => return false,
+            };
+            // The first of the listener's words is lost, at whatever moment.
+            waits.handle(now, address(2), &said);
+            let reply = replies(&mut waits).0;
+            if let Some(reply) = reply.filter(|_| rng.below(6) > 0) {
+                connector.handle(now, &reply);
+            }
+            false
+        });
+        assert!(met, "seed {seed}, spoofed at {spoofed_at} ms");
+    }
 }
 
 /// A connection of its own, with `bytes` written.

@@ -14,7 +14,7 @@ use farline_core::units::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -160,10 +160,22 @@ impl Arrivals {
     }
 
     fn met(&self, mut stream: Box<dyn ByteStream>) -> io::Result<()> {
-        let handle = stream.handle()?;
-        handle.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
-        let mut preamble = [0; PREAMBLE_LEN];
-        stream.read_exact(&mut preamble)?;
+        let (handle, deadline) = (stream.handle()?, Instant::now() + PREAMBLE_TIMEOUT);
+        let (mut preamble, mut read) = ([0; PREAMBLE_LEN], 0);
+        // Who says it byte by byte has no longer than who says it at once.
+        while read < PREAMBLE_LEN {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            handle.set_read_timeout(Some(left))?;
+            match stream.read(&mut preamble[read..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => read += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
         handle.set_read_timeout(None)?;
         if Token::of(&preamble) != Some(self.key.token()) {
             return Err(io::ErrorKind::PermissionDenied.into());

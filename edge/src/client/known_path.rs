@@ -3,7 +3,7 @@
 use super::copy::Copy;
 use crate::kernelcc::resuming;
 use crate::mover::{LoadedControl, PathStart};
-use crate::plan::paths::{StoredPath, address_towards};
+use crate::plan::paths::{HeldBack, StoredPath, address_towards};
 use farline_core::congestion::{ControlName, SavedPath};
 use farline_core::copy::SeenPath;
 use farline_core::plan::Reason;
@@ -45,9 +45,9 @@ impl Copy<'_> {
     pub(super) fn keep_path(&mut self) {
         if let (Some(path), Some(start)) = (&mut self.path, self.live.start.get()) {
             let tally = &self.live.tally;
-            let (moved, fills) = (Bytes(tally.bytes()), tally.waits().is_held_by_path());
+            let (moved, held) = (Bytes(tally.bytes()), HeldBack::by(&tally.waits()));
             // Without it the next copy begins as over any path.
-            let _ = path.store(&start.record(), moved, fills);
+            let _ = path.store(&start.record(), moved, held);
         }
     }
 }

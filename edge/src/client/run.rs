@@ -7,7 +7,7 @@ use super::glob;
 use super::keep_replaced;
 use super::location::{Location, Remote};
 use super::options::{Options, Progress, StoredProfiles};
-use super::outcome::{Outcome, ProgressSample};
+use super::outcome::{DataDirection, Outcome, ProgressSample};
 use super::retry::with_retries;
 use super::{download, extraneous, local, stream, third_party, upload};
 use crate::channels::Stack;
@@ -227,7 +227,7 @@ fn note_what_was_not_had(copy: &mut Copy<'_>) {
     let special = copy.options.channel.as_ref().map(Stack::channel);
     if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
         && !copy.stats.tried_channel
-        && copy.stats.data_path.is_some()
+        && (copy.stats.data_path.is_some() || copy.stats.direction == DataDirection::Elsewhere)
     {
         copy.stats.note(format!(
             "without {}, which is for copies between this host and a Farline node",

@@ -50,6 +50,8 @@ pub(super) async fn run(
     }
     let (bytes, count) = (entries.iter().map(Entry::len).sum(), files::count(&entries));
     copy.live.expect(bytes, count);
+    // A driver of this host's says nothing of these channels.
+    copy.stats.direction = DataDirection::Elsewhere;
     let choice =
         copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), None, Some(Bytes(bytes)), true);
     copy.stats.direction = DataDirection::Elsewhere;
@@ -102,6 +104,15 @@ async fn open<'a>(
     }
     permitted(&ends)?;
     let is_private = protect(&mut ends, reach).await?;
+    // Who asked for a driver that encrypts gets encryption or nothing.
+    if let Some(stack) = copy.options.channel.as_ref().filter(|one| one.is_encrypted())
+        && !is_private
+    {
+        let message =
+            format!("data from {from} to {to} goes in the clear, and {stack} was asked for");
+        return Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message)
+            .hint("leave --channel out, or copy to this host first"));
+    }
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
         let message =
             format!("{from} cannot be told to hold a rate, and the data does not pass this host");

@@ -84,7 +84,7 @@ impl PathStart {
     /// part, for together they may send no more than the path was seen to hold.
     pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
-        let SavedPath { in_flight, rtt } = saved;
+        let SavedPath { in_flight, rtt, .. } = saved;
         let begun = match of_kernel(channels) {
             Some(_) if rtt < LEAST_RTT => return,
             Some(begun) if !is_use(saved, begun) => {
@@ -109,7 +109,9 @@ impl PathStart {
         }
         let part =
             SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
-        let load = self.load.ok_or("over TCP it takes BPF, which a node gives up")?;
+        let load = self.load.ok_or(
+            "over TCP it takes BPF, which a node gives up that loads no controls for its clients",
+        )?;
         let (name, control) =
             load(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;
         let refused =

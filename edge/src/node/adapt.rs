@@ -3,7 +3,7 @@
 
 use super::data_listener::DataListener;
 use super::running::RunningTransfer;
-use crate::channels::Channel;
+use crate::channels::{Channel, Handle};
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
@@ -68,6 +68,8 @@ pub(super) struct IncomingChannels<'a> {
     pub(super) buffer: Option<Bytes>,
     /// A rate that each holds, and the control that holds it, where this end sends over TCP.
     pub(super) held: Option<(Rate, ControlName)>,
+    /// Whether a transfer may have more of them than it began with.
+    pub(super) may_grow: bool,
 }
 
 impl IncomingChannels<'_> {
@@ -84,12 +86,7 @@ impl IncomingChannels<'_> {
             // The listener had another when the client named this one; `set_option` has tried it.
             let _ = handle.set_congestion(name);
         }
-        if let Some((rate, control)) = self.held {
-            handle.hold(rate, control).map_err(|error| {
-                let message = format!("this node cannot hold a rate over TCP: {error}");
-                Error::new(Fault::There, ErrorCode::HeldRateRefused, message)
-            })?;
-        }
+        self.hold(&handle)?;
         if let Some(len) = self.buffer {
             // What the system does not grant it leaves as it was.
             let _ = handle.set_buffer(len);
@@ -97,8 +94,23 @@ impl IncomingChannels<'_> {
         Ok(Some(channel))
     }
 
+    /// Has a channel hold its share of a rate, where there is one that this end sends over TCP.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub(super) fn hold(&self, handle: &Handle) -> Result<(), Error> {
+        let Some((rate, control)) = self.held else { return Ok(()) };
+        handle.hold(rate, control).map_err(|error| {
+            let message = format!("this node cannot hold a rate over TCP: {error}");
+            Error::new(Fault::There, ErrorCode::HeldRateRefused, message)
+        })
+    }
+
     /// The next that has come already (D-2).
     pub(super) fn further(&self) -> OpenOutcome {
+        if !self.may_grow {
+            return OpenOutcome::NotYet;
+        }
         self.next(Duration::ZERO).ok().flatten().map_or(OpenOutcome::NotYet, OpenOutcome::Opened)
     }
 }

@@ -329,7 +329,7 @@ impl DataPlane {
     }
 
     /// What stands over data connections with a key, if they are encrypted.
-    fn layer(&self) -> Option<(Arc<dyn Layer>, Arc<ServerConfig>)> {
+    pub(super) fn layer(&self) -> Option<(Arc<dyn Layer>, Arc<ServerConfig>)> {
         let layer = Arc::clone(self.shared.drivers.encrypting_layer()?.layer()?);
         self.tls().map(|config| (layer, config))
     }

@@ -1,17 +1,25 @@
 //! What a session that sends knows of the path to its client, and keeps for the next.
 
-use crate::mover::{PathStart, Tally};
-use crate::plan::paths::StoredPath;
+use crate::kernelcc;
+use crate::mover::{LoadedControl, PathStart, Tally};
+use crate::plan::paths::{HeldBack, StoredPath};
 use crate::sys::fs_user::as_service;
-use farline_core::units::Bytes;
+use farline_core::congestion::{ControlName, SavedPath};
+use farline_core::units::{Bytes, Error};
 use std::net::IpAddr;
+
+/// The kernel's CUBIC that begins from what is given, for as long as the other thing lives.
+fn load(part: SavedPath) -> Result<(ControlName, LoadedControl), Error> {
+    let control = as_service(|| kernelcc::resuming(part))?;
+    Ok((control.name, Box::new(control)))
+}
 
 /// A session's.
 #[derive(Debug)]
 pub(super) struct KnownPath {
     stored: Option<StoredPath>,
     /// The last transfer, how many bytes it moved, and whether the path held it back: some of them may be on their way yet.
-    last: Option<(PathStart, u64, bool)>,
+    last: Option<(PathStart, u64, HeldBack)>,
 }
 
 impl KnownPath {
@@ -21,9 +29,10 @@ impl KnownPath {
     }
 
     /// How the session's first transfer begins: by what the last one to this client
-    /// saw.
-    pub(super) fn first(&self) -> Option<PathStart> {
-        Some(PathStart::new(self.stored.as_ref()?.saved()))
+    /// saw; over TCP where this node has kept the right to load controls.
+    pub(super) fn first(&self, may_load: bool) -> Option<PathStart> {
+        let start = PathStart::new(self.stored.as_ref()?.saved());
+        Some(if may_load { start.loading(load) } else { start })
     }
 
     /// How a later one begins: its channels know the path.
@@ -35,13 +44,13 @@ impl KnownPath {
     /// ends.
     pub(super) fn keep(&mut self, start: PathStart, tally: &Tally) {
         self.store();
-        self.last = Some((start, tally.bytes(), tally.waits().is_held_by_path()));
+        self.last = Some((start, tally.bytes(), HeldBack::by(&tally.waits())));
     }
 
     fn store(&mut self) {
-        if let (Some(stored), Some((start, moved, fills))) = (&mut self.stored, self.last.take()) {
+        if let (Some(stored), Some((start, moved, held))) = (&mut self.stored, self.last.take()) {
             // Without it the next one begins as over any path.
-            let _ = as_service(|| stored.store(&start.record(), Bytes(moved), fills));
+            let _ = as_service(|| stored.store(&start.record(), Bytes(moved), held));
         }
     }
 }

@@ -51,6 +51,8 @@ impl DataPlane {
     ) -> Result<u64, Error> {
         let shared = Arc::clone(&self.shared);
         let _counted = run.moves_files().then(|| shared.unsent.transfer());
+        let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
+        self.require_held(wanted)?;
         if run.request.mode == Mode::Stream {
             let from = run.request.held.total();
             let idle_timeout = self.shared.config.idle_timeout;
@@ -58,7 +60,6 @@ impl DataPlane {
                 stream_mode::send(self, layout, source, from, run)
             });
         }
-        let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
         // Beyond what was asked for are those that the client opened while the last transfer ran.
         let reused = self.channels.len() == wanted
             || (self.listener.is_some() && self.channels.len() > wanted);
@@ -68,6 +69,7 @@ impl DataPlane {
         run.reporter.started(reused);
         if self.listener.is_some() {
             self.obtain_held()?;
+            self.hold_channels()?;
             self.await_channels(wanted, run)?;
         }
         while self.channels.len() < wanted {
@@ -148,6 +150,7 @@ impl DataPlane {
     ) -> Result<Received, Error> {
         let shared = Arc::clone(&self.shared);
         let _counted = run.moves_files().then(|| shared.unsent.transfer());
+        self.require_held(run.request.parallelism.max(1) as usize)?;
         if run.request.mode == Mode::Stream {
             let mut arrived = held;
             let idle_timeout = self.shared.config.idle_timeout;
@@ -171,6 +174,8 @@ impl DataPlane {
         let acceptor =
             listener.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
         let acceptor = acceptor.or(self.gsi_port.as_ref().map(|port| port as &dyn Incoming));
+        let booked = acceptor.and_then(|incoming| self.booked(incoming, channels.len()));
+        let acceptor = booked.as_ref().map(|booked| booked as &dyn Incoming).or(acceptor);
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: Reason| run.changed(adapts, &why);
@@ -232,6 +237,7 @@ impl DataPlane {
         wanted: usize,
         run: &RunningTransfer<'_>,
     ) -> Result<(), Error> {
+        self.require_held(wanted)?;
         let idle_timeout = self
             .shared
             .config

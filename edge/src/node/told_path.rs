@@ -3,7 +3,7 @@
 use super::data::DataPlane;
 use super::known_path::KnownPath;
 use crate::mover::{PathStart, Tally};
-use crate::plan::paths::{StoredPath, seen};
+use crate::plan::paths::{HeldBack, StoredPath, seen};
 use crate::sys::fs_user::as_service;
 use farline_core::copy::NodePaths;
 use farline_core::transfer::PathRecord;
@@ -28,7 +28,9 @@ impl DataPlane {
         if let Some(path) = &self.path {
             return path.later();
         }
-        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first()
+        let config = &self.shared.config;
+        let may_load = config.loads_congestion() || config.allow_held.is_some();
+        self.path.insert(KnownPath::claim(self.local.ip(), self.peer.ip())).first(may_load)
     }
 
     /// What this client is told of the path between it and here (M-6): of its own address and of no
@@ -91,7 +93,8 @@ impl DataPlane {
             if let (Ok(record), Ok(_)) = (watching.join(), &done) {
                 // Who receives does not know what held the sender back: less than was seen within a
                 // day says nothing of the path. Without the record the next client is told nothing.
-                let _ = as_service(|| stored.store(&record, Bytes(tally.bytes()), false));
+                let _ =
+                    as_service(|| stored.store(&record, Bytes(tally.bytes()), HeldBack::default()));
             }
             done
         })

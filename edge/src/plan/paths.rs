@@ -9,7 +9,7 @@ use crate::sys::clock::since_1970;
 use crate::sys::ethtool::interface_of;
 use farline_core::congestion::SavedPath;
 use farline_core::copy::SeenPath;
-use farline_core::transfer::PathRecord;
+use farline_core::transfer::{PathRecord, Waits};
 use farline_core::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -36,6 +36,22 @@ const NEAR: f64 = 0.75;
 /// Unless it lost so much, which says that it was too much.
 const MUCH_LOST: f64 = 0.01;
 
+/// What its path was to a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldBack {
+    /// It was what held the transfer back.
+    pub(crate) holds: bool,
+    /// It was full for long enough to say how much that takes.
+    pub(crate) fills: bool,
+}
+
+impl HeldBack {
+    /// As the sending end's accounts have it.
+    pub(crate) fn by(waits: &Waits) -> HeldBack {
+        HeldBack { holds: waits.is_held_by_path(), fills: waits.has_filled_path() }
+    }
+}
+
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Document {
@@ -50,6 +66,9 @@ struct Document {
     in_flight: u64,
     /// The part of its packets that had to be sent again.
     lost: Option<f64>,
+    /// Whether that was all that the path had; what an earlier version wrote does not say it.
+    #[serde(default)]
+    fills: bool,
 }
 
 const SCHEMA: &str = "farline/path/1";
@@ -68,7 +87,11 @@ impl Document {
         let age = since_1970().as_secs().checked_sub(self.at)?;
         let seen = SeenPath {
             rate: Rate::from_bps(self.rate),
-            saved: SavedPath { in_flight: Bytes(self.in_flight), rtt: Span::from_nanos(self.rtt) },
+            saved: SavedPath {
+                in_flight: Bytes(self.in_flight),
+                rtt: Span::from_nanos(self.rtt),
+                fills: self.fills,
+            },
             age: Span::from_secs(age),
             lost: self.lost,
         };
@@ -142,9 +165,8 @@ impl StoredPath {
     }
 
     /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there. That a path
-    /// has less than was seen before only a transfer shows which the path held back: `fills`. One
-    /// that its source was too slow for, or that nobody knows of, says nothing but that it has as
-    /// much.
+    /// has less than was seen before only a transfer shows which the path `held` back. One that its
+    /// source was too slow for, or that nobody knows of, says nothing but that it has as much.
     ///
     /// # Errors
     /// When the document cannot be written.
@@ -152,17 +174,24 @@ impl StoredPath {
         &mut self,
         seen: &PathRecord,
         moved: Bytes,
-        fills: bool,
+        path: HeldBack,
     ) -> std::io::Result<()> {
-        let (Some(saved), Some(rate)) = (seen.saved(), seen.rate()) else { return Ok(()) };
-        let before = self.saved().map_or(0, |(saved, _)| saved.in_flight.0);
-        let tells = fills && moved.0 >= TELLING.saturating_mul(saved.in_flight.0)
+        let (Some(saved), Some(rate)) = (seen.saved(path.fills), seen.rate()) else {
+            return Ok(());
+        };
+        let before = self.saved().map(|(saved, _)| saved);
+        let tells = path.holds && moved.0 >= TELLING.saturating_mul(saved.in_flight.0)
             || seen.lost().is_some_and(|lost| lost > MUCH_LOST);
         // What came at once or late makes a difference of so much, and no more.
-        let is_near = saved.in_flight.0 as f64 >= NEAR * before as f64;
+        let is_part = |part: u64, whole: u64| part as f64 >= NEAR * whole as f64;
+        let is_near = before.is_none_or(|before| is_part(saved.in_flight.0, before.in_flight.0));
         if !is_near && !tells {
             return Ok(());
         }
+        // What filled the path before and was come near to fills it yet.
+        let filled = before.is_some_and(|before| {
+            before.fills && is_near && is_part(before.in_flight.0, saved.in_flight.0)
+        });
         let document = Document {
             schema: SCHEMA.to_owned(),
             at: since_1970().as_secs(),
@@ -170,6 +199,7 @@ impl StoredPath {
             rtt: saved.rtt.as_nanos(),
             in_flight: saved.in_flight.0,
             lost: seen.lost(),
+            fills: saved.fills || filled,
         };
         let text = serde_json::to_vec(&document)?;
         self.file.rewind()?;
@@ -223,6 +253,9 @@ mod tests {
         record
     }
 
+    const FULL: HeldBack = HeldBack { holds: true, fills: true };
+    const UNKNOWN: HeldBack = HeldBack { holds: false, fills: false };
+
     #[test]
     fn what_one_transfer_saw_the_next_begins_from() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -231,7 +264,7 @@ mod tests {
         assert!(first.saved().is_none(), "nothing was seen yet");
         assert!(StoredPath::at(dir.path(), "::1-::2.json").is_none(), "one at a time");
         assert!(StoredPath::at(dir.path(), "::1-::3.json").is_some(), "another path");
-        first.store(&seen(1_000_000_000, rtt), Bytes::mib(1_024), true).expect("written");
+        first.store(&seen(1_000_000_000, rtt), Bytes::mib(1_024), FULL).expect("written");
         drop(first);
 
         let mut second = StoredPath::at(dir.path(), "::1-::2.json").expect("it is free again");
@@ -239,13 +272,38 @@ mod tests {
         assert_eq!((saved.in_flight, saved.rtt), (Bytes(12_500_000), rtt));
         assert!(age < Span::from_secs(60), "{age}");
         // A small copy says little of a path, a long one that it became slower.
-        second.store(&seen(100_000_000, rtt), Bytes::mib(4), true).expect("written");
+        second.store(&seen(100_000_000, rtt), Bytes::mib(4), FULL).expect("written");
         assert_eq!(second.saved().expect("the same").0.in_flight, Bytes(12_500_000));
         // And one that something else held back says nothing of it, however long it was.
-        second.store(&seen(100_000_000, rtt), Bytes::mib(100), false).expect("written");
+        second.store(&seen(100_000_000, rtt), Bytes::mib(100), UNKNOWN).expect("written");
         assert_eq!(second.saved().expect("the same").0.in_flight, Bytes(12_500_000));
-        second.store(&seen(100_000_000, rtt), Bytes::mib(100), true).expect("written");
+        second.store(&seen(100_000_000, rtt), Bytes::mib(100), FULL).expect("written");
         assert_eq!(second.saved().expect("less").0.in_flight, Bytes(1_250_000));
+    }
+
+    #[test]
+    fn a_copy_that_ended_while_it_grew_does_not_say_what_a_path_has() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let rtt = Span::from_millis(100);
+        let mut path = StoredPath::at(dir.path(), "path").expect("it is ours");
+        let mut after = |rate: u64, held: HeldBack| {
+            path.store(&seen(rate, rtt), Bytes::mib(100), held).expect("written");
+            let saved = path.saved().expect("stored").0;
+            (saved.in_flight.0, saved.fills)
+        };
+        assert_eq!(after(10_000_000, UNKNOWN), (125_000, false));
+        assert_eq!(after(100_000_000, FULL), (1_250_000, true));
+        // One that came near to what filled the path has seen the same; one that went far beyond has
+        // seen that it was not all.
+        assert_eq!(after(90_000_000, UNKNOWN), (1_125_000, true));
+        assert_eq!(after(200_000_000, UNKNOWN), (2_500_000, false));
+        let text = format!(
+            r#"{{"schema":"{SCHEMA}","at":{},"rate":80000,"rtt":100000000,"in_flight":1000,"lost":null}}"#,
+            since_1970().as_secs()
+        );
+        fs::write(dir.path().join("earlier"), text).expect("written");
+        let earlier = StoredPath::at(dir.path(), "earlier").expect("it is ours");
+        assert!(!earlier.saved().expect("what an earlier version wrote").0.fills);
     }
 
     #[test]

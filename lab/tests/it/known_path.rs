@@ -27,13 +27,18 @@ fn knowing(mut command: Command, state: &Path) -> Command {
 
 impl Bed {
     fn new(name: &str) -> Option<Bed> {
+        Bed::with(name, &[])
+    }
+
+    /// One whose node is started with `more`.
+    fn with(name: &str, more: &[&str]) -> Option<Bed> {
         let link = LinkUp::up(name, &PATH)?;
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().join("root");
         std::fs::create_dir_all(&root).expect("a folder");
         let listen = ["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--tls"];
         let mut serve = knowing(link.farline("b", &listen), &dir.path().join("b"));
-        let (node, line) = Running::begun(serve.arg("--root").arg(&root));
+        let (node, line) = Running::begun(serve.args(more).arg("--root").arg(&root));
         let said: Value = serde_json::from_str(&line).expect("one object");
         let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
         Some(Bed { link, dir, fingerprint, _node: node })
@@ -153,6 +158,50 @@ fn a_second_copy_over_tcp_begins_where_the_first_was() {
     assert_eq!(several["congestion"], "cubic", "{several}");
     let bbr = bed.copy("tcp", 1, false, &["--congestion", "bbr"]);
     assert_eq!(begins(&bbr), None, "{}", bbr["reasons"]);
+}
+
+#[test]
+fn a_node_that_loads_controls_resumes_over_tcp() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root can load a congestion control");
+    }
+    let Some(bed) = Bed::with("t-knownd", &["--allow-held", "1M"]) else { return };
+    bed.copy("tcp", 16, true, &[]);
+    let down = bed.copy("tcp", 16, true, &[]);
+    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
+}
+
+/// A copy that ends while it grows says nothing of what the path has beyond, so that what comes after it is
+/// no slower than what knows nothing.
+fn a_small_copy_slows_no_later_one(name: &str, channel: &str, mib: u64) {
+    // A node that keeps nothing tells nothing.
+    let Some(bed) = Bed::with(name, &["--fresh-start"]) else { return };
+    // A machine that is busy may hold up any one of them.
+    let is_no_slower = |trial: u32| {
+        let state = format!("small{trial}");
+        let small = bed.copy_as(&state, channel, mib, false, &[]);
+        assert_eq!(begins(&small), None, "nothing is known yet");
+        let (_, seen) = bed.document(&state);
+        let after = bed.copy_as(&state, channel, 24, false, &[]);
+        assert!(begins(&after).is_some(), "{}", after["reasons"]);
+        let fresh = bed.copy(channel, 24, false, &["--fresh-start"]);
+        println!("{channel}: {:.2} s, after {seen} {:.2} s", seconds(&fresh), seconds(&after));
+        seen["fills"] == false && seconds(&after) < 1.2 * seconds(&fresh)
+    };
+    assert!((0..3).any(is_no_slower), "{channel}: a small copy made a later one slower");
+}
+
+#[test]
+fn a_small_copy_over_quic_slows_no_later_one() {
+    a_small_copy_slows_no_later_one("t-knowns", "quic", 1);
+}
+
+#[test]
+fn a_small_copy_over_tcp_slows_no_later_one() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root can load a congestion control");
+    }
+    a_small_copy_slows_no_later_one("t-knownst", "tcp", 3);
 }
 
 /// Somebody at the same address who knows nothing begins from what the node knows, plans by it, and

@@ -53,6 +53,30 @@ fn a_tree_goes_from_node_to_node_and_is_verified() {
 }
 
 #[test]
+fn a_channel_between_two_nodes_is_refused_or_said_not_to_be() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    std::fs::create_dir_all(&a).expect("a folder");
+    plant_file(&a.join("f"), 1, 7);
+    let (_a, from) = node_at(&a, "127.0.0.2", true);
+    let (_b, to) = node_at(&b, "127.0.0.3", true);
+    let (from, to) = (format!("{from}/f"), format!("{to}/f"));
+    for stack in ["tls+tcp", "tls+udt", "quic"] {
+        let (error, code) = error_of(&["cp", "--channel", stack, &from, &to]);
+        assert_eq!((error["code"].as_str(), code), (Some("cannot-encrypt"), 6), "{stack}: {error}");
+        assert!(!b.join("f").exists(), "{stack}: something moved");
+    }
+    for stack in ["udt", "udt:bbr"] {
+        let result = copied(&["--channel", stack, &from, &to]);
+        let notes = result["notes"].to_string();
+        assert!(notes.contains("without UDT"), "{stack}: {result}");
+        assert!(!result["reasons"].to_string().contains("UDT channels"), "{stack}: {result}");
+    }
+    let result = copied(&["--channel", "tcp", &from, &to]);
+    assert!(!result["notes"].to_string().contains("without"), "{result}");
+}
+
+#[test]
 fn a_node_that_does_not_permit_it_is_named_and_nothing_is_left() {
     let dir = tempfile::tempdir().expect("a folder");
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));

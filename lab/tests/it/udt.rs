@@ -6,8 +6,12 @@ use crate::tls::node;
 use farline::channels::driver::Listener;
 use farline::channels::ordered::ByteStream;
 use farline::channels::udt::{UdtOptions, UdtPort, UdtStream, connect};
-use farline_core::udt::{RateAlgorithm, SequenceNumber};
+use farline_core::udt::{
+    Content, ControlPacket, Handshake, HandshakeKind, RateAlgorithm, SequenceNumber, SocketId,
+    UdtPacket,
+};
 use farline_core::units::Rate;
+use farline_lab::raw::RawClient;
 use farline_lab::udt::{Harm, Relay, pattern, peer_binary};
 use farline_lab::{assert_same_tree, farline, json_of, plant, skip};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -267,4 +271,84 @@ fn a_node_without_udt_gets_tcp_and_the_copy_says_so() {
     assert_eq!(said, (&"direct".into(), &true.into()), "{result}");
     let notes = result["notes"].to_string();
     assert!(notes.contains("over TCP instead of UDT") && notes.contains("UDT"), "{notes}");
+}
+
+/// Stands before the port at `to`: next to the first reply it says what `spoof` makes of the client's
+/// own handshake, from the address that the client asks. Returns where.
+fn spoofing(
+    to: SocketAddr,
+    spoof: impl Fn(&UdtPacket, Handshake) -> UdtPacket + Send + 'static,
+) -> SocketAddr {
+    let near = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    far.connect(to).expect("an address");
+    let at = near.local_addr().expect("bound");
+    for socket in [&near, &far] {
+        socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
+    }
+    std::thread::spawn(move || {
+        let (mut buffer, mut client, mut spoofed) = ([0; 9_000], None, false);
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Ok((len, from)) = near.recv_from(&mut buffer) {
+                client = Some(from);
+                let asks = UdtPacket::decode(&buffer[..len]).expect("a packet");
+                if let Content::Control(ControlPacket::Handshake(said)) = &asks.content
+                    && !spoofed
+                {
+                    let mut bytes = Vec::new();
+                    spoof(&asks, *said).encode(&mut bytes);
+                    near.send_to(&bytes, from).expect("sent");
+                    spoofed = true;
+                }
+                far.send(&buffer[..len]).expect("sent");
+            }
+            if let (Ok(len), Some(client)) = (far.recv(&mut buffer), client) {
+                near.send_to(&buffer[..len], client).expect("sent");
+            }
+        }
+    });
+    at
+}
+
+#[test]
+fn a_spoofed_handshake_ends_or_stalls_no_connect() {
+    let spoofs = [
+        // Who sees no packet knows no end's name.
+        (HandshakeKind::Refused(1002), false),
+        (HandshakeKind::Request, false),
+        // Who sees them can end a connect, but not by a cookie that is none.
+        (HandshakeKind::Request, true),
+    ];
+    for (kind, knows) in spoofs {
+        let (port, arrived) = listening();
+        let at = spoofing(port.address(), move |asks, said| {
+            let to = if knows { said.from } else { SocketId(0) };
+            let handshake = Handshake { kind, cookie: 7, ..said };
+            let content = Content::Control(ControlPacket::Handshake(handshake));
+            UdtPacket { to, content, ..asks.clone() }
+        });
+        let connected = connect(at, None, &UdtOptions::default(), Duration::from_secs(5));
+        let stream = connected.unwrap_or_else(|error| panic!("{kind:?}, {knows}: {error}"));
+        arrived.recv_timeout(PATIENCE).expect("the other end");
+        drop(stream);
+    }
+}
+
+#[test]
+fn a_preamble_that_drips_is_closed_after_five_seconds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = farline_lab::node(dir.path(), "read", &[]);
+    let mut client = RawClient::open(&url);
+    assert!(client.ask("SITE SETNETSTACK udt").starts_with('2'), "it has UDT");
+    client.say(&format!("OPTS FARLINE key={};", "ab".repeat(32)));
+    assert!(client.final_reply().starts_with("200"), "a key");
+    let port = client.data_port();
+    let mut stream = connect(port, None, &UdtOptions::default(), PATIENCE).expect("connected");
+    let began = Instant::now();
+    while stream.write_all(b"F").is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(9), "it is open yet");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
 }

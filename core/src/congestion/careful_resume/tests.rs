@@ -3,6 +3,7 @@
 use super::*;
 use crate::congestion::scenario::*;
 use crate::congestion::{Algorithm, Constants};
+use crate::transfer::PathRecord;
 use crate::units::{Bytes, Rng};
 use crate::wan::Change;
 
@@ -10,7 +11,7 @@ const RTT: u64 = 100;
 
 /// What a flow that filled a path of this rate and [`RTT`] has saved of it.
 fn saved(mbits: u64) -> SavedPath {
-    SavedPath { in_flight: mbit(mbits).bytes_in(ms(RTT)), rtt: ms(RTT) }
+    SavedPath { in_flight: mbit(mbits).bytes_in(ms(RTT)), rtt: ms(RTT), fills: true }
 }
 
 fn resuming(algorithm: Algorithm, saved: SavedPath) -> Part {
@@ -104,7 +105,7 @@ fn a_flow_that_is_there_keeps_its_share_when_another_jumps() {
 fn what_is_sent_without_proof_is_half_of_what_was_saved() {
     let packet = Start::default().packet;
     for (rng, in_flight) in (0..200u64).map(|n| (n, 20_000 + n * n * 997)) {
-        let saved = SavedPath { in_flight: Bytes(in_flight), rtt: ms(RTT) };
+        let saved = SavedPath { in_flight: Bytes(in_flight), rtt: ms(RTT), fills: rng % 2 == 0 };
         let half = (in_flight as f64 / 2.0 / packet.0 as f64).max(20.0);
         let mut flow = Algorithm::Cubic.control(
             Constants::Linux,
@@ -183,4 +184,59 @@ fn a_jump_is_worth_it_where_it_saves_a_round_trip() {
         println!("{mbits} Mbit/s: {won:.2} round trips");
         assert!(if is_worth { won > 1.0 } else { won < 0.5 }, "{mbits} Mbit/s: {won:.2}");
     }
+}
+
+/// What a copy of `bytes` sees over a path of `speed` and `rtt` with a queue of so many products, which looks at
+/// what has arrived ten times a second as a copy does, and how long it takes.
+fn copied(flow: Part, path: (Rate, Span, f64), bytes: u64, rng: u64) -> (PathRecord, Span) {
+    let (speed, rtt, queue) = path;
+    let (mut record, mut looks) = (PathRecord::default(), 0);
+    let half = rtt.mul_f64(0.5);
+    let parts = [rate(speed), delay(half), tail_drop(queue), train(1 + rng % 7), seed(rng)];
+    let run = scenario![flow, parts, receiver()].run_until(secs(300), |run| {
+        let (now, arrived) = (run.now(), run.delivered(0) * 1500);
+        if now.since(Time::ZERO) >= ms(100 * looks) {
+            looks += 1;
+            record.look(now, Bytes(arrived), Some(rtt), (arrived / 1500, run.lost(0)));
+        }
+        arrived >= bytes
+    });
+    let arrived = run.delivered(0) * 1500;
+    assert!(arrived >= bytes, "it ends: {arrived} of {bytes} bytes over {path:?}");
+    (record, run.now().since(Time::ZERO))
+}
+
+#[test]
+fn a_small_copy_makes_no_later_one_slower() {
+    let (mut slower, mut believed) = (Vec::new(), Vec::new());
+    for (mbits, rtt) in [(50, 30), (50, 300), (200, 100), (1_000, 30), (1_000, 100), (1_000, 300)] {
+        for rng in 0..4 {
+            let path = (mbit(mbits), ms(rtt), [0.25, 0.5, 1.0, 2.0][rng as usize % 4]);
+            let product = path.0.bytes_in(path.1).0;
+            for algorithm in [Algorithm::Cubic, Algorithm::Reno] {
+                let (record, _) = copied(sender(algorithm), path, 3 << 20, rng);
+                let Some(saved) = record.saved(false) else { continue };
+                // One that had it all on its way has filled it.
+                let fills = saved.in_flight.0 as f64 > 0.8 * product as f64;
+                let saved = SavedPath { fills, ..saved };
+                let bytes = (4 * product).max(20 << 20);
+                let (_, fresh) = copied(sender(algorithm), path, bytes, rng);
+                let (_, again) = copied(resuming(algorithm, saved), path, bytes, rng);
+                let line = format!("{algorithm}, {path:?}: {fresh}, {again} after {saved:?}");
+                println!("{line}");
+                // What filled the path is known no better than a record is.
+                let most = fresh.mul_f64(if fills { 1.1 } else { 1.02 }) + path.1.mul_f64(0.5);
+                slower.extend((again > most).then_some(line));
+                if !fills && rng == 2 {
+                    let full = resuming(algorithm, SavedPath { fills: true, ..saved });
+                    believed
+                        .push(copied(full, path, bytes, rng).1.as_secs_f64() / fresh.as_secs_f64());
+                }
+            }
+        }
+    }
+    assert!(slower.is_empty(), "{slower:#?}");
+    // Taken for all that there is, what a small copy saw makes a large one up to several times as slow.
+    let worst = believed.iter().fold(0.0, |worst, part| part.max(worst));
+    assert!(worst > 1.5, "{believed:?}");
 }

@@ -9,6 +9,8 @@ use std::ops::Range;
 const REORDERING: u64 = 3;
 /// The retransmission timer never runs out sooner (Linux; RFC 6298 has a second).
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
+/// Nor before this while no round trip is known (RFC 6298, 2.1).
+const FIRST_TIMEOUT: Span = Span::from_secs(1);
 
 /// The control's answer at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -204,6 +206,9 @@ impl Flow {
     }
 
     fn timer(&self) -> Time {
+        if self.rtt == Span::ZERO {
+            return self.timer_from + FIRST_TIMEOUT;
+        }
         self.timer_from + (self.rtt + self.deviation.mul_f64(4.0)).max(self.rtt + LEAST_TIMEOUT)
     }
 

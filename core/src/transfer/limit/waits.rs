@@ -129,6 +129,9 @@ pub struct Waits {
     pub media: (StoreMedium, StoreMedium),
 }
 
+/// A path was full when it was so for this many round trips: in the first a queue may have come of a burst.
+const FILLED_TRIPS: f64 = 2.0;
+
 impl Waits {
     /// Adds the accounts of another transfer: of its channels, its threads and its path.
     pub fn add(&mut self, next: &Waits) {
@@ -145,6 +148,13 @@ impl Waits {
         let waits = Waits { has_path: true, channels: self.channels.max(1), ..self.clone() };
         self.path.total() > Span::ZERO
             && matches!(waits.sender_limit().limit, Limit::PathRate | Limit::Loss)
+    }
+
+    /// Whether what this end sent filled its path for long enough to say how much that takes: a copy that
+    /// ended while its windows grew has seen a part of it.
+    pub fn has_filled_path(&self) -> bool {
+        let PathTimes { full, min_rtt, .. } = self.path;
+        full > Span::ZERO && full >= min_rtt.mul_f64(FILLED_TRIPS)
     }
 
     /// What limited the sending end.

@@ -245,7 +245,7 @@ impl Port {
         };
         if let Some(asks) = &mut self.asks
             && asks.peer == from
-            && (packet.to == asks.connector.own() || packet.to == SocketId(0))
+            && asks.connector.is_for(packet.to)
         {
             match handshake {
                 Some(handshake) => asks.connector.handle(now, handshake),

@@ -136,11 +136,15 @@ impl Copy<'_> {
         size: Option<Bytes>,
         sending: bool,
     ) -> TransferParams {
+        // Between two other hosts no driver of this one carries anything.
+        let stack = self.options.channel.as_ref();
+        let stack = stack.filter(|_| self.stats.direction != DataDirection::Elsewhere);
+        let own_control = stack.and_then(|stack| stack.control(self.asked_congestion()).ok()?);
         let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
             rate: self.known_rate(peer, sending),
-            queue_pairs: self.options.channel.as_ref().map_or(0, |stack| {
+            queue_pairs: stack.map_or(0, |stack| {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
         };
@@ -152,7 +156,7 @@ impl Copy<'_> {
                 self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
             }
         }
-        if let (Ok(Some(name)), Some(stack)) = (self.own_control(), &self.options.channel)
+        if let (Some(name), Some(stack)) = (own_control, stack)
             && self.asked_congestion().is_none()
         {
             // What was chosen is for a kernel's channels.

@@ -19,6 +19,7 @@ extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __k
 struct saved {
 	__u64 in_flight; /* bytes on their way that arrived */
 	__u64 rtt_us;    /* the least round trip */
+	__u64 fills;     /* whether that was all that the path had */
 };
 const volatile struct saved saved SEC(".rodata.saved") = { .in_flight = 0 };
 
@@ -29,6 +30,8 @@ const volatile struct saved saved SEC(".rodata.saved") = { .in_flight = 0 };
 /* include/net/sock.h: TCP paces by itself where no fq does. */
 #define PACING_NONE 0
 #define PACING_NEEDED 1
+/* include/net/tcp.h: slow start has no end yet. */
+#define INFINITE_SSTHRESH 0x7fffffff
 
 /* The phases of RFC 9959, section 4. */
 enum phase { RECONNAISSANCE = 0, UNVALIDATED, VALIDATING, RETREAT, NORMAL };
@@ -60,13 +63,21 @@ static __always_inline void pace(struct sock *sk, struct own *own)
 	}
 }
 
-static __always_inline void go_on(struct sock *sk, struct own *own)
+static __always_inline void pace_no_more(struct sock *sk, struct own *own)
 {
-	own->phase = NORMAL;
 	if (own->paced) {
 		((struct sock___pace *)sk)->sk_pacing_status = PACING_NONE;
 		own->paced = 0;
 	}
+}
+
+/* What was paced over a round trip comes back so, which CUBIC's HyStart takes for a full path where nothing paces (hystart_update): a
+ * slow start that goes on is paced to its end. */
+static __always_inline void go_on(struct sock *sk, struct own *own)
+{
+	own->phase = NORMAL;
+	if (!in_slow_start(tcp_sk(sk)))
+		pace_no_more(sk, own);
 }
 
 SEC("struct_ops/init")
@@ -111,7 +122,7 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		own->edge = tp->snd_nxt;
 		own->pipe = tp->packets_out;
 		pace(sk, own);
-		/* Slow start ends at what the path held before: beyond it nothing is known. */
+		/* Slow start ends at what filled the path before; the kernel paces a jump that is half of it over a round trip. */
 		tp->snd_ssthresh = 2 * own->jump;
 		tp->snd_cwnd = at_most(own->jump, tp->snd_cwnd_clamp);
 		return;
@@ -122,6 +133,9 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		/* What was sent without proof begins to arrive: nothing more of it, and what is on its way may stay. */
 		own->phase = VALIDATING;
 		own->edge = tp->snd_nxt;
+		/* Of a path that was not full nothing is known beyond what it held. */
+		if (!saved.fills)
+			tp->snd_ssthresh = INFINITE_SSTHRESH;
 		tp->snd_cwnd = at_most(own->jump, at_least(tp->packets_out, FIRST_WINDOW));
 		return;
 	case VALIDATING:
@@ -132,6 +146,8 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		return;
 	default:
 		cubictcp_cong_avoid(sk, ack, acked);
+		if (!in_slow_start(tp))
+			pace_no_more(sk, own);
 	}
 }
 
@@ -155,7 +171,8 @@ void BPF_PROG(set_state, struct sock *sk, __u8 state)
 	if (own->phase == RETREAT && state == OPEN) {
 		/* Slow start may go on to what has arrived (RFC 9959, section 4). */
 		tcp_sk(sk)->snd_ssthresh = at_least(own->pipe, FIRST_WINDOW);
-		go_on(sk, own);
+		own->phase = NORMAL;
+		pace_no_more(sk, own);
 	}
 	cubictcp_state(sk, state);
 }
@@ -169,7 +186,11 @@ void BPF_PROG(cwnd_event, struct sock *sk, enum tcp_ca_event event)
 SEC("struct_ops/pkts_acked")
 void BPF_PROG(pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	cubictcp_acked(sk, sample);
+	struct own *own = OWN(sk, own);
+
+	/* A jump tells HyStart nothing. */
+	if (own->phase != UNVALIDATED && own->phase != VALIDATING)
+		cubictcp_acked(sk, sample);
 }
 
 SEC("struct_ops/undo_cwnd")

@@ -156,6 +156,9 @@ fn joined(options: &Options, ends: &Ends, channel: &str) -> Result<()> {
             let mut known = seen.clone();
             let held = seen["in_flight"].as_f64().context("a path")? * factor.unwrap_or(1.0);
             known["in_flight"] = (held as u64).into();
+            // What is on its way is the product of rate and round trip: else it is not believed.
+            let rate = seen["rate"].as_f64().context("a rate")? * factor.unwrap_or(1.0);
+            known["rate"] = (rate as u64).into();
             std::fs::write(&path, known.to_string())?;
             shares.push(kept(ends, &node, &state, channel, factor.is_none())?);
         }

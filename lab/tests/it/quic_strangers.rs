@@ -1,0 +1,147 @@
+//! What a node's UDP port says to packets of nobody's: no more than it got, and nothing of it counts before the
+//! handshake (docs/protocol.md, Q-2 and Q-4).
+
+use farline_lab::{Running, farline};
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Endpoint, ServerConfig};
+use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a node speaks at its one UDP port.
+const CONTROL: &[u8] = b"farline-control/1";
+
+/// A certificate and its key, also as files of `folder`.
+fn certificate(folder: &Path) -> rcgen::CertifiedKey<rcgen::KeyPair> {
+    let made = rcgen::generate_simple_self_signed(vec!["node".to_owned()]).expect("a certificate");
+    std::fs::write(folder.join("node.pem"), made.cert.pem()).expect("written");
+    std::fs::write(folder.join("node.key"), made.signing_key.serialize_pem()).expect("written");
+    made
+}
+
+/// A node with one UDP port, and where that is.
+fn node(folder: &Path) -> (Running, SocketAddr) {
+    let mut serve = farline();
+    serve.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0"]);
+    serve.args(["--listen-udp", "127.0.0.1:0", "--tls-cert"]).arg(folder.join("node.pem"));
+    serve.arg("--tls-key").arg(folder.join("node.key")).arg("--root").arg(folder);
+    let (node, line) = Running::begun(&mut serve);
+    let said: serde_json::Value = serde_json::from_str(&line).expect("one object");
+    (node, said["udp"].as_str().expect("a port").parse().expect("an address"))
+}
+
+/// Bytes that come back for `packet` within a while.
+fn said_to(node: SocketAddr, packet: &[u8]) -> usize {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    socket.send_to(packet, node).expect("sent");
+    let (mut buffer, mut all) = ([0; 9_000], 0);
+    while let Ok(len) = socket.recv(&mut buffer) {
+        all += len;
+    }
+    all
+}
+
+/// A packet with a long header of such a version, filled up to `len`.
+fn long_header(version: u32, len: usize) -> Vec<u8> {
+    let mut packet = [&[0xc0][..], &version.to_be_bytes()].concat();
+    for name in [7, 9] {
+        packet.push(8);
+        packet.extend([name; 8]);
+    }
+    packet.resize(len.max(packet.len()), 0x5a);
+    packet
+}
+
+#[test]
+fn an_unknown_quic_version_gets_no_more_than_it_sent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    certificate(dir.path());
+    let (_node, at) = node(dir.path());
+    for version in [0x1a2a_3a4a, 0xdead_beef] {
+        let said = said_to(at, &long_header(version, 1_200));
+        assert!((1..=1_200).contains(&said), "{said} bytes for version {version:x}");
+        for len in [23, 30, 60, 600, 1_199] {
+            let said = said_to(at, &long_header(version, len));
+            assert_eq!(said, 0, "{said} bytes for {len} of version {version:x}");
+        }
+    }
+    // Version negotiation itself, a first packet of version 1 that is none, and short headers.
+    let mut short = vec![0x40; 1_200];
+    for packet in [&long_header(0, 1_200)[..], &long_header(1, 1_200), &long_header(1, 60)] {
+        let said = said_to(at, packet);
+        assert!(said <= packet.len(), "{said} bytes for {}", packet.len());
+    }
+    for len in [1_200, 60, 22] {
+        short.truncate(len);
+        let said = said_to(at, &short);
+        assert!(said <= len, "{said} bytes for {len} of a short header");
+    }
+}
+
+/// A client that takes `made` for the other end's, and sends data with its first packet where it may.
+fn eager(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Endpoint {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).expect("TLS 1.3");
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![CONTROL.to_vec()];
+    config.enable_early_data = true;
+    let config = QuicClientConfig::try_from(config).expect("it suits QUIC");
+    let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
+    endpoint.set_default_client_config(ClientConfig::new(Arc::new(config)));
+    endpoint
+}
+
+/// Whether the end at `at` takes data before a handshake from `client`, which was there before.
+async fn takes_early_data(client: &Endpoint, at: SocketAddr) -> bool {
+    let first = client.connect(at, "node").expect("a client").await.expect("connected");
+    // A ticket comes behind the handshake.
+    let until = Instant::now() + Duration::from_secs(2);
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        match client.connect(at, "node").expect("a client").into_0rtt() {
+            Ok(_) => return true,
+            Err(_) if Instant::now() > until => break,
+            Err(connecting) => drop(connecting.await),
+        }
+    }
+    drop(first);
+    false
+}
+
+#[test]
+fn a_node_takes_no_data_before_the_handshake() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = certificate(dir.path());
+    let (_node, at) = node(dir.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        assert!(!takes_early_data(&eager(&made), at).await, "the node takes 0-RTT data");
+        // The same client does send it where it may.
+        let key = PrivatePkcs8KeyDer::from_pem_file(dir.path().join("node.key")).expect("a key");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).expect("TLS 1.3");
+        let config = builder.with_no_client_auth();
+        let config = config.with_single_cert(vec![made.cert.der().clone()], key.into());
+        let mut config = config.expect("its own certificate");
+        config.max_early_data_size = u32::MAX;
+        config.alpn_protocols = vec![CONTROL.to_vec()];
+        let config = QuicServerConfig::try_from(config).expect("it suits QUIC");
+        let config = ServerConfig::with_crypto(Arc::new(config));
+        let server = Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("a port");
+        let at = server.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let mut there = Vec::new();
+            while let Some(incoming) = server.accept().await {
+                there.extend(incoming.await);
+            }
+        });
+        assert!(takes_early_data(&eager(&made), at).await, "or it would show nothing");
+    });
+}
