@@ -178,13 +178,8 @@ impl DataPlane {
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
         let Self { local, peer, over_ssh, rtt, .. } = *self;
         let (one_port, certificate) = (self.one_port.clone(), self.certificate.clone());
-        let account = Account::log_in(
-            &self.shared,
-            user,
-            password,
-            &self.shown,
-            self.peer.ip().to_canonical(),
-        )?;
+        let from = self.client_ip();
+        let account = Account::log_in(&self.shared, user, password, &self.shown, from)?;
         // Nothing of another user's stays, but how data is to be protected: a client that was told
         // PROT P is its own would send what the node takes for clear (RFC 4217 section 9).
         let shown = std::mem::take(&mut self.shown);
@@ -349,13 +344,12 @@ impl DataPlane {
                     return Err(cannot(Error::new(Fault::You, ErrorCode::Unsupported, message)));
                 }
                 if asked.algorithm().is_some() && !self.may_load(value) {
-                    let who = format_args!("{} asked for {value}", self.peer.ip().to_canonical());
+                    let who = format_args!("{} asked for {value}", self.client_ip());
                     self.shared.notices.say("allow_congestion", who);
                     let message = "it is not there, and this node loads none for its clients";
                     let error =
-                        Error::new(Fault::Refused, ErrorCode::CongestionCapability, message)
-                            .hint("its operator can allow it: farline serve --allow-congestion");
-                    return Err(cannot(error));
+                        Error::new(Fault::Refused, ErrorCode::CongestionCapability, message);
+                    return Err(cannot(error.hint("its operator can: serve --allow-congestion")));
                 }
                 let obtain =
                     |_| as_service(|| kernelcc::obtain(&CcRequest::new(asked))).map_err(cannot);

@@ -34,7 +34,7 @@ impl DataPlane {
             return Ok(());
         }
         let admitted = self.shared.held.admit(held).inspect_err(|error| {
-            self.shared.notices.say("allow_held", format_args!("{}: {error}", self.peer.ip()));
+            self.shared.notices.say("allow_held", format_args!("{}: {error}", self.client_ip()));
         })?;
         self.options = TcpOptions {
             congestion: None,

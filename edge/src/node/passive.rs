@@ -12,11 +12,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl DataPlane {
+    /// The client's address, as people write it.
+    pub(super) fn client_ip(&self) -> IpAddr {
+        self.peer.ip().to_canonical()
+    }
+
     /// Listens for the client's data connections; returns the address to tell it.
     pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
         self.open_passive(family).inspect_err(|error| {
             if matches!(error.code, ErrorCode::NoDataPort | ErrorCode::Busy) {
-                let client = self.peer.ip().to_canonical();
+                let client = self.client_ip();
                 self.shared.notices.say("data_ports", format_args!("{client}: {error}"));
             }
         })
@@ -54,7 +59,7 @@ impl DataPlane {
     /// Who may connect to a port of this session's: its client and, where the operator allows third-party
     /// transfers, whom it could be told to connect to. Whoever else came is in the log.
     fn data_peers(&self) -> DataPeers {
-        let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
+        let (shared, client) = (Arc::clone(&self.shared), self.client_ip());
         let rights = self.account().rights;
         DataPeers::of(move |from| {
             if from == client {
@@ -74,7 +79,7 @@ impl DataPlane {
 
     /// Has who connects to a port of this session's and is none of it stand in the log.
     pub(super) fn refused_connections(&self) -> RefusedConnection {
-        let (shared, client) = (Arc::clone(&self.shared), self.peer.ip().to_canonical());
+        let (shared, client) = (Arc::clone(&self.shared), self.client_ip());
         Box::new(move |from, why| {
             let from = from
                 .map_or_else(|| "elsewhere".to_owned(), |at| at.ip().to_canonical().to_string());
@@ -101,7 +106,7 @@ impl DataPlane {
             return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
         }
         let (slots, sockets, rtt) = (self.slot_terms(), self.options.clone(), self.rtt);
-        let (ports, client) = (self.shared.config.data_ports, self.peer.ip().to_canonical());
+        let (ports, client) = (self.shared.config.data_ports, self.client_ip());
         let listener = self.listener_for(&driver)?;
         let arrivals = Arc::clone(listener.arrivals());
         let listen = Listen { ip, ports, sockets, slots, client, rtt, arrivals };

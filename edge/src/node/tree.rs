@@ -427,10 +427,7 @@ fn receive_list(
 /// A line in the log where there is no memory for a list.
 fn say_full(plane: &DataPlane, error: &Error) {
     if matches!(error.code, ErrorCode::ListMemory | ErrorCode::Busy) {
-        plane
-            .shared
-            .notices
-            .say("list_memory", format_args!("{}: {error}", plane.peer.ip().to_canonical()));
+        plane.shared.notices.say("list_memory", format_args!("{}: {error}", plane.client_ip()));
     }
 }
 
