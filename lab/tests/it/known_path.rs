@@ -201,7 +201,7 @@ fn a_small_copy_over_tcp_slows_no_later_one() {
     if !rustix::process::geteuid().is_root() {
         return farline_lab::skip("only root can load a congestion control");
     }
-    a_small_copy_slows_no_later_one("t-knownst", "tcp", 3);
+    a_small_copy_slows_no_later_one("t-knownst", "tcp", 5);
 }
 
 /// Somebody at the same address who knows nothing begins from what the node knows, plans by it, and

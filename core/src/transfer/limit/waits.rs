@@ -490,4 +490,19 @@ mod tests {
         let slow = Waits { store: Span::from_secs(38), network: Span::from_secs(2), ..waits() };
         assert_eq!(slow.receiver_limit().limit, Limit::DiskWrite);
     }
+
+    #[test]
+    fn a_path_is_full_that_was_so_for_two_round_trips() {
+        let ms = Span::from_millis;
+        for (growing, full, fills) in [(3_000, 0, false), (1, 199, false), (3_000, 200, true)] {
+            let path = PathTimes {
+                growing: ms(growing),
+                full: ms(full),
+                min_rtt: ms(100),
+                ..PathTimes::default()
+            };
+            let waits = Waits { path, ..Waits::default() };
+            assert_eq!(waits.has_filled_path(), fills, "{full} ms of {growing}");
+        }
+    }
 }
