@@ -373,3 +373,46 @@ fn a_state_replaces_no_other_file_and_no_test_under_way() {
     test.end(Signal::KILL);
     refused("not over");
 }
+
+/// How old an answer is that comes again: nobody waits for its packet any more.
+const REPLAYED_AFTER: Duration = Duration::from_millis(3_500);
+
+#[test]
+fn replayed_authenticated_answers_count_for_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "a key of both\n").expect("written");
+    let mut far = farline();
+    far.args(["--json", "line", "reflect", "--stamp", "--listen", "127.0.0.1:0", "--stamp-key"]);
+    let (_far, line) = Running::begun(far.arg(&key));
+    let said: Value = serde_json::from_str(&line).expect("an object");
+    let real = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    real.connect(said["address"].as_str().expect("an address")).expect("connected");
+    real.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
+    // Each answer comes twice at once, and again much later.
+    let seen = std::sync::Mutex::new(std::collections::VecDeque::new());
+    let address = answering(move |bytes| {
+        let mut answer = [0; 2_048];
+        real.send(bytes).expect("sent");
+        let Ok(len) = real.recv(&mut answer) else { return Vec::new() };
+        let answer = answer[..len].to_vec();
+        let mut seen = seen.lock().expect("whole");
+        seen.push_back((Instant::now(), answer.clone()));
+        let is_old =
+            seen.front().is_some_and(|(at, _): &(Instant, _)| at.elapsed() >= REPLAYED_AFTER);
+        let old = if is_old { seen.pop_front() } else { None };
+        [answer.clone(), answer].into_iter().chain(old.map(|(_, old)| old)).collect()
+    });
+    let mut command = farline();
+    command.args(["--json", "-q", "line", &address, "--stamp", "--frames", "256"]);
+    command.args(["--rate", "100k", "--for", "6s", "--stamp-key"]).arg(&key);
+    let output = command.output().expect("farline runs");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let count = |of: &str, key: &str| document[of][key].as_u64().expect("a count");
+    let received = count("totals", "received");
+    assert!(received > 100 && count("sums", "lost") == 0, "{document}");
+    assert_eq!(count("totals", "duplicates"), received, "the copies: {document}");
+    let replayed = count("refused_answers", "never_asked");
+    assert!(replayed > 20, "what came again much later: {document}");
+    assert_eq!(count("refused_answers", "wrong_hmac"), 0, "they are the real one's: {document}");
+}
