@@ -34,7 +34,7 @@ demo-calendar: setup-demo release ## Book channels in an emulated network and co
 	@target/release/farline-demo calendar
 
 bench: setup-test ## Measure the link and the mover on this machine (nothing else should be running)
-	@for bench in link mover; do $(CARGO) xtask bench $$bench; done
+	@for bench in link mover causes tuner; do $(CARGO) xtask bench $$bench; done
 
 soak: setup-test ## Kill a thousand copies at random instants, and print what that cost (10 minutes)
 	@$(CARGO) build --locked --quiet -p farline-cli

@@ -195,9 +195,9 @@ pub fn causes() -> Vec<Cause> {
             "disk_write",
             party,
             [
+                write(&["--trial-write", "400M"], 200),
                 write(&["--trial-write", "300M"], 250),
                 write(&["--trial-write", "100M"], 150),
-                write(&["--trial-write", "400M"], 200),
             ],
         );
     }

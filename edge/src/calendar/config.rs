@@ -1,6 +1,7 @@
 //! What a calendar is told at its start: flags and a TOML file.
 
 use crate::database::DatabaseAddress;
+use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use farline_core::calendar::{
     BookLimits, BookingPolicy, ProjectPolicy, Topology, TopologyError, TopologySpec,
 };
@@ -31,6 +32,14 @@ pub struct CalendarConfigFile {
     pub tls_cert: Option<PathBuf>,
     /// Its key, in PEM.
     pub tls_key: Option<PathBuf>,
+    /// See [`Identities::people`]; those without `calendar` may do nothing here.
+    pub identity: Vec<IdentityFile>,
+    /// See [`Identities::issuers`]; those without `calendar` count for nothing here.
+    pub issuer: Vec<IssuerFile>,
+    /// See [`ClientAuthorities::certificates`].
+    pub client_authorities: Option<PathBuf>,
+    /// See [`ClientAuthorities::revoked`].
+    pub client_revoked: Option<PathBuf>,
     /// How far ahead bookings may reach, such as `9600h`.
     pub horizon: Option<String>,
     /// The longest hold, such as `15min`.
@@ -67,6 +76,8 @@ pub struct CalendarConfig {
     pub topology: Arc<Topology>,
     /// Certificate chain and key; made and kept in the state folder when absent.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Who may come besides those with a token of the calendar's own.
+    pub identities: Identities,
     /// Bounds of bookings.
     pub limits: BookLimits,
     /// Quotas and priorities.
@@ -150,6 +161,19 @@ impl CalendarConfigFile {
             (None, None) => None,
             _ => return Err(wrong("tls_cert and tls_key go together".to_owned())),
         };
+        let people = self.identity.into_iter().map(|file| file.build(false));
+        let identities = Identities {
+            people: people.collect::<Result<_, _>>()?,
+            issuers: self.issuer.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
+            authorities: ClientAuthorities {
+                certificates: self.client_authorities,
+                revoked: self.client_revoked,
+            },
+            grid_mapfile: None,
+        };
+        if let Some(message) = identities.wrong_certificates(true, false) {
+            return Err(wrong(message));
+        }
         let state = self.state.ok_or_else(|| {
             wrong("no state folder is named".to_owned())
                 .hint("a folder for the database, the key and the first token: --state DIR")
@@ -160,6 +184,7 @@ impl CalendarConfigFile {
             database: self.database,
             topology: Arc::new(topology(self.network.as_deref().unwrap_or("usn"))?),
             certificate,
+            identities,
             limits,
             policy,
         })

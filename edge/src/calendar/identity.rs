@@ -1,26 +1,20 @@
-//! Who asks: bearer tokens and client certificates, what each may, and deny by default.
+//! Who asks: bearers of the calendar's own tokens, and identities as nodes have them; deny by default.
 
 use super::clock::time_of;
-use crate::channels::trust::Fingerprint;
+use crate::channels::trust::{Fingerprint, ShownCertificate};
+use crate::identity::{
+    BEARER, CalendarRights, CalendarRole, ClientCertificate, ClientVerifier, Identities, KeySets,
+    TokenIssuer,
+};
+use crate::sys::clock::since_1970;
 use aws_lc_rs::digest::{SHA256, digest};
 use farline_core::calendar::{BookingRights, TimeWindow, Topology};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
+use rustls::pki_types::UnixTime;
+use rustls::server::danger::ClientCertVerifier;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// What kind of identity it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CalendarRole {
-    /// May do all, and see all.
-    Admin,
-    /// Books within its rights, and sees its own project.
-    User,
-    /// Makes circuits: sees what is provisioned, reports of circuits, and nothing else.
-    Agent,
-    /// Sees its own project, and changes nothing.
-    Viewer,
-}
+use std::sync::Arc;
 
 /// A token as it is made and stored; the secret itself is not kept, only its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,13 +70,32 @@ impl NewToken {
     /// # Errors
     /// A site or time that is none.
     pub fn rights(&self, topology: &Topology) -> Result<BookingRights, Error> {
-        let wrong = |what: &str| {
-            let message = format!("token `{}`: {what}", self.name);
-            Error::new(Fault::You, ErrorCode::CalendarRequest, message)
-        };
-        let mut rights = BookingRights {
+        let whose = format!("token `{}`", self.name);
+        if let Some(certificate) = &self.certificate {
+            certificate.parse::<Fingerprint>().map_err(|error| wrong(&whose, &error))?;
+        }
+        let rights = CalendarRights {
+            project: self.project.clone(),
+            role: self.role,
+            endpoints: self.endpoints.clone(),
             highest_rate: self.highest_rate_bps.map(Rate::from_bps),
             highest_volume: self.highest_volume_bytes.map(Bytes),
+            not_before: self.not_before.clone(),
+            not_after: self.not_after.clone(),
+        };
+        rights.in_network(topology, &whose)
+    }
+}
+
+impl CalendarRights {
+    /// What of that there is in `topology`.
+    ///
+    /// # Errors
+    /// A site or time that is none; it says whose.
+    fn in_network(&self, topology: &Topology, whose: &str) -> Result<BookingRights, Error> {
+        let mut rights = BookingRights {
+            highest_rate: self.highest_rate,
+            highest_volume: self.highest_volume,
             ..BookingRights::default()
         };
         for endpoint in &self.endpoints {
@@ -90,12 +103,14 @@ impl NewToken {
             let before = rights.endpoints.len();
             rights.endpoints.extend(sites.filter_map(|site| topology.site(site)));
             if before == rights.endpoints.len() && topology.site(endpoint).is_none() {
-                return Err(wrong(&format!("there is no site `{endpoint}`")));
+                return Err(wrong(whose, &format!("there is no site `{endpoint}`")));
             }
         }
         let time = |text: &Option<String>| match text {
             None => Ok(None),
-            Some(text) => time_of(text).map(Some).ok_or_else(|| wrong("a time that is none")),
+            Some(text) => {
+                time_of(text).map(Some).ok_or_else(|| wrong(whose, "a time that is none"))
+            }
         };
         let (start, end) = (time(&self.not_before)?, time(&self.not_after)?);
         if start.is_some() || end.is_some() {
@@ -103,11 +118,12 @@ impl NewToken {
             rights.window =
                 Some(TimeWindow { start: start.unwrap_or_default(), end: end.unwrap_or(latest) });
         }
-        if let Some(certificate) = &self.certificate {
-            certificate.parse::<Fingerprint>().map_err(|error| wrong(&error))?;
-        }
         Ok(rights)
     }
+}
+
+fn wrong(whose: &str, what: &str) -> Error {
+    Error::new(Fault::You, ErrorCode::CalendarRequest, format!("{whose}: {what}"))
 }
 
 /// A fresh secret, and its digest as it is stored.
@@ -132,17 +148,17 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Everybody who is known.
+/// Everybody who has a token of the calendar's own.
 #[derive(Debug, Default)]
-pub(super) struct Identities {
+pub(super) struct TokenHolders {
     by_digest: BTreeMap<String, Caller>,
     by_certificate: BTreeMap<String, Caller>,
 }
 
-impl Identities {
+impl TokenHolders {
     /// Those of `tokens`; one that makes no sense in this network lets nobody in.
-    pub(super) fn new(tokens: Vec<StoredToken>, topology: &Topology) -> Identities {
-        let mut known = Identities::default();
+    pub(super) fn new(tokens: Vec<StoredToken>, topology: &Topology) -> TokenHolders {
+        let mut known = TokenHolders::default();
         for StoredToken { digest, token } in tokens {
             let Ok(rights) = token.rights(topology) else { continue };
             let caller =
@@ -164,5 +180,91 @@ impl Identities {
     /// Whose certificate it is.
     pub(super) fn by_certificate(&self, fingerprint: &Fingerprint) -> Option<Caller> {
         self.by_certificate.get(&fingerprint.to_string()).cloned()
+    }
+}
+
+/// What a client showed in its handshake, and has the key of.
+#[derive(Clone, Debug)]
+pub(super) struct PeerCertificate {
+    pub(super) fingerprint: Fingerprint,
+    /// Where the identities' authorities vouch for it, or one of them is known by it.
+    certificate: Option<ClientCertificate>,
+}
+
+/// Those who come by a certificate's subject or by a token that somebody else signed, as to a node.
+#[derive(Debug)]
+pub(super) struct NamedCallers {
+    identities: Identities,
+    keys: KeySets,
+    topology: Arc<Topology>,
+}
+
+impl NamedCallers {
+    /// # Errors
+    /// A file that cannot be read, or rights that this network does not have.
+    pub(super) fn new(
+        identities: Identities,
+        topology: &Arc<Topology>,
+    ) -> Result<NamedCallers, Error> {
+        for person in &identities.people {
+            let rights = person.calendar.as_ref();
+            let whose = format!("identity {}", person.name);
+            rights.map(|rights| rights.in_network(topology, &whose)).transpose()?;
+        }
+        for TokenIssuer { issuer, calendar, .. } in &identities.issuers {
+            let whose = format!("issuer {}", issuer.url);
+            calendar.as_ref().map(|rights| rights.in_network(topology, &whose)).transpose()?;
+        }
+        let keys = KeySets::new(&identities)?;
+        let named = NamedCallers { keys, topology: Arc::clone(topology), identities };
+        named.verifier()?;
+        Ok(named)
+    }
+
+    /// As its files are now, so that what an authority took back counts at once.
+    fn verifier(&self) -> Result<ClientVerifier, Error> {
+        ClientVerifier::new(self.identities.fingerprints(), &self.identities.authorities)
+    }
+
+    /// What counts of the certificates that a client showed. Reads files.
+    pub(super) fn shown(&self, shown: &[ShownCertificate]) -> Option<PeerCertificate> {
+        let (first, between) = shown.split_first()?;
+        let now = UnixTime::since_unix_epoch(since_1970());
+        let verifier = self.verifier().ok();
+        let vouched =
+            verifier.and_then(|verifier| verifier.verify_client_cert(first, between, now).ok());
+        let certificate = vouched.map(|_| ClientCertificate::of(first));
+        Some(PeerCertificate { fingerprint: Fingerprint::of(first), certificate })
+    }
+
+    /// Whose certificate it is.
+    pub(super) fn by_certificate(&self, shown: &PeerCertificate) -> Option<Caller> {
+        let certificate = shown.certificate.as_ref()?;
+        self.admitted(b"anonymous", b"", Some(certificate))
+    }
+
+    /// Whether `secret` may be a token that somebody signed, and some are taken here.
+    pub(super) fn may_be_signed(&self, secret: &str) -> bool {
+        !self.identities.issuers.is_empty() && secret.split('.').count() == 3
+    }
+
+    /// Whose token it is. May wait for an issuer's keys for some seconds.
+    pub(super) fn by_token(&self, token: &str) -> Option<Caller> {
+        self.admitted(BEARER.as_bytes(), token.as_bytes(), None)
+    }
+
+    /// Why somebody is refused is in no reply: who is not known hears nothing.
+    fn admitted(
+        &self,
+        user: &[u8],
+        secret: &[u8],
+        certificate: Option<&ClientCertificate>,
+    ) -> Option<Caller> {
+        let now = since_1970().as_secs();
+        let admitted =
+            self.identities.log_in(user, secret, certificate, &self.keys, now).ok()??;
+        let CalendarRights { project, role, .. } = admitted.calendar.clone()?;
+        let rights = admitted.calendar?.in_network(&self.topology, &admitted.name).ok()?;
+        Some(Caller { name: admitted.name, project, role, rights })
     }
 }

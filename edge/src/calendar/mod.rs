@@ -17,10 +17,11 @@ mod tls;
 pub mod wire;
 mod writer;
 
+pub use crate::identity::CalendarRole;
 pub use client::{CalendarAddress, CalendarClient, CalendarEvents, Refused};
 pub use clock::{now, time_of, timestamp};
 pub use config::{CalendarConfig, CalendarConfigFile, ProjectFile, topology, topology_spec};
-pub use identity::{CalendarRole, NewToken, StoredToken};
+pub use identity::{NewToken, StoredToken};
 pub use ledger::Ledger;
 pub use service::{Service, make_token, open_ledger, openapi};
 pub use writer::CalendarTrouble;

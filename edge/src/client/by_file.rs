@@ -3,11 +3,24 @@
 use super::checksum;
 use super::copy::Copy;
 use super::landed_before::LandedBefore;
+use super::options::Options;
 use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 use farline_core::transfer::Entry;
 use farline_core::transfer::journal::FileFacts;
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeMap;
+
+/// Refuses a tree whose files are to land together: file by file they cannot.
+///
+/// # Errors
+/// Where that is asked for; it names the `server`.
+pub(super) fn require_each(options: &Options, server: &str) -> Result<(), Error> {
+    if !options.atomic {
+        return Ok(());
+    }
+    let message = format!("{server}: files land one by one where an end is no Farline node");
+    Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint("copy without --atomic"))
+}
 
 /// What moves files between this copy's ends, one by one.
 pub(super) trait FileEnd {

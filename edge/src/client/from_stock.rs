@@ -4,7 +4,7 @@
 //! `docs/protocol.md`, clauses G-5 and G-6.
 
 use super::by_content::ContentAt;
-use super::by_file::{FileEnd, execute};
+use super::by_file::{FileEnd, execute, require_each};
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
@@ -61,6 +61,7 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
+        require_each(copy.options, &from.to_string())?;
         let mut entries = vec![entry(Vec::new(), &top)];
         let (below, problems) = list_tree(copy, control, &from.path).await?;
         entries.extend(below);

@@ -2,7 +2,7 @@
 //! no other: folders first, then each file under a temporary
 //! name, then renamed.
 
-use super::by_file::{FileEnd, execute};
+use super::by_file::{FileEnd, execute, require_each};
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
@@ -50,6 +50,7 @@ pub(super) async fn run(
         }
     };
     if !alone {
+        require_each(copy.options, &to.to_string())?;
         let folders = load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
         let folders = folders.filter(|entry| !entry.path.is_empty());
         let below = folders.map(|entry| (&entry.path[..], at(entry)));

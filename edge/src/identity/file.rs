@@ -1,8 +1,8 @@
 //! Identities in a node's configuration file.
 
 use super::{
-    BEARER, CertificateName, FileOwner, Grant, IdentityLimits, IdentityRights, Issuer, KeySource,
-    Permissions, Person, StoredPassword, TokenIssuer,
+    BEARER, CalendarRightsFile, CertificateName, FileOwner, Grant, IdentityLimits, IdentityRights,
+    Issuer, KeySource, Permissions, Person, StoredPassword, TokenIssuer,
 };
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
@@ -28,6 +28,7 @@ pub struct IdentityFile {
     #[serde(default)]
     pub voms: Vec<String>,
     /// A right for each path: `{ "/raw" = "read", "/home/alice" = "write" }`.
+    #[serde(default)]
     pub paths: BTreeMap<String, String>,
     /// See [`IdentityLimits::sessions`].
     pub sessions: Option<usize>,
@@ -48,6 +49,8 @@ pub struct IdentityFile {
     pub clear_data: bool,
     /// A user of this host, see [`Person::owner`].
     pub owner: Option<String>,
+    /// See [`Person::calendar`].
+    pub calendar: Option<CalendarRightsFile>,
 }
 
 /// One `[[issuer]]`.
@@ -75,6 +78,8 @@ pub struct IssuerFile {
     pub files_per_day: Option<u64>,
     /// A user of this host, see [`Person::owner`].
     pub owner: Option<String>,
+    /// See [`TokenIssuer::calendar`].
+    pub calendar: Option<CalendarRightsFile>,
 }
 
 impl IdentityFile {
@@ -97,7 +102,7 @@ impl IdentityFile {
                 "`{odd}` is no VOMS attribute, such as /vo/group/Role=writer"
             )));
         }
-        if self.paths.is_empty() {
+        if self.paths.is_empty() && self.calendar.is_none() {
             return Err(wrong("it has no paths, and could do nothing".to_owned()));
         }
         let limits = limits(self.sessions, self.rate, self.bytes_per_day, self.files_per_day)
@@ -123,6 +128,7 @@ impl IdentityFile {
             },
             clear_data: self.clear_data,
             voms: self.voms,
+            calendar: self.calendar.map(CalendarRightsFile::build).transpose().map_err(wrong)?,
             owner: self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?,
             name,
         })
@@ -159,9 +165,10 @@ impl IssuerFile {
         let limits = limits(self.sessions, self.rate, self.bytes_per_day, self.files_per_day)
             .map_err(wrong)?;
         let owner = self.owner.map(|owner| FileOwner::named(&owner)).transpose().map_err(wrong)?;
+        let calendar = self.calendar.map(CalendarRightsFile::build).transpose().map_err(wrong)?;
         let audiences = self.audiences;
         let path = Pathname::root().resolve(&path);
-        Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits, owner })
+        Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits, owner, calendar })
     }
 }
 
@@ -184,7 +191,7 @@ fn limits(
     Ok(IdentityLimits { sessions, rate, bytes_per_day, files_per_day })
 }
 
-fn quantity<Q: FromStr<Err = ParseQuantityError>>(
+pub(super) fn quantity<Q: FromStr<Err = ParseQuantityError>>(
     text: Option<String>,
 ) -> Result<Option<Q>, String> {
     text.map(|text| text.parse()).transpose().map_err(|error: ParseQuantityError| error.to_string())

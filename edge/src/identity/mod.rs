@@ -4,6 +4,7 @@
 //! up; see `docs/how-to/identities.md`.
 
 mod access;
+mod calendar_rights;
 #[cfg(feature = "tls")]
 mod certificate;
 mod file;
@@ -29,6 +30,7 @@ mod token;
 
 pub(crate) use access::{Authorization, Deed};
 pub use access::{Grant, Permissions};
+pub use calendar_rights::{CalendarRights, CalendarRightsFile, CalendarRole};
 #[cfg(feature = "tls")]
 pub(crate) use certificate::{ClientCertificate, ClientVerifier};
 pub use file::{IdentityFile, IssuerFile};
@@ -108,6 +110,8 @@ pub struct Person {
     pub clear_data: bool,
     /// Whose its files are on this host, and by whose rights it reaches them; the process's where absent.
     pub owner: Option<FileOwner>,
+    /// What it may do at a calendar; nothing when absent.
+    pub calendar: Option<CalendarRights>,
 }
 
 /// Where an issuer's public keys come from.
@@ -147,6 +151,8 @@ pub struct TokenIssuer {
     pub limits: IdentityLimits,
     /// Whose their files are, see [`Person::owner`].
     pub owner: Option<FileOwner>,
+    /// What each bearer may do at a calendar; nothing when absent.
+    pub calendar: Option<CalendarRights>,
 }
 
 /// Everybody who may come into a node besides the anonymous.
@@ -176,6 +182,7 @@ pub(crate) struct Admitted {
     pub(crate) rights: IdentityRights,
     pub(crate) clear_data: bool,
     pub(crate) owner: Option<FileOwner>,
+    pub(crate) calendar: Option<CalendarRights>,
 }
 
 impl Identities {
@@ -203,6 +210,21 @@ impl Identities {
             CertificateName::Subject(_) => None,
         };
         names.filter_map(known).collect()
+    }
+
+    /// Whether to look at what `user` says takes a hash's time and memory (argon2id: some hundredths of a second
+    /// and 19 MiB), so that it may wait for its turn. PAM's processes have a number of their own.
+    pub(crate) fn takes_a_hash(&self, user: &[u8]) -> bool {
+        let has_none = farline_core::gridftp::server::is_anonymous(user)
+            || user == GLOBUS_MAPPING
+            || (user == BEARER.as_bytes() && !self.issuers.is_empty());
+        if has_none || self.is_empty() {
+            return false;
+        }
+        let named = self.people.iter().find(|person| person.name.as_bytes() == user);
+        let own = named.and_then(|person| person.password.as_ref());
+        let any = || self.people.iter().find_map(|person| person.password.as_ref());
+        own.or_else(any).is_none_or(StoredPassword::is_hash)
     }
 
     /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970, and `keys` are those of
@@ -315,7 +337,7 @@ impl Identities {
     fn bearer(&self, token: &[u8], keys: &KeySets, now: u64) -> Result<Admitted, String> {
         let url = token::issuer_of(token).ok_or("this is no token that anybody signed")?;
         let known = self.issuers.iter().find(|known| known.issuer.url == url);
-        let TokenIssuer { issuer, limits, owner } =
+        let TokenIssuer { issuer, limits, owner, calendar } =
             known.ok_or("tokens of that issuer are not taken here")?;
         let keys = keys.of(&url, token::key_id_of(token).as_deref(), Instant::now())?;
         let allowed = issuer.judge(token, &keys, now)?;
@@ -327,6 +349,7 @@ impl Identities {
             rights: IdentityRights::default(),
             clear_data: false,
             owner: owner.clone(),
+            calendar: calendar.clone().and_then(|rights| rights.within(allowed.calendar)),
         })
     }
 }
@@ -344,6 +367,7 @@ impl Person {
             rights: self.rights,
             clear_data: self.clear_data,
             owner: self.owner.clone(),
+            calendar: self.calendar.clone(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What stands in for passwords, tokens and client certificates where this build has no TLS, over
 //! which alone they are shown: nobody has any.
 
+use super::calendar_rights::CalendarScope;
 use super::{CertificateName, ClientAuthorities, Grant, Identities, Issuer};
 use crate::channels::trust::{Fingerprint, ShownCertificate};
 use farline_core::units::Error;
@@ -23,6 +24,10 @@ impl StoredPassword {
         match self.0 {}
     }
 
+    pub(super) fn is_hash(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(super) fn is(&self, _: Option<&str>, _: &[u8]) -> Result<bool, String> {
         match self.0 {}
     }
@@ -34,6 +39,7 @@ pub(super) fn compare_with_none(_: &[u8], _: Option<&StoredPassword>) {}
 pub(super) struct Allowed {
     pub(super) subject: String,
     pub(super) grants: Vec<Grant>,
+    pub(super) calendar: Option<CalendarScope>,
 }
 
 pub(super) fn issuer_of(_: &[u8]) -> Option<String> {

@@ -73,6 +73,11 @@ impl StoredPassword {
         }
     }
 
+    /// Whether it is compared here.
+    pub(super) fn is_hash(&self) -> bool {
+        matches!(self.0, Known::Hash(_))
+    }
+
     /// Whether `password` is the one of `user`, or of nobody. Takes some hundredths of a second, on purpose.
     ///
     /// # Errors

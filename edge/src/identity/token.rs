@@ -3,6 +3,7 @@
 
 use super::Issuer;
 use super::access::{Grant, Permissions};
+use super::calendar_rights::CalendarScope;
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::de::Error as _;
@@ -33,6 +34,7 @@ const ALGORITHMS: [Algorithm; 9] = [
 pub(super) struct Allowed {
     pub(super) subject: String,
     pub(super) grants: Vec<Grant>,
+    pub(super) calendar: Option<CalendarScope>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,11 +141,12 @@ impl Issuer {
         }
         let grants: Vec<Grant> =
             claims.scope.split_whitespace().filter_map(|scope| self.grant(scope)).collect();
-        if grants.is_empty() {
+        let calendar = claims.scope.split_whitespace().filter_map(CalendarScope::read).max();
+        if grants.is_empty() && calendar.is_none() {
             return Err("the token has no scope for storage, such as storage.read:/".to_owned());
         }
         let subject = claims.sub.ok_or_else(|| "the token names nobody".to_owned())?;
-        Ok(Allowed { subject, grants })
+        Ok(Allowed { subject, grants, calendar })
     }
 
     /// What one scope grants; nothing if it is not of storage.

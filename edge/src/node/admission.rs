@@ -21,6 +21,9 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// How long sessions may take to end once they were told to.
 const DRAIN_END: Duration = Duration::from_secs(2);
 
+/// One in so many sessions is kept for clients with a name, where some have one.
+const KEPT_FOR_NAMES: usize = 4;
+
 /// What a session is told that has to go.
 pub(super) const PLACE_WANTED: &str = "You were idle, and your place is wanted; log in again.";
 const LOGIN_PLACE_WANTED: &str = "Too many connections that have not logged in; try again later.";
@@ -30,6 +33,8 @@ const ENDING: &str = "This node ends; try again later.";
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: NodeLimits,
+    /// How many sessions nobody's may be at most; others' places are kept for who has a name.
+    most_nobodys: usize,
     notices: Arc<Notices>,
     guests: Mutex<Guests>,
 }
@@ -64,8 +69,11 @@ pub(super) struct Visitor {
 }
 
 impl Admission {
-    pub(super) fn new(limits: NodeLimits, notices: Arc<Notices>) -> Admission {
-        Admission { limits, notices, guests: Mutex::default() }
+    /// Where somebody `has_name` a quarter of the sessions is kept for such.
+    pub(super) fn new(limits: NodeLimits, has_names: bool, notices: Arc<Notices>) -> Admission {
+        let kept = if has_names { limits.sessions / KEPT_FOR_NAMES } else { 0 };
+        let most_nobodys = limits.sessions - kept;
+        Admission { limits, most_nobodys, notices, guests: Mutex::default() }
     }
 
     /// Takes in a connection from `ip`. It always has a place; whoever waited longest without a word
@@ -196,11 +204,17 @@ impl Visitor {
             let words = "Too many sessions from your address; try again later.";
             return refused("sessions_per_address", words, address);
         }
-        if guests.sessions.len() >= limits.sessions {
+        let nobodys = guests.sessions.values().filter(|guest| guest.name.is_none()).count();
+        let is_one_too_many = name.is_none() && nobodys >= self.admission.most_nobodys;
+        if guests.sessions.len() >= limits.sessions || is_one_too_many {
             // One of nobody's that moves nothing makes room for whoever is known, however much it says.
             let goes_for_a_name = |guest: &Guest| name.is_some() && guest.name.is_none();
             let idle = guests.sessions.iter().filter(|(_, guest)| {
-                !guest.is_busy && (guest.active.elapsed() >= SPARE_AFTER || goes_for_a_name(guest))
+                // Of those with a name none goes for a nobody beyond their number.
+                let gives_room = !is_one_too_many || guest.name.is_none();
+                let is_idle = !guest.is_busy
+                    && (guest.active.elapsed() >= SPARE_AFTER || goes_for_a_name(guest));
+                gives_room && is_idle
             });
             let Some(id) = idle.min_by_key(|(_, guest)| guest.active).map(|(&id, _)| id) else {
                 return refused("sessions", "Too many sessions; try again later.", address);
@@ -261,7 +275,7 @@ mod tests {
     use super::*;
 
     fn node(limits: NodeLimits) -> Arc<Admission> {
-        Arc::new(Admission::new(limits, Arc::default()))
+        Arc::new(Admission::new(limits, false, Arc::default()))
     }
 
     fn from(last: u8) -> IpAddr {
@@ -316,6 +330,28 @@ mod tests {
         assert!(is_expelled(&visitors[1]) && !is_expelled(&visitors[0]), "but not who does");
         visitors[2].log_in(None).expect_err("alice has said something too");
         assert!(!is_expelled(&visitors[3]));
+    }
+
+    #[test]
+    fn who_has_a_name_comes_in_though_nobodys_are_all_busy() {
+        let limits = NodeLimits { sessions: 4, ..NodeLimits::default() };
+        let node = Arc::new(Admission::new(limits, true, Arc::default()));
+        let visitors: Vec<Visitor> = (1..=6).map(|last| node.enter(from(last))).collect();
+        for visitor in &visitors[..3] {
+            visitor.log_in(None).expect("three quarters are for anybody");
+            visitor.active(true);
+        }
+        let full = visitors[3].log_in(None).expect_err("the rest is kept");
+        assert!(full.message.starts_with("Too many sessions"), "{full}");
+        visitors[4].log_in(Some(("alice", None))).expect("her place is kept");
+        let long_ago = Instant::now().checked_sub(SPARE_AFTER).expect("an uptime of a minute");
+        lock(&node.guests).sessions.values_mut().for_each(|guest| guest.active = long_ago);
+        visitors[3].log_in(None).expect_err("alice goes for no nobody");
+        assert!(!is_expelled(&visitors[4]));
+        visitors[5]
+            .log_in(Some(("bob", None)))
+            .expect("but for another with a name, idle as she is");
+        assert!(is_expelled(&visitors[4]));
     }
 
     #[test]

@@ -106,6 +106,9 @@ struct Shared {
     root: Arc<Root>,
     /// What holds each identity to its rate.
     paces: accounts::Paces,
+    /// Turns to compare a password's hash: as many at once as there are processors, so that clients that log in
+    /// take so much memory and no more, and no thread while they wait.
+    hashes: Arc<tokio::sync::Semaphore>,
     /// The keys of those whose tokens are taken.
     issuer_keys: KeySets,
     /// What each identity stored today.
@@ -150,11 +153,13 @@ impl Shared {
         home: Pathname,
     ) -> Shared {
         let notices = Arc::new(notices::Notices::default());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Shared {
             drivers: usable(&config),
             stores: config.offered(),
             admission: Arc::new(admission::Admission::new(
                 config.limits.clone(),
+                !config.identities.is_empty(),
                 Arc::clone(&notices),
             )),
             notices,
@@ -168,7 +173,8 @@ impl Shared {
             paces: accounts::Paces::default(),
             issuer_keys: KeySets::default(),
             quotas: quota::Quotas::default(),
-            unsent: UnsentWork::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            hashes: Arc::new(tokio::sync::Semaphore::new(processors)),
+            unsent: UnsentWork::new(processors),
             held: Arc::new(held::HeldRates::new(config.allow_held)),
             wide: None,
             lists: list_memory::ListMemory::new(config.limits.list_memory),

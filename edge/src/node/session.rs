@@ -146,7 +146,23 @@ impl Session {
                     cancel: self.cancel.clone(),
                 };
                 let answers = self.answers.clone();
-                tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
+                let takes_turns = matches!(&ask, Ask::Login { user, .. } if self.shared.config.identities.takes_a_hash(user));
+                if !takes_turns {
+                    tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
+                    return;
+                }
+                let hashes = Arc::clone(&self.shared.hashes);
+                tokio::spawn(async move {
+                    let turn = tokio::select! {
+                        turn = hashes.acquire_owned() => turn,
+                        // Nobody waits for the answer any more.
+                        () = answers.closed() => return,
+                    };
+                    tokio::task::spawn_blocking(move || {
+                        job.answer(id, ask, answers);
+                        drop(turn);
+                    });
+                });
             }
             Output::Abort { .. } => self.end_job("the client ended the transfer"),
             Output::LoginRefused(why) => say_refused(&self.shared, &self.arrival, why),

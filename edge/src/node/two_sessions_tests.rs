@@ -40,7 +40,7 @@ impl SharedBudgets {
             lists: ListMemory::new(Bytes(LISTS)),
             quotas: Quotas::default(),
             rates: Arc::new(HeldRates::new(Some(Rate::from_bps(HELD)))),
-            admission: Arc::new(Admission::new(limits, Arc::default())),
+            admission: Arc::new(Admission::new(limits, false, Arc::default())),
         }
     }
 }

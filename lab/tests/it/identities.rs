@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SECRET: &str = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpbmU$\
                       baTvdS5PYnW3SPa+Gmzl6l0gJYeWNAgqODnmu6Cpdug";
 
-const ISSUER: &str = "https://issuer.example";
+pub(crate) const ISSUER: &str = "https://issuer.example";
 
 /// A site: what it exports, its authority, an issuer of tokens, and a node that knows who is who.
 struct Site {
@@ -130,7 +130,7 @@ path = "/vo"
 
 /// An authority, and certificates by it of the node and of two users; of carol an expired one too, and one that is
 /// revoked; one more of nobody's.
-fn certificates(pki: &Path) {
+pub(crate) fn certificates(pki: &Path) {
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
     for (name, file) in [("/CN=Site authority", "ca"), ("/CN=carol", "stranger")] {
         let (secret, public) = (format!("{file}.key"), format!("{file}.pem"));
@@ -199,7 +199,7 @@ fn base64url(bytes: &[u8]) -> String {
 }
 
 /// The issuer's public key as a set of one.
-fn key_set(pki: &Path) -> String {
+pub(crate) fn key_set(pki: &Path) -> String {
     let modulus = Command::new("openssl")
         .current_dir(pki)
         .args(["rsa", "-in", "issuer.key", "-noout", "-modulus"])
@@ -217,7 +217,7 @@ fn key_set(pki: &Path) -> String {
 }
 
 /// A token as the issuer makes it, signed by openssl.
-fn token(pki: &Path, change: impl FnOnce(&mut Value)) -> String {
+pub(crate) fn token(pki: &Path, change: impl FnOnce(&mut Value)) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let mut claims = json!({
         "iss": ISSUER, "sub": "bob", "aud": "https://node.example", "exp": now + 600,
@@ -519,6 +519,34 @@ fn a_certificate_is_a_login_and_a_strangers_is_none() {
     curl.arg("--cert").arg(&public).arg("--key").arg(&secret).arg("-o").arg(site.at("got"));
     succeed(curl.arg(&url));
     succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+}
+
+#[test]
+fn passwords_are_compared_so_many_at_a_time() {
+    const HASH_MIB: u64 = 32;
+    let site = Site::with(
+        "[[identity]]\nname = \"heavy\"\npaths = { \"/\" = \"read\" }\npassword = \
+         \"$argon2id$v=19$m=32768,t=1,p=1$ZmFybGluZWZhcmxpbmU$\
+         baTvdS5PYnW3SPa+Gmzl6l0gJYeWNAgqODnmu6Cpdug\"",
+    );
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let before = farline_lab::peak_memory(site.node.0.id()).expect("a peak");
+    let crowd: Vec<Child> = (0..processors * 8)
+        .map(|_| {
+            let mut curl = site.curl();
+            curl.args(["--user", "heavy:wrong"]).arg(format!("ftp://{}/raw/data", site.address));
+            curl.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("curl starts")
+        })
+        .collect();
+    for mut client in crowd {
+        // 67: the login was refused, and none for want of room or time.
+        assert_eq!(client.wait().expect("it ends").code(), Some(67));
+    }
+    let after = farline_lab::peak_memory(site.node.0.id()).expect("a peak");
+    // Two more than compare at once, and what so many sessions take.
+    let most = (processors as u64 + 2) * (HASH_MIB << 20) + (64 << 20);
+    assert!(after - before < most, "{} of {most} bytes", after - before);
+    assert!(after - before > HASH_MIB << 20, "one is compared at least");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod booked;
 mod by_content;
 mod calendar;
 mod calendar_faults;
+mod calendar_identities;
 mod calendar_page;
 mod calendar_postgres;
 mod check;

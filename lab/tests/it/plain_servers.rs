@@ -137,15 +137,19 @@ fn what_plain_servers_cannot_do_is_said() {
         let (_server, url) = serve(&at("root"));
         let (from, to) = (format!("{url}/f"), at("got"));
         let to = to.to_str().expect("text");
+        let root = at("root");
+        let (root, up) = (root.to_str().expect("text"), format!("{url}/up/"));
         for (args, code) in [
             (vec!["cp", "--verify", "digest", &from, to], "unsupported"),
+            (vec!["cp", "-r", "--atomic", &url, to], "unsupported"),
+            (vec!["cp", "-r", "--atomic", root, &up], "unsupported"),
             (vec!["cp", &format!("{url}/nothere"), to], "path-not-found"),
             (vec!["cp", &url, to], "is-a-directory"),
         ] {
             let (error, _) = error_of(&args);
             assert_eq!(error["code"], code, "{name}: {args:?}: {error}");
         }
-        assert!(!at("got").exists());
+        assert!(!at("got").exists() && !at("root/up").exists());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The API: each path, who may ask it, and what it replies.
 
 use super::super::clock::{now, timestamp};
-use super::super::identity::{CalendarRole, Caller};
+use super::super::identity::Caller;
 use super::super::wire::{
     AvailabilityDocument, ChangeDocument, CloseDocument, ClosureDocument, ClosuresDocument,
     FoundDocument, FreeDocument, IntervalDocument, LegDocument, LinkDocument, RefusalDocument,
@@ -18,6 +18,7 @@ use super::circuits;
 use super::events;
 use super::page;
 use super::problem::Problem;
+use crate::identity::CalendarRole;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

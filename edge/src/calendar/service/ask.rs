@@ -1,11 +1,11 @@
 //! What comes with a request: who asks, the body, the key against doing it twice, the version meant.
 
 use super::super::clock::{now, time_of};
-use super::super::identity::{CalendarRole, Caller};
+use super::super::identity::{Caller, PeerCertificate};
 use super::super::wire::{ProblemDocument, RefusalDocument, ReservationDocument};
 use super::Shared;
 use super::problem::Problem;
-use crate::channels::trust::Fingerprint;
+use crate::identity::CalendarRole;
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request, State};
@@ -26,10 +26,6 @@ const SITES: usize = 16;
 /// The longest label or reason.
 const LABEL: usize = 200;
 
-/// The certificate that the client showed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PeerCertificate(pub(super) Option<Fingerprint>);
-
 impl FromRequestParts<Arc<Shared>> for Caller {
     type Rejection = Problem;
 
@@ -37,17 +33,22 @@ impl FromRequestParts<Arc<Shared>> for Caller {
         parts: &mut Parts,
         shared: &Arc<Shared>,
     ) -> Result<Caller, Problem> {
-        let known = shared.identities().await;
-        let certificate = parts.extensions.get::<PeerCertificate>().and_then(|peer| peer.0);
+        let holders = shared.token_holders().await;
         let secret = parts
             .headers
             .get(header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.strip_prefix("Bearer "));
-        let caller = match secret {
+        let caller = match secret.map(str::trim) {
             // A token that is not known is not mended by a certificate that is.
-            Some(secret) => known.by_secret(secret.trim()),
-            None => certificate.and_then(|certificate| known.by_certificate(&certificate)),
+            Some(secret) => match holders.by_secret(secret) {
+                None if shared.named.may_be_signed(secret) => shared.by_token(secret).await,
+                holder => holder,
+            },
+            None => parts.extensions.get::<PeerCertificate>().and_then(|shown| {
+                let holder = holders.by_certificate(&shown.fingerprint);
+                holder.or_else(|| shared.named.by_certificate(shown))
+            }),
         };
         caller.ok_or_else(Problem::unknown)
     }

@@ -2,11 +2,12 @@
 //! wrong with them.
 
 use super::super::clock::{now, timestamp};
-use super::super::identity::{CalendarRole, Caller};
+use super::super::identity::Caller;
 use super::super::wire::{CircuitDocument, CircuitReport, CircuitsDocument, RefusalDocument};
 use super::Shared;
 use super::ask::{Asked, Body, label, refused};
 use super::problem::Problem;
+use crate::identity::CalendarRole;
 use crate::sys::lock::lock;
 use axum::Json;
 use axum::extract::{Path, State};

@@ -1,7 +1,6 @@
 //! Connections: TLS handshakes next to each other, bounded in number and in time.
 
-use super::ask::PeerCertificate;
-use crate::channels::trust::Fingerprint;
+use super::Shared;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,6 +25,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     router: Router,
+    shared: &Arc<Shared>,
     stop: impl Future<Output = ()>,
 ) {
     let acceptor = TlsAcceptor::from(tls);
@@ -47,8 +47,9 @@ pub(super) async fn serve(
             continue;
         };
         let (acceptor, router, ended) = (acceptor.clone(), router.clone(), ended.clone());
+        let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            connection(stream, acceptor, router, ended).await;
+            connection(stream, acceptor, router, shared, ended).await;
             drop(permit);
         });
     }
@@ -61,15 +62,26 @@ async fn connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     router: Router,
+    shared: Arc<Shared>,
     mut ended: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     let shaken = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await;
     // Who breaks TLS, or takes too long, is heard no further.
     let Ok(Ok(stream)) = shaken else { return };
-    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let certificate = PeerCertificate(shown.map(Fingerprint::of));
-    let router = router.layer(axum::Extension(certificate));
+    let shown = stream.get_ref().1.peer_certificates();
+    let router = match shown.map(<[_]>::to_vec) {
+        None => router,
+        Some(shown) => {
+            let named = Arc::clone(&shared.named);
+            let looked = tokio::task::spawn_blocking(move || named.shown(&shown)).await;
+            match looked.ok().flatten() {
+                Some(certificate) => router.layer(axum::Extension(certificate)),
+                None => router,
+            }
+        }
+    };
+    drop(shared);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)

@@ -13,16 +13,16 @@ mod tests;
 
 pub use openapi::document as openapi;
 
-use super::CalendarRole;
 use super::clock::now;
 use super::config::CalendarConfig;
-use super::identity::{Identities, NewToken, StoredToken, fresh_secret};
+use super::identity::{Caller, NamedCallers, NewToken, StoredToken, TokenHolders, fresh_secret};
 use super::ledger::Ledger;
 use super::tls;
 use super::wire::{ClosureDocument, ReservationDocument};
 use super::writer::{self, CalendarTrouble, WriterHandle};
 use crate::channels::trust::Fingerprint;
 use crate::database::DatabaseAddress;
+use crate::identity::CalendarRole;
 use farline_core::calendar::{Book, BookRecord, Topology};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::ServerConfig;
@@ -48,25 +48,26 @@ pub(super) struct Shared {
     pub(super) writer: WriterHandle,
     /// A connection for reading.
     ledger: Mutex<Ledger>,
-    identities: tokio::sync::Mutex<KnownIdentities>,
+    holders: tokio::sync::Mutex<KnownHolders>,
+    pub(super) named: Arc<NamedCallers>,
     /// The number of the log's last entry.
     pub(super) seq: watch::Receiver<u64>,
     /// What agents said last of each circuit.
     pub(super) circuits: circuits::HeardCircuits,
 }
 
-/// Who is known, and since when.
-struct KnownIdentities {
-    identities: Arc<Identities>,
+/// Who has a token, and since when that is known.
+struct KnownHolders {
+    holders: Arc<TokenHolders>,
     looked: Instant,
     /// The tokens that are being read: a database that hangs is asked once.
     reading: Option<tokio::task::JoinHandle<Result<Vec<StoredToken>, Error>>>,
 }
 
 impl Shared {
-    /// Everybody who is known now.
-    pub(super) async fn identities(self: &Arc<Self>) -> Arc<Identities> {
-        let mut known = self.identities.lock().await;
+    /// Everybody who has a token of the calendar's own now.
+    pub(super) async fn token_holders(self: &Arc<Self>) -> Arc<TokenHolders> {
+        let mut known = self.holders.lock().await;
         if known.looked.elapsed() > FRESH {
             let shared = Arc::clone(self);
             let read = || tokio::spawn(async move { shared.stored(Ledger::tokens).await });
@@ -74,14 +75,20 @@ impl Shared {
             // A database that cannot be read, or not for now, lets in whom it let in before.
             match tokio::time::timeout(FRESH, &mut reading).await {
                 Ok(Ok(Ok(tokens))) => {
-                    known.identities = Arc::new(Identities::new(tokens, &self.topology));
+                    known.holders = Arc::new(TokenHolders::new(tokens, &self.topology));
                 }
                 Ok(_) => {}
                 Err(_) => known.reading = Some(reading),
             }
             known.looked = Instant::now();
         }
-        Arc::clone(&known.identities)
+        Arc::clone(&known.holders)
+    }
+
+    /// Whose token it is that somebody else signed, on a thread that may wait for the issuer's keys.
+    pub(super) async fn by_token(self: &Arc<Self>, token: &str) -> Option<Caller> {
+        let (named, token) = (Arc::clone(&self.named), token.to_owned());
+        tokio::task::spawn_blocking(move || named.by_token(&token)).await.ok().flatten()
     }
 
     /// Reads the database on a thread that may wait.
@@ -154,7 +161,8 @@ struct Opened {
     second: Ledger,
     book: Book,
     first_token: Option<PathBuf>,
-    identities: Identities,
+    holders: TokenHolders,
+    named: NamedCallers,
 }
 
 /// Reads the state.
@@ -163,15 +171,16 @@ fn open(config: &CalendarConfig) -> Result<Opened, Error> {
     fs::create_dir_all(state).map_err(|error| store(state, error))?;
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(state, private).map_err(|error| store(state, error))?;
+    let named = NamedCallers::new(config.identities.clone(), &config.topology)?;
     let (tls, fingerprint) = tls::server(config.certificate.as_ref(), state)?;
     let mut ledger = open_ledger(state, config.database.as_ref())?;
     ledger.lock()?;
     let mut book = Book::new(Arc::clone(&config.topology), config.policy.clone(), config.limits);
     restore(&mut ledger, &mut book)?;
     let first_token = first_token(&mut ledger, state)?;
-    let identities = Identities::new(ledger.tokens()?, &config.topology);
+    let holders = TokenHolders::new(ledger.tokens()?, &config.topology);
     let second = open_ledger(state, config.database.as_ref())?;
-    Ok(Opened { tls, fingerprint, ledger, second, book, first_token, identities })
+    Ok(Opened { tls, fingerprint, ledger, second, book, first_token, holders, named })
 }
 
 /// Reads into `book` all that is not over.
@@ -217,7 +226,7 @@ impl Service {
         listen: SocketAddr,
         topology: Arc<Topology>,
     ) -> Result<Service, Error> {
-        let Opened { tls, fingerprint, ledger, second, book, first_token, identities } = opened;
+        let Opened { tls, fingerprint, ledger, second, book, first_token, holders, named } = opened;
         let (sender, seq) = watch::channel(ledger.last_seq());
         let shared_book = Arc::new(RwLock::new(book.clone()));
         let (troubled, trouble) = watch::channel(None);
@@ -236,8 +245,9 @@ impl Service {
             topology,
             writer,
             ledger: Mutex::new(second),
-            identities: tokio::sync::Mutex::new(KnownIdentities {
-                identities: Arc::new(identities),
+            named: Arc::new(named),
+            holders: tokio::sync::Mutex::new(KnownHolders {
+                holders: Arc::new(holders),
                 looked: Instant::now(),
                 reading: None,
             }),
@@ -291,7 +301,7 @@ impl Service {
                 () = gone => {}
             }
         };
-        listen::serve(self.listener, self.tls, router, stop).await;
+        listen::serve(self.listener, self.tls, router, &self.shared, stop).await;
         // The last handle goes with what is shared; the writer ends when it has done what waits.
         drop(self.shared);
         let writer = self.writer;

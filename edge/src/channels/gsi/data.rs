@@ -310,11 +310,14 @@ fn plain_error(error: openssl::ssl::Error) -> io::Error {
     error.into_io_error().unwrap_or_else(io::Error::other)
 }
 
+/// SSL_R_UNEXPECTED_EOF_WHILE_READING of OpenSSL 3 (`openssl/sslerr.h`), which the crate does not name.
+const UNEXPECTED_EOF_WHILE_READING: std::ffi::c_int = 294;
+
 /// Whether the connection ended without TLS's own farewell.
 fn is_cut_off(error: &openssl::ssl::Error) -> bool {
-    let is_eof = |reason: Option<&str>| reason.is_some_and(|text| text.contains("unexpected eof"));
+    let is_eof = |code| code == UNEXPECTED_EOF_WHILE_READING;
     match error.ssl_error() {
-        Some(stack) => stack.errors().iter().any(|error| is_eof(error.reason())),
+        Some(stack) => stack.errors().iter().any(|error| is_eof(error.reason_code())),
         None => error.code() == ErrorCode::SYSCALL && error.io_error().is_none(),
     }
 }

@@ -151,6 +151,13 @@ fn is_late(error: &io::Error) -> bool {
     )
 }
 
+/// Whether an authority's own certificate was shown as a host's, for which rustls has no name of its own.
+fn is_an_authoritys(error: &io::Error) -> bool {
+    use rustls::CertificateError::Other;
+    let Some(rustls::Error::InvalidCertificate(Other(other))) = said(error) else { return false };
+    matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+}
+
 /// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.
 pub(crate) fn untrusted(
     host: &str,
@@ -170,8 +177,7 @@ pub(crate) fn untrusted(
                     authority",
             )
         }
-        // As webpki calls it.
-        (None, Some(seen)) if error.to_string().contains("CaUsedAsEndEntity") => {
+        (None, Some(seen)) if is_an_authoritys(error) => {
             let message = format!("{host} shows the certificate of an authority as its own");
             Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(format!(
                 "if its operator confirms it: --tls-pin {seen}; or the node has a certificate \
@@ -474,5 +480,29 @@ mod tests {
         };
         assert!(hint(rustls::CertificateError::Expired).contains("renew"));
         assert!(hint(rustls::CertificateError::UnknownIssuer).contains("--tls-ca"));
+    }
+
+    #[test]
+    fn an_authoritys_certificate_shown_as_a_hosts_is_called_so() {
+        let mut params = rcgen::CertificateParams::new(vec!["dtn".to_owned()]).expect("a name");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let shown = params.self_signed(&key).expect("a certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add(shown.der().clone()).expect("an authority");
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let name = ServerName::try_from("dtn").expect("a name");
+        let refused = verifier.build().expect("a verifier").verify_server_cert(
+            shown.der(),
+            &[],
+            &name,
+            &[],
+            UnixTime::now(),
+        );
+        let error = io::Error::new(io::ErrorKind::InvalidData, refused.expect_err("refused"));
+        let seen = Some(Fingerprint::of(shown.der()));
+        let error = untrusted("dtn", &Trust::default(), seen, &error);
+        assert!(error.message.contains("of an authority as its own"), "{error}");
     }
 }

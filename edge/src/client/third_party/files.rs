@@ -3,7 +3,7 @@
 
 use super::ends::{Ends, at};
 use super::{open, tell_wishes};
-use crate::client::by_file::{FileEnd, execute};
+use crate::client::by_file::{FileEnd, execute, require_each};
 use crate::client::checksum;
 use crate::client::copy::Copy;
 use crate::client::landed_before::{LandedBefore, facts_at, landed_there};
@@ -59,6 +59,9 @@ pub(super) async fn copy(
     if ends.to.store.is_some() || ends.from.store.is_some() {
         let message = "stores without a disk need Farline at both ends of a third-party copy";
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
+    if target.is_folder {
+        require_each(copy.options, &format!("{} and {}", ends.from, ends.to))?;
     }
     let entries = &made(copy, ends, target, entries).await?[..];
     arrange(ends, channels).await?;

@@ -1,6 +1,7 @@
 //! The mover against iperf3, globus-url-copy and rsync, and against another Farline.
 
 mod files;
+mod identities;
 mod memory;
 mod small;
 mod staging;
@@ -25,7 +26,7 @@ pub(crate) struct Options {
     /// Files of `many`
     #[arg(long, default_value_t = 1_000_000)]
     files: usize,
-    /// What to measure [default: all but `many`]
+    /// What to measure [default: all but `many` and `identities`]
     rows: Vec<Row>,
 }
 
@@ -41,6 +42,8 @@ enum Row {
     Many,
     /// The same over usn-8600, and 8 GiB memory to memory
     Far,
+    /// 4 GiB, and 10,000 files of 1 KiB, as somebody with limits next to as nobody
+    Identities,
     /// The files of ADTS, figure 10
     Traces,
     /// A source that stalls, by size of the staging pool (ADTS, figures 8 and 9)
@@ -74,6 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 bench.files("usn-8600", 2.0)?;
                 bench.far()?;
             }
+            Row::Identities => bench.identities()?,
             Row::Traces => bench.traces()?,
             Row::Staging => bench.staging()?,
         }

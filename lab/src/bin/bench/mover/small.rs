@@ -137,7 +137,7 @@ fn by_globus(farline: &str) -> String {
 
 /// `count` files of random bytes in `folder`, or in folders of it that hold no more than
 /// `per_folder`.
-fn make_files(folder: &Path, count: usize, per_folder: usize) -> Result<()> {
+pub(super) fn make_files(folder: &Path, count: usize, per_folder: usize) -> Result<()> {
     if folder.exists() {
         return Ok(());
     }
