@@ -94,6 +94,7 @@ mod tests {
             rights: IdentityRights::default(),
             clear_data: false,
             owner: None,
+            calendar: None,
         };
         Identities { people: names.iter().map(person).collect(), ..Identities::default() }
     }
