@@ -182,6 +182,7 @@ pub(crate) struct Admitted {
     pub(crate) rights: IdentityRights,
     pub(crate) clear_data: bool,
     pub(crate) owner: Option<FileOwner>,
+    #[cfg_attr(not(feature = "calendar"), expect(dead_code, reason = "a calendar alone asks"))]
     pub(crate) calendar: Option<CalendarRights>,
 }
 
