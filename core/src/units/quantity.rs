@@ -198,6 +198,18 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_a_number_or_a_percentage() {
+        for (text, part) in [("0.05", 0.05), ("5%", 0.05), (" 0.1 % ", 0.001), ("1e-3", 0.001)] {
+            let read = text.parse::<Probability>().expect(text).0;
+            assert!((read - part).abs() < 1e-12, "{text}: {read}");
+        }
+        for wrong in ["%", "five", "5%%", ""] {
+            let said = wrong.parse::<Probability>().expect_err(wrong).to_string();
+            assert!(said.contains("0.1%"), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
     fn no_size_is_1024_of_a_unit_and_no_rate_1000() {
         for unit in [10, 20, 30, 40] {
             let next = 1_u64 << unit;

@@ -195,8 +195,18 @@ fn fifos_and_devices_are_not_opened_to_be_written() {
     let dir = folder();
     succeed(Command::new("mkfifo").arg(dir.path().join("fifo")));
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket"));
+    let mut commands = vec!["APPE fifo", "ESTO A 0 fifo", "APPE socket", "STOR fifo"];
+    let null = dir.path().join("device");
+    if Command::new("mknod")
+        .arg(&null)
+        .args(["c", "1", "3"])
+        .output()
+        .is_ok_and(|made| made.status.success())
+    {
+        commands.extend(["APPE device", "ESTO A 0 device", "STOR device"]);
+    }
     let (node, url) = node(dir.path(), "write", &[]);
-    for command in ["APPE fifo", "ESTO A 0 fifo", "APPE socket", "STOR fifo"] {
+    for command in commands {
         let mut client = RawClient::in_stream_mode(&url);
         let _data = client.passive();
         let reply = client.ask(command);

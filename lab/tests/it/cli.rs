@@ -197,6 +197,21 @@ fn a_command_that_is_not_there_is_one_of_those_around_it() {
 }
 
 #[test]
+fn a_flag_that_is_not_there_is_the_one_like_it() {
+    let output = run(&["sync", "--dry-rum", "a", "b"]);
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(said.contains("'--dry-run'") && !said.contains("-- --dry"), "{said}");
+}
+
+#[test]
+fn partial_files_of_a_node_are_listed_where_they_are() {
+    let (error, code) = farline_lab::error_of(&["partials", "ls", "farline://dtn.example.org/x"]);
+    assert_eq!(code, 2, "{error}");
+    let hint = error["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("farline partials ls") && hint.contains("dtn.example.org"), "{error}");
+}
+
+#[test]
 fn a_folder_in_place_of_a_configuration_is_told_of_root() {
     let dir = farline_lab::files::folder();
     let (error, code) = farline_lab::error_of(&["serve", farline_lab::files::text(dir.path())]);

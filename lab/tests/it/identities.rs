@@ -218,14 +218,18 @@ pub(crate) fn key_set(pki: &Path) -> String {
 
 /// A token as the issuer makes it, signed by openssl.
 pub(crate) fn token(pki: &Path, change: impl FnOnce(&mut Value)) -> String {
+    token_of(pki, &json!({"alg": "RS256", "kid": "k"}), change)
+}
+
+/// The same with this header.
+fn token_of(pki: &Path, header: &Value, change: impl FnOnce(&mut Value)) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let mut claims = json!({
         "iss": ISSUER, "sub": "bob", "aud": "https://node.example", "exp": now + 600,
         "scope": "storage.read:/ storage.modify:/bob"
     });
     change(&mut claims);
-    let header = json!({"alg": "RS256", "kid": "k"}).to_string();
-    let parts = [header, claims.to_string()].map(|part| base64url(part.as_bytes()));
+    let parts = [header.to_string(), claims.to_string()].map(|part| base64url(part.as_bytes()));
     let signed = parts.join(".");
     fs::write(pki.join("signed"), &signed).expect("written");
     openssl(pki, &["dgst", "-sha256", "-sign", "issuer.key", "-out", "signature", "signed"]);
@@ -593,6 +597,17 @@ fn a_token_opens_what_its_scopes_say() {
             error_of_command(command.arg(&file).arg(site.url("bearer@", "/vo/bob/no")));
         assert_eq!(error["code"], "login-refused", "{error}");
         assert!(error["message"].as_str().expect("words").contains(why), "{error}");
+    }
+    for (header, why) in [
+        (json!({"alg": "none"}), "no token that anybody signed"),
+        (json!({"alg": "HS256", "kid": "k"}), "HS256"),
+        (json!({"alg": "RS256", "kid": "other"}), "no key of that id"),
+    ] {
+        let mut command = with(token_of(&pki, &header, |_| {}));
+        let (error, _) =
+            error_of_command(command.arg(&file).arg(site.url("bearer@", "/vo/bob/no")));
+        assert_eq!(error["code"], "login-refused", "{header}: {error}");
+        assert!(error["message"].as_str().expect("words").contains(why), "{header}: {error}");
     }
     let mut forged = good();
     forged.replace_range(forged.len() - 8..forged.len() - 4, "AAAA");
