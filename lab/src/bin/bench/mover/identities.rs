@@ -45,8 +45,11 @@ impl Bench<'_> {
         let copy = |user: &'static str, environment: &[(&str, std::path::PathBuf)]| {
             let pin = node.fingerprint.as_deref().context("a fingerprint")?;
             let mut command = node.client(&Ends::Loopback);
-            command.args(["-q", "cp", "-r", "--tls-pin", pin]).arg(source);
-            command.arg(format!("farlines://{user}{}/landed", node.address));
+            // What is in a folder, and not the folder.
+            let slash = if source.is_dir() { "/" } else { "" };
+            command.args(["-q", "cp", "-r", "--tls-pin", pin]);
+            command.arg(format!("{}{slash}", source.display()));
+            command.arg(format!("farlines://{user}{}/landed{slash}", node.address));
             command.envs(environment.iter().map(|(name, value)| (name, value)));
             let before = node.server.cpu()?;
             let time = self.time_of_copy(&mut command, source)?;
@@ -101,8 +104,8 @@ fn config_of(folder: &Path) -> Result<String> {
     openssl(&[&own[..], &key[..]].concat())?;
     let print = openssl(&["x509", "-in", "user.pem", "-noout", "-fingerprint", "-sha256"])?;
     let print = print.trim().rsplit('=').next().context("a fingerprint")?.replace(':', "");
-    let limits = "paths = { '/' = 'write' }\nsessions = 64\nrate = '1Tbit/s'\n\
-                  bytes_per_day = '1PiB'\nfiles_per_day = 1000000000\n";
+    let limits = "paths = { '/' = 'write' }\nsessions = 64\nrate = '900Gbit/s'\n\
+                  bytes_per_day = '1000TB'\nfiles_per_day = 1000000000\n";
     Ok(format!(
         "tls = true\n[[identity]]\nname = 'alice'\npassword = '{HASH}'\n{limits}\
          [[identity]]\nname = 'beamline'\ncertificates = ['sha256={}']\n{limits}",
