@@ -161,16 +161,11 @@ impl CalendarConfigFile {
             (None, None) => None,
             _ => return Err(wrong("tls_cert and tls_key go together".to_owned())),
         };
-        let people = self.identity.into_iter().map(|file| file.build(false));
-        let identities = Identities {
-            people: people.collect::<Result<_, _>>()?,
-            issuers: self.issuer.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
-            authorities: ClientAuthorities {
-                certificates: self.client_authorities,
-                revoked: self.client_revoked,
-            },
-            grid_mapfile: None,
+        let authorities = ClientAuthorities {
+            certificates: self.client_authorities,
+            revoked: self.client_revoked,
         };
+        let identities = Identities::of_file(self.identity, self.issuer, authorities, None)?;
         if let Some(message) = identities.wrong_certificates(true, false) {
             return Err(wrong(message));
         }

@@ -263,8 +263,8 @@ impl NamedCallers {
         let now = since_1970().as_secs();
         let admitted =
             self.identities.log_in(user, secret, certificate, &self.keys, now).ok()??;
-        let CalendarRights { project, role, .. } = admitted.calendar.clone()?;
-        let rights = admitted.calendar?.in_network(&self.topology, &admitted.name).ok()?;
-        Some(Caller { name: admitted.name, project, role, rights })
+        let given = admitted.calendar?;
+        let rights = given.in_network(&self.topology, &admitted.name).ok()?;
+        Some(Caller { name: admitted.name, project: given.project, role: given.role, rights })
     }
 }

@@ -1,8 +1,9 @@
 //! Identities in a node's configuration file.
 
 use super::{
-    BEARER, CalendarRightsFile, CertificateName, FileOwner, Grant, IdentityLimits, IdentityRights,
-    Issuer, KeySource, Permissions, Person, StoredPassword, TokenIssuer,
+    BEARER, CalendarRightsFile, CertificateName, ClientAuthorities, FileOwner, Grant, Identities,
+    IdentityLimits, IdentityRights, Issuer, KeySource, Permissions, Person, StoredPassword,
+    TokenIssuer,
 };
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
@@ -169,6 +170,28 @@ impl IssuerFile {
         let audiences = self.audiences;
         let path = Pathname::root().resolve(&path);
         Ok(TokenIssuer { issuer: Issuer { keys, audiences, path, url }, limits, owner, calendar })
+    }
+}
+
+impl Identities {
+    /// Those of the tables of a file; where there is a grid-mapfile it may say by which certificates they log in.
+    ///
+    /// # Errors
+    /// When a value makes no sense; it says of whom.
+    pub(crate) fn of_file(
+        people: Vec<IdentityFile>,
+        issuers: Vec<IssuerFile>,
+        authorities: ClientAuthorities,
+        grid_mapfile: Option<PathBuf>,
+    ) -> Result<Identities, Error> {
+        let is_mapped = grid_mapfile.is_some();
+        let people = people.into_iter().map(|file| file.build(is_mapped));
+        Ok(Identities {
+            people: people.collect::<Result<_, _>>()?,
+            issuers: issuers.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
+            authorities,
+            grid_mapfile,
+        })
     }
 }
 

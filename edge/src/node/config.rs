@@ -382,17 +382,12 @@ impl ConfigFile {
             (None, None) => None,
         };
         let grid_mapfile = gsi.as_ref().map(|gsi| gsi.folder.join("grid-mapfile"));
-        let is_mapped = grid_mapfile.is_some();
-        let people = self.identity.into_iter().map(|file| file.build(is_mapped));
-        let identities = Identities {
-            people: people.collect::<Result<_, _>>()?,
-            grid_mapfile,
-            issuers: self.issuer.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
-            authorities: ClientAuthorities {
-                certificates: self.client_authorities,
-                revoked: self.client_revoked,
-            },
+        let authorities = ClientAuthorities {
+            certificates: self.client_authorities,
+            revoked: self.client_revoked,
         };
+        let identities =
+            Identities::of_file(self.identity, self.issuer, authorities, grid_mapfile)?;
         let usual = NodeLimits::default();
         let drivers = Registry::builtin();
         let channel = self.channel.unwrap_or_default();

@@ -146,7 +146,11 @@ impl Session {
                     cancel: self.cancel.clone(),
                 };
                 let answers = self.answers.clone();
-                let takes_turns = matches!(&ask, Ask::Login { user, .. } if self.shared.config.identities.takes_a_hash(user));
+                let identities = &self.shared.config.identities;
+                let takes_turns = match &ask {
+                    Ask::Login { user, .. } => identities.takes_a_hash(user),
+                    _ => false,
+                };
                 if !takes_turns {
                     tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
                     return;

@@ -125,7 +125,9 @@ fn a_signed_tokens_bearer_books_by_its_scope() {
     assert_eq!(code_of(&mut site.by_token(scope("calendar.read"), &book)), "calendar-denied");
     type Change = fn(&mut Value);
     let cases: [(&str, Change); 4] = [
-        ("of storage alone", |_| {}),
+        ("of storage alone", |claims| {
+            claims["scope"] = json!("storage.read:/ storage.modify:/bob")
+        }),
         ("over", |claims| claims["exp"] = json!(1_000_000_000)),
         ("for somebody else", |claims| claims["aud"] = json!("https://other.example")),
         ("of nobody known", |claims| claims["iss"] = json!("https://evil.example")),
@@ -134,9 +136,6 @@ fn a_signed_tokens_bearer_books_by_its_scope() {
         let with_scope = |claims: &mut Value| {
             claims["scope"] = json!("calendar.book");
             change(claims);
-            if case == "of storage alone" {
-                claims["scope"] = json!("storage.read:/ storage.modify:/bob");
-            }
         };
         let (code, said) = refused(&mut site.by_token(with_scope, &["ls"]));
         assert_eq!(said["error"]["code"], "calendar-denied", "{case}: {code} {said}");

@@ -2,7 +2,7 @@
 //! the same TLS.
 
 use super::{Bench, GIB};
-use crate::side::{Ends, Node};
+use crate::side::{Ends, Node, timed};
 use crate::table::{Results, heading, in_turns, row, side};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -52,7 +52,13 @@ impl Bench<'_> {
             command.arg(format!("farlines://{user}{}/landed{slash}", node.address));
             command.envs(environment.iter().map(|(name, value)| (name, value)));
             let before = node.server.cpu()?;
-            let time = self.time_of_copy(&mut command, source)?;
+            let time = if source.is_dir() {
+                self.time_of_tree(&mut command, source)?
+            } else {
+                let elapsed = timed(&mut command)?;
+                self.take_away(source)?;
+                elapsed.as_secs_f64()
+            };
             Ok(Cost { time, cpu: node.server.cpu()? - before })
         };
         let at = |name: &str| self.space.join(name);
@@ -75,20 +81,6 @@ impl Bench<'_> {
             row(name, &value, &format!("asked: at most x {asked}"));
         }
         Ok(())
-    }
-
-    /// How long the copy takes, which must land whole.
-    fn time_of_copy(&self, command: &mut Command, source: &Path) -> Result<f64> {
-        let elapsed = crate::side::timed(command)?;
-        let landed = self.landed();
-        let same = Command::new("diff").arg("-rq").arg(source).arg(&landed).status()?;
-        ensure!(same.success(), "{command:?}: the copy differs");
-        if landed.is_dir() {
-            fs::remove_dir_all(landed)?
-        } else {
-            fs::remove_file(landed)?
-        }
-        Ok(elapsed.as_secs_f64())
     }
 }
 

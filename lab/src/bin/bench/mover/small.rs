@@ -103,7 +103,7 @@ impl Bench<'_> {
     }
 
     /// How long a command takes that copies the files of `source`, which must arrive as they are.
-    fn time_of_tree(&self, command: &mut Command, source: &Path) -> Result<f64> {
+    pub(super) fn time_of_tree(&self, command: &mut Command, source: &Path) -> Result<f64> {
         fs::create_dir(self.landed())?;
         let elapsed = timed(command)?;
         let same = Command::new("diff").arg("-rq").arg(source).arg(self.landed()).status()?;
