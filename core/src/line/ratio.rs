@@ -36,8 +36,8 @@ impl Ratio {
         if trials <= 0.0 {
             return None;
         }
-        // Clusters of which these events are but a part are known to be one at most.
-        let dispersion = dispersion.min(events as f64).max(1.0);
+        // Of one cluster twice its size is what an event is to be expected in.
+        let dispersion = dispersion.min(2.0 * events as f64).max(1.0);
         let clusters = events as f64 / dispersion;
         let scale = dispersion / trials;
         let outside = 1.0 - confidence;

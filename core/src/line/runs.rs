@@ -25,6 +25,9 @@ pub struct LossRuns {
     /// The sum of the squares of the losses in a burst: losses with fewer than 16 received frames
     /// between them.
     pub burst_squares: u64,
+    /// How many bursts there were; 0 where that is not told.
+    #[serde(default)]
+    pub bursts: u64,
     /// What followed what.
     pub counts: GilbertCounts,
     /// The latest of all that, in order; not told with the rest.
@@ -93,6 +96,7 @@ impl LossRuns {
             by_length: added(&self.by_length, &next.by_length),
             by_distance: added(&self.by_distance, &next.by_distance),
             burst_squares: self.burst_squares.saturating_add(next.burst_squares),
+            bursts: self.bursts.saturating_add(next.bursts),
             counts: self.counts.with(&next.counts),
             ..LossRuns::default()
         }
@@ -104,9 +108,18 @@ impl LossRuns {
         self.end_burst();
     }
 
-    /// The mean size of the burst in which a lost frame was: 1 where each is lost by itself.
+    /// The mean size of the burst in which a lost frame is: 1 where each is lost by itself.
+    ///
+    /// Of k bursts whose sizes are geometric the mean that was seen is k / (k + 1) of it: of
+    /// exponential sizes x that add up to s the sum of (x/s)^2 is 2 / (k + 1) in the mean (Dirichlet's
+    /// distribution), and their mean size is s / k.
     pub fn dispersion(&self) -> f64 {
-        if self.lost == 0 { 1.0 } else { (self.burst_squares as f64 / self.lost as f64).max(1.0) }
+        if self.lost == 0 {
+            return 1.0;
+        }
+        let seen = (self.burst_squares as f64 / self.lost as f64).max(1.0);
+        let bursts = self.bursts as f64;
+        if self.bursts == 0 { seen } else { 1.0 + (seen - 1.0) * (bursts + 1.0) / bursts }
     }
 
     fn end_run(&mut self) {
@@ -120,6 +133,7 @@ impl LossRuns {
 
     fn end_burst(&mut self) {
         let burst = std::mem::take(&mut self.burst);
+        self.bursts += u64::from(burst > 0);
         self.burst_squares = self.burst_squares.saturating_add(burst.saturating_mul(burst));
     }
 }

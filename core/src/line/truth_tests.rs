@@ -28,28 +28,29 @@ fn true_loss_and_bit_error_ratios_lie_in_the_intervals() {
     assert!(held.iter().all(|held| f64::from(*held) >= 0.93 * links as f64), "{held:?} of {links}");
 }
 
+/// What came of `frames`, of which bursts are lost: each frame begins one, or ends it, with these
+/// probabilities.
+fn bursts(frames: u64, turns_bad: f64, turns_good: f64, rng: &mut Rng) -> LossRuns {
+    let (mut tally, mut is_bad) = (Tally::new(), false);
+    for sequence in 0..frames {
+        is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
+        if !is_bad {
+            let (second, compared_bits, wrong_bits, after_own_drops) = (0, 0, 0, false);
+            let came = Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops };
+            tally.arrive(&came);
+        }
+    }
+    tally.totals(Some(frames)).runs
+}
+
 #[test]
 fn the_true_ratio_of_bursty_loss_lies_in_the_interval() {
     let (links, mut held, mut alone) = (300, 0, 0);
     for seed in 0..links {
         let mut rng = Rng::new(seed);
         let (turns_bad, turns_good) = (2e-4, 0.1 + 0.4 * rng.unit());
-        let mut tally = Tally::new();
-        let (frames, mut is_bad) = (100_000, false);
-        for sequence in 0..frames {
-            is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
-            if !is_bad {
-                let came = Arrived {
-                    sequence,
-                    second: 0,
-                    compared_bits: 0,
-                    wrong_bits: 0,
-                    after_own_drops: false,
-                };
-                tally.arrive(&came);
-            }
-        }
-        let runs = tally.totals(Some(frames)).runs;
+        let frames = 100_000;
+        let runs = bursts(frames, turns_bad, turns_good, &mut rng);
         let truth = turns_bad / (turns_bad + turns_good);
         let of = |dispersion: f64| Ratio::clustered(runs.lost, frames as f64, dispersion, 0.95);
         held += u32::from(of(runs.dispersion()).is_some_and(|ratio| ratio.holds(truth)));
@@ -57,6 +58,27 @@ fn the_true_ratio_of_bursty_loss_lies_in_the_interval() {
     }
     assert!(f64::from(held) >= 0.93 * links as f64, "{held} of {links}");
     assert!(f64::from(alone) < 0.8 * links as f64, "{alone}: this test could not fail");
+}
+
+#[test]
+fn the_true_ratio_lies_there_after_few_bursts_too() {
+    let (mut links, mut held, mut as_seen) = (0, 0, 0);
+    for seed in 0..2_000 {
+        let mut rng = Rng::new(seed);
+        let (loss, turns_good) = (10_f64.powf(-4.3 + 2.3 * rng.unit()), 0.1 + 0.4 * rng.unit());
+        let frames = 10_000;
+        let runs = bursts(frames, loss * turns_good / (1.0 - loss), turns_good, &mut rng);
+        if !(1..10).contains(&runs.bursts) {
+            continue;
+        }
+        links += 1;
+        let of = |dispersion: f64| Ratio::clustered(runs.lost, frames as f64, dispersion, 0.95);
+        held += u32::from(of(runs.dispersion()).is_some_and(|ratio| ratio.holds(loss)));
+        let seen = (runs.burst_squares as f64 / runs.lost as f64).min(runs.lost as f64);
+        as_seen += u32::from(of(seen).is_some_and(|ratio| ratio.holds(loss)));
+    }
+    assert!(f64::from(held) >= 0.93 * f64::from(links), "{held} of {links}");
+    assert!(as_seen < held && links > 800, "{as_seen} of {links}: this test could not fail");
 }
 
 /// Runs the test of a ratio of `truth` times its limit; returns the decision and how long it took,

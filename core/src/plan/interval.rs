@@ -9,10 +9,12 @@ use std::fmt::{self, Display, Formatter};
 pub enum IntervalReason {
     /// Of so many repetitions.
     Repetitions(usize),
-    /// One repetition says nothing of others: this part of the time is assumed.
+    /// One repetition says nothing of others: these parts of the time are assumed.
     Assumed {
-        /// The part.
-        part: f64,
+        /// The part by which a copy may be faster.
+        below: f64,
+        /// The part by which it may be slower.
+        above: f64,
         /// Whether the wire ends the interval on its one side.
         at_wire: bool,
     },
@@ -49,11 +51,12 @@ impl Display for IntervalReason {
                 f,
                 "the interval is where Student's t of {count} repetitions has 19 of 20 more"
             ),
-            IntervalReason::Assumed { part, at_wire } => write!(
+            IntervalReason::Assumed { below, above, at_wire } => write!(
                 f,
-                "the interval is {:.0} % to either side{}, which is assumed: one repetition says \
-                 nothing of others",
-                part * 100.0,
+                "the interval is {:.0} % below and {:.0} % above{}, which is assumed: one repetition \
+                 says nothing of others, and the best of several is a lucky one",
+                below * 100.0,
+                above * 100.0,
                 if *at_wire { AT_WIRE } else { "" }
             ),
             IntervalReason::Ceiling(rate) => write!(

@@ -391,9 +391,11 @@ mod tests {
         );
         let one = steady(&mut profile, &[40]);
         assert!(
-            (one.interval_s.1 - 2.2 - set_up).abs() < 1e-9
+            (one.interval_s.0 - 1.8 - set_up).abs() < 1e-9
+                && (one.interval_s.1 - 2.5 - set_up).abs() < 1e-9
                 && one.reasons.contains(&Reason::Interval(IntervalReason::Assumed {
-                    part: 0.1,
+                    below: 0.1,
+                    above: 0.25,
                     at_wire: false
                 })),
             "{one:?}"

@@ -12,16 +12,20 @@ pub(crate) struct Options {
     /// Only these causes, by the names of `limited_by`
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Only in these places: link, loopback, "link, two nodes"
+    #[arg(long)]
+    place: Vec<String>,
     /// Say each copy's verdict as it comes
     #[arg(long, short)]
     verbose: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let mut said_of: BTreeMap<(&str, &str), BTreeMap<String, u64>> = BTreeMap::new();
+    let mut said_of: BTreeMap<(&str, &str, &str), BTreeMap<String, u64>> = BTreeMap::new();
     let (mut right, mut wrong_party, mut all) = (0, 0, 0);
     let chosen = |cause: &Cause| {
-        options.only.is_empty() || options.only.iter().any(|name| name == cause.limit)
+        let is_among = |names: &[String], one| names.is_empty() || names.iter().any(|n| n == one);
+        is_among(&options.only, cause.limit) && is_among(&options.place, cause.place())
     };
     let causes: Vec<Cause> = causes().into_iter().filter(chosen).collect();
     for seed in 1..=options.runs {
@@ -32,12 +36,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             right += u64::from(said.limit == cause.limit);
             wrong_party += u64::from(said.party != cause.party);
             let seen = format!("{} {}", said.limit, said.party);
-            *said_of.entry((cause.limit, cause.party)).or_default().entry(seen).or_default() += 1;
+            let row = (cause.limit, cause.party, cause.place());
+            *said_of.entry(row).or_default().entry(seen).or_default() += 1;
             if options.verbose {
                 println!(
-                    "{:<16} {:<6} {} {:>6.2} s  {:<16} {:<6} {}",
+                    "{:<16} {:<6} {:<15} {} {:>6.2} s  {:<16} {:<6} {}",
                     cause.limit,
                     cause.party,
+                    cause.place(),
                     cause.strength,
                     said.seconds,
                     said.limit,
@@ -47,8 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
         }
     }
-    println!("\n| brought about | who | copies | named so | otherwise |\n|---|---|---:|---:|---|");
-    for ((limit, party), seen) in &said_of {
+    println!("\n| brought about | who | over | copies | named so | otherwise |");
+    println!("|---|---|---|---:|---:|---|");
+    for ((limit, party, place), seen) in &said_of {
         let own = format!("{limit} {party}");
         let copies: u64 = seen.values().sum();
         let others: Vec<String> = seen
@@ -57,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
         let named = seen.get(&own).copied().unwrap_or(0);
-        println!("| {limit} | {party} | {copies} | {named} | {} |", others.join(", "));
+        println!("| {limit} | {party} | {place} | {copies} | {named} | {} |", others.join(", "));
     }
     println!(
         "\n{right} of {all} copies name the right cause ({:.1} %), {wrong_party} a wrong party",
