@@ -69,7 +69,7 @@ impl ControlStream {
                 true => "is the host's name spelled right, and known to this host's resolver?",
                 false => "is the node running, is the port right, does a firewall stand between?",
             };
-            Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(hint)
+            Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(hint).caused_by(error)
         };
         let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
         let connecting = tokio::time::timeout(

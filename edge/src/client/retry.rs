@@ -8,6 +8,7 @@ use farline_core::copy::{FailedAttempt, RetryBackoff};
 use farline_core::transfer::StoreMedium;
 use farline_core::units::{Error, ErrorCode, Fault, Rng, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Between two words on a copy that waits.
@@ -63,7 +64,8 @@ pub(super) async fn with_retries(
             resumed = resumed.or(Some(copy.stats.resumed_bytes));
         }
         copy.try_again(before);
-        let is_there = matches!(failed.error.fault, Fault::There | Fault::Refused);
+        let is_there =
+            matches!(failed.error.fault, Fault::There | Fault::Refused) || is_down(&failed.error);
         if arrived == 0 {
             // What was set up in vain is part of the wait.
             let moved = copy.stats.moving.saturating_sub(moving);
@@ -76,6 +78,12 @@ pub(super) async fn with_retries(
             false => reason,
         })?;
     }
+}
+
+/// Whether the host was reached, and said that nothing listens there: the path is not away.
+fn is_down(error: &Error) -> bool {
+    let beneath = error.source.as_ref().and_then(|source| source.downcast_ref::<io::Error>());
+    beneath.is_some_and(|beneath| beneath.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Waits, for the other end if `is_there`, unless the copy is asked to end.

@@ -333,3 +333,25 @@ fn folders_keep_the_sources_times_where_something_was_deleted() {
         assert_eq!(time, old, "{way}");
     }
 }
+
+#[test]
+fn a_name_that_changed_its_case_is_another() {
+    let dir = folder();
+    for way in ["here", "up", "down"] {
+        let dir = dir.path().join(way);
+        let (source, there) = stage(&dir);
+        let (_node, url) = node(&dir, "write", &[]);
+        let (from, to) = ends(way, &url, text(&source), text(&there));
+        sync(&[], &from, &to);
+        for (old, new) in [("a", "A"), ("d/b", "d/B"), ("d/e", "d/E")] {
+            fs::rename(source.join(old), source.join(new)).expect("renamed");
+        }
+        let gone = deleted(&sync(&[], &from, &to));
+        assert_eq!(gone, ["a", "d/b", "d/e", "d/e/c"].map(str::to_owned).into(), "{way}");
+        for (name, content) in [("A", "a"), ("d/B", "d/b"), ("d/E/c", "d/e/c")] {
+            let landed = fs::read(there.join(name)).expect("landed");
+            assert_eq!(landed, content.as_bytes(), "{way}: {name}");
+        }
+        assert!(!there.join("a").exists() && !there.join("d/e").exists(), "{way}");
+    }
+}

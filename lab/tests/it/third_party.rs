@@ -262,3 +262,26 @@ fn a_killed_copy_between_nodes_resumes_at_the_receiver() {
     assert!(same(&a.join("big"), &b.join("landed")));
     assert_eq!(names(&b), ["landed"]);
 }
+
+#[test]
+fn a_whole_tree_at_once_is_had_between_farline_nodes_alone() {
+    let dir = folder();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    plant(&a.join("src"));
+    let (_a, from) = node_at(&a, "127.0.0.2", true);
+    let (_b, to) = node_at(&b, "127.0.0.3", true);
+    copied(&["--atomic", &format!("{from}/src"), &format!("{to}/at-once")]);
+    assert_same_tree(&a.join("src"), &b.join("at-once/src"));
+    let (_globus, stock) = globus_server();
+    let tree = dir.path().join("tree");
+    for (from, to) in [
+        (format!("{stock}{}", a.join("src").display()), format!("{to}/{}", "from-stock")),
+        (format!("{from}/src"), format!("{stock}{}", tree.display())),
+    ] {
+        let (error, code) = error_of(&["cp", "-r", "--atomic", &from, &to]);
+        assert_eq!((error["code"].as_str(), code), (Some("unsupported"), 4), "{from}: {error}");
+        let message = error["message"].as_str().expect("words");
+        assert!(message.contains("files land one by one"), "{from}: {error}");
+    }
+    assert!(!tree.exists() && !b.join("from-stock").exists(), "nothing was made");
+}
