@@ -359,7 +359,7 @@ impl CopyStats {
             ..self.waits
         };
         let own = self.direction.diagnose(&waits);
-        let own = own.unwrap_or_else(|| elsewhere(&self.limited_elsewhere));
+        let own = own.unwrap_or_else(|| waits.between_others(elsewhere(&self.limited_elsewhere)));
         let is_sender = self.direction == DataDirection::Out;
         let there = self
             .limited_there

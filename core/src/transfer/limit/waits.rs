@@ -173,6 +173,16 @@ impl Waits {
         )
     }
 
+    /// What limited a copy between two other hosts, of whose data moving these `said` what: unless it
+    /// took longer to be set up, or to wait.
+    pub fn between_others(&self, said: Diagnosis) -> Diagnosis {
+        match self.setting_up.max(self.waited) > self.moving {
+            true if self.setting_up > self.waited => self.named(Limit::SetUp),
+            true => self.named(Limit::Outage),
+            false => said,
+        }
+    }
+
     /// What limited a copy within one host, whose threads read (`store`) and write (`network`) in
     /// turns.
     pub fn local_limit(&self) -> Diagnosis {
@@ -443,6 +453,18 @@ mod tests {
         };
         assert_eq!(limits(30), [(Limit::Outage, Party::There); 2]);
         assert_eq!(limits(3).map(|said| said.0), [Limit::PathRate, Limit::Network]);
+    }
+
+    #[test]
+    fn what_two_others_say_counts_while_they_moved_data() {
+        let (short, long) = (Span::from_secs(2), Span::from_secs(9));
+        let limit = |moving, setting_up, waited| {
+            let waits = Waits { moving, setting_up, waited, ..waits() };
+            waits.between_others(Diagnosis::unknown()).limit
+        };
+        assert_eq!(limit(long, short, short), Limit::Network);
+        assert_eq!(limit(short, long, Span::ZERO), Limit::SetUp);
+        assert_eq!(limit(short, short, long), Limit::Outage);
     }
 
     #[test]
