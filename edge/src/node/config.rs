@@ -300,6 +300,8 @@ pub struct ConfigFile {
     pub login_timeout: Option<u64>,
     /// A size such as `2GiB`, see [`NodeLimits::list_memory`].
     pub list_memory: Option<String>,
+    /// See [`NodeLimits::descriptors`].
+    pub descriptors: Option<usize>,
     /// Seconds, see [`NodeLimits::drain`].
     pub drain: Option<u64>,
     /// Seconds, 0 for ever, see [`Config::idle_timeout`].
@@ -426,6 +428,7 @@ impl ConfigFile {
                 logins_per_address: self.logins_per_address.unwrap_or(usual.logins_per_address),
                 login_timeout: self.login_timeout.map_or(usual.login_timeout, Duration::from_secs),
                 list_memory: list_memory.unwrap_or(usual.list_memory),
+                descriptors: self.descriptors.or(usual.descriptors),
                 drain: self.drain.map_or(usual.drain, Duration::from_secs),
             },
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
