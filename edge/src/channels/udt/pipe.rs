@@ -227,14 +227,16 @@ impl Pipe {
         }
         state.arrived_len += from.arrived.iter().map(Shared::len).sum::<usize>();
         state.arrived.extend(from.arrived.drain(..));
-        if let Some(task) = state.task.take() {
-            task.wake();
-        }
+        let task = state.task.take();
         if state.ended.is_some() {
             self.readable.notify_all();
             self.writable.notify_all();
         } else if state.wanted.is_some_and(|wanted| state.arrived_len >= wanted) {
             self.readable.notify_all();
+        }
+        drop(state);
+        if let Some(task) = task {
+            task.wake();
         }
     }
 
