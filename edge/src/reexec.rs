@@ -5,10 +5,8 @@
 //! library, with the role as JSON in [`VARIABLE`]; [`agent::run`](crate::agent::run) finds it there.
 
 use farline_core::units::{Error, ErrorCode, Fault};
-#[cfg(any(feature = "line", feature = "profile"))]
-use serde::Deserialize;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 #[cfg(any(feature = "line", feature = "profile"))]
 use std::io::{self, Write};
@@ -97,12 +95,11 @@ pub(crate) fn say(what: &impl Serialize) -> Result<(), Error> {
     writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
 }
 
-/// What a process said in a role ([`say`]): its result, or its error as `--json` prints it, whose code
+/// What a process said in a role (`say`): its result, or its error as `--json` prints it, whose code
 /// may be one of a later version.
 ///
 /// # Errors
 /// `silence` where it said neither: it ended.
-#[cfg(any(feature = "line", feature = "profile"))]
 pub(crate) fn reply<T: DeserializeOwned>(
     text: &str,
     silence: Error,

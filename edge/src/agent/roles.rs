@@ -6,7 +6,7 @@ use super::trial;
 use crate::line;
 #[cfg(feature = "profile")]
 use crate::prober;
-use crate::{link, reexec};
+use crate::{kernelcc, link, reexec};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -30,6 +30,10 @@ fn play(text: &OsStr) -> Result<u8, Error> {
     #[cfg(feature = "profile")]
     if let Some(role) = reexec::role_in::<prober::Trial>(text)? {
         return Ok(said(trial::play(role)));
+    }
+    if let Some(role) = reexec::role_in::<kernelcc::Role>(text)? {
+        // Who started it is gone when it cannot be told.
+        return Ok(kernelcc::play(role).map_or(1, |()| 0));
     }
     #[cfg(feature = "pam")]
     if let Some(role) = reexec::role_in::<crate::identity::PamRole>(text)? {

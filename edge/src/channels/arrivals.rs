@@ -4,10 +4,11 @@
 //! says it slowly, holds nobody up (docs/protocol.md, K-3).
 
 use super::Channel;
-use super::handshake::Handshake;
+use super::handshake::{Handshake, shake_hands_in_task};
 use super::key::{Key, PREAMBLE_LEN, Token};
 use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
+use super::pending::Steps;
 use super::trust::ServerConfig;
 use crate::sys::lock::lock;
 use farline_core::units::Bytes;
@@ -15,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
@@ -33,8 +34,28 @@ pub type Deliver = Box<dyn Fn(Box<dyn Channel>) -> bool + Send + Sync>;
 /// Hears of connections that are closed since they are not the session's: from where, and why.
 pub type RefusedConnection = Box<dyn Fn(Option<SocketAddr>, &str) + Send + Sync>;
 
+/// Whether this host has room for one connection more; who has none is closed.
+pub(crate) type Room = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// What who shows no key in time is told of.
 pub const NO_KEY: &str = "shows no key of the session's";
+
+/// A connection that a task reads until it is known whose it is, and threads from then on.
+pub(crate) trait Unproven: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// The connection, once its peer has shown whose it is.
+    ///
+    /// # Errors
+    /// When it died meanwhile.
+    fn proven(self) -> io::Result<Box<dyn ByteStream>>;
+}
+
+impl Unproven for TcpStream {
+    fn proven(self) -> io::Result<Box<dyn ByteStream>> {
+        let stream = self.into_std()?;
+        super::socket::prepare(&stream)?;
+        Ok(Box::new(stream))
+    }
+}
 
 /// Makes channels of a session of the connections that show its key.
 pub struct Arrivals {
@@ -43,6 +64,7 @@ pub struct Arrivals {
     layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
     deliver: Deliver,
     refused: RefusedConnection,
+    room: Room,
     handshakes: Semaphore,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
@@ -57,7 +79,19 @@ impl Arrivals {
         refused: RefusedConnection,
     ) -> Arrivals {
         let handshakes = Semaphore::new(MOST_HANDSHAKES);
-        Arrivals { key, layer, deliver, refused, handshakes, buffer: Mutex::default() }
+        let (room, buffer): (Room, _) = (Box::new(|| true), Mutex::default());
+        Arrivals { key, layer, deliver, refused, room, handshakes, buffer }
+    }
+
+    /// The same where there may be no room for a connection.
+    #[must_use]
+    pub(crate) fn within(self, room: Room) -> Arrivals {
+        Arrivals { room, ..self }
+    }
+
+    /// Whether there is room for one connection more.
+    pub fn has_room(&self) -> bool {
+        (self.room)()
     }
 
     /// From here on connections have such buffers, or those of every connection.
@@ -90,18 +124,43 @@ impl Arrivals {
         (self.deliver)(channel)
     }
 
+    /// Makes a channel of a connection that shows the key in time.
+    ///
+    /// # Errors
+    /// When it shows another, or none in time.
+    pub(crate) async fn greet(
+        &self,
+        mut stream: impl Unproven,
+        from: Option<SocketAddr>,
+        steps: &Steps,
+    ) -> io::Result<()> {
+        let mut preamble = [0; PREAMBLE_LEN];
+        tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await??;
+        if Token::of(&preamble) != Some(self.key.token()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        steps.step();
+        self.enter(stream, from, steps).await;
+        Ok(())
+    }
+
     /// Makes a channel of a connection whose preamble was right. A handshake costs a task and no
     /// thread, however long its peer takes.
-    pub async fn enter(self: &Arc<Arrivals>, mut stream: TcpStream) {
+    pub(crate) async fn enter(
+        &self,
+        mut stream: impl Unproven,
+        from: Option<SocketAddr>,
+        steps: &Steps,
+    ) {
         let handshake = match &self.layer {
             None => None,
             Some(_) => {
                 // More than the session may have channels: none of a client that keeps the rules.
-                let from = stream.peer_addr().ok();
                 let Ok(_place) = self.handshakes.try_acquire() else {
                     return self.refuse(from, "is one handshake more than a session has channels");
                 };
-                match tokio::time::timeout(HANDSHAKE_TIMEOUT, self.shake_hands(&mut stream)).await {
+                let shakes = self.shake_hands(&mut stream, steps);
+                match tokio::time::timeout(HANDSHAKE_TIMEOUT, shakes).await {
                     Ok(Ok(handshake)) => Some(handshake),
                     Ok(Err(error)) => {
                         return self.refuse(from, &format!("broke its handshake: {error}"));
@@ -112,30 +171,22 @@ impl Arrivals {
         };
         // A connection that died meanwhile, or one more than a session can use, is dropped; its
         // client sees that.
-        let made = stream.into_std().and_then(|stream| {
-            super::socket::prepare(&stream)?;
-            let stream: Box<dyn ByteStream> = Box::new(stream);
-            match handshake {
-                Some(handshake) => handshake.over(stream),
-                None => Ok(stream),
-            }
+        let made = stream.proven().and_then(|stream| match handshake {
+            Some(handshake) => handshake.over(stream),
+            None => Ok(stream),
         });
         if let Ok(stream) = made {
             self.deliver(Box::new(OrderedChannel::over(stream)));
         }
     }
 
-    async fn shake_hands(&self, stream: &mut TcpStream) -> io::Result<Box<dyn Handshake>> {
+    async fn shake_hands(
+        &self,
+        stream: &mut impl Unproven,
+        steps: &Steps,
+    ) -> io::Result<Box<dyn Handshake>> {
         let mut handshake = self.handshake()?;
-        let mut buffer = [0; 4096];
-        while !handshake.is_done() {
-            let read = stream.read(&mut buffer).await?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let reply = handshake.take(&buffer[..read])?;
-            stream.write_all(&reply).await?;
-        }
+        shake_hands_in_task(stream, &mut *handshake, steps).await?;
         Ok(handshake)
     }
 
@@ -209,7 +260,8 @@ mod tests {
         let near = std::net::TcpStream::connect(address).expect("it listens");
         let (far, _) = listener.accept().await.expect("a connection");
         let arrivals = Arc::clone(arrivals);
-        tokio::spawn(async move { arrivals.enter(far).await });
+        let from = far.peer_addr().ok();
+        tokio::spawn(async move { arrivals.enter(far, from, &Steps::default()).await });
         near
     }
 

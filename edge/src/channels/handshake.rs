@@ -2,8 +2,10 @@
 //! where there is a runtime, and a thread only where there is none.
 
 use super::ordered::ByteStream;
+use super::pending::Steps;
 use std::io;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The node's end of a handshake.
 pub trait Handshake: Send {
@@ -21,6 +23,31 @@ pub trait Handshake: Send {
     /// # Errors
     /// When it is not.
     fn over(self: Box<Self>, below: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>>;
+}
+
+/// Does a handshake over `stream`, which its caller ends where that takes too long; `steps` counts what this end
+/// had something to say to.
+///
+/// # Errors
+/// As [`Handshake::take`], or when the connection ends.
+pub(super) async fn shake_hands_in_task(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    handshake: &mut (impl Handshake + ?Sized),
+    steps: &Steps,
+) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    while !handshake.is_done() {
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let reply = handshake.take(&buffer[..read])?;
+        if !reply.is_empty() {
+            steps.step();
+        }
+        stream.write_all(&reply).await?;
+    }
+    Ok(())
 }
 
 /// Does a handshake over `below`, however its peer cuts it into pieces `within` so long.

@@ -50,6 +50,7 @@ mod breaker;
 mod conformance;
 #[cfg(test)]
 mod memory;
+pub(crate) mod pending;
 mod read_ahead;
 pub(crate) mod secured;
 mod session_buffers;

@@ -1,6 +1,7 @@
 //! What stands in for GSI in a build without OpenSSL: nobody comes by it.
 
 use super::ordered::ByteStream;
+use super::pending::Steps;
 use super::trust::{Fingerprint, GridProxy, GridSecurity, ShownCertificate};
 use farline_core::units::Error;
 use std::convert::Infallible;
@@ -94,7 +95,7 @@ impl DataHandshake {
         match self.0 {}
     }
 
-    pub(crate) async fn run(&mut self, _: &mut tokio::net::TcpStream) -> io::Result<()> {
+    pub(crate) async fn run(&mut self, _: &mut tokio::net::TcpStream, _: &Steps) -> io::Result<()> {
         match self.0 {}
     }
 }

@@ -1,26 +1,25 @@
 //! The TCP driver: dials and takes connections for data, each a channel of MODE E over one socket.
 
 use super::accept_error::{BackOff, accept_next};
-use super::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
+use super::arrivals::{Arrivals, NO_KEY};
 use super::driver::{
     Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened, Role,
     Session, Transport,
 };
 use super::gsi::DataSecurity;
-use super::key::{PREAMBLE_LEN, Token};
+use super::pending::{NO_PLACE, Pending, Steps};
 use super::socket::{
     TcpOptions, bind, connect_stream, hold, no_port, prepare, unreachable, wrong_buffers,
 };
 use crate::drivers::Values;
 use farline_core::units::{Error, ErrorCode, Fault};
 use socket2::SockRef;
-use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 /// Preambles read at once for one session: K-3.
@@ -59,8 +58,8 @@ impl Transport for Tcp {
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
         let address = SocketAddr::new(listen.ip, 0);
         let listener = bind(address, listen.ports, &listen.sockets)?;
-        let port =
-            TcpPort::open(listener, &listen.arrivals).map_err(|error| no_port(address, &error))?;
+        let port = TcpPort::open(listener, &listen.arrivals, Some(listen.client))
+            .map_err(|error| no_port(address, &error))?;
         Ok(Box::new(port))
     }
 }
@@ -108,11 +107,15 @@ impl TcpPort {
     ///
     /// # Errors
     /// When the listener cannot be used.
-    fn open(listener: TcpListener, arrivals: &Arc<Arrivals>) -> io::Result<TcpPort> {
+    fn open(
+        listener: TcpListener,
+        arrivals: &Arc<Arrivals>,
+        client: Option<IpAddr>,
+    ) -> io::Result<TcpPort> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let task = tokio::spawn(accept(listener, Arc::downgrade(arrivals))).abort_handle();
+        let task = tokio::spawn(accept(listener, Arc::downgrade(arrivals), client)).abort_handle();
         Ok(TcpPort { address, task })
     }
 }
@@ -130,35 +133,30 @@ impl Drop for TcpPort {
 }
 
 /// Accepts connections and reads their preambles, until the session is gone.
-async fn accept(listener: tokio::net::TcpListener, arrivals: Weak<Arrivals>) {
-    let (mut pending, mut back_off) = (VecDeque::<Pending>::new(), BackOff::default());
+async fn accept(
+    listener: tokio::net::TcpListener,
+    arrivals: Weak<Arrivals>,
+    client: Option<IpAddr>,
+) {
+    let mut pending = Pending::new(Handle::current(), MOST_PENDING, client);
+    let mut back_off = BackOff::default();
     while let Some((stream, from)) = accept_next(&listener, &mut back_off).await {
         let Some(arrivals) = arrivals.upgrade() else { return };
-        pending.retain(|pending| !pending.0.is_finished());
-        if pending.len() >= MOST_PENDING {
-            // A client's preamble comes with its connection: whoever has waited longest is no
-            // client.
-            pending.pop_front();
+        if !arrivals.has_room() {
+            continue;
         }
-        pending.push_back(Pending(tokio::spawn(greet(arrivals, stream, from)).abort_handle()));
+        let greets = Arc::clone(&arrivals);
+        let gone = pending.begin(from, |steps| greet(greets, stream, from, steps));
+        if let Some(gone) = gone {
+            arrivals.refuse(Some(gone), NO_PLACE);
+        }
+        // What came is read before another's place is taken for it.
+        tokio::task::yield_now().await;
     }
 }
 
-/// A connection whose preamble is being read; closed when this goes.
-struct Pending(AbortHandle);
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn greet(arrivals: Arc<Arrivals>, mut stream: TcpStream, from: SocketAddr) {
-    let mut preamble = [0; PREAMBLE_LEN];
-    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await;
-    if matches!(read, Ok(Ok(_))) && Token::of(&preamble) == Some(arrivals.key().token()) {
-        arrivals.enter(stream).await;
-    } else {
+async fn greet(arrivals: Arc<Arrivals>, stream: TcpStream, from: SocketAddr, steps: Steps) {
+    if arrivals.greet(stream, Some(from), &steps).await.is_err() {
         arrivals.refuse(Some(from), NO_KEY);
     }
 }
@@ -181,7 +179,7 @@ mod tests {
         });
         let arrivals = Arc::new(Arrivals::new(key.clone(), None, deliver, refused));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = TcpPort::open(listener, &arrivals).expect("it listens");
+        let port = TcpPort::open(listener, &arrivals, None).expect("it listens");
         tokio::task::block_in_place(|| {
             for preamble in [Some(other.preamble()), None] {
                 let mut stranger = std::net::TcpStream::connect(port.address()).expect("a way");
@@ -196,5 +194,41 @@ mod tests {
             arrived.recv_timeout(Duration::from_secs(8)).expect("a channel");
         });
         assert!(told.try_recv().is_err(), "of the client nothing is told");
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn silent_strangers_take_no_place_of_a_client() {
+        use crate::channels::layer::{Layer, TlsPeer};
+        use crate::channels::tls;
+        use crate::channels::trust::{NodeCertificate, pinned};
+        let key = Key::random().expect("bytes");
+        let identity = NodeCertificate::fresh().expect("a key");
+        let Role::Layer(layer) = tls::driver().role else { panic!("TLS is a layer") };
+        let layer: Arc<dyn Layer> = layer;
+        let (sender, arrived) = mpsc::channel();
+        let deliver = Box::new(move |channel| sender.send(channel).is_ok());
+        let (tell, told) = mpsc::channel();
+        let refused = Box::new(move |from: Option<SocketAddr>, why: &str| {
+            let _ = tell.send((from, why.to_owned()));
+        });
+        let over = Some((Arc::clone(&layer), Arc::clone(&identity.config)));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), over, deliver, refused));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = TcpPort::open(listener, &arrivals, None).expect("it listens");
+        tokio::task::block_in_place(|| {
+            let address = port.address();
+            let connect = || std::net::TcpStream::connect(address).expect("a way");
+            let mut near = connect();
+            near.write_all(&key.preamble()).expect("sent");
+            let strangers: Vec<_> = (0..MOST_PENDING + 50).map(|_| connect()).collect();
+            let first = strangers[0].local_addr().ok();
+            let gone = told.recv_timeout(Duration::from_secs(8)).expect("told of");
+            assert_eq!(gone, (first, NO_PLACE.to_owned()), "the oldest that says nothing");
+            let config = pinned(identity.fingerprint).expect("TLS");
+            let stream = layer.connect(Box::new(near), &TlsPeer { config, address });
+            stream.expect("the place is its own").write_all(&key.proof()).expect("sent");
+            arrived.recv_timeout(Duration::from_secs(8)).expect("a channel");
+        });
     }
 }

@@ -99,7 +99,10 @@ impl ServerHandshake {
     }
 
     /// The connection over `below`.
-    fn finished<S: ByteStream>(self, below: S) -> io::Result<ServerStream<S>> {
+    ///
+    /// # Errors
+    /// When the handshake is not over, or more came with it than a connection begins with.
+    pub(super) fn finished<S: ByteStream>(self, below: S) -> io::Result<ServerStream<S>> {
         if !self.is_done() || self.incoming.len() > CHUNK {
             return Err(io::ErrorKind::InvalidData.into());
         }

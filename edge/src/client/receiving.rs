@@ -7,8 +7,8 @@ use super::data_path::DataPath;
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
 use crate::mover::{
-    Acceptor, BLOCK_LEN, DataPeers, GsiPort, Incoming, Integrity, ReceiveJob, ReceiveOutcome,
-    Tally, receive,
+    Acceptor, BLOCK_LEN, DataPeers, Incoming, Integrity, PortSecurity, ReceiveJob, ReceiveOutcome,
+    SecuredPort, Tally, receive,
 };
 use crate::stores::{Sink, SlowSink};
 use farline_core::gridftp::Command;
@@ -53,7 +53,8 @@ pub(super) async fn listen(
         Some(security) => {
             copy.stats.encrypted = Some(security.is_private());
             // Who is somebody else is closed, and the server says what it lacks.
-            let port = GsiPort::open(here, None, DataPeers::any(), &options, security, |_, _| {})?;
+            let (peers, security) = ((DataPeers::any(), None), PortSecurity::Gsi(security));
+            let port = SecuredPort::open(here, None, peers, &options, security, |_, _| {})?;
             let address = port.address();
             (Arc::new(port), address)
         }

@@ -9,12 +9,13 @@ use super::request::CcRequest;
 use super::{host, is_brought};
 use farline_core::congestion::{Algorithm, Constants, ControlName, SavedPath};
 use farline_core::units::{Error, ErrorCode, Fault};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 
 /// Where a control comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CcOrigin {
@@ -39,11 +40,24 @@ pub struct CcGuard {
     /// The constants it runs with, where Farline chose them.
     pub set: Option<Constants>,
     loaded: Option<Arc<Loaded>>,
+    /// What has another process hold it for this one, where that does.
+    _elsewhere: Option<Box<dyn fmt::Debug + Send + Sync>>,
 }
 
 impl CcGuard {
     fn native(name: ControlName, source: CcOrigin) -> CcGuard {
-        CcGuard { name, source, set: None, loaded: None }
+        CcGuard { name, source, set: None, loaded: None, _elsewhere: None }
+    }
+
+    /// One that another process holds for this one.
+    #[cfg(feature = "link")]
+    pub(super) fn elsewhere(
+        name: ControlName,
+        source: CcOrigin,
+        held: impl fmt::Debug + Send + Sync + 'static,
+    ) -> CcGuard {
+        let set = (source == CcOrigin::Bpf).then(Constants::default);
+        CcGuard { set, _elsewhere: Some(Box::new(held)), ..CcGuard::native(name, source) }
     }
 
     pub(super) fn loaded(&self) -> Option<&Loaded> {
@@ -56,13 +70,11 @@ impl CcGuard {
     }
 }
 
-/// Makes the control of `wish` available.
+/// Makes the control of `wish` available to this process, by itself.
 ///
 /// # Errors
-/// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a
-/// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
-/// one without links where no record can be made of what is held.
-pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
+/// As [`super::obtain`].
+pub(super) fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     let named = match wish.control == Algorithm::Held {
         true => Ok(Algorithm::Held),
         false => wish.control.as_str().parse::<Algorithm>(),
@@ -160,7 +172,7 @@ fn private_name(begins: &str) -> Result<ControlName, Error> {
 ///
 /// # Errors
 /// As [`obtain`]; a kernel whose CUBIC no program may call is too old.
-pub(crate) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
+pub(super) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
     let name = private_name(ControlName::RESUMING)?;
     let wish =
         CcRequest { name: Some(name), saved: Some(saved), ..CcRequest::new(Algorithm::Cubic) };
@@ -175,6 +187,7 @@ fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
         source,
         set: (source == CcOrigin::Bpf).then_some(set),
         loaded: Some(loaded),
+        _elsewhere: None,
     }
 }
 

@@ -134,9 +134,8 @@ impl Table<'_> {
     }
 }
 
-/// Gives back all that this process has loaded: for a signal that ends it, after which nothing is
-/// dropped.
-pub fn give_back() {
+/// Gives back all that this process has loaded.
+pub(super) fn give_back() {
     let all: Vec<Arc<Loaded>> =
         table().0.iter().filter_map(|entry| entry.loaded.upgrade()).collect();
     for loaded in all {

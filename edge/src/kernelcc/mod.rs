@@ -7,6 +7,8 @@
 //! dropped, or the process dies, the name is gone again. Flows that use the control keep it to
 //! their end.
 //!
+//! A process that confines itself has one that began before load for it (`start_loader`).
+//!
 //! Without the feature `bpf` there are the kernel's own and its modules.
 //!
 //! A registered name is seen by the whole machine, in every network namespace. Kernels before 6.4
@@ -24,6 +26,11 @@ mod host;
 mod list;
 mod load;
 mod loaded;
+#[cfg(feature = "link")]
+mod loader;
+#[cfg(not(feature = "link"))]
+#[path = "no_loader.rs"]
+mod loader;
 #[cfg(feature = "bpf")]
 mod object;
 #[cfg(feature = "bpf")]
@@ -32,13 +39,15 @@ mod record;
 mod request;
 mod trace;
 
-use farline_core::congestion::Algorithm;
+use farline_core::congestion::{Algorithm, SavedPath};
+use farline_core::units::Error;
 
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
-pub(crate) use load::resuming;
-pub use load::{CcGuard, CcOrigin, obtain};
-pub use loaded::give_back;
+pub use load::{CcGuard, CcOrigin};
+pub(crate) use loader::start_loader;
+#[cfg(feature = "link")]
+pub(crate) use loader::{Role, play};
 pub use request::CcRequest;
 pub use trace::{FlowSample, SampleSource, Trace};
 
@@ -46,4 +55,30 @@ pub use trace::{FlowSample, SampleSource, Trace};
 /// kernel of today has its own.
 fn is_brought(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
+}
+
+/// Makes the control of `wish` available.
+///
+/// # Errors
+/// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a
+/// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
+/// one without links where no record can be made of what is held.
+pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
+    loader::obtain(wish).unwrap_or_else(|| load::obtain(wish))
+}
+
+/// Loads a control for flows over a path of which each has `saved` for its part: CUBIC, which after
+/// a first round trip that confirms the path goes to half of that (RFC 9959).
+///
+/// # Errors
+/// As [`obtain`]; a kernel whose CUBIC no program may call is too old.
+pub(crate) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
+    loader::resuming(saved).unwrap_or_else(|| load::resuming(saved))
+}
+
+/// Gives back all that this process has loaded, and has the one end that loads for it: for a signal
+/// that ends this, after which nothing is dropped.
+pub fn give_back() {
+    loaded::give_back();
+    loader::end_loader();
 }

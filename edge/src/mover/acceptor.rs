@@ -92,6 +92,11 @@ impl Acceptor {
         self.address
     }
 
+    /// The listener, and whom it is for: for who takes connections otherwise.
+    pub(crate) fn into_listener(self) -> (TcpListener, DataPeers) {
+        (self.listener, self.peers)
+    }
+
     /// The next connection, without MODE E; `None` after `timeout` or a wake.
     ///
     /// # Errors

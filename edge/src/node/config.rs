@@ -143,6 +143,10 @@ impl Config {
         if limits.logins.min(limits.logins_per_address) == 0 || limits.login_timeout.is_zero() {
             return wrong("a node in which nobody may log in serves nobody".to_owned());
         }
+        if let Some(few @ ..LEAST_DESCRIPTORS) = limits.descriptors {
+            let least = format!("a node has {LEAST_DESCRIPTORS} at least");
+            return wrong(format!("descriptors = {few} are too few to serve anybody: {least}"));
+        }
         if !self.identities.is_empty() && self.tls.is_none() && self.gsi.is_none() {
             return Err(Error::new(
                 Fault::You,
@@ -300,6 +304,8 @@ pub struct ConfigFile {
     pub login_timeout: Option<u64>,
     /// A size such as `2GiB`, see [`NodeLimits::list_memory`].
     pub list_memory: Option<String>,
+    /// See [`NodeLimits::descriptors`].
+    pub descriptors: Option<usize>,
     /// Seconds, see [`NodeLimits::drain`].
     pub drain: Option<u64>,
     /// Seconds, 0 for ever, see [`Config::idle_timeout`].
@@ -308,6 +314,9 @@ pub struct ConfigFile {
 
 /// Where a node listens when nothing is said: this host alone, GridFTP's port.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2811";
+
+/// File descriptors without which a node moves nothing: its own, and those of a transfer.
+const LEAST_DESCRIPTORS: usize = 48;
 
 /// Seconds in which nothing moves before a transfer is ended when nothing is said: longer than a
 /// disk stalls.
@@ -426,6 +435,7 @@ impl ConfigFile {
                 logins_per_address: self.logins_per_address.unwrap_or(usual.logins_per_address),
                 login_timeout: self.login_timeout.map_or(usual.login_timeout, Duration::from_secs),
                 list_memory: list_memory.unwrap_or(usual.list_memory),
+                descriptors: self.descriptors.or(usual.descriptors),
                 drain: self.drain.map_or(usual.drain, Duration::from_secs),
             },
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
@@ -524,10 +534,14 @@ mod tests {
             (limits.sessions, limits.login_timeout.as_secs(), limits.drain.as_secs()),
             (2, 3, 0)
         );
-        for nothing in ["sessions = 0", "logins_per_address = 0", "login_timeout = 0"] {
+        for nothing in
+            ["sessions = 0", "logins_per_address = 0", "login_timeout = 0", "descriptors = 47"]
+        {
             let text = format!("root = '/data'\n{nothing}");
             assert!(read(&text).expect("TOML").is_err(), "{nothing}");
         }
+        let enough = read("root = '/data'\ndescriptors = 48").expect("TOML").expect("valid");
+        assert_eq!(enough.limits.descriptors, Some(48));
         let networks = read("root = '/data'\nthird_party_networks = ['10.0.0.0/40']");
         assert!(networks.expect("TOML").is_err(), "no network");
         let idle = read("root = '/data'\nthird_party_networks = ['10.0.0.0/8']");

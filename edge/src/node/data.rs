@@ -14,12 +14,13 @@ use crate::channels::driver::{Carries, Driver, Slots};
 use crate::channels::key::Key;
 use crate::channels::layer::Layer;
 use crate::channels::one_port::PortSessions;
-use crate::channels::socket::{TcpChannel, check, connect};
-use crate::channels::trust::{Fingerprint, NodeCertificate, ServerConfig};
+use crate::channels::secured::Bound;
+use crate::channels::socket::check;
+use crate::channels::trust::{NodeCertificate, ServerConfig};
 use crate::channels::{Channel, TcpOptions};
 use crate::identity::Deed;
 use crate::kernelcc::{self, CcGuard, CcRequest};
-use crate::mover::{Acceptor, BLOCK_LEN, GsiPort, Integrity, LiveRate, Pace};
+use crate::mover::{Acceptor, BLOCK_LEN, Integrity, LiveRate, Pace, SecuredPort};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::fs_user::as_service;
 use crate::sys::pool::{Slot, pool_of_short};
@@ -31,10 +32,6 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a data connection may take to be made.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A session's pool to begin with; what is not used of it takes no memory.
 const STAGING: Bytes = Bytes::mib(64);
@@ -55,7 +52,9 @@ pub(super) struct DataPlane {
     shown: Shown,
     pub(super) acceptor: Option<Acceptor>,
     /// In its place where connections prove whose they are by GSI.
-    pub(super) gsi_port: Option<GsiPort>,
+    pub(super) gsi_port: Option<SecuredPort>,
+    /// Whether one of the two was closed since nothing used it.
+    pub(super) is_port_over: bool,
     /// Whose they have to be, in a session by GSI.
     pub(super) data_authentication: DataAuthentication,
     /// Whether data connections are under TLS: `PROT P`.
@@ -137,6 +136,7 @@ impl DataPlane {
             shown,
             acceptor: None,
             gsi_port: None,
+            is_port_over: false,
             data_authentication: DataAuthentication::Own,
             private: false,
             listener: None,
@@ -205,7 +205,7 @@ impl DataPlane {
 
     /// How a data connection of a client without a key is known to be its own (P-5): by what may
     /// it show instead of resuming the control connection's TLS. Of the anonymous it is not known.
-    pub(super) fn bound(&self) -> Option<Option<Fingerprint>> {
+    pub(super) fn bound(&self) -> Option<Bound> {
         self.account.name.as_ref().map(|_| self.shown.fingerprint())
     }
 
@@ -269,28 +269,6 @@ impl DataPlane {
     fn staging_slots(&self) -> usize {
         usize::try_from(self.shared.config.staging.unwrap_or(STAGING).0).unwrap_or(usize::MAX)
             / BLOCK_LEN
-    }
-
-    /// Takes the addresses to connect to.
-    pub(super) fn act(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
-        self.channels.clear();
-        if self.listener.is_some() {
-            // K-1: the client opens every data connection of a session that has a key.
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::BadSequence,
-                "with a key the client connects: say PASV, EPSV or SPAS",
-            ));
-        }
-        (self.acceptor, self.gsi_port) = (None, None);
-        self.targets.clear();
-        let client = self.peer.ip();
-        let targets = self.shared.config.targets(client, &self.account.rights);
-        targets.check(&addresses).inspect_err(|error| {
-            self.shared.notices.say("third_party", format_args!("{client}: {error}"));
-        })?;
-        self.targets = addresses;
-        Ok(())
     }
 
     /// Encrypts data connections from now on, or no more; the key must be given again (K-2).
@@ -418,8 +396,8 @@ impl DataPlane {
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
-                self.listener =
-                    Some(self.shared.listeners.open(key, self.layer(), self.refused_connections()));
+                let (refused, room) = (self.refused_connections(), self.room());
+                self.listener = Some(self.shared.listeners.open(key, self.layer(), refused, room));
                 Ok(())
             }
             "order" => match value {
@@ -486,26 +464,6 @@ impl DataPlane {
         self.driver = self.shared.drivers.find(name).filter(|_| !is_usual).map(Arc::clone);
         self.channels.clear();
         Ok(())
-    }
-
-    /// Connects to the client, or the stripe whose turn it is.
-    pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<TcpChannel, Error> {
-        let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::DataConnection,
-                "no data connection was arranged: say PORT or EPRT first",
-            ));
-        };
-        let options = TcpOptions { buffer: buffer.or(self.options.buffer), ..self.options.clone() };
-        connect(target, Some(self.local), &options, CONNECT_TIMEOUT).map_err(|error| {
-            Error::new(
-                Fault::Between,
-                ErrorCode::DataConnection,
-                format!("cannot connect to {target} for data: {error}"),
-            )
-            .hint("a firewall before the client may refuse connections from outside")
-        })
     }
 
     pub(super) fn slots(&mut self, least: usize) -> Result<Vec<Slot>, Error> {

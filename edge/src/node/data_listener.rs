@@ -5,10 +5,11 @@
 //! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
 
 use crate::channels::Channel;
-use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT, RefusedConnection};
+use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT, RefusedConnection, Room};
 use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::channels::layer::Layer;
+use crate::channels::pending::Steps;
 use crate::channels::socket::widen;
 use crate::channels::trust::ServerConfig;
 use crate::mover::Incoming;
@@ -60,17 +61,19 @@ impl std::fmt::Debug for DataListeners {
 }
 
 impl DataListeners {
-    /// The listener of a session whose key is `key`, for connections under `layer` if there is one.
+    /// The listener of a session whose key is `key`, for connections under `layer` if there is one, as
+    /// long as there is `room`.
     pub(super) fn open(
         self: &Arc<DataListeners>,
         key: Key,
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         refused: RefusedConnection,
+        room: Room,
     ) -> DataListener {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
-        let arrivals = Arc::new(Arrivals::new(key, layer, deliver, refused));
+        let arrivals = Arc::new(Arrivals::new(key, layer, deliver, refused).within(room));
         DataListener {
             arrivals,
             incoming,
@@ -114,7 +117,8 @@ impl DataListeners {
         };
         let Ok(arrivals) = tokio::time::timeout(within, found).await else { return false };
         if !self.begin_wide.load(Ordering::Relaxed) || widen(&stream, arrivals.buffer()).is_ok() {
-            arrivals.enter(stream).await;
+            let from = stream.peer_addr().ok();
+            arrivals.enter(stream, from, &Steps::default()).await;
         }
         true
     }
@@ -241,7 +245,7 @@ mod tests {
         let (near, far) = connection().await;
         let (preamble, shared) = (key.preamble(), Arc::clone(&listeners));
         let waits = tokio::spawn(async move { shared.admit(&preamble, far).await });
-        let mut session = listeners.open(key, None, Box::new(|_, _| {}));
+        let mut session = listeners.open(key, None, Box::new(|_, _| {}), Box::new(|| true));
         tokio::task::yield_now().await;
         assert!(!waits.is_finished(), "a key alone is no port");
         session.share(Box::new(NoPort));
@@ -256,8 +260,8 @@ mod tests {
         let listeners = Arc::new(DataListeners::default());
         let (mut near, far) = connection().await;
         let other = Key::random().expect("random bytes");
-        let mut session =
-            listeners.open(Key::random().expect("random bytes"), None, Box::new(|_, _| {}));
+        let key = Key::random().expect("random bytes");
+        let mut session = listeners.open(key, None, Box::new(|_, _| {}), Box::new(|| true));
         session.share(Box::new(NoPort));
         let preamble = other.preamble();
         assert!(!listeners.admit_within(&preamble, far, Duration::from_millis(50)).await);

@@ -1,12 +1,14 @@
 //! How the data connections of a session by GSI are authenticated: DCAU and PROT (GFD.20 section 3).
 
-use super::data::{CONNECT_TIMEOUT, DataPlane};
+use super::active::CONNECT_TIMEOUT;
+use super::data::DataPlane;
 use crate::channels::Channel;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::{ByteStream, OrderedChannel};
-use crate::mover::{DataPeers, GsiPort};
+use crate::mover::{DataPeers, PortSecurity, SecuredPort};
 use farline_core::gridftp::DataAuthentication;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -58,17 +60,24 @@ impl DataPlane {
         peers: DataPeers,
         security: DataSecurity,
     ) -> Result<SocketAddr, Error> {
-        let notices = Arc::clone(&self.shared.notices);
         let (at, ports) = (SocketAddr::new(ip, 0), self.shared.config.data_ports);
-        let stranger = move |from: IpAddr, error: &std::io::Error| {
-            let said =
-                format_args!("a data connection from {from} did not show whose it is: {error}");
-            notices.say("stranger", said);
-        };
-        let port = GsiPort::open(at, ports, peers, &self.options, security, stranger)?;
+        let (peers, security) = ((peers, Some(self.client_ip())), PortSecurity::Gsi(security));
+        let stranger = self.stranger();
+        let port = SecuredPort::open(at, ports, peers, &self.options, security, stranger)?;
         let address = port.address();
         self.gsi_port = Some(port);
         Ok(address)
+    }
+
+    /// Has who did not show whose it is stand in the log.
+    pub(super) fn stranger(&self) -> impl Fn(IpAddr, &dyn Display) + Send + Sync + use<> {
+        let notices = Arc::clone(&self.shared.notices);
+        move |from, why| {
+            let from = from.to_canonical();
+            let said =
+                format_args!("a data connection from {from} did not show whose it is: {why}");
+            notices.say("stranger", said);
+        }
     }
 
     /// Connects to the client, or the stripe whose turn it is, and shows it whose this end is where

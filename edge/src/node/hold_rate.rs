@@ -27,8 +27,10 @@ impl DataPlane {
         self.rate = None;
         self.channels.clear();
         let again = self.listener.take().map(|listener| listener.arrivals().key().clone());
-        self.listener = again
-            .map(|key| self.shared.listeners.open(key, self.layer(), self.refused_connections()));
+        self.listener = again.map(|key| {
+            let (refused, room) = (self.refused_connections(), self.room());
+            self.shared.listeners.open(key, self.layer(), refused, room)
+        });
         self.options = TcpOptions { congestion: self.options.congestion, ..TcpOptions::default() };
         if held.rate == Rate::default() {
             return Ok(());

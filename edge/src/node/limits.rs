@@ -22,6 +22,9 @@ pub struct NodeLimits {
     pub login_timeout: Duration,
     /// Memory for the lists of files of trees, all sessions together; one takes at most half.
     pub list_memory: Bytes,
+    /// File descriptors that the process may have open, of which a part is kept for control
+    /// connections; what the system gives it when absent.
+    pub descriptors: Option<usize>,
     /// How long transfers may go on once the node is asked to end.
     pub drain: Duration,
 }
@@ -35,6 +38,7 @@ impl Default for NodeLimits {
             logins_per_address: 256,
             login_timeout: Duration::from_secs(10),
             list_memory: Bytes(2 << 30),
+            descriptors: None,
             drain: Duration::from_secs(30),
         }
     }

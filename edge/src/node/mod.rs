@@ -6,6 +6,7 @@
 //! other sessions' control channels up.
 
 mod accounts;
+mod active;
 mod adapt;
 mod admission;
 mod arrival;
@@ -15,6 +16,7 @@ mod checksum;
 mod config;
 mod data;
 mod data_listener;
+mod descriptors;
 mod files;
 mod gsi_data;
 mod gss_wire;
@@ -42,7 +44,6 @@ mod served_certificate;
 mod service_user;
 mod session;
 mod stores;
-mod stream_handshakes;
 mod stream_mode;
 mod system_calls;
 mod ticker;
@@ -121,6 +122,8 @@ struct Shared {
     wide: Option<Bytes>,
     /// Memory that the lists of trees take.
     lists: Arc<list_memory::ListMemory>,
+    /// File descriptors that data may take.
+    descriptors: descriptors::Descriptors,
     admission: Arc<admission::Admission>,
     notices: Arc<notices::Notices>,
     listeners: Arc<data_listener::DataListeners>,
@@ -153,12 +156,13 @@ impl Shared {
         home: Pathname,
     ) -> Shared {
         let notices = Arc::new(notices::Notices::default());
+        let limits = descriptors::fitted(&config.limits);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Shared {
             drivers: usable(&config),
             stores: config.offered(),
             admission: Arc::new(admission::Admission::new(
-                config.limits.clone(),
+                limits.clone(),
                 !config.identities.is_empty(),
                 Arc::clone(&notices),
             )),
@@ -177,7 +181,8 @@ impl Shared {
             unsent: UnsentWork::new(processors),
             held: Arc::new(held::HeldRates::new(config.allow_held)),
             wide: None,
-            lists: list_memory::ListMemory::new(config.limits.list_memory),
+            lists: list_memory::ListMemory::new(limits.list_memory),
+            descriptors: descriptors::Descriptors::new(&limits),
             config,
             certificate,
             gsi,

@@ -1,7 +1,8 @@
 //! Moves one layout's bytes over a session's data channels, in its mode.
 
+use super::active::CONNECT_TIMEOUT;
 use super::adapt::Watch;
-use super::data::{CONNECT_TIMEOUT, DataPlane};
+use super::data::DataPlane;
 use super::running::RunningTransfer;
 use super::stream_mode;
 use crate::mover::{
@@ -161,11 +162,8 @@ impl DataPlane {
         }
         let is_passive = self.acceptor.is_some() || self.gsi_port.is_some();
         if !is_passive && self.listener.is_none() && self.channels.is_empty() {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::DataConnection,
-                "in MODE E the sender connects: say PASV or EPSV before STOR",
-            ));
+            let what = "in MODE E the sender connects: say PASV or EPSV before STOR";
+            return Err(self.not_arranged(what));
         }
         run.reporter.started(!self.channels.is_empty());
         let slots = self.slots(self.channels.len() + 3)?;

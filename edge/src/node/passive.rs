@@ -2,7 +2,8 @@
 //! client chose, or the node's one UDP port.
 
 use super::data::DataPlane;
-use crate::channels::arrivals::RefusedConnection;
+use super::descriptors::OF_PORT;
+use crate::channels::arrivals::{RefusedConnection, Room};
 use crate::channels::driver::Listen;
 use crate::channels::one_port;
 use crate::mover::{Acceptor, DataPeers};
@@ -19,6 +20,8 @@ impl DataPlane {
 
     /// Listens for the client's data connections; returns the address to tell it.
     pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
+        self.need_descriptors(OF_PORT)?;
+        self.is_port_over = false;
         self.open_passive(family).inspect_err(|error| {
             if matches!(error.code, ErrorCode::NoDataPort | ErrorCode::Busy) {
                 let client = self.client_ip();
@@ -56,14 +59,33 @@ impl DataPlane {
         Ok(told)
     }
 
+    /// Closes a port that nothing uses. One of a session with a key stays: it is nothing to who does not
+    /// show that.
+    pub(super) fn close_idle_port(&mut self) {
+        let closed = self.acceptor.take().is_some() | self.gsi_port.take().is_some();
+        self.is_port_over |= closed;
+    }
+
+    /// Whether data has a descriptor left for a connection that came.
+    pub(super) fn room(&self) -> Room {
+        let (shared, client) = (Arc::clone(&self.shared), self.client_ip());
+        Box::new(move || match shared.descriptors.take(1) {
+            Ok(()) => true,
+            Err(error) => {
+                shared.notices.say("descriptors", format_args!("{client}: {error}"));
+                false
+            }
+        })
+    }
+
     /// Who may connect to a port of this session's: its client and, where the operator allows third-party
     /// transfers, whom it could be told to connect to. Whoever else came is in the log.
     fn data_peers(&self) -> DataPeers {
         let (shared, client) = (Arc::clone(&self.shared), self.client_ip());
-        let rights = self.account().rights;
+        let (rights, room) = (self.account().rights, self.room());
         DataPeers::of(move |from| {
             if from == client {
-                return true;
+                return room();
             }
             let admitted = shared.config.targets(client, &rights).allows(from).is_ok();
             let (kind, what) = match admitted {
@@ -73,7 +95,7 @@ impl DataPlane {
             let whose =
                 format_args!("a data connection from {from} to the session of {client} {what}");
             shared.notices.say(kind, whose);
-            admitted
+            admitted && room()
         })
     }
 

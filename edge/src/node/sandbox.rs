@@ -4,6 +4,7 @@
 use super::system_calls;
 use super::{Anonymous, Config, TlsKey};
 use crate::identity::KeySource;
+use crate::kernelcc::start_loader;
 use crate::run_dir;
 use crate::stores::state_folder;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -58,8 +59,15 @@ pub enum Confinement {
 /// # Errors
 /// When the kernel has Landlock and does not do it.
 pub fn confine(config: &Config) -> Result<Confinement, Error> {
+    // What needs more than a confined process may is done by others, which begin before.
     if config.loads_congestion() || config.allow_held.is_some() {
-        return Ok(Confinement::Not("congestion controls that are loaded need more"));
+        match start_loader() {
+            Ok(()) => {}
+            Err(error) if cfg!(feature = "link") => return Err(error),
+            Err(_) => {
+                return Ok(Confinement::Not("congestion controls that are loaded need more"));
+            }
+        }
     }
     config.identities.start()?;
     let (all, read) = (AccessFs::from_all(RIGHTS), AccessFs::from_read(RIGHTS));

@@ -50,7 +50,7 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
             let Some(protected) = next else { return };
             session = protected;
         };
-        let idle = session.until(wake);
+        let (idle, idle_port) = (session.until(wake), session.idle_port());
         tokio::select! {
             came = session.wire.receive(fresh, &mut received), if session.machine.wants_input() => {
                 fresh = false;
@@ -61,7 +61,8 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
                     Received::Preamble(preamble) => return session.hand_over(&preamble).await,
                 }
             }
-            Some((id, answer)) = answered.recv() => session.tell(Input::Answer { id, answer }),
+            Some((id, answer)) = answered.recv() => session.answered(id, answer),
+            () = idle_port => session.close_idle_port(),
             why = session.visitor.expelled() => session.tell(Input::Expelled(why)),
             () = idle => continue,
         }
@@ -84,6 +85,8 @@ struct Session {
     cancel: Cancel,
     /// Where jobs say what came of them.
     answers: mpsc::UnboundedSender<(u64, Answer)>,
+    /// When its data port was used last, if there may be one.
+    port_used: Option<Instant>,
 }
 
 impl Session {
@@ -102,7 +105,19 @@ impl Session {
         let limit = LiveRate::new(Rate::default());
         let plane = DataPlane::new(Arc::clone(&shared), arrival.clone(), shown, limit.clone());
         let (data, cancel) = (Arc::new(Mutex::new(plane)), Cancel::new());
-        Session { shared, arrival, began, wire, machine, visitor, data, limit, cancel, answers }
+        Session {
+            shared,
+            arrival,
+            began,
+            wire,
+            machine,
+            visitor,
+            data,
+            limit,
+            cancel,
+            answers,
+            port_used: None,
+        }
     }
 
     fn now(&self) -> Time {
@@ -111,6 +126,31 @@ impl Session {
 
     fn tell(&mut self, input: Input<'_>) {
         self.machine.handle(self.now(), input);
+    }
+
+    /// What came of a job.
+    fn answered(&mut self, id: u64, answer: Answer) {
+        if self.port_used.is_some() || matches!(answer, Answer::Passive(_)) {
+            self.port_used = Some(Instant::now());
+        }
+        self.tell(Input::Answer { id, answer });
+    }
+
+    /// Waits until nothing has used the session's data port for as long as nothing may move.
+    fn idle_port(&self) -> impl Future<Output = ()> + use<> {
+        let used = self.port_used.filter(|_| !self.machine.is_busy());
+        let until = used.zip(self.shared.config.idle_timeout).map(|(used, idle)| used + idle);
+        async move {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn close_idle_port(&mut self) {
+        self.port_used = None;
+        self.close_data(DataPlane::close_idle_port);
     }
 
     /// Waits until `wake`; for good where nothing is to be waited for.

@@ -3,11 +3,10 @@
 
 use super::data::DataPlane;
 use super::running::RunningTransfer;
-use super::stream_handshakes::{Secured, StreamHandshakes};
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::secured::secured;
-use crate::mover::{Acceptor, send_in_order};
+use crate::mover::{PortSecurity, SecuredPort, send_in_order};
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
@@ -26,8 +25,6 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AFTER_STRANGER: Duration = Duration::from_secs(3);
 /// Between two looks at whether the transfer was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long a handshake is waited for before the next who connects is looked for.
-const HEAR_FOR: Duration = Duration::from_millis(5);
 
 /// Sends the one file of `layout` from byte `from` on.
 pub(super) fn send(
@@ -37,6 +34,7 @@ pub(super) fn send(
     from: u64,
     run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
+    plane.check_port()?;
     run.reporter.started(false);
     let (mut stream, _) = open(plane, run)?;
     let mut slots = plane.slots(1)?;
@@ -78,6 +76,7 @@ pub(super) fn receive(
     sink: &dyn Sink,
     run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
+    plane.check_port()?;
     run.reporter.started(false);
     let (mut stream, rtt) = open(plane, run)?;
     let mut slots = plane.slots(1)?;
@@ -131,10 +130,7 @@ fn open(
         // Who is somebody else stands in the log, and does not come this far.
         let deadline = Instant::now() + ACCEPT_TIMEOUT;
         let stream = accepted(deadline, run, |wait| port.accept_stream(wait))?;
-        let stream = stream.ok_or_else(|| nobody_came(plane))?;
-        let rtt = stream.tcp_info().map_or(Duration::ZERO, |info| info.rtt.into());
-        run.cancel.watch(stream.handle().map_err(|error| broken(run, &error))?);
-        return Ok((stream, rtt));
+        return shown(run, stream.ok_or_else(|| nobody_came(plane))?);
     }
     let Some(acceptor) = plane.acceptor.take() else {
         let stream = plane.connect(0, run.request.buffer_size)?.into_stream();
@@ -146,13 +142,22 @@ fn open(
         let stream = stream.ok_or_else(|| nobody_came(plane))?;
         return dressed(plane, run, stream).map_err(|error| broken(run, &error));
     };
-    let handshakes = StreamHandshakes::new(config, plane.bound());
-    let made = client_among(plane, run, &acceptor, handshakes, deadline)?;
-    run.cancel
-        .watch_stream(&made.socket)
-        .map_err(io::Error::other)
-        .map_err(|error| broken(run, &error))?;
-    Ok((made.stream, made.rtt))
+    let (listener, peers) = acceptor.into_listener();
+    let security = PortSecurity::Tls(config, plane.bound());
+    let from = (peers, Some(plane.client_ip()));
+    let port = SecuredPort::over(listener, from, security, plane.stranger());
+    let port = port.map_err(|error| broken(run, &error))?;
+    shown(run, client_among(plane, run, &port, deadline)?)
+}
+
+/// A connection whose peer has shown whose it is.
+fn shown(
+    run: &RunningTransfer<'_>,
+    stream: Box<dyn ByteStream>,
+) -> Result<(Box<dyn ByteStream>, Duration), Error> {
+    let rtt = stream.tcp_info().map_or(Duration::ZERO, |info| info.rtt.into());
+    run.cancel.watch(stream.handle().map_err(|error| broken(run, &error))?);
+    Ok((stream, rtt))
 }
 
 /// The first that shows to be the client, of those who connect before `deadline`. Somebody else's connection
@@ -160,36 +165,27 @@ fn open(
 fn client_among(
     plane: &DataPlane,
     run: &RunningTransfer<'_>,
-    acceptor: &Acceptor,
-    mut handshakes: StreamHandshakes,
+    port: &SecuredPort,
     mut deadline: Instant,
-) -> Result<Secured, Error> {
-    let mut strangers = None;
+) -> Result<Box<dyn ByteStream>, Error> {
+    let mut failed = None;
     loop {
         if let Some(reason) = run.cancel.reason() {
             return Err(reason);
         }
-        let is_late = Instant::now() >= deadline;
-        if is_late && handshakes.is_empty() {
-            return Err(strangers.unwrap_or_else(|| nobody_came(plane)));
+        if let Some(stream) = port.accept_stream(LOOK_EVERY)? {
+            return Ok(stream);
         }
-        // Who comes is waited for as long as nobody is being heard.
-        let wait = if handshakes.is_empty() { LOOK_EVERY } else { Duration::ZERO };
-        let came = if is_late { None } else { acceptor.accept_stream(wait)? };
-        if let Some(stream) = came {
-            let from = stream.peer_addr().map_or_else(|_| plane.peer().ip(), |peer| peer.ip());
-            handshakes.begin(stream, from).map_err(|error| broken(run, &error))?;
+        let now = Instant::now();
+        if failed.is_none() {
+            failed = port.failure();
+            // It may be that the client itself does not show whose it is.
+            deadline = failed.as_ref().map_or(deadline, |_| deadline.min(now + AFTER_STRANGER));
         }
-        let heard = if handshakes.is_empty() { None } else { handshakes.next(HEAR_FOR) };
-        match heard {
-            Some(Ok(made)) => return Ok(made),
-            Some(Err((from, error))) => {
-                let said = format_args!("a data connection from {from}: {error}");
-                plane.shared.notices.say("stranger", said);
-                strangers.get_or_insert(broken(run, &error));
-                deadline = deadline.min(Instant::now() + AFTER_STRANGER);
-            }
-            None => {}
+        // Who came in time is heard to the end.
+        if now >= deadline && (!port.is_heard() || now >= deadline + HANDSHAKE_TIMEOUT) {
+            return Err(failed
+                .map_or_else(|| nobody_came(plane), |why| broken(run, &io::Error::other(why))));
         }
     }
 }

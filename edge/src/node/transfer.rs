@@ -2,6 +2,7 @@
 
 use super::checksum;
 use super::data::DataPlane;
+use super::descriptors::OF_TRANSFER;
 use super::files::{Files, beneath};
 use super::quota::{QuotaShare, QuotaSink};
 use super::reporter::Reporter;
@@ -67,6 +68,8 @@ impl DataPlane {
             return profile::measure(self, &module.parms, &run);
         }
         self.account().check_data(self.private)?;
+        let connections = run.request.parallelism.max(1) as usize;
+        self.need_descriptors(OF_TRANSFER + connections.saturating_sub(self.channels.len()))?;
         if let Some(module) = &request.module {
             let phase = TreePhase::parse(&module.parms)?;
             return if request.action.is_store() {

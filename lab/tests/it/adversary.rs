@@ -469,9 +469,12 @@ fn what_lies_in_the_place_of_a_journal_is_named() {
 #[test]
 fn a_node_is_confined_unless_that_is_not_wanted() {
     let dir = tempfile::tempdir().expect("a folder");
-    for (options, is_confined) in
-        [(&[][..], true), (&["--no-sandbox"], false), (&["--allow-congestion"], false)]
-    {
+    for (options, is_confined) in [
+        (&[][..], true),
+        (&["--no-sandbox"], false),
+        (&["--allow-congestion"], true),
+        (&["--allow-held", "1Gbit/s"], true),
+    ] {
         let mut command = farline();
         command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--anonymous", "write"]);
         command.arg("--root").arg(dir.path()).args(options).stdout(Stdio::piped());

@@ -93,7 +93,7 @@ impl Grid {
         client
     }
 
-    fn guc(&self, proxy: &Path) -> Command {
+    pub(crate) fn guc(&self, proxy: &Path) -> Command {
         let mut client = self.client("globus-url-copy", proxy);
         client.args(["-s", "/O=Grid/CN=localhost"]);
         client

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Argon2id's hash of `secret`, by Python's argon2-cffi.
-const SECRET: &str = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpbmU$\
+pub(crate) const SECRET: &str = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpbmU$\
                       baTvdS5PYnW3SPa+Gmzl6l0gJYeWNAgqODnmu6Cpdug";
 
 pub(crate) const ISSUER: &str = "https://issuer.example";
@@ -820,7 +820,7 @@ fn pam_knows(user: Option<&str>) {
 fn strangers_at_an_ftps_port_cost_its_client_nothing() {
     let site = Site::new();
     let port = site.address.rsplit(':').next().expect("a port");
-    for how in ["close", "junk", "silent", "many"] {
+    for how in ["close", "junk", "silent", "many", "flood"] {
         let began = Instant::now();
         let mut client = farline_lab::command("python3");
         client.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/strangers.py"));

@@ -2,6 +2,8 @@
 //! so that linking costs once. A module is a subject; its tests are sentences.
 
 mod adversary;
+mod adversary_descriptors;
+mod adversary_floods;
 mod adversary_memory;
 mod alone;
 mod archive;

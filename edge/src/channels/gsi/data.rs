@@ -7,6 +7,7 @@ use super::later::LaterStream;
 use super::pipe::{Pipe, read_all, write_all};
 use crate::channels::Handle;
 use crate::channels::ordered::ByteStream;
+use crate::channels::pending::Steps;
 use crate::sys::lock::lock;
 use crate::sys::tcp::{TcpInfo, congestion_of, tcp_info};
 use farline_core::congestion::ControlName;
@@ -267,11 +268,16 @@ impl DataHandshake {
         Ok(Box::new(SecuredStream(self.tls)))
     }
 
-    /// Does the handshake of a connection that came.
+    /// Does the handshake of a connection that came; `steps` counts what this end had something to say
+    /// to.
     ///
     /// # Errors
     /// When the other end is somebody else, or breaks the protocol.
-    pub(crate) async fn run(&mut self, stream: &mut tokio::net::TcpStream) -> io::Result<()> {
+    pub(crate) async fn run(
+        &mut self,
+        stream: &mut tokio::net::TcpStream,
+        steps: &Steps,
+    ) -> io::Result<()> {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         while !self.is_done() {
             let mut header = [0; RECORD_HEADER];
@@ -280,6 +286,9 @@ impl DataHandshake {
             record[..RECORD_HEADER].copy_from_slice(&header);
             stream.read_exact(&mut record[RECORD_HEADER..]).await?;
             let reply = self.take(&record)?;
+            if !reply.is_empty() {
+                steps.step();
+            }
             stream.write_all(&reply).await?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 use super::authorities::Purpose;
 use super::pipe::{Pipe, read_all, write_all};
 use super::*;
+use crate::channels::pending::Steps;
 use crate::channels::trust::{Fingerprint, GridProxy};
 use farline_core::gridftp::ProxyKind;
 use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString, Asn1Time};
@@ -322,7 +323,7 @@ fn what_is_delegated_makes_data_connections_the_clients_own() {
             let accepted = runtime.expect("a runtime").block_on(async {
                 let mut far = tokio::net::TcpStream::from_std(far)?;
                 let mut handshake = accepts.accept()?;
-                handshake.run(&mut far).await?;
+                handshake.run(&mut far, &Steps::default()).await?;
                 handshake.over(far.into_std()?)
             });
             let read = accepted.and_then(|mut stream| {
@@ -449,7 +450,7 @@ fn a_client_shows_its_proxy_and_delegates_a_limited_one() {
             stream.set_nonblocking(true).expect("a socket");
             let mut stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
             let mut handshake = far.accept().expect("TLS");
-            handshake.run(&mut stream).await.expect("alice's own");
+            handshake.run(&mut stream, &Steps::default()).await.expect("alice's own");
             handshake.over(stream.into_std().expect("a socket")).expect("a socket")
         });
         let mut text = String::new();

@@ -87,6 +87,11 @@ impl Connected {
         self.machine.ended().is_some()
     }
 
+    /// Whether the program will have none of its peer, which has been told so.
+    pub(super) fn is_refused(&self) -> bool {
+        self.machine.ended().is_some() && self.pipe.is_refused()
+    }
+
     pub(super) fn has_work(&self) -> bool {
         self.pipe.has_work()
     }

@@ -1,16 +1,18 @@
 //! UDT as a channel driver: its options, and how channels of a session come about.
 
-use super::super::arrivals::Arrivals;
+use super::super::arrivals::{Arrivals, NO_KEY};
 use super::super::driver::{
     Agreed, Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened,
     Peer, Role, Session, Transport,
 };
 use super::super::ordered::ByteStream;
+use super::super::pending::{NO_PLACE, Pending, Steps};
 use super::super::session_buffers::{SESSION_BUFFERS, SessionBuffers};
 use super::super::socket::{at_free_port, longest_datagram, no_port, unreachable};
 use super::connected::packet_len;
 use super::port::{self, Accept, Call, Open, PortSettings};
 use super::stream::UdtStream;
+use super::unproven::UnprovenUdt;
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::congestion::ControlName;
 use farline_core::udt::{EndSettings, RateAlgorithm, SequenceNumber};
@@ -19,6 +21,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// The rate whose bandwidth-delay product a channel's buffers are made for.
 const FASTEST: Rate = Rate::from_bps(10_000_000_000);
@@ -31,6 +34,8 @@ const BUFFER: (u64, u64) = (32 << 20, SESSION_BUFFERS);
 const LONGEST_PACKET: u32 = 9000;
 /// Connections of one session, those that have not shown its key included: K-3.
 const MOST_CONNECTIONS: usize = 256;
+/// Those that have not: a client finds a place whatever else comes.
+const MOST_PENDING: usize = 128;
 /// How long a peer may be silent that should speak.
 const SILENCE: Span = Span::from_secs(30);
 
@@ -111,15 +116,22 @@ impl Transport for Udt {
         let options = UdtOptions { rate, buffer: Bytes(buffer), ..UdtOptions::default() };
         // A port must not keep its session alive.
         let arrivals = Arc::downgrade(&listen.arrivals);
+        let wanted = SocketAddr::new(listen.ip, 0);
+        let failed = |error: io::Error| no_port(wanted, &error);
+        let runtime = Handle::try_current().map_err(|error| failed(io::Error::other(error)))?;
+        let mut pending = Pending::new(runtime, MOST_PENDING, Some(listen.client));
         let accept: Accept = Box::new(move |stream, from| {
             let Some(arrivals) = arrivals.upgrade() else { return false };
-            meet(arrivals, stream, from);
+            let (greets, stream) = (Arc::clone(&arrivals), UnprovenUdt::new(stream));
+            let gone = pending.begin(from, |steps| greet(greets, stream, from, steps));
+            if let Some(gone) = gone {
+                arrivals.refuse(Some(gone), NO_PLACE);
+            }
             true
         });
-        let wanted = SocketAddr::new(listen.ip, 0);
         let port = at_free_port(wanted, listen.ports, UdpSocket::bind)
             .and_then(|socket| UdtPort::open(socket, &options, accept));
-        Ok(Box::new(port.map_err(|error| no_port(wanted, &error))?))
+        Ok(Box::new(port.map_err(failed)?))
     }
 }
 
@@ -144,11 +156,14 @@ fn algorithm(values: &Values, asked: Option<ControlName>) -> Result<RateAlgorith
     }
 }
 
-/// Has a connection show the session's key, on a thread of its own: it may say nothing for long.
-fn meet(arrivals: Arc<Arrivals>, stream: UdtStream, from: SocketAddr) {
-    let meeting = move || drop(arrivals.meet(Box::new(stream), Some(from)));
-    // A system without a thread to spare takes no more connections.
-    drop(std::thread::Builder::new().name("udt preamble".to_owned()).spawn(meeting));
+/// Has a connection show the session's key, in a task: it may say nothing for long.
+async fn greet(arrivals: Arc<Arrivals>, stream: UnprovenUdt, from: SocketAddr, steps: Steps) {
+    match arrivals.greet(stream, Some(from), &steps).await {
+        Ok(()) => {}
+        // A client that has all it wanted may be gone before its last connection has shown anything.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+        Err(_) => arrivals.refuse(Some(from), NO_KEY),
+    }
 }
 
 /// How a program's connections are.

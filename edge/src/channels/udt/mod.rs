@@ -11,6 +11,7 @@ mod driver;
 mod pipe;
 mod port;
 mod stream;
+mod unproven;
 
 pub use driver::{UdtOptions, UdtPort, connect, driver};
 pub use port::Accept;

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task;
 use std::time::Duration;
 
 /// Bytes of a piece in which a program's bytes are kept until the peer has them.
@@ -89,7 +90,11 @@ struct State {
     /// A reader waits for so many bytes.
     wanted: Option<usize>,
     patience: Option<Duration>,
+    /// A task waits for bytes, or for room.
+    task: Option<task::Waker>,
     ended: Option<Ended>,
+    /// The peer is nobody's who is wanted.
+    is_refused: bool,
     flow: Flow,
     yielded: Option<Yielded>,
 }
@@ -109,7 +114,9 @@ impl State {
             arrived_len: 0,
             wanted: None,
             patience: None,
+            task: None,
             ended: None,
+            is_refused: false,
             flow: Flow::default(),
             yielded: None,
         }
@@ -119,6 +126,19 @@ impl State {
     fn may_write(&self) -> bool {
         let unsent = self.in_flight.clamp(LEAST_UNSENT, self.most_unsent.max(LEAST_UNSENT));
         self.outstanding < self.limit && self.written - self.sent < unsent
+    }
+
+    /// What has come; nothing at the end.
+    fn take_arrived(&mut self) -> io::Result<VecDeque<Shared>> {
+        if self.arrived.is_empty() {
+            return match self.ended {
+                Some(Ended::Silence) => Err(io::ErrorKind::TimedOut.into()),
+                Some(Ended::Here) => Err(io::ErrorKind::ConnectionAborted.into()),
+                Some(Ended::Peer) | None => Ok(VecDeque::new()),
+            };
+        }
+        self.arrived_len = 0;
+        Ok(std::mem::take(&mut self.arrived))
     }
 }
 
@@ -207,11 +227,16 @@ impl Pipe {
         }
         state.arrived_len += from.arrived.iter().map(Shared::len).sum::<usize>();
         state.arrived.extend(from.arrived.drain(..));
+        let task = state.task.take();
         if state.ended.is_some() {
             self.readable.notify_all();
             self.writable.notify_all();
         } else if state.wanted.is_some_and(|wanted| state.arrived_len >= wanted) {
             self.readable.notify_all();
+        }
+        drop(state);
+        if let Some(task) = task {
+            task.wake();
         }
     }
 
@@ -258,15 +283,43 @@ impl Pipe {
             state = self.wait_readable(state)?;
         }
         state.wanted = None;
-        if state.arrived.is_empty() {
-            return match state.ended {
-                Some(Ended::Silence) => Err(io::ErrorKind::TimedOut.into()),
-                Some(Ended::Here) => Err(io::ErrorKind::ConnectionAborted.into()),
-                Some(Ended::Peer) | None => Ok(VecDeque::new()),
-            };
+        state.take_arrived()
+    }
+
+    /// What has come, or the end; has `cx` woken where there is nothing yet. `read` packets more are
+    /// done with.
+    pub(super) fn poll_read(
+        &self,
+        cx: &task::Context<'_>,
+        read: u64,
+    ) -> task::Poll<io::Result<VecDeque<Shared>>> {
+        let mut state = lock(&self.state);
+        state.to_thread.read += read;
+        if state.arrived.is_empty() && state.ended.is_none() {
+            state.task = Some(cx.waker().clone());
+            return task::Poll::Pending;
         }
-        state.arrived_len = 0;
-        Ok(std::mem::take(&mut state.arrived))
+        task::Poll::Ready(state.take_arrived())
+    }
+
+    /// Whether [`Self::write`] would not wait; has `cx` woken where it would.
+    pub(super) fn poll_room(&self, cx: &task::Context<'_>) -> bool {
+        let mut state = lock(&self.state);
+        let has_room = state.may_write() || state.ended.is_some();
+        if !has_room {
+            state.task = Some(cx.waker().clone());
+        }
+        has_room
+    }
+
+    /// Ends the connection with a peer that is nobody's who is wanted: nothing of it is kept.
+    pub(super) fn refuse(&self) {
+        lock(&self.state).is_refused = true;
+        self.abort();
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        lock(&self.state).is_refused
     }
 
     fn wait_readable<'a>(

@@ -351,7 +351,8 @@ impl Port {
         let waits = &mut self.waits;
         self.connections.retain(|_, connection| {
             let (address, peer) = connection.peer();
-            let is_over = connection.is_over(now);
+            // Of who is refused nothing stays, so that the place is another's at once.
+            let is_over = connection.is_over(now) || connection.is_refused();
             if is_over && let Some(waits) = waits {
                 waits.listener.forget(address, peer);
             }

@@ -11,7 +11,9 @@ use farline_core::units::{Bytes, Span};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::ReadBuf;
 
 /// How long an end that closes waits for its farewell to be said: the process may end next.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -25,11 +27,44 @@ pub struct UdtStream {
     ready: VecDeque<Shared>,
     read: u64,
     expected: usize,
+    is_refused: bool,
 }
 
 impl UdtStream {
     pub(super) fn new(pipe: Arc<Pipe>, control: &'static str) -> UdtStream {
-        UdtStream { pipe, control, ready: VecDeque::new(), read: 0, expected: 1 }
+        let ready = VecDeque::new();
+        UdtStream { pipe, control, ready, read: 0, expected: 1, is_refused: false }
+    }
+
+    /// Reads what is there into `into`, without waiting for it.
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ready.is_empty() {
+            let Poll::Ready(came) = self.pipe.poll_read(cx, std::mem::take(&mut self.read)) else {
+                return Poll::Pending;
+            };
+            self.ready = came?;
+        }
+        let filled = self.fill(into.initialize_unfilled());
+        into.advance(filled);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes as much of `bytes` as there is room for.
+    pub(super) fn poll_write(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.pipe.poll_room(cx) {
+            true => Poll::Ready(self.write(bytes)),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Ends it at once: who is at its other end is nobody who is wanted.
+    pub(super) fn refuse(mut self) {
+        self.is_refused = true;
+        self.pipe.refuse();
     }
 
     /// Moves what is ready into `into`.
@@ -106,6 +141,9 @@ impl ByteStream for UdtStream {
 
 impl Drop for UdtStream {
     fn drop(&mut self) {
+        if self.is_refused {
+            return;
+        }
         self.pipe.finish();
         self.pipe.wait_for_end(FAREWELL);
     }

@@ -9,10 +9,14 @@
 //! which a `Closed` one becomes when it takes its final name before the end. An `Open` one becomes
 //! `Closed` before its last byte where too many others were opened after it.
 
+use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many files are open at once: a sender that begins all of millions takes no more descriptors.
+/// How many files are open at once: a sender that begins all of millions takes no more descriptors. They are
+/// fewer where this process may have few.
 const MOST_OPEN: usize = 128;
+/// One in so many of this process's descriptors is for the files of one tree.
+const PART: u64 = 8;
 
 /// Bytes held of a file that is whole, whatever its length.
 const WHOLE: u64 = u64::MAX;
@@ -115,15 +119,24 @@ pub(super) struct Table<F> {
     held: BTreeMap<usize, u64>,
     /// Those that were opened, the first first; some are closed again.
     opened: VecDeque<usize>,
+    most_open: usize,
 }
 
 impl<F: Clone> Table<F> {
     pub(super) fn new(entries: usize) -> Table<F> {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let part = usize::try_from(descriptors / PART).unwrap_or(usize::MAX);
+        Table::with(entries, part.clamp(1, MOST_OPEN))
+    }
+
+    /// One of so many `entries`, of which `most_open` may be open at once.
+    fn with(entries: usize, most_open: usize) -> Table<F> {
         Table {
             states: vec![EntryState::ABSENT; entries],
             moving: BTreeMap::new(),
             held: BTreeMap::new(),
             opened: VecDeque::new(),
+            most_open,
         }
     }
 
@@ -218,7 +231,7 @@ impl<F: Clone> Table<F> {
     }
 
     fn close_oldest(&mut self) {
-        while self.opened.len() > MOST_OPEN {
+        while self.opened.len() > self.most_open {
             let Some(oldest) = self.opened.pop_front() else { return };
             self.close_one(oldest);
         }
@@ -389,7 +402,7 @@ mod tests {
 
     #[test]
     fn so_many_are_open_and_the_first_is_closed_for_another() {
-        let mut table = Table::new(MOST_OPEN + 2);
+        let mut table = Table::with(MOST_OPEN + 2, MOST_OPEN);
         for entry in 0..MOST_OPEN + 1 {
             table.open(entry);
             table.opened(entry, entry, 10);

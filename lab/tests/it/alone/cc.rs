@@ -3,13 +3,14 @@
 //!
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
+use crate::identities::SECRET;
 use farline::kernelcc::{available, default_control};
 use farline_core::congestion::{Algorithm, Constants, theory};
 use farline_core::units::Span;
 use farline_lab::controls::{self, Pinned, absent, alone, is_there, turn, until};
 use farline_lab::recovery::{self, RecoveryRun, TooBusy, Trouble};
 use farline_lab::{
-    Running, error_of, farline, farline_binary, json_of, node, own_control, succeed,
+    Running, announced, error_of, farline, farline_binary, json_of, node, own_control, succeed,
 };
 use rustix::process::Signal;
 use std::time::Duration;
@@ -303,6 +304,54 @@ fn a_copy_loads_a_control_at_the_sender_and_returns_it() {
         "{said}"
     );
     assert!(far.path().join("of-nobody").exists());
+}
+
+/// Logs in over TLS and asks the node for a control; prints its reply, and what the kernel has then.
+const ASK: &str = r#"
+import ftplib, ssl, sys
+host, port, user, control = sys.argv[1:]
+client = ftplib.FTP_TLS(context=ssl._create_unverified_context(), timeout=20)
+client.connect(host, int(port))
+client.login(user, "secret")
+try:
+    print(client.sendcmd("OPTS FARLINE congestion=%s;" % control))
+except ftplib.error_perm as error:
+    print(error)
+print(open("/proc/sys/net/ipv4/tcp_available_congestion_control").read())
+client.quit()
+"#;
+
+#[test]
+fn an_identity_with_the_right_has_its_control_loaded() {
+    let Some(_turn) = turn() else { return };
+    let Some([control, _]) = absent() else {
+        farline_lab::skip("this kernel has the controls that this would load");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let people = [("alice", "allow_congestion = true"), ("bob", "")].map(|(name, right)| {
+        let rights = format!("paths = {{ '/' = 'read' }}\n{right}");
+        format!("[[identity]]\nname = '{name}'\npassword = '{SECRET}'\n{rights}\n")
+    });
+    let file = folder.path().join("node.toml");
+    std::fs::write(&file, format!("tls = true\n{}", people.concat())).expect("written");
+    let mut serve = farline();
+    serve.args(["--json", "serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+    let (node, url) = announced(serve.arg("--root").arg(folder.path()));
+    // Another process loads for it.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.id())).expect("it runs");
+    assert!(status.contains("Seccomp:\t2"), "not confined: {status}");
+    let (host, port) = url.trim_start_matches("ftp://").split_once(':').expect("an address");
+    for (user, code) in [("alice", "200"), ("bob", "550")] {
+        let mut ask = farline_lab::command("python3");
+        let said = succeed(ask.args(["-c", ASK, host, port, user, control]));
+        let (reply, kernel) = said.split_once('\n').expect("two lines");
+        assert!(reply.starts_with(code), "{user}: {said}");
+        let is_loaded = kernel.split_whitespace().any(|there| there == control);
+        assert_eq!(is_loaded, user == "alice", "{user}: {said}");
+        // It goes with the session.
+        until(control, false);
+    }
 }
 
 /// What a run in the kernel showed.

@@ -1,0 +1,84 @@
+//! Where a session connects to for its client's data, and what it says where nothing was arranged.
+
+use super::data::DataPlane;
+use crate::channels::TcpOptions;
+use crate::channels::socket::{TcpChannel, connect};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a data connection may take to be made.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl DataPlane {
+    /// Takes the addresses to connect to.
+    pub(super) fn act(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
+        self.channels.clear();
+        if self.listener.is_some() {
+            // K-1: the client opens every data connection of a session that has a key.
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::BadSequence,
+                "with a key the client connects: say PASV, EPSV or SPAS",
+            ));
+        }
+        (self.acceptor, self.gsi_port, self.is_port_over) = (None, None, false);
+        self.targets.clear();
+        let client = self.peer.ip();
+        let targets = self.shared.config.targets(client, &self.account().rights);
+        targets.check(&addresses).inspect_err(|error| {
+            self.shared.notices.say("third_party", format_args!("{client}: {error}"));
+        })?;
+        self.targets = addresses;
+        Ok(())
+    }
+
+    /// Connects to the client, or the stripe whose turn it is.
+    pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<TcpChannel, Error> {
+        let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
+            return Err(
+                self.not_arranged("no data connection was arranged: say PORT or EPRT first")
+            );
+        };
+        self.need_descriptors(1)?;
+        let options = TcpOptions { buffer: buffer.or(self.options.buffer), ..self.options.clone() };
+        connect(target, Some(self.local), &options, CONNECT_TIMEOUT).map_err(|error| {
+            Error::new(
+                Fault::Between,
+                ErrorCode::DataConnection,
+                format!("cannot connect to {target} for data: {error}"),
+            )
+            .hint("a firewall before the client may refuse connections from outside")
+        })
+    }
+
+    /// Says it before a transfer begins where its port was closed: 425, and not a connection that broke.
+    pub(super) fn check_port(&self) -> Result<(), Error> {
+        match self.is_port_over {
+            true => Err(self.not_arranged("")),
+            false => Ok(()),
+        }
+    }
+
+    /// That there is no data connection, and no way to one: what the client is to say first.
+    pub(super) fn not_arranged(&self, what: &str) -> Error {
+        let what = match self.is_port_over {
+            true => {
+                "the data port was closed, since nothing used it for long: say PASV or EPSV again"
+            }
+            false => what,
+        };
+        Error::new(Fault::You, ErrorCode::DataConnection, what)
+    }
+
+    /// Makes sure that this session may open `count` descriptors more for data.
+    ///
+    /// # Errors
+    /// When others have them; it stands in the log.
+    pub(super) fn need_descriptors(&self, count: usize) -> Result<(), Error> {
+        self.shared.descriptors.take(count).inspect_err(|error| {
+            let client = self.client_ip();
+            self.shared.notices.say("descriptors", format_args!("{client}: {error}"));
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! A node whose file descriptors run out: it says so, does not spin, and serves when they are free again.
+
+use crate::adversary::{configured, log_of};
+use farline_lab::files::{folder, random, text};
+use farline_lab::raw::RawClient;
+use farline_lab::{Running, announced, farline, farline_binary, succeed};
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A node that may have 64 descriptors, with its log.
+fn poor(root: &Path) -> (Running, String) {
+    let mut command = farline_lab::command("prlimit");
+    command.arg("--nofile=64:64").arg(farline_binary());
+    command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]);
+    announced(command.arg(root).stderr(Stdio::piped()))
+}
+
+/// Processor time that a process has taken, in seconds.
+fn processor_seconds(process: &Running) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("it runs");
+    let after_name = stat.rsplit(')').next().expect("a name");
+    let ticks = after_name.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
+    // USER_HZ of every Linux.
+    ticks as f64 / 100.0
+}
+
+#[test]
+fn a_node_out_of_descriptors_says_so_and_goes_on_after() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(3, 3_000_001)).expect("written");
+    let (node, url) = poor(&root);
+    let (mut crowd, mut refused) = (Vec::new(), Vec::new());
+    for index in 0..14 {
+        let mut client = RawClient::in_stream_mode(&url);
+        let reply = client.ask("EPSV");
+        let port = reply.split('|').nth(3).and_then(|port| port.parse::<u16>().ok());
+        let Some(port) = port else {
+            refused.push(reply);
+            crowd.push((client, None));
+            continue;
+        };
+        let data = TcpStream::connect(("127.0.0.1", port)).expect("a port");
+        client.say(&format!("STOR stalled{index}"));
+        std::thread::sleep(Duration::from_millis(100));
+        crowd.push((client, Some(data)));
+    }
+    assert!(!refused.is_empty(), "64 descriptors are enough for 14 transfers");
+    for reply in &refused {
+        assert!(reply.starts_with("450") && reply.contains("file descriptors"), "{reply}");
+    }
+    // As many as may come, and more than there are descriptors left.
+    let address = url.trim_start_matches("ftp://");
+    let silent: Vec<TcpStream> =
+        (0..100).filter_map(|_| TcpStream::connect(address).ok()).collect();
+    let before = processor_seconds(&node);
+    std::thread::sleep(Duration::from_secs(3));
+    let took = processor_seconds(&node) - before;
+    assert!(took < 1.0, "{took} s of processor time in three");
+    let mut copy = farline();
+    copy.env("FARLINE_RETRY_FOR", "60s");
+    copy.args(["--json", "cp", text(&file), &format!("{}/own", url.replacen("ftp", "farline", 1))]);
+    let copy = copy.stdout(Stdio::piped()).spawn().expect("farline starts");
+    std::thread::sleep(Duration::from_secs(2));
+    for (_, data) in &mut crowd {
+        // What is stored ends whole, and so its descriptors are free.
+        drop(data.as_mut().map(|data| data.write_all(b"x")));
+    }
+    drop((crowd, silent));
+    let copied = copy.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&copied.stdout);
+    assert!(copied.status.success(), "{said}");
+    succeed(Command::new("cmp").arg(&file).arg(root.join("own")));
+    let log = log_of(node);
+    assert!(log.contains("descriptors: 127.0.0.1: the node's file descriptors"), "{log}");
+}
+
+#[test]
+fn a_data_port_that_nothing_uses_is_closed() {
+    let dir = folder();
+    std::fs::write(dir.path().join("f"), b"of the node").expect("written");
+    let (_node, url) = configured(dir.path(), "timeout = 1\n", &[]);
+    let mut client = RawClient::in_stream_mode(&url);
+    let port = client.data_port();
+    std::thread::sleep(Duration::from_secs(3));
+    TcpStream::connect(port).expect_err("nobody listens there any more");
+    let reply = client.ask("RETR f");
+    assert!(reply.starts_with("425") && reply.contains("say PASV or EPSV again"), "{reply}");
+    let mut data = client.passive();
+    assert!(client.ask("RETR f").starts_with("226"), "the next one is used");
+    let mut got = Vec::new();
+    std::io::Read::read_to_end(&mut data, &mut got).expect("a file");
+    assert_eq!(got, b"of the node");
+}
