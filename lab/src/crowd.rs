@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How many of each kind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CrowdSize {
     /// Connections that never say a word.
     pub silent: usize,
@@ -26,6 +26,10 @@ pub struct CrowdSize {
     /// Sessions that store files of 8 GiB one after the other and send no byte of them: of each the headers of
     /// 8,192 blocks of zeros.
     pub zeroing: usize,
+    /// Sessions that send lists of trees one after the other, and nothing of their files.
+    pub listing: usize,
+    /// How many entries each of those lists has, unless the node refuses it before.
+    pub entries: usize,
 }
 
 /// Lets this process open as many files as it may ask for: an ordinary user's limit is 1,024 at first,
@@ -103,6 +107,14 @@ impl Crowd {
                 }
             }));
         }
+        for _ in 0..size.listing {
+            let (over, url) = (Arc::clone(&over), url.to_owned());
+            threads.push(std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    send_list(&url, size.entries, &over);
+                }
+            }));
+        }
         Crowd { over, _connections: connections, _sessions: sessions, threads }
     }
 }
@@ -139,6 +151,34 @@ fn store_zeros(url: &str, name: &str, over: &AtomicBool) {
     Blocks::write(&mut data, &end);
     let reply = client.final_reply();
     assert!(reply.starts_with('2'), "{reply}");
+}
+
+/// Entries of a list that are sent in one block.
+const ENTRIES_AT_ONCE: usize = 16_384;
+
+/// Sends the list of a tree with so many entries, as far as the node takes it, in a session of its own.
+fn send_list(url: &str, entries: usize, over: &AtomicBool) {
+    let mut client = RawClient::open(url);
+    let mut data = client.passive();
+    client.say("ESTO FARLINE.TREE=\"manifest\" /");
+    let (mut sent, mut offset) = (0, 0);
+    while sent < entries && !over.load(Ordering::Relaxed) {
+        let most = entries.min(sent + ENTRIES_AT_ONCE);
+        let line = |index| {
+            format!("Type=file;Size=1;Modify=0.000000000;UNIX.mode=0644; list/{index:08}\n")
+        };
+        let block: String = (sent..most).map(line).collect();
+        let head = Header::data(offset, block.len() as u64).encode();
+        // A node that has enough of it closes the connection.
+        if data.write_all(&head).and_then(|()| data.write_all(block.as_bytes())).is_err() {
+            break;
+        }
+        (sent, offset) = (most, offset + block.len() as u64);
+    }
+    Blocks::write(&mut data, &Blocks::eof(1));
+    let reply = client.final_reply();
+    let is_told = ["226", "426", "450", "451", "550", "552"];
+    assert!(is_told.iter().any(|code| reply.starts_with(code)), "{reply}");
 }
 
 /// Sends lines that are too long until that is over, over a new connection when one is closed.

@@ -1,6 +1,7 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test
 //! do.
 
+pub mod bearer;
 pub mod browser;
 pub mod causes;
 pub mod circuits;

@@ -194,6 +194,8 @@ error_codes! {
     ControlTimeout "control-timeout" After: Between;
     /// no data connection can be made, or it broke
     DataConnection "data-connection" Now: You Between Bug;
+    /// a copy that was not over within its `--deadline`; the message says what is kept
+    DeadlinePassed "deadline-passed" Never: Between;
     /// what arrived is not what was read: copy it again
     DigestMismatch "digest-mismatch" Now: Between;
     /// the sender said no digest for a file

@@ -186,12 +186,16 @@ impl Identities {
     ) -> Result<Identities, Error> {
         let is_mapped = grid_mapfile.is_some();
         let people = people.into_iter().map(|file| file.build(is_mapped));
-        Ok(Identities {
+        let identities = Identities {
             people: people.collect::<Result<_, _>>()?,
             issuers: issuers.into_iter().map(IssuerFile::build).collect::<Result<_, _>>()?,
             authorities,
             grid_mapfile,
-        })
+        };
+        match identities.same_names() {
+            Some(message) => Err(wrong(message)),
+            None => Ok(identities),
+        }
     }
 }
 
@@ -276,5 +280,24 @@ mod tests {
             let refused = built(&wrong).expect_err(why);
             assert!(refused.contains(why), "{refused}, not {why}");
         }
+    }
+
+    #[test]
+    fn two_of_one_name_are_refused_whoever_reads_the_tables() {
+        let read = |names: &[&str]| {
+            let person = |name: &&str| {
+                let text = format!(
+                    "name = '{name}'\ncertificates = ['/CN={name}']\npaths = {{ '/' = 'read' }}"
+                );
+                toml::from_str::<IdentityFile>(&text).expect("TOML")
+            };
+            let people = names.iter().map(person).collect();
+            Identities::of_file(people, Vec::new(), ClientAuthorities::default(), None)
+                .map(|identities| identities.people.len())
+                .map_err(|error| (error.code, error.message))
+        };
+        assert_eq!(read(&["a", "b", "A"]), Ok(3));
+        let twice = "two identities are called a".to_owned();
+        assert_eq!(read(&["a", "b", "a"]), Err((ErrorCode::BadConfig, twice)));
     }
 }

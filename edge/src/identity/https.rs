@@ -74,7 +74,7 @@ pub(super) async fn fetch(url: &str, trust: &Arc<ClientConfig>) -> Result<Reply,
 }
 
 /// The seconds of `max-age`, none where it may not be kept at all.
-fn max_age_of(control: &str) -> Option<u64> {
+pub(super) fn max_age_of(control: &str) -> Option<u64> {
     let mut directives = control.split(',').map(str::trim);
     let is_not_kept = |directive: &str| {
         ["no-store", "no-cache"].iter().any(|not| directive.eq_ignore_ascii_case(not))

@@ -164,7 +164,7 @@ impl Discovery {
         let both = async {
             let at = format!("{}/.well-known/openid-configuration", self.url.trim_end_matches('/'));
             let document = fetch(&at, &self.trust).await?;
-            let place = self.place_of_keys(&document.body)?;
+            let place = place_of_keys(&self.url, &document.body)?;
             let Reply { body, max_age } = fetch(&place, &self.trust).await?;
             let set = serde_json::from_slice::<JwkSet>(&body);
             match set.map_err(|error| format!("{place}: {error}"))?.keys.is_empty() {
@@ -181,21 +181,24 @@ impl Discovery {
             .block_on(async { tokio::time::timeout(PATIENCE, both).await });
         within.unwrap_or_else(|_| Err(format!("nothing came within {}", Span::from(PATIENCE))))
     }
+}
 
-    /// Where the discovery document of this issuer says that its keys are.
-    fn place_of_keys(&self, document: &[u8]) -> Result<String, String> {
-        #[derive(Deserialize)]
-        struct Document {
-            issuer: String,
-            jwks_uri: String,
-        }
-        let document: Document = serde_json::from_slice(document)
-            .map_err(|error| format!("its discovery document: {error}"))?;
-        // Section 4.3: whoever may write to one folder of a host is not its issuer.
-        match document.issuer == self.url {
-            true => Ok(document.jwks_uri),
-            false => Err(format!("its discovery document is of {}", document.issuer)),
-        }
+/// Where the discovery document of the issuer `url` says that its keys are.
+///
+/// # Errors
+/// In words, for one that is no such document, or of another issuer.
+pub(super) fn place_of_keys(url: &str, document: &[u8]) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Document {
+        issuer: String,
+        jwks_uri: String,
+    }
+    let document: Document = serde_json::from_slice(document)
+        .map_err(|error| format!("its discovery document: {error}"))?;
+    // Section 4.3: whoever may write to one folder of a host is not its issuer.
+    match document.issuer == url {
+        true => Ok(document.jwks_uri),
+        false => Err(format!("its discovery document is of {}", document.issuer)),
     }
 }
 

@@ -26,6 +26,9 @@ mod pam_or_none;
 #[cfg(feature = "tls")]
 mod password;
 #[cfg(feature = "tls")]
+#[doc(hidden)]
+pub mod readers;
+#[cfg(feature = "tls")]
 mod token;
 
 pub(crate) use access::{Authorization, Deed};

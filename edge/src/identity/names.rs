@@ -3,6 +3,7 @@
 use super::Identities;
 use crate::channels::trust::Fingerprint;
 use farline_core::units::escaped;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -44,6 +45,13 @@ pub struct ClientAuthorities {
 }
 
 impl Identities {
+    /// That two are called the same, of whom one could never come in by its own rights; in words.
+    pub(crate) fn same_names(&self) -> Option<String> {
+        let mut names = BTreeSet::new();
+        let twice = self.people.iter().find(|person| !names.insert(&person.name))?;
+        Some(format!("two identities are called {}", escaped(&twice.name)))
+    }
+
     /// What is said of certificates and can mean nothing, or two things, with TLS or without, and with
     /// proxies of a grid or without; in words.
     pub(crate) fn wrong_certificates(&self, has_tls: bool, has_gsi: bool) -> Option<String> {

@@ -106,6 +106,11 @@ impl Issuer {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(format!("tokens signed by {:?} are not taken", header.alg));
         }
+        // RFC 7515, section 4.1.11: nothing is understood here that a header may name so.
+        if let Some(critical) = &header.crit {
+            let named = critical.join(", ");
+            return Err(format!("the token holds for whoever understands `{named}` alone"));
+        }
         let key = match (&header.kid, &keys.keys[..]) {
             (Some(id), _) => keys.find(id),
             (None, [only]) => Some(only),
@@ -301,6 +306,19 @@ mod tests {
         for broken in ["", ".", "..", "a.b.c", "\u{ff}"] {
             assert!(issuer().judge(broken.as_bytes(), &signer.keys, NOW).is_err(), "{broken}");
             assert_eq!(issuer_of(broken.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn what_a_token_calls_critical_is_not_ignored() {
+        let signer = signer();
+        for (crit, is_taken) in [(None, true), (Some(vec!["b64".to_owned()]), false)] {
+            let header =
+                Header { kid: Some("one".to_owned()), crit, ..Header::new(Algorithm::EdDSA) };
+            let token = jsonwebtoken::encode(&header, &claims(), &signer.key).expect("a token");
+            let judged = issuer().judge(token.as_bytes(), &signer.keys, NOW);
+            assert_eq!(judged.is_ok(), is_taken, "{judged:?}");
+            assert!(is_taken || judged.is_err_and(|why| why.contains("`b64`")));
         }
     }
 

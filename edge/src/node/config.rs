@@ -9,9 +9,8 @@ use crate::channels::one_port;
 use crate::channels::trust::GridSecurity;
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IdentityRights, IssuerFile};
 use crate::stores::StoreRegistry;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, escaped};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
 use serde::Deserialize;
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -170,10 +169,9 @@ impl Config {
                     .to_owned(),
             );
         }
-        let mut names = BTreeSet::new();
-        let mut people = self.identities.people.iter();
-        if let Some(twice) = people.find(|person| !names.insert(&person.name)) {
-            return wrong(format!("two identities are called {}", escaped(&twice.name)));
+        // Of a program too, which reads no file.
+        if let Some(message) = self.identities.same_names() {
+            return wrong(message);
         }
         let (has_tls, has_gsi) = (self.tls.is_some(), self.gsi.is_some());
         if let Some(message) = self.identities.wrong_certificates(has_tls, has_gsi) {

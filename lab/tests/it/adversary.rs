@@ -71,7 +71,7 @@ fn amid_a_crowd_of_all_kinds_a_copy_begins_and_lands_whole() {
         stalled: 40,
         dripping: 2,
         babbling: 2,
-        zeroing: 0,
+        ..CrowdSize::default()
     };
     let crowd = Crowd::gather(&url, size);
     for index in 0..3 {

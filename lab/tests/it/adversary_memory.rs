@@ -2,9 +2,10 @@
 //! is told when there is no more, and leaves the rest to others.
 
 use crate::adversary::{configured, log_of};
-use farline_lab::files::folder;
+use farline_lab::crowd::{Crowd, CrowdSize};
+use farline_lab::files::{folder, names, random, same, text};
 use farline_lab::raw::{Blocks, RawClient};
-use farline_lab::{farline, node, peak_memory, succeed};
+use farline_lab::{farline, json_of, node, peak_memory, succeed};
 use std::net::TcpStream;
 use std::path::Path;
 
@@ -66,6 +67,31 @@ fn lists_of_files_have_a_memory_of_their_own() {
     assert!(too_long().contains("more than 8 MiB"), "{}", too_long());
     let log = log_of(node);
     assert!(log.contains("list_memory"), "{log}");
+}
+
+/// The quick form of `cargo xtask bench crowd --listing 2`.
+#[test]
+fn amid_lists_of_many_files_a_copy_begins_and_lands_whole() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&file, random(12, 20_000_001)).expect("written");
+    let (node, url) = configured(&root, "list_memory = \"64MiB\"\n", &[]);
+    // Each some 130 MB of text, of which a session may hold a sixth.
+    let size = CrowdSize { listing: 2, entries: 2_000_000, ..CrowdSize::default() };
+    let crowd = Crowd::gather(&url, size);
+    for index in 0..3 {
+        // One attempt, with no time to wait for a place.
+        let to = format!("{}/{index}", url.replacen("ftp", "farline", 1));
+        let said = json_of(farline().args(["--json", "cp", text(&file), &to]));
+        assert_eq!((&said["attempts"], &said["verified"]), (&1.into(), &true.into()), "{said}");
+        assert!(same(&file, &root.join(index.to_string())));
+    }
+    drop(crowd);
+    let peak = peak_memory(node.id()).expect("it runs");
+    assert!(peak < 400_000_000, "{peak} bytes with 64 MiB of lists");
+    let landed: Vec<_> = names(&root);
+    assert_eq!(landed, ["0", "1", "2"], "a list alone leaves nothing");
 }
 
 #[test]

@@ -208,3 +208,35 @@ fn rights_that_the_network_lacks_are_refused_at_the_start() {
         assert!(message.contains(why), "{rights}: {said}");
     }
 }
+
+/// A calendar that took two would give whoever comes as the second the rights of the first.
+#[test]
+fn two_identities_of_one_name_are_refused_by_both() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("site.toml");
+    let identity = |name: &str, digits: &str| {
+        format!(
+            "[[identity]]\nname = '{name}'\ncertificates = ['sha256={}']\npaths = {{ '/' = 'read' \
+             }}\ncalendar = {{ project = 'p', role = 'user', endpoints = ['*'] }}\n",
+            digits.repeat(32)
+        )
+    };
+    let [calendar, node] = [("state", "calendar"), ("root", "")].map(|(key, word)| {
+        let of_it = if key == "root" { "tls = true\n" } else { "" };
+        let config = format!(
+            "{key} = '{}'\nlisten = '127.0.0.1:0'\n{of_it}{}{}",
+            folder.path().display(),
+            identity("carol", "ab"),
+            identity("carol", "cd")
+        );
+        fs::write(&file, config).expect("written");
+        let mut command = farline();
+        command.arg("--json").args(Some(word).filter(|word| !word.is_empty())).arg("serve");
+        let (code, said) = refused(command.arg(&file));
+        (code, said["error"].clone())
+    });
+    assert_eq!(calendar, node);
+    assert_eq!((calendar.0, &calendar.1["code"]), (2, &json!("bad-config")), "{calendar:?}");
+    let message = calendar.1["message"].as_str().unwrap_or_default();
+    assert!(message.contains("two identities are called carol"), "{calendar:?}");
+}

@@ -1,12 +1,14 @@
 //! The fuzz targets on stable: every file of the corpus, and some thousand seeded mutations of
 //! each.
 
-use farline_lab::targets::{ALL, mutate};
+use farline_lab::bearer::bearer;
+use farline_lab::targets::{ALL, Target, mutate};
 use std::path::Path;
 
 #[test]
 fn every_target_holds_its_laws_on_corpus_and_mutations() {
-    for (name, target) in ALL {
+    let library = [("bearer", bearer as Target)];
+    for (name, target) in ALL.into_iter().chain(library) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
         let mut files: Vec<_> = std::fs::read_dir(&folder)
             .expect("a corpus")

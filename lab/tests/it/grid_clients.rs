@@ -30,6 +30,9 @@ fn gfal_gets_puts_lists_sums_and_removes() {
     succeed(Command::new("cmp").arg(at("big")).arg(at("back")));
     let listed = succeed(gfal("ls").args(["-l", &format!("{url}/")]));
     assert!(listed.contains("3000001") && listed.contains("up"), "{listed}");
+    // By MLST.
+    let known = succeed(gfal("stat").arg(format!("{url}/up")));
+    assert!(known.contains("Size: 3000001\tregular file"), "{known}");
     let said = succeed(gfal("sum").args([&format!("{url}/up"), "MD5"]));
     let own = succeed(Command::new("md5sum").arg(at("big")));
     assert!(said.contains(own.split(' ').next().expect("a digest")), "{said}");

@@ -210,6 +210,63 @@ fn globus_url_copy_with_a_proxy_moves_under_each_protection() {
     succeed(Command::new("diff").arg("-r").arg(grid.at("root/tree")).arg(grid.at("tree")));
 }
 
+/// `globus-url-copy` cannot be told to ask for it; the library that it is made of can.
+#[test]
+fn a_client_may_name_whose_data_connections_have_to_be() {
+    let grid = Grid::new("");
+    let proxy = grid.proxy("alice", &[]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/dcau.py");
+    // With whom data connections have to be (DCAU), PROT and MODE.
+    let moved_within = |seconds: &str, way: &str, name: &str, file: &str, how: [&str; 4]| {
+        let mut python = grid.client("/usr/bin/python3", &proxy);
+        python.args([script, way, &format!("{}/{name}", grid.url)]).arg(grid.at(file)).args(how);
+        python.arg(seconds);
+        let Output { status, stdout, stderr } = python.output().expect("it runs");
+        let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+        status.success().then_some(()).ok_or(said)
+    };
+    let moved = |way: &str, name: &str, file: &str, how| moved_within("25", way, name, file, how);
+    let (own, other) = ("/O=Grid/CN=alice", "/O=Grid/CN=bob");
+    let cases = [
+        ["S", own, "C", "S"],
+        ["S", own, "C", "E"],
+        ["S", own, "P", "E"],
+        ["A", "", "P", "E"],
+        ["N", "", "C", "E"],
+    ];
+    for (index, how) in cases.into_iter().enumerate() {
+        let (there, back) = (format!("dcau{index}"), format!("dcau-back{index}"));
+        for (way, file) in [("put", "big"), ("get", &back)] {
+            assert_eq!(moved(way, &there, file, how), Ok(()), "{way} {how:?}");
+        }
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at("root").join(&there)));
+        succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&back)));
+    }
+    // In MODE S a file ends with its connection, and this library ends one within TLS without a word: what was cut
+    // off would look whole.
+    let cut = moved("put", "cut", "big", ["S", own, "P", "S"]).expect_err("no goodbye");
+    assert!(cut.contains("TLS did not say goodbye") && !grid.at("root/cut").exists(), "{cut}");
+    assert_eq!(moved("get", "dcau0", "whole", ["S", own, "P", "S"]), Ok(()));
+    succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at("whole")));
+    // Data of somebody else's is neither taken nor given, which the node sees for itself; where it listens, it goes
+    // on waiting for whom it is to be.
+    for (way, there, file) in [("put", "no", "big"), ("get", "tree/b", "stolen")] {
+        let said = moved_within("5", way, there, file, ["S", other, "C", "E"]);
+        let said = said.expect_err("nobody is bob");
+        let not_his = "is of /O=Grid/CN=alice, not of /O=Grid/CN=bob";
+        assert!(way == "put" || said.contains(not_his), "{way}: {said}");
+        assert!(!grid.at("root/no").exists() && !grid.at("stolen").exists(), "{way}: {said}");
+    }
+    let said = || grid.log.lock().expect("no panic").clone();
+    farline_lab::wait_for("a line in the log", || said().contains("did not show whose it is"));
+    let line = said().lines().find(|line| line.contains("did not show")).map(str::to_owned);
+    assert!(
+        line.is_some_and(|line| line.contains("stranger: ") && line.contains(own)),
+        "{}",
+        said()
+    );
+}
+
 #[test]
 fn a_limited_proxy_moves_files_as_at_a_globus_server() {
     let grid = Grid::new("");

@@ -160,6 +160,36 @@ fn single_bytes_hold_a_client_up_no_longer_than_silence() {
 }
 
 #[test]
+fn a_server_that_drips_is_left_at_a_deadline() {
+    // More than a kilobyte in each --timeout, and a quarter of an hour in all.
+    let content = [Blocks::header(0, 0, 90_000), vec![b'x'; 90_000], Blocks::eof(1)].concat();
+    let drips = Duration::from_millis(10);
+    let server =
+        ScriptedServer { size: 90_000, blocks: content, drips, ..ScriptedServer::default() };
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().join("got");
+    let here = here.to_str().expect("text");
+    let (url, began) = (format!("ftp://127.0.0.1:{}/f", server.start()), Instant::now());
+    let (error, exit) = error_of(&["cp", "--timeout", "30", "--deadline", "3s", &url, here]);
+    let message = error["message"].as_str().expect("words");
+    assert_eq!((error["code"].as_str(), exit), (Some("deadline-passed"), 5), "{error}");
+    assert!(message.starts_with("the copy was not over within its --deadline, 3"), "{error}");
+    assert!(message.contains("nothing half-done was left"), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{error}");
+    let took = began.elapsed();
+    let fits = Duration::from_secs(3) <= took && took < Duration::from_secs(30);
+    assert!(fits && !Path::new(here).exists(), "{took:?}");
+    // A copy that is over in time does not hear of it.
+    let whole = ScriptedServer { size: 5, blocks: five(), ..ScriptedServer::default() }.start();
+    let url = format!("ftp://127.0.0.1:{whole}/f");
+    let copied = farline().args(["cp", "--deadline", "1min", &url, here]).output();
+    assert!(copied.expect("farline runs").status.success());
+    assert_eq!(std::fs::read(here).expect("it landed"), b"owned");
+    let (error, exit) = error_of(&["cp", "--deadline", "0s", &url, here]);
+    assert_eq!((error["code"].as_str(), exit), (Some("usage"), 2), "{error}");
+}
+
+#[test]
 fn a_wrong_size_or_digest_lands_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let here = dir.path().join("got");

@@ -9,10 +9,12 @@ use farline_lab::{
 };
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Argon2id's hash of `secret`, by Python's argon2-cffi.
@@ -22,27 +24,39 @@ pub(crate) const SECRET: &str = "$argon2id$v=19$m=1024,t=1,p=1$ZmFybGluZWZhcmxpb
 pub(crate) const ISSUER: &str = "https://issuer.example";
 
 /// A site: what it exports, its authority, an issuer of tokens, and a node that knows who is who.
-struct Site {
+pub(crate) struct Site {
     folder: tempfile::TempDir,
     /// Ends with the test.
     node: Running,
-    address: String,
+    pub(crate) address: String,
     /// Where it takes `farlineq://`.
     udp: String,
+    /// What it has written to its log.
+    log: Arc<Mutex<String>>,
 }
 
 impl Site {
-    fn new() -> Site {
+    pub(crate) fn new() -> Site {
         Site::with("")
     }
 
     /// With more lines on alice.
-    fn with(alice: &str) -> Site {
+    pub(crate) fn with(alice: &str) -> Site {
         Site::serving_as(None, alice)
     }
 
     /// The same, of which everything belongs to a user that the node becomes.
     fn serving_as(user: Option<&str>, alice: &str) -> Site {
+        let line = user.map(|user| format!("user = \"{user}\"\n")).unwrap_or_default();
+        Site::configured(user, &line, alice)
+    }
+
+    /// With lines on the node itself too.
+    pub(crate) fn with_node(node: &str, alice: &str) -> Site {
+        Site::configured(None, node, alice)
+    }
+
+    fn configured(user: Option<&str>, node: &str, alice: &str) -> Site {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         for name in ["pki", "root/home/alice", "root/raw", "root/inbox", "root/vo/bob"] {
@@ -91,41 +105,61 @@ path = "/vo"
 "#,
             root = at("root").display(),
         );
-        let user_line = user.map(|user| format!("user = \"{user}\"\n")).unwrap_or_default();
-        fs::write(at("node.toml"), user_line + &config).expect("written");
+        fs::write(at("node.toml"), node.to_owned() + &config).expect("written");
         if let Some(user) = user {
             succeed(Command::new("chown").args(["-Rh", user]).arg(folder.path()));
         }
         let mut command = farline_lab::command(farline_binary());
-        let (node, line) = Running::begun(command.args(["--json", "serve"]).arg(at("node.toml")));
-        let said: Value = serde_json::from_str(&line).expect("one object");
+        command.args(["--json", "serve"]).arg(at("node.toml")).stderr(Stdio::piped());
+        let (mut node, line) = Running::begun(&mut command);
+        let log = Arc::default();
+        follow(node.0.stderr.take().expect("piped"), &log);
+        let said: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("{error}: {line}{}", log.lock().expect("no panic")));
         let [address, udp] =
             ["address", "udp"].map(|name| said[name].as_str().expect("listens").to_owned());
-        Site { folder, node, address, udp }
+        Site { folder, node, address, udp, log }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// The lines of its log so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no panic").lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn url(&self, user: &str, path: &str) -> String {
+    pub(crate) fn url(&self, user: &str, path: &str) -> String {
         format!("farlines://{user}{}{path}", self.address)
     }
 
     /// `farline cp` as somebody who trusts the site's authority.
-    fn cp(&self) -> Command {
+    pub(crate) fn cp(&self) -> Command {
         let mut command = farline();
         command.args(["--json", "cp", "-r", "--tls-ca"]).arg(self.at("pki/ca.pem"));
         command.env("FARLINE_PASSWORD", "secret");
         command
     }
 
-    fn curl(&self) -> Command {
+    pub(crate) fn curl(&self) -> Command {
         let mut command = Command::new("curl");
         command.args(["-sS", "--max-time", "60", "--ssl-reqd", "--cacert"]);
         command.arg(self.at("pki/ca.pem"));
         command
     }
+}
+
+/// Adds what comes from `stderr` to `log`, a line at a time.
+fn follow(stderr: ChildStderr, log: &Arc<Mutex<String>>) {
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut log = log.lock().expect("no panic");
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
 }
 
 /// An authority, and certificates by it of the node and of two users; of carol an expired one too, and one that is

@@ -238,6 +238,70 @@ fn curl_and_lftp_list_get_put_and_resume() {
 }
 
 #[test]
+fn what_curl_and_lftp_had_when_killed_is_not_fetched_again() {
+    use farline_lab::{Running, wait_for};
+    use rustix::process::Signal;
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("root")).expect("a folder");
+    big(&at("root/big"));
+    let (_node, url) = node(&at("root"), "read", &[]);
+    let curl = |part: &Path| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60", "-C", "-", "-o"]).arg(part);
+        command.arg(format!("{url}/big"));
+        command
+    };
+    let lftp = |part: &Path, first: &str| {
+        let mut command = farline_lab::command("lftp");
+        let get = format!("{first} open {url}; get -c big -o {}; quit", part.display());
+        command.args(["-c", &get]);
+        command
+    };
+    let mut slow = curl(&at("curl"));
+    slow.args(["--limit-rate", "2M"]);
+    for (name, mut slow, mut again) in [
+        ("curl", slow, curl(&at("curl"))),
+        ("lftp", lftp(&at("lftp"), "set net:limit-rate 2000000;"), lftp(&at("lftp"), "")),
+    ] {
+        let mut killed = Running(slow.spawn().expect("it is installed"));
+        let held = || std::fs::metadata(at(name)).map_or(0, |meta| meta.len());
+        wait_for("the first of it", || held() > 1_000_000);
+        killed.end(Signal::KILL);
+        let held = held();
+        assert!(held < 12_000_000, "{name}: it was over before");
+        // What is there is not fetched again: the mark stays.
+        let mut begun = std::fs::read(at(name)).expect("a part");
+        begun[10] ^= 1;
+        std::fs::write(at(name), &begun).expect("written");
+        succeed(&mut again);
+        begun.extend(&std::fs::read(at("root/big")).expect("there")[begun.len()..]);
+        assert!(std::fs::read(at(name)).expect("whole") == begun, "{name}");
+    }
+}
+
+#[test]
+fn curl_and_lftp_are_told_a_checksum_that_they_quote() {
+    let dir = tempfile::tempdir().expect("a folder");
+    big(&dir.path().join("big"));
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let sums = [("SHA256", "sha256sum"), ("MD5", "md5sum")];
+    for (algorithm, program) in sums {
+        let own = succeed(Command::new(program).arg(dir.path().join("big")));
+        let told = format!("213 {}", own.split(' ').next().expect("a digest"));
+        let asked = format!("CKSM {algorithm} 0 -1 /big");
+        let script = format!("open {url}; quote {asked}; quit");
+        let lftp = succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
+        assert!(lftp.contains(&told), "{lftp}, not {told}");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "-v", "--max-time", "60", "-Q", &asked, &format!("{url}/")]);
+        let output = curl.output().expect("curl runs");
+        let curl = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && curl.contains(&told), "{curl}, not {told}");
+    }
+}
+
+#[test]
 fn ipv6_works_as_ipv4_does() {
     if TcpListener::bind("[::1]:0").is_err() {
         farline_lab::skip("this machine has no IPv6 loopback");

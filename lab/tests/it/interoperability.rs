@@ -1,5 +1,6 @@
 //! The table of other people's clients and servers: what works with which, and the test that shows it.
 
+use crate::ftp_suite::{EXPECTED, LEFT_OUT, PASSES};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -15,6 +16,16 @@ enum Shown {
 
 use Shown::{By, Not};
 
+/// Of plain servers.
+const BEGINS_ANEW: Shown = Not(
+    "it begins anew: Farline asks for no checksum there of what the server has, and nobody could \
+     say that the whole is right",
+);
+const MODE_E_ALONE: Shown =
+    Not("between servers Farline copies in MODE E alone, and says so before anything moves \
+     (`plain_servers::third_party_copies_of_plain_servers_are_refused_at_once`); \
+     `globus-url-copy` copies between a node and such a server");
+
 const CLIENTS: &[Row] = &[
     Row(
         "`globus-url-copy` 10.12",
@@ -23,8 +34,33 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
-        "`-r`, `-off` and `-len`",
-        By(&["interop::globus_url_copy_copies_trees_and_parts_names_what_lacks"]),
+        "`-r`; `-off` and `-len`, down and up: what is before a part is a hole, as at a globus-gridftp-server",
+        By(&[
+            "interop::globus_url_copy_copies_trees_and_parts_names_what_lacks",
+            "url_copy_options::parts_of_files_go_up_to_where_they_stood",
+        ]),
+    ),
+    Row(
+        "",
+        "`-verify-checksum` with `-checksum-alg` MD5, SHA1, SHA256 and SHA512 (CKSM), both ways",
+        By(&["url_copy_options::checksums_of_both_ends_are_compared_by_each_algorithm"]),
+    ),
+    Row(
+        "",
+        "`-checksum-alg ADLER32`",
+        Not(
+            "`globus-url-copy` refuses it itself, with every server (`Unable to use checksum algorithm ADLER32`)",
+        ),
+    ),
+    Row(
+        "",
+        "`-vb`: figures while a file goes up, of the node's performance markers",
+        By(&["url_copy_options::figures_while_it_runs_are_the_nodes_markers"]),
+    ),
+    Row(
+        "",
+        "`ftp://` third-party with vsftpd, pyftpdlib and ProFTPD at the other end, both ways",
+        By(&["url_copy_options::third_party_copies_go_between_a_node_and_plain_servers"]),
     ),
     Row(
         "",
@@ -51,8 +87,8 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
-        "`-p 2`, `-p 4`, `-p 8`, with `-fast` and without, both ways",
-        By(&["url_copy::two_four_and_eight_channels_carry_the_same_bytes"]),
+        "`-p 1` to `-p 8`, with `-fast` and without, both ways",
+        By(&["url_copy::one_to_eight_channels_carry_the_same_bytes"]),
     ),
     Row(
         "",
@@ -103,8 +139,26 @@ const CLIENTS: &[Row] = &[
     ),
     Row("", "`-data-cred`", Not("DCSC is not spoken: data connections show what was delegated")),
     Row(
-        "gfal2 2.21 (`gfal-copy`, `-ls`, `-sum`, `-mkdir`, `-rename`, `-rm`)",
-        "`ftp://`: both ways, trees, `-n 4`, `-K ADLER32`",
+        "",
+        "DCAU S",
+        Not("`globus-url-copy` cannot ask for it; the library that it is made of can"),
+    ),
+    Row(
+        "libglobus-ftp-client 9.8",
+        "`gsiftp://` with a proxy: DCAU S with its own subject in MODE S and MODE E, and under PROT P; with another subject nothing moves, and that stands in the log",
+        By(&["gsi::a_client_may_name_whose_data_connections_have_to_be"]),
+    ),
+    Row(
+        "",
+        "MODE S under PROT P, up",
+        Not(
+            "it ends the connection without TLS's goodbye, and a file that was cut off would look \
+             whole: 426 (`globus-url-copy` takes MODE E, which says where a file ends)",
+        ),
+    ),
+    Row(
+        "gfal2 2.21 (`gfal-copy`, `-ls`, `-stat`, `-sum`, `-mkdir`, `-rename`, `-rm`)",
+        "`ftp://`: both ways, trees, `-n 4`, `-K ADLER32` (CKSM), `gfal-stat` (MLST)",
         By(&["grid_clients::gfal_gets_puts_lists_sums_and_removes"]),
     ),
     Row(
@@ -122,6 +176,16 @@ const CLIENTS: &[Row] = &[
             "plain_ftp::an_upload_to_its_end_replaces_the_file",
             "plain_ftp::curl_that_runs_out_of_time_replaces_nothing",
         ]),
+    ),
+    Row(
+        "",
+        "killed in the middle of a download, `-C -` fetches what is missing",
+        By(&["interop::what_curl_and_lftp_had_when_killed_is_not_fetched_again"]),
+    ),
+    Row(
+        "",
+        "checksums: it has no command for them; `-Q 'CKSM SHA256 0 -1 /PATH'` with `-v` shows the node's",
+        By(&["interop::curl_and_lftp_are_told_a_checksum_that_they_quote"]),
     ),
     Row(
         "",
@@ -146,11 +210,21 @@ const CLIENTS: &[Row] = &[
         "`mirror -R` and `mirror` of a tree with symbolic links (SITE SYMLINK)",
         By(&["interop::lftp_mirrors_a_tree_with_its_links_both_ways"]),
     ),
+    Row(
+        "",
+        "killed in the middle of a download, `get -c` fetches what is missing",
+        By(&["interop::what_curl_and_lftp_had_when_killed_is_not_fetched_again"]),
+    ),
+    Row(
+        "",
+        "checksums: it has no command for them; `quote CKSM SHA256 0 -1 /PATH` shows the node's",
+        By(&["interop::curl_and_lftp_are_told_a_checksum_that_they_quote"]),
+    ),
 ];
 
 const SUITES: &[Row] = &[Row(
     "pyftpdlib 2.0.1, `test_functional.py`",
-    "over TLS, as a user with a password; what fails of it is listed with its reasons",
+    "over TLS, as a user with a password: 42 of its 81 tests of servers pass; what fails, and what is left out, is listed with its reasons",
     By(&["ftp_suite::a_node_passes_a_test_suite_of_ftp_servers_as_listed"]),
 )];
 
@@ -222,6 +296,13 @@ const SERVERS: &[Row] = &[
     ),
     Row("", "compared", Not("it computes no checksum, and Farline says so")),
     Row(
+        "",
+        "uploads of trees that were killed go on with the files that are missing",
+        By(&["plain_servers::a_killed_tree_to_plain_servers_sends_what_is_missing"]),
+    ),
+    Row("", "a file that was cut off on its way up", BEGINS_ANEW),
+    Row("", "third-party", MODE_E_ALONE),
+    Row(
         "pyftpdlib 1.5.7",
         "files and trees both ways (MODE S, MLSD); downloads go on",
         By(&[
@@ -229,6 +310,13 @@ const SERVERS: &[Row] = &[
             "plain_servers::a_plain_download_goes_on_from_what_is_durable",
         ]),
     ),
+    Row(
+        "",
+        "uploads of trees that were killed go on with the files that are missing",
+        By(&["plain_servers::a_killed_tree_to_plain_servers_sends_what_is_missing"]),
+    ),
+    Row("", "a file that was cut off on its way up", BEGINS_ANEW),
+    Row("", "third-party", MODE_E_ALONE),
     Row(
         "ProFTPD 1.3.8",
         "files and trees both ways (MODE S, MLSD); downloads go on",
@@ -238,6 +326,16 @@ const SERVERS: &[Row] = &[
             "plain_servers::what_proftpd_lost_since_is_sent_again",
         ]),
     ),
+    Row(
+        "",
+        "uploads of trees that were killed go on with the files that are missing",
+        By(&[
+            "plain_servers::a_killed_tree_to_plain_servers_sends_what_is_missing",
+            "plain_servers::what_proftpd_lost_since_is_sent_again",
+        ]),
+    ),
+    Row("", "a file that was cut off on its way up", BEGINS_ANEW),
+    Row("", "third-party", MODE_E_ALONE),
     Row(
         "",
         "FTPS, where it wants all connections to be of one TLS session; it gives no tickets with connections that it only reads from, so that its client logs in again for each two files that it stores",
@@ -282,6 +380,13 @@ fn the_page_is_as_the_table() {
     }
     let there = std::fs::read_to_string(&path).expect("the page");
     assert!(there == page(), "docs/interoperability.md is stale: set UPDATE_DOCS=1");
+}
+
+#[test]
+fn the_page_says_how_much_of_a_suite_passes() {
+    let all = PASSES + EXPECTED.len() + LEFT_OUT.len();
+    let said = format!("{PASSES} of its {all} tests");
+    assert!(SUITES[0].1.contains(&said), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use farline_lab::files::{hidden, random};
 use farline_lab::plain_ftp::{
     proftpd, proftpd_folder, proftpd_under_tls, pyftpdlib, vsftpd, vsftpd_under_tls,
 };
-use farline_lab::{Running, error_of, farline, json_of, succeed, wait_for};
+use farline_lab::{Running, error_of, farline, globus_server, json_of, node, succeed, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -171,6 +171,22 @@ fn a_download_from_proftpd_goes_on_from_what_is_durable() {
 #[test]
 fn what_proftpd_lost_since_is_sent_again() {
     let Some(unpacked) = unpacked() else { return };
+    killed_tree("ProFTPD", |root| proftpd(&unpacked, root), true);
+}
+
+#[test]
+fn a_killed_tree_to_plain_servers_sends_what_is_missing() {
+    for (name, serve) in SERVERS {
+        killed_tree(name, serve, false);
+    }
+    if let Some(unpacked) = unpacked() {
+        killed_tree("ProFTPD", |root| proftpd(&unpacked, root), false);
+    }
+}
+
+/// Kills a copy of a tree in the middle of its last file and runs it again, whether or not one that landed was
+/// `lost` since. The file in the middle begins anew: such servers compute no checksum of what they have of it.
+fn killed_tree(name: &str, serve: impl Fn(&Path) -> (Running, String), lost: bool) {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("root")).expect("a folder");
@@ -178,7 +194,7 @@ fn what_proftpd_lost_since_is_sent_again() {
     for (name, len) in [("a", 100_000), ("b", 100_000), ("large", 40_000_000)] {
         fs::write(at("src").join(name), random(9, len)).expect("written");
     }
-    let (_server, url) = proftpd(&unpacked, &at("root"));
+    let (_server, url) = serve(&at("root"));
     let copy = |more: &[&str]| {
         let mut command = farline();
         command.args(["--json", "cp", "-r", "--retry-for", "0s"]).args(more);
@@ -194,11 +210,49 @@ fn what_proftpd_lost_since_is_sent_again() {
     killed.kill().expect("it runs");
     killed.wait().expect("it ends");
     assert!(!names().contains(&"large".to_owned()), "it was over before");
-    fs::remove_file(at("root/src/a")).expect("it was there");
+    if lost {
+        fs::remove_file(at("root/src/a")).expect("it was there");
+    }
     let again = json_of(&mut copy(&[]));
-    let note = "1 file that landed in an earlier run was left alone";
-    assert!(again["notes"].to_string().contains(note), "{again}");
+    let (note, left) = match lost {
+        true => ("1 file that landed in an earlier run was left alone", 100_000),
+        false => ("2 files that landed in an earlier run were left alone", 200_000),
+    };
+    assert!(again["notes"].to_string().contains(note), "{name}: {again}");
+    assert_eq!(again["resumed_bytes"], left, "{name}: {again}");
+    assert_eq!(again["moved_bytes"], 40_200_000 - left, "{name}: {again}");
     succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
+}
+
+/// Between servers Farline copies in MODE E alone, and says so before anything moves.
+#[test]
+fn third_party_copies_of_plain_servers_are_refused_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["root", "there"] {
+        fs::create_dir(at(folder)).expect("a folder");
+        fs::write(at(folder).join("f"), "x").expect("written");
+    }
+    let third_party = ["--third-party", "--third-party-net", "127.0.0.0/8"];
+    let (_node, node) = node(&at("root"), "write", &third_party);
+    let (_globus, globus) = globus_server();
+    let globus = format!("{globus}{}", at("root").display());
+    let unpacked = unpacked();
+    let mut servers = Vec::from(SERVERS.map(|(_, serve)| serve(&at("there"))));
+    servers.extend(unpacked.map(|unpacked| proftpd(&unpacked, &at("there"))));
+    for (_server, plain) in servers {
+        for other in [&node, &globus] {
+            for (from, to) in [(&plain, other), (other, &plain)] {
+                let (from, to) = (format!("{from}/f"), format!("{to}/new"));
+                let (error, exit) = error_of(&["cp", "--retry-for", "0s", &from, &to]);
+                assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 4), "{error}");
+                let message = error["message"].as_str().expect("words");
+                let says = message.contains(&plain) && message.contains("is a plain FTP server");
+                assert!(says, "{from} to {to}: {error}");
+            }
+        }
+    }
+    assert!(!at("root/new").exists() && !at("there/new").exists());
 }
 
 /// A download of four seconds goes on that is killed when something of it is durable.

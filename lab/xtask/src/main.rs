@@ -1,5 +1,5 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
-//! another kernel, `bench` what measures Farline against others, `tidy` the house's rules;
+//! another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy` the house's rules;
 //! `errors` writes the table of error codes, `features` builds with each feature alone, `lint` is what
 //! `ci` runs next to the tests.
 
@@ -14,7 +14,9 @@ mod guest;
 mod house;
 mod links;
 mod lint;
+mod nightly;
 mod run;
+mod shown;
 mod skips;
 mod source;
 mod supply;
@@ -25,7 +27,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | features | lint | \
-    guest GROUP... [-- ARGUMENT...] | bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
+    nightly [SECONDS] | guest GROUP... [-- ARGUMENT...] | bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +56,10 @@ fn command(arguments: &[String]) -> Result<()> {
                 .try_for_each(|package| features::check(&metadata, package))
         }
         ["lint"] => lint::lint(),
+        ["nightly"] => nightly::nightly(root, nightly::SECONDS),
+        ["nightly", seconds] => {
+            nightly::nightly(root, seconds.parse().context("so many seconds for each target")?)
+        }
         ["guest", ..] => {
             guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
         }
@@ -83,6 +89,8 @@ fn tidy() -> Result<bool> {
     found.extend(errors::check(root)?);
     found.extend(words::check(root)?);
     found.extend(links::check(root)?);
+    found.extend(shown::check(root)?);
+    found.extend(nightly::check(root)?);
     found.extend(skips::unknown(root)?);
     for violation in &found {
         eprintln!("{violation}");

@@ -129,6 +129,9 @@ pub(crate) struct How {
     /// Retry passing faults; 0: never [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = patience)]
     retry_for: Option<Span>,
+    /// End after so much time, such as 2h, whatever still comes; what is durable is kept [default: none]
+    #[arg(long, hide = true, value_name = "TIME", value_parser = deadline)]
+    deadline: Option<Span>,
     /// Begin as over any path, whatever earlier copies saw [default: $FARLINE_FRESH_START, or no]
     #[arg(long, hide = true)]
     fresh_start: bool,
@@ -200,6 +203,15 @@ impl From<VerifyHow> for Verify {
 /// A time such as 10min; 0 needs no unit.
 fn patience(text: &str) -> Result<Span, ParseQuantityError> {
     if text == "0" { Ok(Span::ZERO) } else { text.parse() }
+}
+
+/// A time in which something can be copied.
+fn deadline(text: &str) -> Result<Span, String> {
+    let within: Span = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
+    match within == Span::ZERO {
+        true => Err("no time at all; leave --deadline out for no end".to_owned()),
+        false => Ok(within),
+    }
 }
 
 /// What `FARLINE_RETRY_FOR` says, or ten minutes.
@@ -328,7 +340,7 @@ pub(crate) fn carry_out(
     if *destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let (verbose, dry_run) = (args.verbose, args.dry_run);
+    let (verbose, dry_run, deadline) = (args.verbose, args.dry_run, args.deadline);
     let reserve = args.reserve.clone().filter(|_| !dry_run);
     let ends: Vec<&Location> = sources.iter().chain([destination]).collect();
     let mut options = args.options(what, &ends)?;
@@ -363,8 +375,9 @@ pub(crate) fn carry_out(
         }
         progress.update(&sample(standing));
     };
-    let (result, signalled) =
-        runtime.block_on(copy_until_signalled(sources, destination, &options, &mut watch));
+    let ended =
+        runtime.block_on(copy_until_ended(sources, destination, &options, deadline, &mut watch));
+    let (result, cause) = ended;
     progress.finish();
     // Threads of an interrupted transfer end with the process.
     runtime.shutdown_background();
@@ -378,10 +391,13 @@ pub(crate) fn carry_out(
     };
     let is_piped = ends.iter().any(|end| matches!(end, Location::Standard));
     let result = result.map_err(|error| with_way_on(error, is_piped));
-    let outcome = match (result, signalled) {
-        (Err(error), Some(code)) if error.code == ErrorCode::Interrupted => {
+    let outcome = match (result, cause) {
+        (Err(error), Some(Ended::Signalled(code))) if error.code == ErrorCode::Interrupted => {
             output.error(&error);
             return Ok(ExitCode::from(code));
+        }
+        (Err(error), Some(Ended::Late(within))) if error.code == ErrorCode::Interrupted => {
+            return Err(late(&error, within));
         }
         (result, _) => result?,
     };
@@ -418,23 +434,42 @@ fn sample(standing: &Progress) -> Sample {
     }
 }
 
-/// Copies until it is over or a signal comes; what came of it, and the exit code of the signal.
-async fn copy_until_signalled(
+/// Why a copy was ended before it was over.
+enum Ended {
+    /// A signal, with its exit code.
+    Signalled(u8),
+    /// It took longer than this.
+    Late(Span),
+}
+
+/// Copies until it is over, a signal comes, or it took too long; what came of it, and which of those.
+async fn copy_until_ended(
     sources: &[Location],
     destination: &Location,
     options: &Options,
+    deadline: Option<Span>,
     watch: &mut (dyn FnMut(&Progress) + Send),
-) -> (Result<Outcome, Error>, Option<u8>) {
+) -> (Result<Outcome, Error>, Option<Ended>) {
     // Before a congestion control is loaded: a signal in between would leave it.
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => return (Err(error), None),
     };
+    let late = async {
+        match deadline {
+            Some(within) => {
+                tokio::time::sleep(within.into()).await;
+                within
+            }
+            None => std::future::pending().await,
+        }
+    };
     let copying = copy(sources, destination, options, watch);
     tokio::pin!(copying);
-    let code = tokio::select! {
+    let cause = tokio::select! {
         result = &mut copying => return (result, None),
-        code = signals.next() => code,
+        code = signals.next() => Ended::Signalled(code),
+        within = late => Ended::Late(within),
     };
     options.stop.ask();
     // It makes durable what it can go on from, and says so; who asks twice does not want to wait for
@@ -444,7 +479,18 @@ async fn copy_until_signalled(
         () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),
         _ = signals.next() => Err(CancelToken::error()),
     };
-    (result, Some(code))
+    (result, Some(cause))
+}
+
+/// What an interrupted copy says that took longer than `within`: what is kept is the same.
+fn late(interrupted: &Error, within: Span) -> Error {
+    let kept = &interrupted.message;
+    let message = format!("the copy was not over within its --deadline, {within}: {kept}");
+    let error = Error::new(Fault::Between, ErrorCode::DeadlinePassed, message);
+    match &interrupted.hint {
+        Some(hint) => error.hint(hint.clone()),
+        None => error.hint("give it longer, or none"),
+    }
 }
 
 /// The booked rate that is to be held, if one is.

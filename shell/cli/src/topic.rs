@@ -30,7 +30,7 @@ Examples:
   farline profile --channel rdma --preset sc08-ib-distance -o page.html";
 
 /// What `sync` takes and does not show: `cp` does, which in turn hides what chooses files.
-const OF_CP: [&str; 13] = [
+const OF_CP: [&str; 14] = [
     "channel",
     "streams",
     "congestion",
@@ -38,6 +38,7 @@ const OF_CP: [&str; 13] = [
     "reserve",
     "staging",
     "no_encrypt",
+    "deadline",
     "retry_for",
     "ssh",
     "timeout",

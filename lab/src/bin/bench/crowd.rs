@@ -19,19 +19,35 @@ pub(crate) struct Options {
     /// Instead of the crowd so many sessions that send headers of zeros alone
     #[arg(long)]
     zeroing: Option<usize>,
+    /// Instead of the crowd so many sessions that send lists of ten million entries
+    #[arg(long, conflicts_with = "zeroing")]
+    listing: Option<usize>,
 }
 
-const CROWD: CrowdSize =
-    CrowdSize { silent: 2_000, half_open: 500, stalled: 58, dripping: 2, babbling: 2, zeroing: 0 };
-const NOBODY: CrowdSize =
-    CrowdSize { silent: 0, half_open: 0, stalled: 0, dripping: 0, babbling: 0, zeroing: 0 };
+const ENTRIES: usize = 10_000_000;
+
+fn size(options: &Options) -> CrowdSize {
+    let nobody = CrowdSize::default();
+    match (options.zeroing, options.listing) {
+        (Some(zeroing), _) => CrowdSize { zeroing, ..nobody },
+        (_, Some(listing)) => CrowdSize { listing, entries: ENTRIES, ..nobody },
+        (None, None) => CrowdSize {
+            silent: 2_000,
+            half_open: 500,
+            stalled: 58,
+            dripping: 2,
+            babbling: 2,
+            ..nobody
+        },
+    }
+}
 
 /// Prints a row for each side.
 ///
 /// # Errors
 /// When a copy fails, or says no figure.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let size = options.zeroing.map_or(CROWD, |zeroing| CrowdSize { zeroing, ..NOBODY });
+    let size = size(options);
     let folder = tempfile::tempdir()?;
     let (_node, url) = node(folder.path(), "write", &["--tls", "--allow-null"]);
     let node = url.replacen("ftp", "farline", 1);

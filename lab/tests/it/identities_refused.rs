@@ -1,0 +1,148 @@
+//! What an identity is refused, and what its operator reads of it: more sessions than it may have, tests of the
+//! line, certificates that do not count, data to a third host. One clear reply, and one line in the log each.
+
+use crate::identities::{SECRET, Site};
+use farline_lab::{Running, error_of_command, farline, succeed, wait_for};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Between two lines of one kind in a log a second goes by, and a little for a busy machine.
+const APART: Duration = Duration::from_millis(1_300);
+
+/// Logs in so often as alice at once, and stays; returns how each login was answered.
+fn sessions(site: &Site, count: usize) -> (Running, Vec<String>) {
+    let port = site.address.rsplit(':').next().expect("a port");
+    let mut command = farline_lab::command("/usr/bin/python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sessions.py"));
+    command.args(["localhost", port]).arg(site.at("pki/ca.pem")).args(["alice", "secret"]);
+    command.arg(count.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running(command.spawn().expect("python starts"));
+    let mut lines = BufReader::new(running.0.stdout.take().expect("piped")).lines();
+    let said = (0..count).map(|_| lines.next().expect("a line").expect("text")).collect();
+    (running, said)
+}
+
+#[test]
+fn an_identity_has_so_many_sessions_and_hears_of_it() {
+    let site = Site::with("sessions = 2");
+    let (held, said) = sessions(&site, 3);
+    let is_in = |line: &String| line.starts_with("230");
+    assert_eq!(said.iter().map(is_in).collect::<Vec<_>>(), [true, true, false], "{said:?}");
+    assert_eq!(said[2], "421 Too many sessions of yours; try again later.");
+    let copy = |user: &str, retry: &str| {
+        let mut command = site.cp();
+        command.args(["--retry-for", retry]).arg(site.url(user, "/raw/data"));
+        command.arg(site.at("got"));
+        command
+    };
+    // Farline's own client shows the same words; others' places are theirs.
+    let (error, exit) = error_of_command(&mut copy("alice@", "0s"));
+    let message = error["message"].as_str().expect("words");
+    assert!(message.contains("Too many sessions of yours"), "{exit}: {error}");
+    assert!(!site.at("got").exists());
+    succeed(&mut copy("slow@", "0s"));
+    let line = "identity_sessions: alice has 2 sessions already";
+    wait_for("a line in the log", || site.log().iter().any(|said| said.contains(line)));
+    // One that waits comes in when there is room.
+    let mut waiting = copy("alice@", "60s");
+    waiting.stdout(Stdio::piped()).stderr(Stdio::null());
+    let waiting = Running(waiting.spawn().expect("farline starts"));
+    std::thread::sleep(Duration::from_millis(500));
+    drop(held);
+    let (status, said, _) = waiting.finish();
+    assert!(status.success(), "{said}");
+    succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
+}
+
+#[test]
+fn a_line_test_is_an_identitys_own_right() {
+    let quiet = format!(
+        "allow_line = true\n[[identity]]\nname = 'quiet'\nallow_line = false\n\
+         password = '{SECRET}'\npaths = {{ '/' = 'read' }}"
+    );
+    let site = Site::with_node("allow_line = '20M'\n", &quiet);
+    let test = |user: &str| {
+        let mut command = farline();
+        command.env("FARLINE_PASSWORD", "secret").args(["--json", "-q", "line"]);
+        command.arg(site.url(user, "/")).args(["--rate", "2M", "--for", "1s"]);
+        // The system's authorities, as rustls-native-certs looks for them.
+        command.env("SSL_CERT_FILE", site.at("pki/ca.pem"));
+        command
+    };
+    let output = test("alice@").output().expect("farline runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("farline/line/1"), "{output:?}");
+    let (error, exit) = error_of_command(&mut test("quiet@"));
+    assert_eq!((&error["code"], exit), (&json!("line-not-allowed"), 6), "{error}");
+    let message = error["message"].as_str().expect("words");
+    assert!(message.contains("does not let you test the line"), "{error}");
+    // Whoever the file says nothing of has what the node lets all.
+    let output = test("slow@").output().expect("farline runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("farline/line/1"), "{output:?}");
+}
+
+/// The lines of the log that came while `deed` was done, and a moment after.
+fn lines_of(site: &Site, deed: impl FnOnce()) -> Vec<String> {
+    std::thread::sleep(APART);
+    let before = site.log().len();
+    deed();
+    wait_for("a line in the log", || site.log().len() > before);
+    std::thread::sleep(Duration::from_millis(200));
+    site.log().split_off(before)
+}
+
+#[test]
+fn a_refused_certificate_is_one_reply_and_one_line() {
+    let site = Site::new();
+    for (name, reply, line) in [
+        ("stranger", "of an authority", "CaUsedAsEndEntity"),
+        ("expired", "CertificateExpired", "certificate expired"),
+        ("revoked", "CertificateRevoked", "Revoked"),
+        ("dave", "is of nobody", "anonymous users may not come in here"),
+    ] {
+        let lines = lines_of(&site, || {
+            let mut command = site.cp();
+            command.env("FARLINE_CERT", site.at(&format!("pki/{name}.pem")));
+            command.env("FARLINE_KEY", site.at(&format!("pki/{name}.key")));
+            command.env_remove("FARLINE_PASSWORD");
+            let copy = command.arg(site.url("", "/raw/data")).arg(site.at("got"));
+            let (error, exit) = error_of_command(copy);
+            assert_eq!((&error["code"], exit), (&json!("login-refused"), 6), "{name}: {error}");
+            assert!(error.to_string().contains(reply), "{name}: {error}");
+        });
+        let is_whole = |said: &str| said.contains("refused: ") && said.contains("127.0.0.1");
+        assert!(lines.len() == 1 && is_whole(&lines[0]), "{name}: {lines:?}");
+        assert!(lines[0].contains(line), "{name}: {lines:?}");
+    }
+    assert!(!site.at("got").exists());
+}
+
+#[test]
+fn data_to_a_third_host_is_one_reply_and_one_line() {
+    let site = Site::with("third_party = true");
+    for (user, port, why) in [
+        ("slow", "PORT 8,8,8,8,100,100", "it is not the client's own address"),
+        ("alice", "PORT 10,0,0,1,100,100", "it is no public address"),
+        ("alice", "PORT 8,8,8,8,0,25", "ports below 1024 are of services"),
+        ("slow", "EPRT |1|127.0.0.9|5000|", "it is not the client's own address"),
+    ] {
+        let mut said = String::new();
+        let lines = lines_of(&site, || {
+            let mut curl = site.curl();
+            curl.args(["-v", "--user", &format!("{user}:secret"), "-Q", port]);
+            let output = curl.arg(format!("ftp://{}/raw/", site.address)).output();
+            let output = output.expect("curl runs");
+            said = String::from_utf8_lossy(&output.stderr).into_owned();
+            // A quoted command failed.
+            assert_eq!(output.status.code(), Some(21), "{said}");
+        });
+        let replies = said.lines().filter(|line| line.contains("< 550")).count();
+        assert!(replies >= 1 && said.contains(why), "{user}, {port}: {said}");
+        // Who came in stands there as well.
+        let lines: Vec<_> = lines.iter().filter(|line| !line.contains(": login: ")).collect();
+        let is_whole = |line: &str| line.contains("third_party: 127.0.0.1") && line.contains(why);
+        assert!(lines.len() == 1 && is_whole(lines[0]), "{user}, {port}: {lines:?}");
+    }
+}
