@@ -1,7 +1,7 @@
 //! A client of a calendar: requests and replies over TLS 1.3, and the stream of events.
 
 use super::clock::local;
-use super::wire::{RefusalDocument, ReservationDocument, ReservationsDocument};
+use super::wire::{ProblemKind, RefusalDocument, ReservationDocument, ReservationsDocument};
 use crate::channels::trust::{self, Trust};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, escaped};
 use http_body_util::{BodyExt, Full};
@@ -327,13 +327,14 @@ impl CalendarClient {
         let Ok(refusal) = serde_json::from_slice::<RefusalDocument>(body) else {
             return self.odd(&format!("replied {status}"));
         };
+        let kind = ProblemKind::of(&refusal.kind);
         let (fault, code) = match status.as_u16() {
             401 | 403 => (Fault::Refused, ErrorCode::CalendarDenied),
-            409 if refusal.kind.ends_with("wrong-state") => {
+            409 if kind == Some(ProblemKind::WrongState) => {
                 (Fault::You, ErrorCode::CalendarRequest)
             }
             409 => (Fault::Refused, ErrorCode::CalendarRefused),
-            503 if refusal.kind.ends_with("busy") => (Fault::Refused, ErrorCode::Busy),
+            503 if kind == Some(ProblemKind::Busy) => (Fault::Refused, ErrorCode::Busy),
             500.. => (Fault::There, ErrorCode::CalendarStore),
             _ => (Fault::You, ErrorCode::CalendarRequest),
         };

@@ -14,7 +14,7 @@ use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
 use super::outcome::{Checkpoint, CopyStats, FixedLimits};
-use super::remote_progress::SaidLimit;
+use super::remote_progress::{RemarkKind, SaidLimit};
 use super::transfer_state::TransferState;
 use crate::channels::Channel;
 use crate::kernelcc::CcGuard;
@@ -23,7 +23,7 @@ use crate::plan::paths::StoredPath;
 use crate::stores::{Landed, WalkProblem};
 use crate::sys::lock::lock;
 use farline_core::copy::{CopyOptions, CopySummary};
-use farline_core::plan::{HELD_RATE_FELL, Reason};
+use farline_core::plan::Reason;
 use farline_core::transfer::{
     DigestAlgorithm, Entry, EntryKind, RecentWaits, TransferParams, UserOverrides,
 };
@@ -154,17 +154,15 @@ impl<'a> Copy<'a> {
     /// Takes over what the other end said while it moved data (D-3).
     pub(super) fn take_remarks(&mut self, control: &Control) {
         let (changed, limited) = lock(&control.heard()).take_remarks();
-        for (said, is_measurement) in changed {
+        for (kind, said) in changed {
             // What is given up of a booked rate is told to whoever booked it, asked or not.
-            if said.starts_with(HELD_RATE_FELL) {
-                let said = format!("at {}: {said}", control.server());
-                self.stats.notes.retain(|note| !note.contains(HELD_RATE_FELL));
-                self.stats.note(said);
+            if kind == RemarkKind::Yielded {
+                self.stats.yielded = vec![format!("at {}: {said}", control.server())];
             }
             self.live.changed(Reason::Remote {
                 server: control.server().to_owned(),
                 said,
-                is_measurement,
+                is_measurement: kind == RemarkKind::Measurement,
             });
         }
         self.stats.limited_there = limited.or(self.stats.limited_there.take());
@@ -175,7 +173,7 @@ impl<'a> Copy<'a> {
         let Some(held) = self.options.held else { return };
         let handles: Vec<_> = channels.iter().filter_map(|channel| channel.handle().ok()).collect();
         if let Some(left) = least_left(&handles) {
-            self.stats.note(left.of(held.share()).to_string());
+            self.stats.note_yielded(left.of(held.share()).to_string());
         }
     }
 

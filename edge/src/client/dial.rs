@@ -74,6 +74,9 @@ pub(super) async fn dial(
                     choice.reasons.retain(|why| !is_channels(why));
                 }
                 copy.note_profiled(driver);
+                if let Some(why) = fallback.instead() {
+                    copy.stats.channel_fallback = Some(why.to_owned());
+                }
                 fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
                 copy.stats.data_path = Some(DataPath::of(&offer));
                 // Whether a stranger on the way can read nothing.

@@ -71,7 +71,8 @@ impl NullSink<'_> {
             }
         })?;
         let way = serde_json::to_value(outcome.data_path).unwrap_or_default();
-        check_channel(driver, outcome.encrypted, way.as_str(), &outcome.notes)?;
+        let why = outcome.channel_fallback.as_deref();
+        check_channel(driver, outcome.encrypted, way.as_str(), why)?;
         let seen = serde_json::to_value(&outcome)
             .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileStaged, error.to_string()))?;
         let (found, rtt) = observed(grid, seen)?;

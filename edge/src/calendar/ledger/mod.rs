@@ -9,7 +9,7 @@ mod tables;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub(super) use entry::{DoneRequest, Entry, Logged};
+pub(super) use entry::{DoneRequest, Entry, Logged, RecordKind};
 
 use super::identity::{NewToken, StoredToken};
 use super::wire::{ReservationDocument, StateDocument};
@@ -74,7 +74,7 @@ impl Ledger {
     /// Reads every record of `kind`: those that are not over, or all.
     pub(super) fn records(
         &mut self,
-        kind: &str,
+        kind: RecordKind,
         all: bool,
         each: impl FnMut(&str) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -82,12 +82,12 @@ impl Ledger {
     }
 
     /// The highest number that a record of `kind` has; 0 where there is none.
-    pub(super) fn last_id(&mut self, kind: &str) -> Result<u64, Error> {
+    pub(super) fn last_id(&mut self, kind: RecordKind) -> Result<u64, Error> {
         self.tables.last_id(kind)
     }
 
     /// The body of one record.
-    pub(super) fn record(&mut self, kind: &str, id: u64) -> Result<Option<String>, Error> {
+    pub(super) fn record(&mut self, kind: RecordKind, id: u64) -> Result<Option<String>, Error> {
         self.tables.record(kind, id)
     }
 
@@ -103,7 +103,7 @@ impl Ledger {
         for entry in entries {
             end.seq += 1;
             let Entry { at, actor, verb, kind, body, .. } = entry;
-            end.hash = chained(&end.hash, end.seq, [at, actor, verb, kind, body]);
+            end.hash = chained(&end.hash, end.seq, [at, actor, verb, kind.as_str(), body]);
             hashes.push(end.hash.clone());
         }
         self.tables.append(&Change { after: &self.end, entries, hashes: &hashes, done })?;
@@ -149,7 +149,7 @@ impl Ledger {
             at: document.created.clone(),
             actor: "import".to_owned(),
             verb: "import".to_owned(),
-            kind: "reservation",
+            kind: RecordKind::Reservation,
             id: document.id.parse::<ReservationId>().map_or(0, |id| id.0),
             over: document.state == StateDocument::Terminated,
             body: serde_json::to_string(&document).unwrap_or_default(),
@@ -207,7 +207,7 @@ impl Ledger {
             return Err(self.broken(format!("entry {seq} of the log is missing")));
         }
         let Logged { at, actor, verb, kind, body, .. } = entry;
-        let hash = chained(&end.hash, seq, [at, actor, verb, kind, body]);
+        let hash = chained(&end.hash, seq, [at, actor, verb, kind.as_str(), body]);
         if entry.hash != hash {
             return Err(self.broken(format!("entry {seq} of the log was changed")));
         }

@@ -16,7 +16,7 @@ pub use openapi::document as openapi;
 use super::clock::now;
 use super::config::CalendarConfig;
 use super::identity::{Caller, NamedCallers, NewToken, StoredToken, TokenHolders, fresh_secret};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, RecordKind};
 use super::tls;
 use super::wire::{ClosureDocument, ReservationDocument};
 use super::writer::{self, CalendarTrouble, WriterHandle};
@@ -192,20 +192,23 @@ fn restore(ledger: &mut Ledger, book: &mut Book) -> Result<(), Error> {
             "start it with the network it was begun with; sites and links may be added to that",
         )
     };
-    ledger.records("closure", false, |body| {
+    ledger.records(RecordKind::Closure, false, |body| {
         let document = serde_json::from_str::<ClosureDocument>(body).ok();
         let closure = document.and_then(|document| document.to_closure(&topology));
         book.apply(&BookRecord::Closure(closure.ok_or_else(|| other("closure"))?));
         Ok(())
     })?;
-    ledger.records("reservation", false, |body| {
+    ledger.records(RecordKind::Reservation, false, |body| {
         let document = serde_json::from_str::<ReservationDocument>(body).ok();
         let reservation = document.and_then(|document| document.to_reservation(&topology));
         let reservation = reservation.ok_or_else(|| other("reservation"))?;
         book.apply(&BookRecord::Reservation(Arc::new(reservation)));
         Ok(())
     })?;
-    book.skip_numbers(ledger.last_id("reservation")?, ledger.last_id("closure")?);
+    book.skip_numbers(
+        ledger.last_id(RecordKind::Reservation)?,
+        ledger.last_id(RecordKind::Closure)?,
+    );
     book.tell(now());
     Ok(())
 }

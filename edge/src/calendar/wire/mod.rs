@@ -2,6 +2,9 @@
 //! in RFC 3339.
 
 mod convert;
+mod problem_kind;
+
+pub(super) use problem_kind::ProblemKind;
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
