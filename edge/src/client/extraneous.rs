@@ -17,6 +17,7 @@ use farline_core::copy::CopyReason;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname, Timestamp};
 use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::Setting::{Delete, MaxDelete};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, OFlags, unlinkat};
 use std::borrow::Borrow;
@@ -47,13 +48,13 @@ pub(super) async fn require(
     {
         return refused(
             Fault::You,
-            "--delete is for one folder and another that is to hold the same",
+            &format!("{Delete} is for one folder and another that is to hold the same"),
         );
     }
     if copy.options.selection.names_files() {
         return refused(
             Fault::You,
-            "--delete with a list of files would delete all that is not in the list",
+            &format!("{Delete} with a list of files would delete all that is not in the list"),
         );
     }
     let mut receiver = None;
@@ -61,7 +62,7 @@ pub(super) async fn require(
         let (control, _) = Control::open(to, &copy.options.reach, Vec::new()).await?;
         if !control.features().tree {
             let message = format!(
-                "--delete: {}: only a Farline node deletes links without following them",
+                "{Delete}: {}: only a Farline node deletes links without following them",
                 to.server()
             );
             return refused(Fault::There, &message);
@@ -111,7 +112,7 @@ pub(super) async fn make_room(
     gone.retain(|entry| goes.contains(&entry.path[..]) || is_below(&goes, &entry.path));
     if gone.len() as u64 > most.saturating_sub(copy.stats.deleted.len() as u64) {
         let message = format!(
-            "{} would have to be deleted to make room for what is of another kind; --max-delete allows {most}",
+            "{} would have to be deleted to make room for what is of another kind; {MaxDelete} allows {most}",
             gone.len()
         );
         copy.stats.note(message);
@@ -200,7 +201,7 @@ pub(super) async fn delete(
     }
     if !left.is_empty() {
         let message =
-            format!("{} more would have been deleted; --max-delete allows {most}", left.len());
+            format!("{} more would have been deleted; {MaxDelete} allows {most}", left.len());
         let error = Error::new(Fault::You, ErrorCode::TooManyDeletions, message)
             .hint("look at what is gone from the source, then allow more");
         copy.stats.not_deleted.push((left[0].path.clone(), error));

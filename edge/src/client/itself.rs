@@ -9,6 +9,7 @@ use crate::stores::join;
 use crate::sys::host::kernel_id;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingEntry, ListingKind, Pathname};
+use farline_core::units::Setting::Delete;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -284,9 +285,9 @@ pub(super) async fn refuse_deleted(
     if !is_inside {
         return Ok(());
     }
-    let message = format!("{from} lies inside {to}, and --delete would delete it there");
+    let message = format!("{from} lies inside {to}, and {Delete} would delete it there");
     Err(Error::new(Fault::You, ErrorCode::IntoItself, message)
-        .hint("nothing was copied; name another destination, or leave --delete out"))
+        .hint(format!("nothing was copied; name another destination, or leave {Delete} out")))
 }
 
 /// Whether `folder` of this host holds `wanted`, at any depth. Links are not followed, and what cannot be

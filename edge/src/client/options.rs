@@ -9,7 +9,7 @@ use crate::stores::DirectIo;
 use farline_core::copy::{Existing, HeldRate};
 use farline_core::plan::Stall;
 use farline_core::transfer::{AttributeSet, Limit, UserOverrides};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting, Span};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,9 +88,9 @@ impl Options {
             Verify::Digest if self.compare_at_stock => "digest",
             _ => return Ok(()),
         };
-        let message = format!("--verify {wish}: {why}");
+        let message = format!("{} {wish}: {why}", Setting::Verify);
         Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
-            .hint("without --verify it is copied, and said to be not verified"))
+            .hint(format!("without {} it is copied, and said to be not verified", Setting::Verify)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::plan::Reason;
 use farline_core::transfer::{Diagnosis, Limit, Party, StoreMedium, TransferParams, Waits};
-use farline_core::units::{Bytes, Error, Rate, Span, in_short};
+use farline_core::units::{Bytes, Error, Rate, Setting, Span, in_short};
 use serde::Serialize;
 
 /// What is payload of a held rate, which counts an Ethernet's wire, in packets of 1,200 bytes.
@@ -398,7 +398,9 @@ impl CopyStats {
             (Limit::RateLimit, Some(rate), _) if self.fixed.is_booked => {
                 diagnosis.evidence = format!("{rate}, of what is booked");
             }
-            (Limit::RateLimit, Some(rate), _) => diagnosis.evidence = format!("--limit {rate}"),
+            (Limit::RateLimit, Some(rate), _) => {
+                diagnosis.evidence = format!("{} {rate}", Setting::Limit)
+            }
             (Limit::RateLimit, None, _) => {
                 diagnosis.party = Party::There;
                 diagnosis.evidence = format!("that node's limit for you: {}", diagnosis.evidence);

@@ -10,6 +10,7 @@ use crate::prober::{check_channel, observed};
 use farline_core::congestion::ControlName;
 use farline_core::profile::{Grid, Job, Order, Repetition, Staged};
 use farline_core::transfer::UserOverrides;
+use farline_core::units::Setting::AllowNull;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 
 /// Where such a cell goes, and how fast it may.
@@ -65,8 +66,9 @@ impl NullSink<'_> {
         let target = Location::Remote(self.remote.null()?);
         let outcome = copy(&[source], &target, &options, &mut |_| {}).await.map_err(|error| {
             match error.code {
-                ErrorCode::StoreNotAllowed => error
-                    .hint("its operator lets a mover be measured with farline serve --allow-null"),
+                ErrorCode::StoreNotAllowed => error.hint(format!(
+                    "its operator lets a mover be measured with farline serve {AllowNull}"
+                )),
                 _ => error,
             }
         })?;

@@ -10,7 +10,7 @@ use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::fs::DirBuilder;
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -79,7 +79,7 @@ impl Ssh {
         let child = two_ways(&mut command, theirs, words).map_err(|error| {
             let _ = std::fs::remove_dir(&folder);
             failed(&format!("cannot run {}", program[0]), error)
-                .hint("install OpenSSH's client, or say which with --ssh")
+                .hint(format!("install OpenSSH's client, or say which with {}", Setting::Ssh))
         })?;
         let ours = tokio::net::UnixStream::from_std(ours)
             .map_err(|error| failed("no socket pair", error))?;
@@ -125,8 +125,9 @@ impl Ssh {
                 .hint(format!(
                     "copy this program there: `scp {} {host}:.local/bin/farline` (after `ssh \
                      {host} mkdir -p .local/bin`), \
-                     or say where it is with --remote-farline PATH",
-                    std::env::current_exe().unwrap_or_else(|_| "farline".into()).display()
+                     or say where it is with {} PATH",
+                    std::env::current_exe().unwrap_or_else(|_| "farline".into()).display(),
+                    Setting::RemoteFarline
                 ))
             }
             _ => Error::new(

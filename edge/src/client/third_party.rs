@@ -24,7 +24,7 @@ use farline_core::copy::{DataEnd, farline_option, leave};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::{Entry, TransferParams};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting};
 use files::Target;
 use std::collections::BTreeSet;
 
@@ -111,13 +111,13 @@ async fn open<'a>(
         let message =
             format!("data from {from} to {to} goes in the clear, and {stack} was asked for");
         return Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message)
-            .hint("leave --channel out, or copy to this host first"));
+            .hint(format!("leave {} out, or copy to this host first", Setting::Channel)));
     }
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
         let message =
             format!("{from} cannot be told to hold a rate, and the data does not pass this host");
         return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-            .hint("leave --limit out, or copy to this host first"));
+            .hint(format!("leave {} out, or copy to this host first", Setting::Limit)));
     }
     Ok((ends, is_private))
 }
@@ -154,9 +154,10 @@ async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Er
         _ if !reach.no_encrypt => {
             let message = "one of these servers knows no proxies: whose the data between them is cannot \
                            be shown";
-            Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(
-                "let it go to whoever connects with --no-encrypt, or copy to this host first",
-            ))
+            Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(format!(
+                "let it go to whoever connects with {}, or copy to this host first",
+                Setting::NoEncrypt
+            )))
         }
         [is_sender, _] => {
             let (control, remote) =
@@ -176,8 +177,10 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!("{} takes data from its own client only", ends.to);
-    Err(Error::new(Fault::Refused, ErrorCode::ThirdPartyRefused, message)
-        .hint("its operator can allow it with `third_party = true`, or --third-party"))
+    Err(Error::new(Fault::Refused, ErrorCode::ThirdPartyRefused, message).hint(format!(
+        "its operator can allow it with `third_party = true`, or {}",
+        Setting::ThirdParty
+    )))
 }
 
 /// Tells the sender which congestion control its data connections are to have, or notes why they

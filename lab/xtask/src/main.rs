@@ -10,6 +10,7 @@ mod counts;
 mod errors;
 mod failures;
 mod features;
+mod flags;
 mod guest;
 mod house;
 mod links;
@@ -82,6 +83,7 @@ fn tidy() -> Result<bool> {
     found.extend(supply::check(root, &metadata)?);
     found.extend(errors::check(root)?);
     found.extend(words::check(root)?);
+    found.extend(flags::check(root)?);
     found.extend(links::check(root)?);
     found.extend(skips::unknown(root)?);
     for violation in &found {

@@ -3,6 +3,7 @@
 use crate::attributes::AttributeArgs;
 use crate::booked::{self, Begun, ReserveFlag};
 use crate::copy_report::{self, Asked};
+use crate::flags;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
@@ -352,6 +353,7 @@ pub(crate) fn carry_out(
     let say = progress.speaker();
     options.on_retry = RetryListener::new(move |notice: &RetryNotice| {
         let RetryNotice { error, failures, wait, .. } = notice;
+        let error = flags::in_flags(&error.to_string());
         say(&format!("{error}; trying again in {wait:.0} (attempt {})", failures + 1));
     });
     if let Some(booked) = &mut booked {
@@ -383,7 +385,7 @@ pub(crate) fn carry_out(
             output.error(&error);
             return Ok(ExitCode::from(code));
         }
-        (result, _) => result?,
+        (result, _) => flags::of_outcome(result?),
     };
     let asked = Asked { verbose, dry_run: options.dry_run, existing: options.existing };
     copy_report::report(&outcome, booking, &asked, output)?;

@@ -12,6 +12,7 @@ use crate::client::ssh::Ssh;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, DataAuthentication, Mode, Options as Opts, Protection, Site};
+use farline_core::units::Setting::NoEncrypt;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ impl Control {
             self.done(asked).await.map_err(|error| {
                 let doing = format!("{} cannot encrypt data", self.server);
                 Error { code: ErrorCode::CannotEncrypt, ..error.while_doing(doing) }
-                    .hint("let it go in the clear with --no-encrypt")
+                    .hint(format!("let it go in the clear with {NoEncrypt}"))
             })?;
         }
         Ok(self.grid.clone())
@@ -128,7 +129,7 @@ impl Control {
                 ErrorCode::CannotEncrypt,
                 format!("{} cannot encrypt data", self.server),
             )
-            .hint("let it go in the clear with --no-encrypt"));
+            .hint(format!("let it go in the clear with {NoEncrypt}")));
         };
         self.data_tls = Some(pinned(fingerprint)?);
         Ok(self.data_tls.clone())

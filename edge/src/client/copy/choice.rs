@@ -16,7 +16,7 @@ use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
 use farline_core::plan::{ControlReason, PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, Fault, Rate, Setting, Span};
 use std::net::IpAddr;
 
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
@@ -228,7 +228,7 @@ impl Copy<'_> {
             None => loaded.unwrap_or_else(obtain).map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();
                 let error = error.while_doing("a rate cannot be held over TCP");
-                error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp --channel; {hint}"))
+                error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp {}; {hint}", Setting::Channel))
             })?,
         };
         let name = guard.name;
