@@ -48,7 +48,7 @@ fn all_slots_by_trying(
 }
 
 /// A random network of 2 to 5 sites with random bookings and closures.
-fn drawn(rng: &mut Rng) -> Network {
+fn drawn(rng: &mut Rng) -> NetworkTimelines {
     let sites = 2 + rng.below(4);
     let mut spec = TopologySpec { name: "drawn".into(), ..TopologySpec::default() };
     spec.sites = (0..sites).map(|site| format!("s{site}")).collect();
@@ -63,7 +63,7 @@ fn drawn(rng: &mut Rng) -> Network {
         });
     }
     let topology = Topology::new(&spec).expect("makes sense");
-    let mut network = Network::new(Arc::new(topology));
+    let mut network = NetworkTimelines::new(Arc::new(topology));
     for _ in 0..rng.below(16) {
         let link = LinkId(rng.below(network.topology.link_count() as u64) as u32);
         let start = rng.below(TICKS);

@@ -25,7 +25,7 @@
 //!
 //! Each has two sets of constants ([`Constants`]): what its source says, and what Linux's module of the
 //! same name does. [`theory`] says how long a flow needs to win back its window after one loss;
-//! [`sim`] runs flows over [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in
+//! [`sim`] runs flows over [`wan::OneWayLink`](crate::wan::OneWayLink) in virtual time. The kernel versions in
 //! the edge are held against these machines.
 
 mod algorithm;

@@ -11,7 +11,7 @@ use super::requests::{NamedHeld, parallelism, tree_part};
 use super::session::{CopySummary, RequestId};
 use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Mode, Pathname};
-use crate::transfer::journal::Origin;
+use crate::transfer::journal::PartialOrigin;
 use crate::units::{ByteRanges, Error, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -145,7 +145,7 @@ impl ThirdPartySession {
             passes: Passes::default(),
             tree,
         };
-        let origin = Origin { source: session.tree.source, digests: integrity.digests };
+        let origin = PartialOrigin { source: session.tree.source, digests: integrity.digests };
         let mut told = VecDeque::new();
         for (end, agreement, origin) in [
             (DataEnd::Sender, sends.guarded_as(&receives), None),

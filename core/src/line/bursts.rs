@@ -147,7 +147,7 @@ impl BurstSearch {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Rng, Time};
-    use crate::wan::{Direction, Frames, Link, Output, Packet};
+    use crate::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
     const RATE: u64 = 1_000_000_000;
     const WIRE: f64 = 1_538.0;
@@ -158,7 +158,7 @@ mod tests {
             queue: Bytes(queue),
             ..Direction::new(Rate::from_bps(rate), Span::ZERO, Span::ZERO)
         };
-        let mut link = Link::new(Time::ZERO, &direction, [], &Rng::new(1));
+        let mut link = OneWayLink::new(Time::ZERO, &direction, [], &Rng::new(1));
         let (mut now, gap) = (Time::ZERO, Span::from_secs_f64(WIRE * 8.0 / RATE as f64));
         for token in 0..frames {
             link.handle(now, Packet { token, frames: Frames::one(1_500) });

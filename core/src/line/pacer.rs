@@ -42,7 +42,7 @@ impl FramePacer {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Rate, Rng, Span, Time};
-    use crate::wan::{Direction, Frames, Link, Output, Packet};
+    use crate::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
     /// When each burst left in a second of gaps of `gap`, of a sender that wakes up so much late at
     /// `late`'s word.
@@ -68,7 +68,7 @@ mod tests {
             ..Direction::new(rate, Span::from_millis(5), Span::from_millis(10))
         };
         let (mut rng, mut link) =
-            (Rng::new(seed), Link::new(Time::ZERO, &path, [], &Rng::new(seed)));
+            (Rng::new(seed), OneWayLink::new(Time::ZERO, &path, [], &Rng::new(seed)));
         let gap = rate.time_for(Bytes(1_538)).as_nanos() * 100 / 95;
         let (mut pacer, mut now) = (FramePacer::new(0), 0);
         for token in 0..80_000 {

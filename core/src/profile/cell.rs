@@ -1,6 +1,6 @@
 //! One point of a grid: a path, and what is sent over it how.
 
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{CellName, from_word};
@@ -93,8 +93,8 @@ impl Cell {
     }
 
     /// What it is sent over.
-    pub fn driver(&self) -> Driver {
-        self.staged.map_or(Driver::Tcp, |staged| staged.driver)
+    pub fn driver(&self) -> ProfileDriver {
+        self.staged.map_or(ProfileDriver::Tcp, |staged| staged.driver)
     }
 
     /// Its congestion control, where its driver does not have another in its place.

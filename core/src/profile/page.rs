@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile, ProfileKind};
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use super::published::{self, THEIRS};
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{Document, paths_card, with_changes};
@@ -28,7 +28,7 @@ impl Profile {
     /// The page of a profile whose rates are those to be shown; `document` has those that were
     /// measured.
     fn spec_of(&self, document: &Profile) -> PageSpec {
-        let has_udt = self.cells.iter().any(|result| result.cell.driver() == Driver::Udt);
+        let has_udt = self.cells.iter().any(|result| result.cell.driver() == ProfileDriver::Udt);
         let kind = match self.kind {
             ProfileKind::Modelled if has_udt => {
                 "Every curve is modelled, in virtual time: streams of TCP as fluids over one queue, \

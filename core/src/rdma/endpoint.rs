@@ -14,7 +14,7 @@
 mod receiving;
 mod sending;
 
-use super::events::{Input, Output, Violation, Work};
+use super::events::{Input, Output, Violation, WorkRequest};
 use super::record::{Announcement, BlockSource, Credit, Record, RecordHeader};
 use super::{Placement, QueuePair};
 use crate::transfer::SlotId;
@@ -182,13 +182,13 @@ impl Endpoint {
                     pair.under_way = pair.under_way.saturating_sub(1);
                 }
                 match work {
-                    Work::Record => Ok(()),
-                    Work::Write(slot) => {
+                    WorkRequest::Record => Ok(()),
+                    WorkRequest::Write(slot) => {
                         let was_writing = self.writing.remove(&slot);
                         self.outputs.extend(was_writing.then_some(Output::Sent(slot)));
                         Ok(())
                     }
-                    Work::Read(slot) => self.fetched(slot),
+                    WorkRequest::Read(slot) => self.fetched(slot),
                 }
             }
         };

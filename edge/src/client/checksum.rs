@@ -8,7 +8,7 @@ use super::copy::Copy;
 use super::options::{Options, Verify};
 use crate::stores::ChecksumAlgorithm;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Options as Opts, Pathname, Reply};
+use farline_core::gridftp::{Command, CommandOptions as Opts, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 
 /// Between a server's words on how far a checksum is.

@@ -13,7 +13,7 @@ use super::selection::PlannedFile;
 use crate::stores::{join, stat};
 use farline_core::copy::{CopyReason, Existing, is_of_one_place};
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
+use farline_core::gridftp::{Command, CommandOptions as Opts, Fact, FactSet, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::{BTreeSet, VecDeque};

@@ -15,7 +15,7 @@ use farline_core::congestion::ControlName;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Mode, Module, Pathname};
-use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, Store, TrafficDirection};
+use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, StagingStore, TrafficDirection};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting, Span};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -336,7 +336,7 @@ impl ProbeBench for NodeBench {
         if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
             return ours("cross-traffic");
         }
-        if grid.copies.as_ref().is_some_and(|copies| copies.stores != [Store::Memory]) {
+        if grid.copies.as_ref().is_some_and(|copies| copies.stores != [StagingStore::Memory]) {
             return ours("files");
         }
         if grid.losses.iter().any(|loss| *loss > 0.0) {

@@ -52,7 +52,7 @@ pub struct Settings {
     /// The path it was made from, for the record.
     pub path: String,
     /// Rate, delay and trouble.
-    pub wan: wan::Settings,
+    pub wan: wan::LinkSettings,
     /// Largest IP packet in bytes, 1280 to 65,521.
     pub mtu: u32,
     /// Whether its devices carry whole Ethernet frames.
@@ -83,7 +83,7 @@ impl Settings {
     }
 
     /// A link called as `path` is, with jumbo frames.
-    pub fn new(path: &str, wan: wan::Settings) -> Settings {
+    pub fn new(path: &str, wan: wan::LinkSettings) -> Settings {
         let name = path.split(':').next().unwrap_or(path).to_owned();
         Settings {
             name,
@@ -128,7 +128,7 @@ pub struct Info {
     /// The path it was made from.
     pub path: String,
     /// Rate, delay and trouble.
-    pub wan: wan::Settings,
+    pub wan: wan::LinkSettings,
     /// Largest IP packet in bytes.
     pub mtu: u32,
     /// Whether its devices carry whole Ethernet frames.

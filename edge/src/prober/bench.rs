@@ -55,12 +55,12 @@ impl LinkBench {
 
     fn settings(&self, grid: &Grid, cell: &Cell, seed: u64) -> Settings {
         let path = &cell.path;
-        let mut wan = wan::Settings::new(path.rate_bps, path.rtt_ns);
+        let mut wan = wan::LinkSettings::new(path.rate_bps, path.rtt_ns);
         wan.seed = seed;
         for &way in ways(cell.direction) {
             let (line, side) = match way {
-                Side::A => (&mut wan.a_to_b, wan::Side::AToB),
-                Side::B => (&mut wan.b_to_a, wan::Side::BToA),
+                Side::A => (&mut wan.a_to_b, wan::EventSide::AToB),
+                Side::B => (&mut wan.b_to_a, wan::EventSide::BToA),
             };
             (line.queue, line.loss) = (path.queue_bytes, cell.loss);
             let mut at = |at, change| wan.script.push(Event { at, side, change });

@@ -5,7 +5,7 @@ use super::ends::{failed, parse};
 use super::role::{Trial, TrialCopy, TrialNode};
 use crate::link::{Link, Side};
 use farline_core::congestion::ControlName;
-use farline_core::profile::{Cell, Driver, Grid, LimitedBy, Observed, Order, Store};
+use farline_core::profile::{Cell, Grid, LimitedBy, Observed, Order, ProfileDriver, StagingStore};
 use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use serde::Deserialize;
@@ -113,17 +113,17 @@ impl ScratchDir {
         fs::create_dir(&root).map_err(|error| failed("a folder for the files", &error))?;
         let bytes = cell.volume(grid.seconds);
         let source = match staged.store {
-            Store::Memory => format!("memory:{}", bytes.0).into(),
-            Store::File => self.source(bytes)?.into_os_string(),
+            StagingStore::Memory => format!("memory:{}", bytes.0).into(),
+            StagingStore::File => self.source(bytes)?.into_os_string(),
         };
         let encrypts = staged.driver.is_encrypted();
         let node = Node::start(link, program, root.clone(), encrypts)?;
         let (scheme, address) = (if encrypts { "farlines" } else { "farline" }, node.address);
         let target = match staged.store {
-            Store::Memory => format!("{scheme}://{address}/?null"),
-            Store::File => format!("{scheme}://{address}/copy"),
+            StagingStore::Memory => format!("{scheme}://{address}/?null"),
+            StagingStore::File => format!("{scheme}://{address}/copy"),
         };
-        let is_file = staged.store == Store::File;
+        let is_file = staged.store == StagingStore::File;
         let role = Trial::Copy(Box::new(TrialCopy {
             source,
             target,
@@ -171,7 +171,7 @@ pub(crate) fn observed(grid: &Grid, outcome: serde_json::Value) -> Result<(Obser
 /// # Errors
 /// Then, in the words of the copy.
 pub(crate) fn check_channel(
-    driver: Driver,
+    driver: ProfileDriver,
     encrypted: Option<bool>,
     way: Option<&str>,
     why: Option<&str>,

@@ -30,7 +30,7 @@ use super::{ReadBack, Sink};
 use crate::sys::clock::ns_since_1970;
 use crate::sys::files::{start_writeback, sync_folder};
 use crate::sys::lock::lock;
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
@@ -184,7 +184,7 @@ impl PosixSink {
     ///
     /// # Errors
     /// When another transfer writes to the place (`busy`), or the folder cannot be written.
-    pub fn begin(&self, origin: Origin) -> Result<ResumeState, Error> {
+    pub fn begin(&self, origin: PartialOrigin) -> Result<ResumeState, Error> {
         if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
             self.make_own_folder(None, &self.place.folder)?;
         }

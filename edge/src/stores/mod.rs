@@ -71,7 +71,7 @@ pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk_linked};
 
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, PieceDigest, VerdictList};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
@@ -168,7 +168,7 @@ pub trait Landing: Sink + fmt::Debug {
     ///
     /// # Errors
     /// When another transfer writes there (`busy`).
-    fn begin(&self, _origin: Origin) -> Result<Option<ResumeState>, Error> {
+    fn begin(&self, _origin: PartialOrigin) -> Result<Option<ResumeState>, Error> {
         Ok(None)
     }
 
@@ -201,7 +201,7 @@ impl Landing for PosixSink {
         PosixSink::make_folders(self)
     }
 
-    fn begin(&self, origin: Origin) -> Result<Option<ResumeState>, Error> {
+    fn begin(&self, origin: PartialOrigin) -> Result<Option<ResumeState>, Error> {
         PosixSink::begin(self, origin).map(Some)
     }
 

@@ -8,7 +8,7 @@ use super::leftover::lock_if_free;
 use super::partial::lock_journal;
 use super::receipts::{is_held, read, state_folder};
 use super::storage_error;
-use farline_core::transfer::journal::{self, FileFacts, Origin};
+use farline_core::transfer::journal::{self, FileFacts, PartialOrigin};
 use farline_core::units::Error;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -96,7 +96,7 @@ impl TreeReceipt {
             receipt.file.set_len(0).ok()?;
             receipt.end = Some(0);
             let mut records = Vec::new();
-            journal::begin(&Origin { source, digests: None }, BLOCK_LEN, &mut records);
+            journal::begin(&PartialOrigin { source, digests: None }, BLOCK_LEN, &mut records);
             journal::file(0, &FileFacts::default(), &[NAME, name].concat(), &mut records);
             receipt.records = 1;
             receipt.append(&records);

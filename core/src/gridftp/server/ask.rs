@@ -158,7 +158,7 @@ impl Action {
 /// A part of a file (`ERET P`, `ESTO A`). MODE E offsets, and the ranges of restarts and markers,
 /// count from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FilePart {
     /// Where it begins in the file.
     pub offset: u64,
     /// Its bytes; `None` for a store, whose end the sender decides.
@@ -191,7 +191,7 @@ pub struct TransferRequest {
     /// Stream or Extended. Files move as images whatever TYPE says.
     pub mode: Mode,
     /// The part of the file, or all of it.
-    pub part: Option<Part>,
+    pub part: Option<FilePart>,
     /// What the receiver holds already, so it is not sent. In MODE S either empty or one range from
     /// 0.
     pub held: ByteRanges,

@@ -13,7 +13,7 @@ mod state;
 mod tests;
 mod transfer;
 
-pub use ask::{Action, Answer, Ask, ExpectedDigest, Part, TransferRequest};
+pub use ask::{Action, Answer, Ask, ExpectedDigest, FilePart, TransferRequest};
 pub use config::{Logins, Rights, ServerConfig};
 pub use login::{BEARER, is_anonymous};
 pub use session::ServerSession;

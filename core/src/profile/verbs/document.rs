@@ -13,7 +13,7 @@ use crate::experiment::{
 use crate::profile::document::ProfileKind;
 use crate::statistics::Summary;
 use crate::units::{Bytes, Error, Rate, Rng, Span};
-use crate::wan::{Extension, Settings};
+use crate::wan::{Extension, LinkSettings};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
@@ -305,7 +305,7 @@ fn one(grid: &VerbsGrid, cell: &VerbsCell, index: u32, seed: u64) -> VerbsRun {
 /// The extenders and the long haul of `cell`, on which a round trip takes `rtt`.
 fn way(cell: &VerbsCell, rtt: Span) -> Extension {
     let mut way = Extension::over(
-        &Settings::new(cell.path.rate_bps, rtt),
+        &LinkSettings::new(cell.path.rate_bps, rtt),
         cell.signal.data_rate(),
         LEAST_BUFFER,
     );

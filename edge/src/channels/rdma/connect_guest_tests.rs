@@ -6,7 +6,7 @@ use super::*;
 use crate::channels::told;
 use crate::sys::pool::pool;
 use crate::sys::verbs::{Connecting, Rejected};
-use farline_core::rdma::{Greeting, QueuePair, Refusal, VERSION};
+use farline_core::rdma::{QueuePair, RdmaGreeting, Refusal, VERSION};
 use farline_core::units::{ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -34,7 +34,7 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     };
     let greeting = |mtu| {
         let proof = key.proof_of_queue_pair(0, 0);
-        Greeting {
+        RdmaGreeting {
             proof,
             channel: 0,
             queue_pair: QueuePair(0),
@@ -47,11 +47,12 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
             rtt: Span::ZERO,
         }
     };
-    let (mut later, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
+    let (mut later, stranger) =
+        (greeting(0).encode(), RdmaGreeting { proof: [7; 32], ..greeting(0) });
     later[7] = VERSION + 1;
     assert_eq!(greet(&later).0, Some(Refusal::Version(VERSION)));
     assert_eq!(greet(&stranger.encode()).0, None);
-    let foreign = Greeting { placement: other, ..greeting(0) };
+    let foreign = RdmaGreeting { placement: other, ..greeting(0) };
     assert_eq!(greet(&foreign.encode()).0, Some(Refusal::OtherFabric));
     if !is_iwarp() {
         let (refusal, mtu) = greet(&greeting(u16::MAX).encode());

@@ -6,7 +6,7 @@ use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::Flags;
-use farline_core::rdma::{Announcement, Credit, Failure};
+use farline_core::rdma::{Announcement, Credit, RdmaFailure};
 use farline_core::units::{ErrorCode, Fault};
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -32,8 +32,8 @@ pub(in crate::channels) fn is_iwarp() -> bool {
 
 /// What an end sees whose request the other device refused for this reason: iWARP's requests are
 /// done when they are sent, and its devices end the connection.
-pub(super) fn refused(why: Failure) -> Failure {
-    if is_iwarp() { Failure::Flushed } else { why }
+pub(super) fn refused(why: RdmaFailure) -> RdmaFailure {
+    if is_iwarp() { RdmaFailure::Flushed } else { why }
 }
 
 pub(super) fn key() -> Key {
@@ -131,7 +131,7 @@ pub(super) fn advertises(completion: Completion) -> Option<Vec<Credit>> {
     }
 }
 
-pub(super) fn failure(completion: Completion) -> Option<Failure> {
+pub(super) fn failure(completion: Completion) -> Option<RdmaFailure> {
     match completion {
         Completion::Failed(failure) => Some(failure),
         _ => None,
@@ -203,7 +203,11 @@ fn a_key_opens_its_slot_alone_and_for_its_transfer_alone() {
             assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
             write_only(&mut liar, credits[0], 1);
         }
-        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "crossed: {crossed}");
+        assert_eq!(
+            next(&mut liar, failure),
+            refused(RdmaFailure::RemoteAccess),
+            "crossed: {crossed}"
+        );
         drop(liar);
         driving.join().expect("the honest end lives");
     }
@@ -350,7 +354,7 @@ fn reads_expose_no_receiver_and_close_their_source_after() {
     let index = into.index();
     liar.link.hold(into, Access::Fetched).expect("registered");
     liar.link.read(0, index, len, source.address, source.key).expect("posted");
-    assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
+    assert_eq!(next(&mut liar, failure), refused(RdmaFailure::RemoteAccess));
     drop(liar);
     driving.join().expect("the honest end lives");
 }
@@ -379,5 +383,5 @@ fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
             break failure;
         }
     };
-    assert_eq!(failed, refused(Failure::ReceiverNotReady));
+    assert_eq!(failed, refused(RdmaFailure::ReceiverNotReady));
 }

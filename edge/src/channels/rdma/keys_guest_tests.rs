@@ -9,7 +9,7 @@ use super::*;
 use crate::sys::pool::pool;
 use crate::sys::verbs::{CmListener, Connecting};
 use farline_core::gridftp::mode_e::Flags;
-use farline_core::rdma::{Announcement, Credit, Failure};
+use farline_core::rdma::{Announcement, Credit, RdmaFailure};
 use farline_core::units::ErrorCode;
 use std::net::{IpAddr, SocketAddr};
 
@@ -46,7 +46,7 @@ fn a_key_opens_nothing_after_its_mark_though_a_lie_follows() {
     let end = honest.receive();
     assert!(matches!(end, Ok(Some(Arrival::End { .. }))), "{end:?}");
     write_only(&mut liar, credits[0], 1);
-    assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
+    assert_eq!(next(&mut liar, failure), refused(RdmaFailure::RemoteAccess));
     let error = honest.receive().expect_err("the lie is told of next");
     assert_eq!(
         crate::channels::told(&error).map(|error| error.code),
@@ -86,7 +86,11 @@ fn keys_of_a_failed_channel_open_nothing_to_the_others() {
             "its own keys are open still: {arrival:?}"
         );
         write_only(&mut liar, of_failed[0], 1);
-        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "dropped: {dropped}");
+        assert_eq!(
+            next(&mut liar, failure),
+            refused(RdmaFailure::RemoteAccess),
+            "dropped: {dropped}"
+        );
     }
 }
 

@@ -11,7 +11,9 @@ use crate::client::early::{self, Agreed};
 use crate::client::ssh::Ssh;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, DataAuthentication, Mode, Options as Opts, Protection, Site};
+use farline_core::gridftp::{
+    Command, CommandOptions as Opts, DataAuthentication, Mode, Protection, Site,
+};
 use farline_core::units::Setting::NoEncrypt;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ use farline_core::copy::{HeldRate, NodePaths, SeenPath, farline_option};
 use farline_core::gridftp::client::{
     ClientConfig, ClientSession, Event, Input, PeerFeatures, Request,
 };
-use farline_core::gridftp::{Command, Options as Opts, Protection, Site, TransferEvent};
+use farline_core::gridftp::{Command, CommandOptions as Opts, Protection, Site, TransferEvent};
 use farline_core::units::Setting::{AllowHeld, Gsi, NoEncrypt, Tls, TlsCa, TlsPin};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -302,12 +302,7 @@ impl Control {
         self.line.take().ok_or_else(closed)
     }
 
-    async fn replied_to(
-        &mut self,
-        auth: u64,
-        lacks: &str,
-        hint: &str,
-    ) -> Result<(), Error> {
+    async fn replied_to(&mut self, auth: u64, lacks: &str, hint: &str) -> Result<(), Error> {
         self.done(auth).await.map(drop).map_err(|error| match error.fault {
             Fault::Between => error,
             _ => Error::new(

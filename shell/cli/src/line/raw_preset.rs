@@ -140,7 +140,7 @@ pub(super) fn run(
 /// Does `work` over a link of Ethernet that is there for it alone.
 fn over<T>(
     path: &str,
-    wan: wan::Settings,
+    wan: wan::LinkSettings,
     output: &Output,
     work: impl FnOnce(&Link) -> Result<T, Error>,
 ) -> Result<T, Error> {

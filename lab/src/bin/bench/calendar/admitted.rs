@@ -7,7 +7,7 @@
 
 use crate::table::{heading, row};
 use farline_core::calendar::{
-    LinkId, LinkSpec, Network, SiteId, TimeWindow, Topology, TopologySpec, VolumeProblem,
+    LinkId, LinkSpec, NetworkTimelines, SiteId, TimeWindow, Topology, TopologySpec, VolumeProblem,
     VolumeShape, search, volume,
 };
 use farline_core::units::{Rate, Rng, Span, Time};
@@ -33,7 +33,7 @@ fn hour(hours: u64) -> Time {
     Time::from_nanos(hours * 3_600_000_000_000)
 }
 
-fn port() -> Network {
+fn port() -> NetworkTimelines {
     let spec = TopologySpec {
         name: "port".to_owned(),
         sites: vec!["a".to_owned(), "b".to_owned()],
@@ -45,7 +45,7 @@ fn port() -> Network {
         }],
         ..TopologySpec::default()
     };
-    Network::new(Arc::new(Topology::new(&spec).expect("makes sense")))
+    NetworkTimelines::new(Arc::new(Topology::new(&spec).expect("makes sense")))
 }
 
 /// How many are admitted, and how much of the port's week they use.

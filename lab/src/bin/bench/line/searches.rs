@@ -5,7 +5,7 @@ use crate::table::row;
 use farline_core::line::{BurstSearch, LoadSearch, RatioSearch, SearchGoal};
 use farline_core::statistics::Summary;
 use farline_core::units::{Bytes, Rate, Rng, Span, Time};
-use farline_core::wan::{Direction, Frames, Link, Output, Packet};
+use farline_core::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
 const RATIOS: [f64; 2] = [0.0, 0.005];
 /// Seconds after which a load is decided on; and those of a trial of the search by halving.
@@ -136,7 +136,7 @@ fn queue_found(seed: u64) -> (f64, bool) {
 fn burst_lost(rate: Rate, queue: u64, frames: u64) -> u64 {
     let direction =
         Direction { queue: Bytes(queue), ..Direction::new(rate, Span::ZERO, Span::ZERO) };
-    let mut link = Link::new(Time::ZERO, &direction, [], &Rng::new(1));
+    let mut link = OneWayLink::new(Time::ZERO, &direction, [], &Rng::new(1));
     let gap = Span::from_secs_f64(BURST_WIRE * 8.0 / BURST_RATE.as_bps() as f64);
     let mut now = Time::ZERO;
     for token in 0..frames {
