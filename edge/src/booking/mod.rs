@@ -102,6 +102,7 @@ pub struct CopyBooking {
 
 /// What a copy would be booked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BookingOffer {
     /// The site where the data is.
     pub from: String,

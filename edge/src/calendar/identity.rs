@@ -48,6 +48,7 @@ pub struct NewToken {
 
 /// A token in the database.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StoredToken {
     /// SHA-256 of the secret, in hexadecimal digits.
     pub digest: String,

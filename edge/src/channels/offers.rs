@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What data connections are needed for.
+#[non_exhaustive]
 pub struct Need<'a> {
     /// What the user asked for.
     pub asked: Option<&'a Stack>,
@@ -38,6 +39,7 @@ pub enum Tunnelled {
 
 /// A way to open a copy's data connections.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Offer {
     /// Over what.
     pub stack: Stack,
@@ -62,6 +64,7 @@ pub enum Route {
 
 /// What can be, best first, and what was asked for and cannot be.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Offers {
     /// Best first.
     pub ranked: Vec<Offer>,

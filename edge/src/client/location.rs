@@ -46,6 +46,7 @@ pub enum ControlTransport {
 /// or with TLS `ftps://` or `farlines://`, or with a proxy of a grid `gsiftp://`, or over one UDP port `farlineq://`;
 /// or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Remote {
     /// The user; anonymous when absent.
     pub user: Option<String>,

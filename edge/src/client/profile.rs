@@ -27,6 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a node says to being measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Consent {
     /// No faster than this.
     pub ceiling: Rate,

@@ -30,6 +30,7 @@ pub enum SampleSource {
 
 /// A flow at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct FlowSample {
     /// Microseconds of the kernel's monotonic clock.
     pub time_us: u64,

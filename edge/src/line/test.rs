@@ -60,6 +60,7 @@ pub struct LineRequestOptions {
 
 /// A test that a far end let begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LineGrant {
     /// The test's number.
     pub session: u64,
@@ -76,6 +77,7 @@ impl LineRequestOptions {
 }
 
 /// Where a test stands, once a second.
+#[non_exhaustive]
 pub struct LineProgress<'a> {
     /// The test.
     pub test: &'a LineTest,

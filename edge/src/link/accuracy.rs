@@ -61,6 +61,7 @@ impl Spans {
 /// The delay that packets were given, from when each was read to when it was written: the model's, and
 /// how late the link was with the write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LinkDelay {
     /// How many writes.
     pub count: u64,
@@ -129,6 +130,7 @@ impl Stamps {
 
 /// A distribution of delay errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Accuracy {
     /// How many errors were recorded: one for each write or read.
     pub count: u64,

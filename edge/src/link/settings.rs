@@ -122,6 +122,7 @@ impl Settings {
 
 /// The record of a link that is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Info {
     /// Its name.
     pub name: String,

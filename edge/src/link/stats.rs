@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counters and accuracy of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DirectionStats {
     /// What the model did: frames offered, delivered, dropped by cause.
     pub model: wan::Counters,
@@ -28,6 +29,7 @@ pub struct DirectionStats {
 
 /// What `link stats` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// The link's name.
     pub name: String,

@@ -43,6 +43,7 @@ use std::time::Duration;
 
 /// What both ends are to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProbeRequest {
     /// Connections.
     pub streams: u32,
@@ -80,6 +81,7 @@ const BUSY: f64 = 0.9;
 
 /// Processor time of a thread or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Work {
     /// Of all threads together, in seconds.
     pub cpu_s: f64,

@@ -20,6 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProbeReceived {
     /// In each sample interval, all streams together, in bit/s.
     pub samples_bps: Vec<f64>,

@@ -19,6 +19,7 @@ const REDUCED: f64 = 0.05;
 
 /// Shares of the time in which something held the streams back, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Limits {
     /// The receiver's window.
     pub receiver_window: f64,
@@ -28,6 +29,7 @@ pub struct Limits {
 
 /// What the sender knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProbeSent {
     /// Acknowledged, over the whole time, in bit/s.
     pub acked_bps: f64,

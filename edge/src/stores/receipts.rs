@@ -49,6 +49,7 @@ pub(crate) struct Receipts {
 
 /// A journal as `farline partials` finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// The journal.
     pub journal: PathBuf,

@@ -142,6 +142,7 @@ impl TreeReceipt {
 
 /// A copy of a tree to or from a stock server that was broken off, as `farline partials` finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LandedTree {
     /// The journal.
     pub journal: PathBuf,

@@ -8,6 +8,7 @@ mod ci;
 mod circles;
 mod counts;
 mod errors;
+mod exhaustive;
 mod failures;
 mod features;
 mod flags;
@@ -84,6 +85,7 @@ fn tidy() -> Result<bool> {
     found.extend(errors::check(root)?);
     found.extend(words::check(root)?);
     found.extend(flags::check(root)?);
+    found.extend(exhaustive::check(root)?);
     found.extend(links::check(root)?);
     found.extend(skips::unknown(root)?);
     for violation in &found {

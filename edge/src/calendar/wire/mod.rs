@@ -253,6 +253,7 @@ pub struct SearchDocument {
 
 /// What a search found: legs, or for all slots the starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct FoundDocument {
     /// `farline/availability/1`.
     pub schema: String,
@@ -307,6 +308,7 @@ pub struct CloseDocument {
 
 /// A closure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ClosureDocument {
     /// `farline/closure/1`.
     pub schema: String,
@@ -334,6 +336,7 @@ pub struct ClosureDocument {
 
 /// Every closure that stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ClosuresDocument {
     /// `farline/closures/1`.
     pub schema: String,
@@ -343,6 +346,7 @@ pub struct ClosuresDocument {
 
 /// What is free on a link over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct FreeDocument {
     /// The link's name.
     pub link: String,
@@ -354,6 +358,7 @@ pub struct FreeDocument {
 
 /// What is free in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct IntervalDocument {
     /// From.
     #[schema(format = DateTime)]
@@ -367,6 +372,7 @@ pub struct IntervalDocument {
 
 /// What is free on every link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct AvailabilityDocument {
     /// `farline/links/1`.
     pub schema: String,
@@ -376,6 +382,7 @@ pub struct AvailabilityDocument {
 
 /// A link that stood in the way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ObstacleDocument {
     /// Its name.
     pub link: String,
@@ -391,6 +398,7 @@ pub struct ObstacleDocument {
 
 /// What could be booked instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct AlternativeDocument {
     /// `later`, `slower`, `several-routes`, `longer`, `variable` or `less`.
     pub kind: String,
@@ -400,6 +408,7 @@ pub struct AlternativeDocument {
 
 /// A problem by RFC 9457: why a request is refused, and what could be had instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct RefusalDocument {
     /// `urn:farline:calendar:` and what kind it is, such as `no-capacity`.
     #[serde(rename = "type")]
@@ -423,6 +432,7 @@ pub struct RefusalDocument {
 
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct EventDocument {
     /// Counts from 1 without a gap.
     pub seq: u64,
@@ -443,6 +453,7 @@ pub struct EventDocument {
 
 /// The number of the log's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct LastDocument {
     /// 0 when there is none.
     pub seq: u64,
@@ -477,6 +488,7 @@ pub struct CircuitReport {
 
 /// What agents say of circuits, with when they said it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct CircuitDocument {
     /// The agent's word.
     pub report: CircuitReport,
@@ -489,6 +501,7 @@ pub struct CircuitDocument {
 
 /// Every circuit that an agent has said something of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct CircuitsDocument {
     /// `farline/circuits/1`.
     pub schema: String,

@@ -63,6 +63,7 @@ impl NetworkSettings {
 
 /// The record of a network that is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NetworkInfo {
     /// Its name.
     pub name: String,

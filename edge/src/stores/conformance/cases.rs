@@ -320,7 +320,7 @@ fn busy(site: &Site) {
     let files = one(bytes(BLOCK, 18));
     let first = site.write(&files).from(1);
     let second = site.write(&files);
-    let origin = Origin { source: [2; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
+    let origin = PartialOrigin { source: [2; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
     assert_eq!(second.sink.begin(origin).expect_err("taken").code, ErrorCode::Busy);
     drop((first, second));
     site.write(&files).from(2);

@@ -33,6 +33,7 @@ const LEAST_PART: usize = 256;
 
 /// What became of a transfer's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Landed {
     /// Regular files that landed.
     pub files: u64,
