@@ -321,7 +321,7 @@ impl PosixSink {
             let open = lock(&self.state).entries.file(index);
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
             let is_closed = open.is_none();
-            let open = open.or_else(|| self.unnamed.get(index));
+            let open = open.or_else(|| self.unnamed_of(index));
             let file = match open {
                 Some(file) => file.file.try_clone()?,
                 // Whole, and closed since.
@@ -354,7 +354,7 @@ impl PosixSink {
     pub fn read_back(&self, entry: usize) -> Result<ReadBack, Error> {
         let item = &self.layout.entries()[entry];
         let path = self.path(item);
-        let file = match self.unnamed.get(entry) {
+        let file = match self.unnamed_of(entry) {
             Some(unnamed) => unnamed.file.try_clone(),
             None => {
                 let (folder, _, temporary) = self.place(item)?;

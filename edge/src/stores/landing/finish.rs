@@ -251,7 +251,7 @@ impl PosixSink {
         }
         let failed =
             |error: io::Error| self.root.error("set mode and time of", &self.path(entry), &error);
-        if self.unnamed.get(index).is_none() {
+        if self.unnamed_of(index).is_none() {
             // Until it lands its owner may write to it: it may have to be opened again.
             file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
         }
@@ -269,7 +269,7 @@ impl PosixSink {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
         let temporary = lock(&self.state).entries.temporary(index);
         let again = temporary.is_some_and(|temporary| temporary.is_again);
-        if let Some(file) = self.unnamed.get(index) {
+        if let Some(file) = self.unnamed_of(index) {
             return if again { self.set_metadata(index, entry, &file.file) } else { Ok(()) };
         }
         let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
@@ -297,9 +297,9 @@ impl PosixSink {
         entry: &Entry,
         sync: bool,
     ) -> Result<Option<Stat>, Error> {
-        if let Some(file) = self.unnamed.get(index) {
+        if let Some(file) = self.unnamed_of(index) {
             let stat = self.land_unnamed(entry, &file.file)?;
-            self.unnamed.remove(index);
+            self.is_named(index);
             return Ok(Some(stat));
         }
         let path = self.path(entry);

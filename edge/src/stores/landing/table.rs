@@ -9,7 +9,7 @@
 //! which a `Closed` one becomes when it takes its final name before the end. An `Open` one becomes
 //! `Closed` before its last byte where too many others were opened after it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// How many files are open at once: a sender that begins all of millions takes no more descriptors.
 const MOST_OPEN: usize = 128;
@@ -115,6 +115,8 @@ pub(super) struct Table<F> {
     held: BTreeMap<usize, u64>,
     /// Those that were opened, the first first; some are closed again.
     opened: VecDeque<usize>,
+    /// Open files of those that have no name until they land.
+    unnamed: HashMap<usize, F>,
 }
 
 impl<F: Clone> Table<F> {
@@ -124,6 +126,7 @@ impl<F: Clone> Table<F> {
             moving: BTreeMap::new(),
             held: BTreeMap::new(),
             opened: VecDeque::new(),
+            unnamed: HashMap::new(),
         }
     }
 
@@ -137,6 +140,21 @@ impl<F: Clone> Table<F> {
     /// What is at the places of these entries stays.
     pub(super) fn keep(&mut self, entries: &BTreeSet<usize>) {
         entries.iter().for_each(|&entry| self.set(entry, EntryState::KEPT));
+    }
+
+    /// The file of an entry that has no name yet, if it is one.
+    pub(super) fn unnamed(&self, entry: usize) -> Option<F> {
+        self.unnamed.get(&entry).cloned()
+    }
+
+    /// The entry's file has no name until it lands.
+    pub(super) fn add_unnamed(&mut self, entry: usize, file: F) {
+        self.unnamed.insert(entry, file);
+    }
+
+    /// The entry's file has its name: returns it, to be closed where no lock is held.
+    pub(super) fn remove_unnamed(&mut self, entry: usize) -> Option<F> {
+        self.unnamed.remove(&entry)
     }
 
     /// The entry has its final name.
