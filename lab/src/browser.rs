@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How an element is named in WebDriver's documents.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long a page may take to become what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is tried to start a browser: on a busy machine Chromium may begin later than its driver
 /// waits for it.
 const STARTS: usize = 3;
@@ -144,7 +144,7 @@ impl Browser {
         let begun = Instant::now();
         amid();
         while self.run(&format!("return Boolean({script})"), json!([])) != true {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 let page = self.run("return document.body.innerText", json!([]));
                 panic!("{what}: {script} is not so on: {page}");
             }

@@ -197,8 +197,8 @@ impl BookingMonitor {
             return MonitorAction::Wait;
         }
         // Near the end there is no time for patience.
-        let patience = STAYS_LATE.min(last.since(now).mul_f64(0.1));
-        if now.since(since) < patience || self.is_asking {
+        let tolerance = STAYS_LATE.min(last.since(now).mul_f64(0.1));
+        if now.since(since) < tolerance || self.is_asking {
             return MonitorAction::Wait;
         }
         let spare = prediction.ends.since(now).mul_f64(SPARE.0) + SPARE.1;

@@ -226,7 +226,7 @@ impl Connection {
         self.heard_at = now;
         self.sending.heard(now);
         self.expiries = 0;
-        self.expires = now + LEAST_EXPIRY.max(self.receiving.patience() + SYN);
+        self.expires = now + LEAST_EXPIRY.max(self.receiving.timeout() + SYN);
     }
 
     fn end(&mut self, now: Time, why: Ended) {
@@ -302,9 +302,9 @@ impl Connection {
                 self.urgent.push_back(Output::Send(ControlPacket::KeepAlive));
             }
         }
-        let patience = (self.receiving.patience() + SYN).max(LEAST_EXPIRY);
+        let timeout = (self.receiving.timeout() + SYN).max(LEAST_EXPIRY);
         let longest = Span::from_nanos(self.settings.silence.as_nanos() / 8);
-        let wait = patience.mul_f64(f64::from(self.expiries)).min(longest.max(patience));
+        let wait = timeout.mul_f64(f64::from(self.expiries)).min(longest.max(timeout));
         self.expires = now + wait;
     }
 }

@@ -179,7 +179,7 @@ impl Sending {
     }
 
     /// How long a packet may stay unacknowledged before something is wrong.
-    fn patience(&self) -> Span {
+    fn timeout(&self) -> Span {
         self.rtt + self.variation.mul_f64(4.0) + SYN + SYN
     }
 
@@ -452,7 +452,7 @@ impl Sending {
 
     /// When a packet that was sent should be acknowledged: each time it is sent again, later.
     fn overdue_at(&self, sent: &Sent) -> Time {
-        sent.at + self.patience().mul_f64(f64::from(sent.times.clamp(1, 8)))
+        sent.at + self.timeout().mul_f64(f64::from(sent.times.clamp(1, 8)))
     }
 
     /// A packet that does not come again and again, while the peer is heard, is too long for the

@@ -436,7 +436,7 @@ impl Drop for CopyBooking {
         if !self.is_own {
             return;
         }
-        self.client.be_patient(RELEASE_WITHIN);
+        self.client.set_timeout(RELEASE_WITHIN);
         let end = now() + BROKEN;
         match self.is_broken {
             // The other end hears of connections that break while the circuit is there.

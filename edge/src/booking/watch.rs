@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How often the calendar is asked whether the reservation is as it was.
 const RENEW: Duration = Duration::from_secs(1);
 /// How long the calendar may take to reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How far a copy is: told by who runs it, read by who watches its booking.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl CopyBooking {
             is_away: false,
             tell,
         };
-        watch.booking.client.be_patient(PATIENCE);
+        watch.booking.client.set_timeout(TIMEOUT);
         watch.booking.is_broken = true;
         let note = Arc::clone(&ended);
         let is_well = Arc::new(AtomicBool::new(false));

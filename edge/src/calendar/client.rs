@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 /// The port where a URL names none.
 const PORT: u16 = 2812;
 /// How long a connection may take, and a reply, where nothing else is said.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest reply that is read.
 const LARGEST: usize = 64 << 20;
 
@@ -57,7 +57,7 @@ pub struct CalendarClient {
     port: u16,
     tls: TlsConnector,
     open: Option<SendRequest<Full<Bytes>>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl std::fmt::Debug for CalendarClient {
@@ -127,12 +127,12 @@ impl CalendarClient {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| here(ErrorCode::NoRuntime, error.to_string()))?;
         let tls = tls(&address)?;
-        Ok(CalendarClient { runtime, address, host, port, tls, open: None, patience: PATIENCE })
+        Ok(CalendarClient { runtime, address, host, port, tls, open: None, timeout: TIMEOUT })
     }
 
     /// Waits so long for a connection, and for a reply; 30 s when not said.
-    pub fn be_patient(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Reads `path`.
@@ -205,7 +205,7 @@ impl CalendarClient {
         let request = self.request(&Method::GET, &path, Bytes::new(), &Extra::default())?;
         let runtime = &self.runtime;
         let response = runtime.block_on(async {
-            let mut sender = connect(&self.host, self.port, &self.tls, self.patience).await?;
+            let mut sender = connect(&self.host, self.port, &self.tls, self.timeout).await?;
             let response = sender.send_request(request).await;
             response.map_err(|error| self.broken(&error)).map(|response| (response, sender))
         })?;
@@ -301,7 +301,7 @@ impl CalendarClient {
         let asked = self.runtime.block_on(async {
             let mut sender = match open {
                 Some(sender) => sender,
-                None => connect(&self.host, self.port, &self.tls, self.patience).await?,
+                None => connect(&self.host, self.port, &self.tls, self.timeout).await?,
             };
             let reply = async {
                 let ready = sender.ready().await;
@@ -312,9 +312,9 @@ impl CalendarClient {
                 let body = read(response).await.map_err(|why| self.odd(&why))?;
                 Ok((status, body))
             };
-            let reply = tokio::time::timeout(self.patience, reply).await;
-            let patience = Span::from(self.patience);
-            let silent = |_| self.broken(&format!("no reply within {patience}"));
+            let reply = tokio::time::timeout(self.timeout, reply).await;
+            let timeout = Span::from(self.timeout);
+            let silent = |_| self.broken(&format!("no reply within {timeout}"));
             reply.map_err(silent)?.map(|reply: (StatusCode, Bytes)| (reply, sender))
         });
         let (reply, sender) = asked?;
@@ -369,7 +369,7 @@ async fn connect(
     host: &str,
     port: u16,
     tls: &TlsConnector,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<SendRequest<Full<Bytes>>, Error> {
     let unreachable = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the calendar {host}:{port}: {error}");
@@ -399,8 +399,8 @@ async fn connect(
         tokio::spawn(connection);
         Ok(sender)
     };
-    let late = |_| unreachable(&format!("no connection within {}", Span::from(patience)));
-    tokio::time::timeout(patience, connect).await.map_err(late)?
+    let late = |_| unreachable(&format!("no connection within {}", Span::from(timeout)));
+    tokio::time::timeout(timeout, connect).await.map_err(late)?
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
@@ -418,14 +418,11 @@ pub struct CalendarEvents {
 }
 
 impl CalendarEvents {
-    /// Waits for the next event, at most for `patience`.
+    /// Waits for the next event, at most for `timeout`.
     ///
     /// # Errors
     /// When the stream breaks, or brings what is no event.
-    pub fn next(
-        &mut self,
-        patience: Duration,
-    ) -> Result<Option<super::wire::EventDocument>, Error> {
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<super::wire::EventDocument>, Error> {
         loop {
             if let Some(end) = self.pending.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.pending.drain(..end + 2).collect();
@@ -438,7 +435,7 @@ impl CalendarEvents {
                     .map_err(|error| self.client.odd(&format!("sent an odd event: {error}")));
             }
             let body = &mut self.body;
-            let next = async { tokio::time::timeout(patience, body.frame()).await };
+            let next = async { tokio::time::timeout(timeout, body.frame()).await };
             match self.client.runtime.block_on(next) {
                 Err(_) => return Ok(None),
                 Ok(None) => return Err(self.client.broken(&"it ended the stream of events")),

@@ -13,7 +13,7 @@ mod linux;
 mod worker;
 
 use attendant::{Attendant, Heard};
-pub use command::{CIRCUIT_PATIENCE, CommandDriver};
+pub use command::{CIRCUIT_TIMEOUT, CommandDriver};
 pub use driver::{CircuitDriver, DeviceCircuit};
 #[cfg(feature = "link")]
 pub use emulated::EmulatedDriver;

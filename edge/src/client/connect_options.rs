@@ -11,7 +11,7 @@ pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 
 /// How long a data connection to a node may take on a path of this round trip, before another way is
 /// tried: H-2.
-pub(super) fn patience(rtt: Span) -> Duration {
+pub(super) fn connect_timeout(rtt: Span) -> Duration {
     Duration::from_secs(2) + 3 * Duration::from(rtt)
 }
 

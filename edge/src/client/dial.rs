@@ -2,7 +2,7 @@
 //! comes about: straight to the node's data port, or, where that cannot be reached, through ssh or
 //! the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
 
-use super::connect_options::patience;
+use super::connect_options::connect_timeout;
 use super::control::Control;
 use super::copy::Copy;
 use super::data_path::DataPath;
@@ -151,7 +151,7 @@ async fn by(
         _ => address,
     };
     let timeout = match offer.route {
-        Route::Straight if key.is_some() => patience(control.rtt()),
+        Route::Straight if key.is_some() => connect_timeout(control.rtt()),
         _ => CONNECT_TIMEOUT,
     };
     let timeout = control.idle_timeout().map_or(timeout, |idle_timeout| idle_timeout.min(timeout));

@@ -1,7 +1,7 @@
 //! Data connections that are begun before the node has said where its data port is: to its control
 //! port, next to the login, so that they stand by the time of its reply (docs/protocol.md, K-7).
 
-use super::connect_options::patience;
+use super::connect_options::connect_timeout;
 use super::options::Options;
 use crate::channels::driver::Peer;
 use crate::channels::key::Key;
@@ -114,7 +114,7 @@ impl EarlyConnections {
             },
             None => TcpOptions::default(),
         };
-        let within = patience(rtt);
+        let within = connect_timeout(rtt);
         let connect = move || {
             let stream = connect_stream(peer, None, &sockets, within)?;
             prepare(&stream)?;

@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a program that closed its output may take to end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// As much of what ssh says as anybody reads.
 const LONGEST_WORDS: usize = 64 << 10;
 
@@ -206,7 +206,7 @@ fn remote_command(path: Option<&str>) -> String {
 
 /// The status of a program that has ended, or is about to.
 fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),

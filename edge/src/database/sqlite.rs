@@ -16,7 +16,7 @@ const WORDS: [(&str, &str); 3] =
     [("BIGINT", "INTEGER"), ("BYTEA", "BLOB"), ("));", ")) WITHOUT ROWID;")];
 
 /// How long it waits for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that stay prepared.
 const PREPARED: usize = 64;
 
@@ -71,7 +71,7 @@ impl Sqlite {
     }
 
     fn set_up(&self) -> rusqlite::Result<()> {
-        self.connection.busy_timeout(PATIENCE)?;
+        self.connection.busy_timeout(TIMEOUT)?;
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
         self.connection.set_prepared_statement_cache_capacity(PREPARED);

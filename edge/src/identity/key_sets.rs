@@ -20,7 +20,7 @@ const USUALLY_KEPT: Duration = Duration::from_secs(60 * 60);
 /// Between two fetches, whoever asks for what.
 const EVERY: Duration = Duration::from_secs(60);
 /// How long both documents may take together.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Logins that wait for keys at once; further ones are refused, and no thread waits for them.
 const MOST_WAITING: usize = 8;
 
@@ -120,7 +120,7 @@ impl Discovery {
         }
         if state.is_running && state.waiting < MOST_WAITING {
             state.waiting += 1;
-            let waited = self.fetched.wait_timeout_while(state, PATIENCE, |state| state.is_running);
+            let waited = self.fetched.wait_timeout_while(state, TIMEOUT, |state| state.is_running);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
         }
@@ -178,8 +178,8 @@ impl Discovery {
         };
         let within = runtime
             .map_err(|error| error.to_string())?
-            .block_on(async { tokio::time::timeout(PATIENCE, both).await });
-        within.unwrap_or_else(|_| Err(format!("nothing came within {}", Span::from(PATIENCE))))
+            .block_on(async { tokio::time::timeout(TIMEOUT, both).await });
+        within.unwrap_or_else(|_| Err(format!("nothing came within {}", Span::from(TIMEOUT))))
     }
 
     /// Where the discovery document of this issuer says that its keys are.

@@ -355,9 +355,9 @@ pub(super) struct Ring(RingBuffer<'static>);
 
 impl Ring {
     /// Waits for events, and hands them on.
-    pub(super) fn poll(&self, patience: Duration) {
+    pub(super) fn poll(&self, timeout: Duration) {
         // Interrupted by a signal is as good as nothing yet.
-        let _ = self.0.poll(patience);
+        let _ = self.0.poll(timeout);
     }
 }
 

@@ -34,9 +34,9 @@ const GRACE: u64 = 500_000_000;
 /// Pages of losses that are asked for at the end; what is kept has fewer.
 const LOSS_PAGES: usize = 64;
 /// How long the other end may be silent at the begin, meanwhile, and when all is sent.
-const FIRST_PATIENCE: Span = Span::from_secs(5);
-pub(super) const PATIENCE: Span = Span::from_secs(60);
-const LAST_PATIENCE: Span = Span::from_secs(10);
+const FIRST_TIMEOUT: Span = Span::from_secs(5);
+pub(super) const TIMEOUT: Span = Span::from_secs(60);
+const LAST_TIMEOUT: Span = Span::from_secs(10);
 /// After so long the user is told.
 pub(super) const SILENT: Span = Span::from_secs(3);
 /// What the kernel may hold of what comes here: answers, which are few.
@@ -129,7 +129,7 @@ pub fn run(
         Arc::clone(&options.stop),
     );
     let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
-    let answer = peer.begin(session, rate, at_us, FIRST_PATIENCE)?;
+    let answer = peer.begin(session, rate, at_us, FIRST_TIMEOUT)?;
     let LineAnswer::Begun { instance, boot: their_boot, is_synchronised, clock_error_ns, .. } =
         answer
     else {
@@ -404,7 +404,7 @@ impl Running {
     fn begin_again(&mut self) -> Result<(), Error> {
         (self.rows_asked, self.totals_asked, self.losses_asked) = (None, None, None);
         let at_us = self.since() / 1_000;
-        match self.peer.begin(self.session, self.rate, at_us, FIRST_PATIENCE) {
+        match self.peer.begin(self.session, self.rate, at_us, FIRST_TIMEOUT) {
             Ok(LineAnswer::Begun { instance, .. }) if instance != self.instance => {
                 self.instance = instance;
                 self.note_restart();
@@ -427,7 +427,7 @@ impl Running {
     fn ask_whether_forgotten(&mut self) {
         let session = self.session;
         let totals = |nonce| LineRequest::Totals { nonce, session, sent: None };
-        let answer = self.peer.answered(totals, FIRST_PATIENCE);
+        let answer = self.peer.answered(totals, FIRST_TIMEOUT);
         if let Ok(LineAnswer::Totals { totals, .. }) = answer
             && self.test.is_forgotten(&totals)
         {
@@ -458,7 +458,7 @@ impl Running {
 
     fn check_silence(&self) -> Result<(), Error> {
         let silence = self.peer.silence();
-        if silence <= PATIENCE {
+        if silence <= TIMEOUT {
             return Ok(());
         }
         Err(self.gone(silence))
@@ -493,7 +493,7 @@ impl Running {
         loop {
             match self
                 .peer
-                .answered(|nonce| LineRequest::Rows { nonce, session, since }, LAST_PATIENCE)?
+                .answered(|nonce| LineRequest::Rows { nonce, session, since }, LAST_TIMEOUT)?
             {
                 LineAnswer::Rows { rows, is_more, .. } => {
                     since = rows.last().map_or(since, |row| row.second + 1);
@@ -510,7 +510,7 @@ impl Running {
             }
         }
         let totals = |nonce| LineRequest::Totals { nonce, session, sent: Some(sent) };
-        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_PATIENCE)? {
+        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_TIMEOUT)? {
             self.test.note_totals(&totals);
         }
         self.take_last_losses(sent);
@@ -528,7 +528,7 @@ impl Running {
         for _ in 0..LOSS_PAGES {
             let since = self.test.losses.next();
             let losses = |nonce| LineRequest::Losses { nonce, session, since, sent: Some(sent) };
-            match self.peer.answered(losses, FIRST_PATIENCE) {
+            match self.peer.answered(losses, FIRST_TIMEOUT) {
                 Ok(LineAnswer::Losses { first, entries, is_more, .. }) => {
                     self.test.note_losses(first, &entries);
                     if !is_more || entries.is_empty() {

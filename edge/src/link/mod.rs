@@ -70,7 +70,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long an emulator may take to end when asked to.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A link that is up, or was when this handle was made. Dropping the handle leaves the link as it
 /// is.
@@ -271,7 +271,7 @@ impl Link {
             // The lock is held, so the process is the emulator: its number has not been given to
             // another.
             if let Some(pid) =
-                Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < PATIENCE * 2)
+                Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < TIMEOUT * 2)
             {
                 let _ = kill_process(pid, signal);
             } else {
@@ -283,7 +283,7 @@ impl Link {
                     ),
                 ));
             }
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > TIMEOUT {
                 signal = Signal::KILL;
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -5,7 +5,7 @@ use super::ends::{End, failed};
 use super::joined::{Controls, joined};
 use super::role::Role;
 use super::staged::ScratchDir;
-use super::{PATIENCE, ProbeReceived, ProbeRequest, ProbeSent};
+use super::{ProbeReceived, ProbeRequest, ProbeSent, TIMEOUT};
 use crate::link::{Link, Settings, Side, Stats};
 use farline_core::profile::{
     Bench, Cell, Copies, Exactness, Grid, Job, LimitedBy, Repetition, TrafficDirection,
@@ -183,7 +183,7 @@ pub(super) fn claim(name: &str) -> Result<UnixListener, Error> {
 
 /// Brings a link up; the link of a bench that was killed may still be on its way down.
 fn up(settings: &Settings) -> Result<Link, Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match Link::up(settings) {
             Err(error) if error.code == ErrorCode::LinkTaken && Instant::now() < deadline => {

@@ -74,7 +74,7 @@ pub struct ProbeRequest {
 }
 
 /// How long one end waits for the other before it gives up.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Whoever is busy for more than this share of the time was the limit, not the path.
 const BUSY: f64 = 0.9;

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long a writer that is being broken off may still hold its place.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The folder and the names in it that a transfer writes.
 #[derive(Clone, Debug)]
@@ -415,7 +415,7 @@ pub(super) fn is_own(stat: &Stat) -> bool {
 
 /// Opens and locks the journal `name`; `None` when another holds it.
 pub(super) fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option<File>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let name = OsStr::from_bytes(name);
     loop {
         let flags =

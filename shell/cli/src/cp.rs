@@ -128,7 +128,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
     /// Retry passing faults; 0: never [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = patience)]
+    #[arg(long, value_name = "TIME", value_parser = retry_time)]
     retry_for: Option<Span>,
     /// Begin as over any path, whatever earlier copies saw [default: $FARLINE_FRESH_START, or no]
     #[arg(long, hide = true)]
@@ -199,14 +199,14 @@ impl From<VerifyHow> for Verify {
 }
 
 /// A time such as 10min; 0 needs no unit.
-fn patience(text: &str) -> Result<Span, ParseQuantityError> {
+fn retry_time(text: &str) -> Result<Span, ParseQuantityError> {
     if text == "0" { Ok(Span::ZERO) } else { text.parse() }
 }
 
 /// What `FARLINE_RETRY_FOR` says, or ten minutes.
-fn usual_patience() -> Result<Span, Error> {
+fn usual_retry_time() -> Result<Span, Error> {
     let Ok(text) = std::env::var("FARLINE_RETRY_FOR") else { return Ok(RETRY_FOR) };
-    patience(&text).map_err(|error| {
+    retry_time(&text).map_err(|error| {
         let message = format!("FARLINE_RETRY_FOR: {error}");
         Error::new(Fault::You, ErrorCode::BadConfig, message)
     })
@@ -268,7 +268,7 @@ impl How {
         options.buffer = self.buffer;
         options.direct_io = if self.direct_io { DirectIo::wanted() } else { DirectIo::default() };
         options.channel = self.channel;
-        options.retry_for = self.retry_for.map_or_else(usual_patience, Ok)?;
+        options.retry_for = self.retry_for.map_or_else(usual_retry_time, Ok)?;
         let Trial { read, write, stall, sync, in_turns, .. } = &mut options.trial;
         (*read, *write) = (self.trial_read, self.trial_write);
         (*stall, *sync) = (self.trial_stall, self.trial_sync);

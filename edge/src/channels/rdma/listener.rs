@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a channel may take from its first queue pair to its last.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Channels put together at once, and unfinished.
 const MOST_UNFINISHED: usize = 64;
 /// Slots below which a channel is not worth its making: `cp` begins with as many.
@@ -164,7 +164,7 @@ impl AcceptQueue {
                         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
                 );
             }
-            let most = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+            let most = Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
             match poll(&mut watched, (!self.unfinished.is_empty()).then_some(&most)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -174,7 +174,7 @@ impl AcceptQueue {
             while let Some(request) = listener.next()? {
                 self.admit(request);
             }
-            self.unfinished.retain(|_, unfinished| unfinished.since.elapsed() < PATIENCE);
+            self.unfinished.retain(|_, unfinished| unfinished.since.elapsed() < TIMEOUT);
             for number in self.unfinished.keys().copied().collect::<Vec<_>>() {
                 let Some(unfinished) = self.unfinished.get_mut(&number) else { continue };
                 let established = unfinished.link.is_established();

@@ -88,7 +88,7 @@ struct State {
     arrived_len: usize,
     /// A reader waits for so many bytes.
     wanted: Option<usize>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     ended: Option<Ended>,
     flow: Flow,
     yielded: Option<Yielded>,
@@ -108,7 +108,7 @@ impl State {
             arrived: VecDeque::new(),
             arrived_len: 0,
             wanted: None,
-            patience: None,
+            timeout: None,
             ended: None,
             flow: Flow::default(),
             yielded: None,
@@ -273,11 +273,11 @@ impl Pipe {
         &self,
         mut state: MutexGuard<'a, State>,
     ) -> io::Result<MutexGuard<'a, State>> {
-        let Some(patience) = state.patience else {
+        let Some(timeout) = state.timeout else {
             return Ok(self.readable.wait(state).unwrap_or_else(PoisonError::into_inner));
         };
         let (waited, result) =
-            self.readable.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            self.readable.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
         state = waited;
         if result.timed_out() && state.arrived_len == 0 && state.ended.is_none() {
             state.wanted = None;
@@ -306,8 +306,8 @@ impl Pipe {
         let _ = self.writable.wait_timeout_while(state, most, |state| state.ended.is_none());
     }
 
-    pub(super) fn set_patience(&self, patience: Option<Duration>) {
-        lock(&self.state).patience = patience;
+    pub(super) fn set_timeout(&self, timeout: Option<Duration>) {
+        lock(&self.state).timeout = timeout;
     }
 
     pub(super) fn rtt(&self) -> Option<Span> {

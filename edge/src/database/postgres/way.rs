@@ -1,7 +1,7 @@
 //! The way to a server: how a session is begun, what is asked of the server first, and what its errors say.
 
 use super::super::{DatabaseAddress, Schema};
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::session::{Session, Trouble};
 use super::tls::DatabaseTls;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -52,8 +52,8 @@ impl Way {
             let mode = if is_local(&config) { SslMode::Disable } else { SslMode::Require };
             config.ssl_mode(mode);
         }
-        config.application_name(format!("farline {}", schema.owner)).connect_timeout(PATIENCE);
-        config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
+        config.application_name(format!("farline {}", schema.owner)).connect_timeout(TIMEOUT);
+        config.tcp_user_timeout(TIMEOUT).keepalives_idle(TIMEOUT);
         Ok(Way { schema, url: url.clone(), config })
     }
 

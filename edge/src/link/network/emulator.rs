@@ -24,7 +24,7 @@ const LEAST: Rate = Rate::from_bps(1_000_000);
 /// Circuits that are up or prepared at most.
 const CIRCUITS: usize = 256;
 /// How long whoever gives an order may take to say it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a network's emulator: settings come on standard input, one line about how it went goes to
 /// standard output. The process must have one thread.
@@ -412,7 +412,7 @@ impl Emulator {
                     let Ok((stream, _)) = accepted else { continue };
                     let mut stream = BufReader::new(stream);
                     let mut line = String::new();
-                    let read = tokio::time::timeout(PATIENCE, stream.read_line(&mut line)).await;
+                    let read = tokio::time::timeout(TIMEOUT, stream.read_line(&mut line)).await;
                     if !matches!(read, Ok(Ok(_))) {
                         continue;
                     }

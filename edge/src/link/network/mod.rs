@@ -36,7 +36,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long an emulator may take for an order, and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a network shall be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ impl EmulatedNetwork {
         };
         let ask = || -> std::io::Result<String> {
             let mut stream = UnixStream::connect(place::file(&file_name(name), "sock"))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             let mut text = serde_json::to_vec(order)?;
             text.push(b'\n');
             stream.write_all(&text)?;
@@ -266,8 +266,8 @@ impl EmulatedNetwork {
             if let Some(lock) = place::lock(&file_name(name))? {
                 break lock;
             }
-            let signal = if asked.elapsed() > PATIENCE / 2 { Signal::KILL } else { Signal::TERM };
-            match Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < PATIENCE) {
+            let signal = if asked.elapsed() > TIMEOUT / 2 { Signal::KILL } else { Signal::TERM };
+            match Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < TIMEOUT) {
                 // The lock is held, so the process is the emulator.
                 Some(pid) => drop(kill_process(pid, signal)),
                 None => {

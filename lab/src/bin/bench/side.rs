@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Where iperf3 listens.
 const IPERF3_PORT: u16 = 5299;
 /// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The channel of data that nothing encrypts, as other movers send it.
 pub(crate) const CLEAR: &str = "clear";
 
@@ -148,7 +148,7 @@ impl Server {
     pub(crate) fn listening(ends: &Ends, mut command: Command, port: u16) -> Result<Server> {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let server = Server(Running(child));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let look = format!("ss -Hltn 'sport = {port}' | grep -q .");
         while !ends.b("sh").args(["-c", &look]).status()?.success() {
             if Instant::now() > deadline {
