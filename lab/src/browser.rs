@@ -1,5 +1,5 @@
-//! A real browser in tests: Debian's Chromium without a screen, driven by its own `chromedriver` over
-//! WebDriver (W3C), which clicks, drags and presses keys as a hand would.
+//! A real browser in tests: Debian's Chromium without a screen, driven by its own `chromedriver`
+//! over WebDriver (W3C), which clicks, drags and presses keys as a hand would.
 
 use crate::command;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long a page may take to become what a test waits for.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is tried to start a browser: on a busy machine Chromium may begin later than its driver
-/// waits for it.
+/// How often it is tried to start a browser: on a busy machine Chromium may begin later than its
+/// driver waits for it.
 const STARTS: usize = 3;
 
 /// The keys that WebDriver has no letters for.

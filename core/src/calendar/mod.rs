@@ -5,9 +5,9 @@
 //! the highest rate in a slot, the first slot, all slots, and a volume by a deadline. Every refusal
 //! says what stood in the way and what could be had instead.
 //!
-//! How it fits: [`Timeline`] is the list of one directed link, [`NetworkTimelines`] all of them over a
-//! [`Topology`]; [`search`] and [`volume`] look for slots and routes in it; [`Book`] is the machine
-//! of the one writer, whose [`BookRecord`]s the edge makes durable before they are applied.
+//! How it fits: [`Timeline`] is the list of one directed link, [`NetworkTimelines`] all of them
+//! over a [`Topology`]; [`search`] and [`volume`] look for slots and routes in it; [`Book`] is the
+//! machine of the one writer, whose [`BookRecord`]s the edge makes durable before they are applied.
 
 mod book;
 pub mod circuit;

@@ -21,8 +21,8 @@ fn rate(units: u64) -> Rate {
     Rate::from_bps(units * UNIT)
 }
 
-/// All slots by trying: between two starts at which some link opens or shuts nothing changes, so one
-/// search for a route tells of each such piece.
+/// All slots by trying: between two starts at which some link opens or shuts nothing changes, so
+/// one search for a route tells of each such piece.
 fn all_slots_by_trying(
     view: NetworkView<'_>,
     (from, to): SitePair,
@@ -113,7 +113,8 @@ fn simple_routes(topology: &Topology, from: SiteId, to: SiteId) -> Vec<CircuitRo
     found
 }
 
-/// A largest flow by brute force: the least cut over all sets of sites with `from` and without `to`.
+/// A largest flow by brute force: the least cut over all sets of sites with `from` and without
+/// `to`.
 fn least_cut(view: NetworkView<'_>, from: SiteId, to: SiteId, start: u64, end: u64) -> u64 {
     let topology = view.topology();
     let sites = topology.sites().len();

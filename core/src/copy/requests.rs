@@ -34,8 +34,8 @@ pub fn leave<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> 
     path_options("leave", paths)
 }
 
-/// Has a sender send only `names` of the folders that are retrieved from now on (T-13), where nothing else
-/// was said before; `None` when one is too long for a command line.
+/// Has a sender send only `names` of the folders that are retrieved from now on (T-13), where
+/// nothing else was said before; `None` when one is too long for a command line.
 pub fn only<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> {
     path_options("only", names)
 }

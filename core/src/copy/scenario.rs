@@ -1,6 +1,6 @@
-//! A test of a copy's session as text: what is copied, which faults strike in which pass, and, below
-//! `->`, all that the session asked for and did, by the virtual clock. It draws nothing, so that a
-//! scenario is the same in every run.
+//! A test of a copy's session as text: what is copied, which faults strike in which pass, and,
+//! below `->`, all that the session asked for and did, by the virtual clock. It draws nothing, so
+//! that a scenario is the same in every run.
 //!
 //! ```text
 //! download 8 blocks over 2 channels, rtt 100 ms, 10 ms a block

@@ -1,8 +1,8 @@
-//! A copy of one tree from one Farline node to another, as the client that tells them what to do: what
-//! each is asked for and when, when another pass is worth making, and how it ends.
+//! A copy of one tree from one Farline node to another, as the client that tells them what to do:
+//! what each is asked for and when, when another pass is worth making, and how it ends.
 //!
-//! The data does not pass the client: all it knows of it is what the two say, either of which may be
-//! wrong, late or gone (`docs/protocol.md`, Y-1 to Y-3).
+//! The data does not pass the client: all it knows of it is what the two say, either of which may
+//! be wrong, late or gone (`docs/protocol.md`, Y-1 to Y-3).
 
 use super::agreement::{Agreement, CopyOptions, Integrity};
 use super::paired::{DataEnd, PairedState, PairedTransfer};

@@ -1,5 +1,5 @@
-//! Copies between two scripted nodes, in virtual time: both may lose, lie, break or fall silent, and
-//! over many seeds every copy ends, whole or with the error that is to blame.
+//! Copies between two scripted nodes, in virtual time: both may lose, lie, break or fall silent,
+//! and over many seeds every copy ends, whole or with the error that is to blame.
 
 use super::third_party::{
     ThirdPartyEvent as Event, ThirdPartyOutput as Output, ThirdPartySession, ThirdPartyTree,

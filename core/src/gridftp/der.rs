@@ -1,4 +1,5 @@
-//! DER (X.690) as certificates of grids have it, read from its front: one part after another, none copied.
+//! DER (X.690) as certificates of grids have it, read from its front: one part after another, none
+//! copied.
 
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;

@@ -1,5 +1,5 @@
-//! The longest burst that a line takes without loss, and the buffer that this speaks of: back-to-back
-//! frames (RFC 2544, section 26.4, as RFC 9004 has it).
+//! The longest burst that a line takes without loss, and the buffer that this speaks of:
+//! back-to-back frames (RFC 2544, section 26.4, as RFC 9004 has it).
 //!
 //! The search is repeated; a repetition begins where the one before ended, since what differs is
 //! little. Invariant: a burst that a host could not send as asked, or lost itself, says nothing.
@@ -50,7 +50,8 @@ pub struct BurstBuffer {
     pub frames: Summary,
     /// How long such a burst is, by the rate at which it came to the line.
     pub implied: Span,
-    /// The same less what left the buffer meanwhile: how long the buffer takes to fill at that rate.
+    /// The same less what left the buffer meanwhile: how long the buffer takes to fill at that
+    /// rate.
     pub corrected: Span,
     /// Bytes of the wire's time that are in that.
     pub corrected_bytes: f64,

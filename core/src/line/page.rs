@@ -16,7 +16,8 @@ use crate::units::Span;
 
 /// Bars of the histogram.
 const BARS: usize = 60;
-/// Columns of a terminal that names take, and how many it has at least for values to stand next to them.
+/// Columns of a terminal that names take, and how many it has at least for values to stand next to
+/// them.
 const KEYS: usize = 22;
 const LEAST_ASIDE: usize = 60;
 

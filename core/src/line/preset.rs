@@ -157,14 +157,15 @@ impl LinePreset {
         &self.sizes
     }
 
-    /// The rates that senders of a test of raw Ethernet send into one port whose line carries `rate`.
+    /// The rates that senders of a test of raw Ethernet send into one port whose line carries
+    /// `rate`.
     pub fn sender_rates(&self, rate: Rate) -> Vec<Rate> {
         let part = |part: &f64| Rate::from_bps((rate.as_bps() as f64 * part) as u64);
         self.senders.iter().map(part).collect()
     }
 
-    /// What the paper prints next to what was measured: the figure of a path's document, by its name,
-    /// and what the emulated link says of it itself.
+    /// What the paper prints next to what was measured: the figure of a path's document, by its
+    /// name, and what the emulated link says of it itself.
     pub fn against_paper(&self, documents: &[LineDocument]) -> Vec<PresetFigure> {
         let of = |path: Option<&str>| {
             let is_it =

@@ -1,12 +1,13 @@
-//! A test in virtual time: frames over the link's machine to a tally, for tests whose truth is known.
+//! A test in virtual time: frames over the link's machine to a tally, for tests whose truth is
+//! known.
 
 use super::tally::{Arrived, Tally, TallyTotals};
 use crate::units::{Bytes, Rng, Span, Time};
 use crate::wan::frames::{FCS, GAP, HEADER, PREAMBLE};
 use crate::wan::{Counters, Direction, Frames, OneWayLink, Output, Packet};
 
-/// Sends `count` frames of `frame_bytes`, from header to FCS, back to back over `direction`; returns
-/// what the receiver counts, and what the link itself does.
+/// Sends `count` frames of `frame_bytes`, from header to FCS, back to back over `direction`;
+/// returns what the receiver counts, and what the link itself does.
 pub fn simulate(
     direction: &Direction,
     frame_bytes: u32,

@@ -64,7 +64,8 @@ pub struct Cell {
     /// kernel's own sizing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<Bytes>,
-    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`](super::Grid::USUAL_MESSAGE) without it.
+    /// What the sender hands to the kernel with one call;
+    /// [`Grid::USUAL_MESSAGE`](super::Grid::USUAL_MESSAGE) without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_bytes: Option<Bytes>,
     /// Bytes of IP in a full packet.

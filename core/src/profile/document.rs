@@ -116,8 +116,8 @@ impl Document for Profile {
         self.cells.iter().map(|result| &result.cell)
     }
 
-    /// Rounds come one after the other, each in its own random order. Cells whose interval is narrow
-    /// are left out.
+    /// Rounds come one after the other, each in its own random order. Cells whose interval is
+    /// narrow are left out.
     fn schedule(&self) -> Schedule {
         Schedule { repetitions: self.grid.repetitions, rounds: Some(self.grid.seed) }
     }

@@ -191,8 +191,8 @@ impl Profile {
         }
     }
 
-    /// The unit in which rates are shown, one for all that is read together, such that the largest is
-    /// not a row of zeros: its bits per second, and its name.
+    /// The unit in which rates are shown, one for all that is read together, such that the largest
+    /// is not a row of zeros: its bits per second, and its name.
     pub fn rate_unit(&self) -> (f64, &'static str) {
         let seen = self.cells.iter().flat_map(|result| &result.repetitions);
         let seen = seen.flat_map(|one| [one.whole.receiver_bps, one.steady.receiver_bps]);

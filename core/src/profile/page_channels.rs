@@ -1,5 +1,5 @@
-//! A profile's page: the same cell over each channel driver, side by side, and what a bit costs each
-//! of them.
+//! A profile's page: the same cell over each channel driver, side by side, and what a bit costs
+//! each of them.
 
 use super::cell::Cell;
 use super::document::{CellResult, Profile};

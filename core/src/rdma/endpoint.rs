@@ -8,8 +8,8 @@
 //!
 //! No message is ever sent that finds no receive posted. Every message but the first of a queue
 //! pair rides on a credit: two for a block, one for a mark, one at most to advertise;
-//! [`EndpointSettings::receives`] is what that adds up to. Where blocks are read one of a block's two is
-//! the receiver's word that it has, and a sender lends no more slots than there are credits.
+//! [`EndpointSettings::receives`] is what that adds up to. Where blocks are read one of a block's
+//! two is the receiver's word that it has, and a sender lends no more slots than there are credits.
 
 mod receiving;
 mod sending;

@@ -1,5 +1,5 @@
-//! Rows as typed columns, for whatever reads tables: the type of each column is said once, and every
-//! format follows it.
+//! Rows as typed columns, for whatever reads tables: the type of each column is said once, and
+//! every format follows it.
 
 use std::fmt::Write;
 

@@ -41,8 +41,8 @@ pub enum ConnectFailure {
 pub struct Connector {
     asks: UdtHandshake,
     is_rendezvous: bool,
-    /// Whether the next handshake asks a listener anew, for another cookie: the one that came may have
-    /// been somebody else's word.
+    /// Whether the next handshake asks a listener anew, for another cookie: the one that came may
+    /// have been somebody else's word.
     renews: bool,
     /// What the other end of a rendezvous said.
     other: Option<UdtHandshake>,
@@ -95,8 +95,9 @@ impl Connector {
         self.asks.from
     }
 
-    /// Whether a packet for `to` is for this end: one for nobody is in a rendezvous alone, where neither
-    /// end knows the other's name. Who sees no packet of this end knows its name no more than a cookie.
+    /// Whether a packet for `to` is for this end: one for nobody is in a rendezvous alone, where
+    /// neither end knows the other's name. Who sees no packet of this end knows its name no more
+    /// than a cookie.
     pub fn is_for(&self, to: SocketId) -> bool {
         to == self.own() || self.is_rendezvous && to == SocketId(0)
     }
@@ -107,7 +108,8 @@ impl Connector {
             return;
         }
         match (self.is_rendezvous, said.kind) {
-            // Whichever cookie comes is shown at once, a later one too: if one is the listener's, it has it.
+            // Whichever cookie comes is shown at once, a later one too: if one is the listener's,
+            // it has it.
             (false, HandshakeKind::Request)
                 if self.asks.kind == HandshakeKind::Request
                     || self.asks.cookie != said.cookie

@@ -59,8 +59,8 @@ pub enum ControlPacket {
     KeepAlive,
     /// What has come.
     Ack {
-        /// The acknowledgement's own number, which an [`Ack2`](ControlPacket::Ack2) repeats; light ones
-        /// have none.
+        /// The acknowledgement's own number, which an [`Ack2`](ControlPacket::Ack2) repeats; light
+        /// ones have none.
         number: u32,
         /// All packets before this one are there.
         next: SequenceNumber,

@@ -218,9 +218,9 @@ impl Sending {
         true
     }
 
-    /// What was sent again at `at` has come, and what left before that, and is overdue, has not: it is
-    /// lost (as RFC 8985 has it). No report tells of the end of a stream, or of a window: nothing
-    /// comes behind it that would show what is missing.
+    /// What was sent again at `at` has come, and what left before that, and is overdue, has not: it
+    /// is lost (as RFC 8985 has it). No report tells of the end of a stream, or of a window:
+    /// nothing comes behind it that would show what is missing.
     fn overtaken(&mut self, now: Time, at: Time) {
         let unheard = self.heard_of.max(self.acknowledged)..self.next;
         let mut first = None;

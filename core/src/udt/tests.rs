@@ -1,4 +1,5 @@
-//! The machines in virtual time: handshakes, what a path may do to packets, and what a stranger may.
+//! The machines in virtual time: handshakes, what a path may do to packets, and what a stranger
+//! may.
 
 use super::sim::{UdtFlow, UdtScenario, UdtSimulation};
 use super::*;

@@ -61,9 +61,10 @@ struct Crossing {
 ///    for it.
 /// 2. *Near buffer*: it waits until the far extender has promised room, and leaves at the long
 ///    haul's rate.
-/// 3. *Long haul*: a [`OneWayLink`], with what is in front of it: a switch's queue that cross-traffic
-///    shares. The extender does not see that queue. What the two bring above the haul's rate fills
-///    it, and then frames are lost, which InfiniBand's hosts take for a broken cable.
+/// 3. *Long haul*: a [`OneWayLink`], with what is in front of it: a switch's queue that
+///    cross-traffic shares. The extender does not see that queue. What the two bring above the
+///    haul's rate fills it, and then frames are lost, which InfiniBand's hosts take for a broken
+///    cable.
 /// 4. *Far port*: what arrived is serialised into the far host's port, and its room is promised
 ///    again, one way back.
 ///

@@ -1,5 +1,5 @@
-//! A thread that sees to a booking while its copy runs: it asks for a later end, says what will be late,
-//! and ends the copy with its slot.
+//! A thread that sees to a booking while its copy runs: it asks for a later end, says what will be
+//! late, and ends the copy with its slot.
 
 use super::{BookingNotice, CopyBooking};
 use crate::calendar::now;
@@ -95,8 +95,9 @@ impl BookingHandle {
         self.progress.clone()
     }
 
-    /// The copy is over, and well or not: gives back what was booked for it, two seconds later where the
-    /// other end still has to hear that connections broke. Returns why its booking ended it, if it did.
+    /// The copy is over, and well or not: gives back what was booked for it, two seconds later
+    /// where the other end still has to hear that connections broke. Returns why its booking ended
+    /// it, if it did.
     pub fn end(mut self, is_well: bool) -> Option<Error> {
         self.is_well.store(is_well, Ordering::Relaxed);
         self.finish();

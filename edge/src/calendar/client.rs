@@ -160,8 +160,8 @@ impl CalendarClient {
         }
     }
 
-    /// Posts `body`; with a `key` the calendar does the same request once, however often it comes, so
-    /// a connection that breaks is tried again.
+    /// Posts `body`; with a `key` the calendar does the same request once, however often it comes,
+    /// so a connection that breaks is tried again.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -1,4 +1,5 @@
-//! Who asks: bearers of the calendar's own tokens, and identities as nodes have them; deny by default.
+//! Who asks: bearers of the calendar's own tokens, and identities as nodes have them; deny by
+//! default.
 
 use super::clock::time_of;
 use crate::channels::trust::{Fingerprint, ShownCertificate};

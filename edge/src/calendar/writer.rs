@@ -1,5 +1,5 @@
-//! The one thread that decides: it takes orders, makes what they change durable, and only then has it
-//! applied, told and seen.
+//! The one thread that decides: it takes orders, makes what they change durable, and only then has
+//! it applied, told and seen.
 //!
 //! The thread has a book of its own, which runs ahead within a batch; the book that others read
 //! follows when the batch is durable. Orders that wait together share one transaction.
@@ -178,8 +178,8 @@ impl Writer {
         }
     }
 
-    /// Takes what was in doubt and became durable after all; and where nobody asks for anything, looks
-    /// whether a database that failed can be written again.
+    /// Takes what was in doubt and became durable after all; and where nobody asks for anything,
+    /// looks whether a database that failed can be written again.
     ///
     /// # Errors
     /// When the database cannot be read or written still.

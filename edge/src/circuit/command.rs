@@ -1,10 +1,11 @@
 //! Circuits by an operator's own program: it is run for each look and each step, with JSON on its
 //! standard input and, for a look, on its standard output.
 //!
-//! Input: `{"schema":"farline/circuit-order/1","verb":"show"}`, or `prepare`, `open`, `change`, `shut` or
-//! `remove` with `number` and what belongs to it. Output of `show`: `{"circuits":[{"number":48,
-//! "rate_bps":2000000000,"open":true,"route":["a>b"],"carried_bytes":0}]}`. Exit code 0 is done; else
-//! the last line of standard error says why not.
+//! Input: `{"schema":"farline/circuit-order/1","verb":"show"}`, or `prepare`, `open`, `change`,
+//! `shut` or `remove` with `number` and what belongs to it. Output of `show`:
+//! `{"circuits":[{"number":48,
+//! "rate_bps":2000000000,"open":true,"route":["a>b"],"carried_bytes":0}]}`. Exit code 0 is done;
+//! else the last line of standard error says why not.
 
 use super::driver::{CircuitDriver, DeviceCircuit};
 use farline_core::calendar::Topology;
@@ -76,7 +77,8 @@ impl CommandDriver {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // An order has room in a pipe; a program that does not read it says so by its exit code.
+            // An order has room in a pipe; a program that does not read it says so by its exit
+            // code.
             let _ = stdin.write_all(order.to_string().as_bytes());
         }
         let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));

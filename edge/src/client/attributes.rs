@@ -1,5 +1,5 @@
-//! `--archive` and the flags that it stands for: told to the nodes of a copy before anything moves, and
-//! set on what is there already.
+//! `--archive` and the flags that it stands for: told to the nodes of a copy before anything moves,
+//! and set on what is there already.
 
 use super::control::Control;
 use super::copy::Copy;

@@ -1,7 +1,7 @@
 //! `--checksum`: which files have the same bytes at both ends, whatever their times say.
 //!
-//! Two files of this host are read and compared. One of a server is summed there (`CKSM`) while this
-//! host, or another server, sums its own: nothing of it crosses the path.
+//! Two files of this host are read and compared. One of a server is summed there (`CKSM`) while
+//! this host, or another server, sums its own: nothing of it crosses the path.
 
 use super::checksum;
 use super::control::Control;

@@ -138,8 +138,8 @@ pub(super) fn judge(
     Ok(true)
 }
 
-/// Compares a file of `len` bytes, read by `here`, with the one at `path` there; returns whether that
-/// was possible. Both ends read their file at the same time, so it costs one reading.
+/// Compares a file of `len` bytes, read by `here`, with the one at `path` there; returns whether
+/// that was possible. Both ends read their file at the same time, so it costs one reading.
 ///
 /// # Errors
 /// When they differ, or this end's cannot be read.

@@ -65,7 +65,8 @@ pub(super) struct Copy<'a> {
     pub(super) source: usize,
     /// Files that had come, and of them how many were compared, when it began.
     before_source: (u64, u64),
-    /// How the files of the sources before it were verified: of one that was not, and of one that was.
+    /// How the files of the sources before it were verified: of one that was not, and of one that
+    /// was.
     unverified: Option<&'static str>,
     verified: Option<&'static str>,
     /// Where there are several: paths at the destination, and which source took them.
@@ -185,7 +186,8 @@ impl<'a> Copy<'a> {
         self.stats.limited_elsewhere.push(limited);
     }
 
-    /// Names what of a listed tree cannot be copied, unless it is not selected under the name `top`.
+    /// Names what of a listed tree cannot be copied, unless it is not selected under the name
+    /// `top`.
     pub(super) fn note_problems(
         &mut self,
         top: &[u8],
@@ -197,8 +199,8 @@ impl<'a> Copy<'a> {
         self.stats.failures.extend(named);
     }
 
-    /// Takes over what the other end left out of the tree that it sends (O-4), of which it may not know
-    /// what is not selected under the name `top`.
+    /// Takes over what the other end left out of the tree that it sends (O-4), of which it may not
+    /// know what is not selected under the name `top`.
     pub(super) fn take_left_out(&mut self, control: &Control, top: &[u8], entries: &[Entry]) {
         let left_out = self.newly_named(control).into_iter();
         let left_out = left_out.map(|(path, error)| {
@@ -325,7 +327,8 @@ impl<'a> Copy<'a> {
     /// Takes over what became of files on this host.
     pub(super) fn take_landed(&mut self, mut landed: Landed) {
         let is_unread = |error: &Error| error.code == ErrorCode::SourceUnreadable;
-        // Its sender has said why a file could not be read. Of files that land one by one, each comes here.
+        // Its sender has said why a file could not be read. Of files that land one by one, each
+        // comes here.
         if landed.failures.iter().any(|(_, error)| is_unread(error)) {
             let told: BTreeSet<&[u8]> =
                 self.stats.failures.iter().map(|(path, _)| &path[..]).collect();

@@ -31,7 +31,8 @@ pub(super) struct Dialed {
     pub(super) opener: Option<Opener>,
 }
 
-/// Opens the data connections to the node, which listens at `address`, and notes which way data goes.
+/// Opens the data connections to the node, which listens at `address`, and notes which way data
+/// goes.
 ///
 /// # Errors
 /// When no way leads there.

@@ -1,8 +1,8 @@
 //! `--delete`: removes what a destination has and its source does not, once all else has arrived.
 //!
 //! Both are listed anew then. Nothing is deleted where a file failed, where a folder of the source
-//! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links are
-//! deleted, never followed.
+//! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links
+//! are deleted, never followed.
 
 use super::backup::Backup;
 use super::control::Control;
@@ -79,9 +79,9 @@ pub(super) async fn require(
     itself::refuse_deleted((source, sender.as_mut()), (destination, receiver.as_mut())).await
 }
 
-/// Deletes what stands at `destination` where `source` has something of another kind, which then has room:
-/// a file where a folder is to be, or a folder, with all that is in it, where a file is. Nothing, if that
-/// would be more than `most`, or something in such a folder is to stay.
+/// Deletes what stands at `destination` where `source` has something of another kind, which then
+/// has room: a file where a folder is to be, or a folder, with all that is in it, where a file is.
+/// Nothing, if that would be more than `most`, or something in such a folder is to stay.
 ///
 /// Returns whether there is room now for what there was none.
 pub(super) async fn make_room(
@@ -144,8 +144,8 @@ pub(super) fn lacks_room(copy: &Copy<'_>) -> bool {
     copy.stats.failures.iter().any(|(_, error)| is_taken(error))
 }
 
-/// Deletes at most `most`, of all attempts together, of what is at `destination` and not at `source`,
-/// and notes what was, and what could not be.
+/// Deletes at most `most`, of all attempts together, of what is at `destination` and not at
+/// `source`, and notes what was, and what could not be.
 pub(super) async fn delete(
     copy: &mut Copy<'_>,
     source: &Location,
@@ -163,7 +163,8 @@ pub(super) async fn delete(
         return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
     };
     let problems = copy.options.selection.concerned(b"", &ours, problems);
-    // What cannot be copied is no less there for it: its name is the source's, as what may be below it.
+    // What cannot be copied is no less there for it: its name is the source's, as what may be below
+    // it.
     let not_copied: BTreeSet<&[u8]> = problems.iter().map(|problem| &problem.path[..]).collect();
     let known = Known { paths: ours.iter().map(|entry| &entry.path[..]).collect(), not_copied };
     let unread = problems.iter().filter(|problem| may_hide(&problem.error));
@@ -209,8 +210,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Whether what failed may be a folder with files in it, or a file that is to come. A FIFO, a socket or
-/// a device is neither.
+/// Whether what failed may be a folder with files in it, or a file that is to come. A FIFO, a
+/// socket or a device is neither.
 fn may_hide(error: &Error) -> bool {
     error.code != ErrorCode::NotAFile
 }

@@ -1,5 +1,5 @@
-//! A control connection that GSSAPI protects, at the client: the exchange of `ADAT`, and then a token for each
-//! line.
+//! A control connection that GSSAPI protects, at the client: the exchange of `ADAT`, and then a
+//! token for each line.
 
 use super::location::Remote;
 use crate::channels::gsi::{Distrust, GssContext, Initiator, UserProxy, WantedServer};

@@ -25,8 +25,8 @@ pub struct Options {
     pub reach: ConnectOptions,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
-    /// A booked rate that is held from the first round trip on, whatever is lost: only between this host
-    /// and a Farline node that admits it, over a path that is reserved.
+    /// A booked rate that is held from the first round trip on, whatever is lost: only between this
+    /// host and a Farline node that admits it, over a path that is reserved.
     pub held: Option<HeldRate>,
     /// What it may change to while the copy runs: `limit`'s rate, or `held`'s, which it begins as.
     pub live_rate: Option<LiveRate>,
@@ -40,8 +40,8 @@ pub struct Options {
     pub fresh_start: bool,
     /// How arrival is checked.
     pub verify: Verify,
-    /// Fail where servers that are not Farline compute no checksum to compare with (CKSM); otherwise
-    /// files of such are copied without.
+    /// Fail where servers that are not Farline compute no checksum to compare with (CKSM);
+    /// otherwise files of such are copied without.
     pub compare_at_stock: bool,
     /// No file takes its final name before all have come; otherwise each does when it is whole.
     pub atomic: bool,
@@ -217,8 +217,8 @@ pub enum Verify {
     /// With an earlier Farline BLAKE3.
     #[default]
     Digest,
-    /// CRC32C of every block, and BLAKE3 of every file, compared end to end: nobody can make another
-    /// file that has the same.
+    /// CRC32C of every block, and BLAKE3 of every file, compared end to end: nobody can make
+    /// another file that has the same.
     Blake3,
     /// CRC32C of every block.
     Checksum,

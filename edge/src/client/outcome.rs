@@ -117,7 +117,8 @@ impl Outcome {
     /// among its [`failures`](Outcome::failures).
     ///
     /// # Errors
-    /// The first of what did not arrive, or was to be deleted and is not, with how many more there are.
+    /// The first of what did not arrive, or was to be deleted and is not, with how many more there
+    /// are.
     pub fn whole(self) -> Result<Outcome, Error> {
         let failed = self.failures.iter().chain(&self.not_deleted);
         let more = match failed.clone().count() {

@@ -27,8 +27,8 @@ impl NullSink<'_> {
     /// Copies what `job` moves in the time of `grid`.
     ///
     /// # Errors
-    /// Those of a copy; [`Fault::You`] for a channel that encrypts and a node that was named without;
-    /// [`Fault::There`] where the node takes no such channel.
+    /// Those of a copy; [`Fault::You`] for a channel that encrypts and a node that was named
+    /// without; [`Fault::There`] where the node takes no such channel.
     pub(super) async fn fill(
         &self,
         grid: &Grid,

@@ -182,8 +182,8 @@ fn lost(live: &TransferState, error: &io::Error) -> Error {
     })
 }
 
-/// Receives what comes from byte `at` of the one file of `sink` on, of which the server said that it has `len`
-/// bytes; returns where it ended.
+/// Receives what comes from byte `at` of the one file of `sink` on, of which the server said that
+/// it has `len` bytes; returns where it ended.
 pub(super) fn receive(
     live: &TransferState,
     mut stream: Box<dyn ByteStream>,
@@ -239,8 +239,8 @@ fn take_tickets(stream: &mut dyn ByteStream) {
     }
 }
 
-/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file. A line that is no entry is
-/// one of unknown kind.
+/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file. A line that is no
+/// entry is one of unknown kind.
 pub(super) async fn list(
     copy: &mut Copy<'_>,
     control: &mut Control,

@@ -82,8 +82,8 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Opens a session with each of the two, in which data may go from one to the other. Returns whether it goes
-/// encrypted, too.
+/// Opens a session with each of the two, in which data may go from one to the other. Returns
+/// whether it goes encrypted, too.
 async fn open<'a>(
     copy: &Copy<'_>,
     from: &'a Remote,
@@ -122,8 +122,8 @@ async fn open<'a>(
     Ok((ends, is_private))
 }
 
-/// Tells both servers what the copy asks of them before anything moves; `folder` is the one at the receiver
-/// of which it is to keep what it replaces.
+/// Tells both servers what the copy asks of them before anything moves; `folder` is the one at the
+/// receiver of which it is to keep what it replaces.
 async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) -> Result<(), Error> {
     let to = ends.to;
     keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
@@ -135,9 +135,9 @@ async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) ->
     tell_congestion(copy, ends).await
 }
 
-/// Has data connections between two servers of a grid show whose they are, and encrypted as they are between
-/// this host and either; with a server that knows no proxies they are anybody's. Returns whether they are
-/// encrypted.
+/// Has data connections between two servers of a grid show whose they are, and encrypted as they
+/// are between this host and either; with a server that knows no proxies they are anybody's.
+/// Returns whether they are encrypted.
 async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Error> {
     let by_gsi = [ends.from, ends.to].map(|remote| remote.via == ControlTransport::Gsi);
     match by_gsi {
@@ -224,7 +224,8 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
     let (entries, mut problems) =
         list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
     if is_tree(ends) {
-        // A tree goes by the sender's own list, which holds every name, and says what it leaves out.
+        // A tree goes by the sender's own list, which holds every name, and says what it leaves
+        // out.
         let all = problems.len();
         problems.retain(|problem| problem.error.code != ErrorCode::BadListing);
         if problems.len() < all {

@@ -1,5 +1,5 @@
-//! An issuer's public keys: of a file, or of the issuer itself, which is asked where they are (OpenID Connect
-//! Discovery 1.0, section 4) and by whose word they are kept.
+//! An issuer's public keys: of a file, or of the issuer itself, which is asked where they are
+//! (OpenID Connect Discovery 1.0, section 4) and by whose word they are kept.
 
 use super::https::{Reply, fetch};
 use super::{Identities, KeySource};
@@ -83,8 +83,8 @@ impl KeySets {
         sets.collect::<Result<_, Error>>().map(KeySets)
     }
 
-    /// The keys of the issuer `url`, a JSON web key set, among which `id` should be. Reads a file, or waits for
-    /// the issuer for some seconds.
+    /// The keys of the issuer `url`, a JSON web key set, among which `id` should be. Reads a file,
+    /// or waits for the issuer for some seconds.
     ///
     /// # Errors
     /// In words for the client, when there are none now.
@@ -113,8 +113,8 @@ impl Discovery {
         if !(is_fresh && found.is_some()) && is_due {
             self.begin(&mut state, now);
         }
-        // What is past its time counts while it is fetched again: an issuer that is away for an hour keeps
-        // nobody out.
+        // What is past its time counts while it is fetched again: an issuer that is away for an
+        // hour keeps nobody out.
         if let Some(keys) = found {
             return Ok(keys);
         }

@@ -71,7 +71,8 @@ pub(super) fn kernel() -> Result<Kernel, Error> {
     Ok(Kernel { links: has("bpf_struct_ops_link_create") })
 }
 
-/// A registered control, which is taken back when this is dropped. The link ends before the object, and that before the record of it.
+/// A registered control, which is taken back when this is dropped. The link ends before the object,
+/// and that before the record of it.
 pub(super) struct Registration {
     _link: Link,
     object: Object,

@@ -1,4 +1,5 @@
-//! Questions to the other end of a test and their answers, next to STAMP packets on the same socket.
+//! Questions to the other end of a test and their answers, next to STAMP packets on the same
+//! socket.
 
 use super::carrier::{LineReceiver, LineSocket};
 use super::host::{now, random, steady};
@@ -156,7 +157,8 @@ impl PeerProtocol {
         steady().since(self.heard)
     }
 
-    /// Asks until there is an answer, for `timeout` at most, and not for long where the user wants an end.
+    /// Asks until there is an answer, for `timeout` at most, and not for long where the user wants
+    /// an end.
     pub(super) fn answered(
         &mut self,
         make: impl Fn(u64) -> LineRequest,

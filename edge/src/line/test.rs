@@ -91,8 +91,8 @@ pub struct LineProgress<'a> {
 
 /// Tests the line to `settings.target`, a host with a reflector, `HOST` or `HOST:PORT`.
 ///
-/// A test that began ends with what is known: where the other end is gone, or this host cannot go on,
-/// [`LineTest::broken_off`] says so, and the seconds since are untested.
+/// A test that began ends with what is known: where the other end is gone, or this host cannot go
+/// on, [`LineTest::broken_off`] says so, and the seconds since are untested.
 ///
 /// # Errors
 /// When the other end does not answer, or refuses; when this host cannot send.
@@ -213,8 +213,8 @@ pub fn run(
     Ok(running.test)
 }
 
-/// The test of `state` where its time is over: what is known of it, and no second more. There is nobody left to
-/// ask, and nothing to send.
+/// The test of `state` where its time is over: what is known of it, and no second more. There is
+/// nobody left to ask, and nothing to send.
 fn over(state: &LineState) -> Option<LineTest> {
     let most = state.test.settings.most_seconds;
     let since = state.since_begin(now(clock_state()).time);
@@ -399,8 +399,8 @@ impl Running {
         Ok(())
     }
 
-    /// The other end does not know the test, or not from here: it was killed and has come back, or this end is
-    /// seen at another address.
+    /// The other end does not know the test, or not from here: it was killed and has come back, or
+    /// this end is seen at another address.
     fn begin_again(&mut self) -> Result<(), Error> {
         (self.rows_asked, self.totals_asked, self.losses_asked) = (None, None, None);
         let at_us = self.since() / 1_000;
@@ -435,8 +435,8 @@ impl Running {
         }
     }
 
-    /// The test ends before its time: what nothing is known of is untested. A state that was written stays as
-    /// it was, to go on from.
+    /// The test ends before its time: what nothing is known of is untested. A state that was
+    /// written stays as it was, to go on from.
     fn break_off(&mut self, why: String) {
         let end = (self.since() / SECOND + 1).min(self.test.settings.most_seconds);
         self.test.away(end);
@@ -521,8 +521,8 @@ impl Running {
         Ok(())
     }
 
-    /// The order of the losses is told by an end that still knows the test; one that does not leaves a model
-    /// without its last.
+    /// The order of the losses is told by an end that still knows the test; one that does not
+    /// leaves a model without its last.
     fn take_last_losses(&mut self, sent: u64) {
         let session = self.session;
         for _ in 0..LOSS_PAGES {

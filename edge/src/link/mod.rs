@@ -1,11 +1,11 @@
 //! The wide-area link in user space: namespaces, TUN devices and the packet mover around the core's
 //! `wan`.
 //!
-//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each (or, for
-//! whole Ethernet frames and VLANs among them, a TAP device), and
-//! an *emulator*: a process of its own that holds the other ends of the devices and moves packets
-//! between them when [`farline_core::wan`] says. What runs in the namespaces uses this machine's
-//! real TCP over a path of the given rate, delay and trouble.
+//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each (or,
+//! for whole Ethernet frames and VLANs among them, a TAP device), and an *emulator*: a process of
+//! its own that holds the other ends of the devices and moves packets between them when
+//! [`farline_core::wan`] says. What runs in the namespaces uses this machine's real TCP over a path
+//! of the given rate, delay and trouble.
 //!
 //! ```no_run
 //! use farline::link::{Link, Settings, Side};
@@ -173,8 +173,8 @@ impl Link {
     /// A command that runs `program` in a side of the link, with `FARLINE_LINK`, `FARLINE_PEER` and
     /// `FARLINE_PEER_NS` set.
     ///
-    /// A process of its own enters the side first, since one with several threads cannot enter a user
-    /// namespace.
+    /// A process of its own enters the side first, since one with several threads cannot enter a
+    /// user namespace.
     ///
     /// # Errors
     /// When this program cannot be started again ([`agent::run`](crate::agent::run)).

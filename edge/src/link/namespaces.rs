@@ -21,8 +21,8 @@ pub(super) const DEVICE: &str = "wan0";
 /// scale to 1 GiB.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
-/// Packets that a device's own queue may have: the kernel keeps a TUN device's in one allocation of a
-/// pointer each, which has at most 4 MiB, and refuses more as "not permitted".
+/// Packets that a device's own queue may have: the kernel keeps a TUN device's in one allocation of
+/// a pointer each, which has at most 4 MiB, and refuses more as "not permitted".
 const DEVICE_QUEUE: RangeInclusive<u64> = 1_000..=500_000;
 
 /// How long a process in a namespace may take to end when asked to.

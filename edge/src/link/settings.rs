@@ -64,8 +64,8 @@ pub struct Settings {
     pub inline_receive: bool,
     /// Whether the link goes down when the process that brought it up dies.
     pub with_parent: bool,
-    /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its start;
-    /// this process's own when `None`.
+    /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its
+    /// start; this process's own when `None`.
     pub program: Option<PathBuf>,
 }
 

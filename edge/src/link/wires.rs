@@ -1,8 +1,8 @@
-//! What one direction of a link is made of: the model of its own, and one more for each VLAN that is a
-//! path by itself.
+//! What one direction of a link is made of: the model of its own, and one more for each VLAN that
+//! is a path by itself.
 //!
-//! A frame goes to the model of its VLAN's number, and all others go to the link's own. The paths share
-//! nothing but the thread that moves their frames.
+//! A frame goes to the model of its VLAN's number, and all others go to the link's own. The paths
+//! share nothing but the thread that moves their frames.
 
 use farline_core::units::Time;
 use farline_core::wan::{Change, Counters, OneWayLink, Output, Packet};

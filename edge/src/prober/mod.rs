@@ -1,8 +1,8 @@
 //! Measuring a path: TCP streams from one end to the other for a while, with what both ends saw of
 //! them.
 //!
-//! [`send`] and [`receive`] are the ends; they share a [`ProbeRequest`]. [`LinkBench`] runs them in the
-//! two sides of an emulated link, one link for each repetition, and so is the
+//! [`send`] and [`receive`] are the ends; they share a [`ProbeRequest`]. [`LinkBench`] runs them in
+//! the two sides of an emulated link, one link for each repetition, and so is the
 //! [`Bench`](farline_core::profile::Bench) of a profile that is measured. `VerbsBench` does the
 //! same with messages between two RDMA devices.
 //!

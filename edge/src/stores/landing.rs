@@ -1,9 +1,9 @@
 //! Writes the files of a tree under temporary names next to their targets; [`finish`] lands them
 //! whole.
 //!
-//! A reader of the destination sees the old file or the new one, never a part. Files land together at
-//! the end, or each when it is whole ([`PosixSink::one_by_one`]). What fails is
-//! removed and named; the rest lands ([`refused`]). Partial writes that the protocol makes in place (`APPE`,
+//! A reader of the destination sees the old file or the new one, never a part. Files land together
+//! at the end, or each when it is whole ([`PosixSink::one_by_one`]). What fails is removed and
+//! named; the rest lands ([`refused`]). Partial writes that the protocol makes in place (`APPE`,
 //! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
 //! with its journal ([`PosixSink::begin`]).
 
@@ -263,8 +263,8 @@ impl PosixSink {
         self
     }
 
-    /// The same sink, which also sets what is `wanted` of the entries' attributes; owners and what runs
-    /// as them only if it `may_own`.
+    /// The same sink, which also sets what is `wanted` of the entries' attributes; owners and what
+    /// runs as them only if it `may_own`.
     #[must_use]
     pub fn setting(mut self, wanted: AttributeSet, may_own: bool) -> PosixSink {
         self.attributes =
@@ -272,9 +272,9 @@ impl PosixSink {
         self
     }
 
-    /// The same sink, in which each file takes its final name while others still come, as soon as it
-    /// is durable whole and each of its blocks is as its sender read it (clause R-12). One file alone
-    /// lands at the end all the same.
+    /// The same sink, in which each file takes its final name while others still come, as soon as
+    /// it is durable whole and each of its blocks is as its sender read it (clause R-12). One file
+    /// alone lands at the end all the same.
     #[must_use]
     pub fn one_by_one(mut self) -> PosixSink {
         self.one_by_one = self.layout.entries().len() > 1;
@@ -371,7 +371,8 @@ impl PosixSink {
         }))
     }
 
-    /// Has `write` put `len` bytes at `offset` of `entry`, given the place within the file and what is there.
+    /// Has `write` put `len` bytes at `offset` of `entry`, given the place within the file and what
+    /// is there.
     fn put(
         &self,
         entry: usize,
@@ -467,8 +468,8 @@ impl Sink for PosixSink {
     }
 }
 
-/// Has the disk begin with `len` bytes at `offset` while the network still brings: else a whole file waits for
-/// the fsync at its end. What is short is over before it has begun.
+/// Has the disk begin with `len` bytes at `offset` while the network still brings: else a whole
+/// file waits for the fsync at its end. What is short is over before it has begun.
 pub(super) fn write_back(file: &OpenFile, offset: u64, len: usize) {
     if offset + len as u64 >= SPARSE_FROM {
         start_writeback(&file.file, offset, len);

@@ -98,8 +98,8 @@ pub trait Sink: Send + Sync {
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Puts so many zeros at `offset` of `entry`, as [`Self::write`] puts bytes, which is how it is done where a
-    /// sink knows no shorter way.
+    /// Puts so many zeros at `offset` of `entry`, as [`Self::write`] puts bytes, which is how it is
+    /// done where a sink knows no shorter way.
     ///
     /// # Errors
     /// As of [`Self::write`].
@@ -133,8 +133,8 @@ pub trait Sink: Send + Sync {
         None
     }
 
-    /// Notes the values of all pieces of a block, in their order, which arrived as it was sent and will be written,
-    /// for the journal.
+    /// Notes the values of all pieces of a block, in their order, which arrived as it was sent and
+    /// will be written, for the journal.
     fn record(&self, _block: &[PieceDigest]) {}
 
     /// Makes durable what was written, and journals it. What cannot be is sent again after a crash:

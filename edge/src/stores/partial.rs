@@ -147,8 +147,8 @@ pub(super) struct Partial {
     end: Mutex<Option<u64>>,
     account: Option<Mutex<Durability>>,
     durable: Mutex<ByteRanges>,
-    /// What another transfer left here and can go on from: it stays until this one has landed, which
-    /// is written aside.
+    /// What another transfer left here and can go on from: it stays until this one has landed,
+    /// which is written aside.
     left: BTreeSet<Vec<u8>>,
 }
 

@@ -1,8 +1,8 @@
 //! Which files of a tree have landed in a copy to or from a stock server that may be killed: a
 //! journal on this host, because such a server keeps none.
 //!
-//! `docs/protocol.md`, clause G-9. For each file it has two records of those of every other journal:
-//! what the source was, and what landed.
+//! `docs/protocol.md`, clause G-9. For each file it has two records of those of every other
+//! journal: what the source was, and what landed.
 
 use super::leftover::lock_if_free;
 use super::partial::lock_journal;
@@ -48,8 +48,9 @@ pub(crate) struct LandedBefore {
 }
 
 impl TreeReceipt {
-    /// Opens the journal of the tree that is known as `source` and goes to `target`, `name` for people.
-    /// Without a state folder, or while another copy holds it, there is none: then all is sent again.
+    /// Opens the journal of the tree that is known as `source` and goes to `target`, `name` for
+    /// people. Without a state folder, or while another copy holds it, there is none: then all is
+    /// sent again.
     pub(crate) fn begin(target: &[&[u8]], name: &[u8], source: [u8; 32]) -> Option<TreeReceipt> {
         TreeReceipt::begin_in(&state_folder()?.join(FOLDER), target, name, source)
     }
@@ -146,7 +147,8 @@ impl TreeReceipt {
 pub struct LandedTree {
     /// The journal.
     pub journal: PathBuf,
-    /// Where the tree goes: `ftp://host:port/path`, its path as it is at the server, or a path here.
+    /// Where the tree goes: `ftp://host:port/path`, its path as it is at the server, or a path
+    /// here.
     pub target: Vec<u8>,
     /// Files that have landed there.
     pub files: u64,

@@ -1,4 +1,5 @@
-//! What comes over RDMA: records, the private data of connections, and a peer that says what it likes.
+//! What comes over RDMA: records, the private data of connections, and a peer that says what it
+//! likes.
 
 use farline_core::rdma::{
     Acceptance, Endpoint, EndpointSettings, GreetingReply, Input, Output, Placement, QueuePair,
@@ -11,8 +12,9 @@ use std::collections::BTreeSet;
 const SLOTS: usize = 6;
 const SLOT_LEN: u32 = 1 << 16;
 
-/// What is read is written back as the same bytes (records) or is read back the same (what a fabric may have
-/// padded); and an end that receives any records gives each slot back once, and nobody else's.
+/// What is read is written back as the same bytes (records) or is read back the same (what a fabric
+/// may have padded); and an end that receives any records gives each slot back once, and nobody
+/// else's.
 ///
 /// # Panics
 /// When a law does not hold.
@@ -43,7 +45,8 @@ pub fn rdma(bytes: &[u8]) {
     }
 }
 
-/// The receiving end of a channel whose peer sends the records in `said`, each behind a byte with its length.
+/// The receiving end of a channel whose peer sends the records in `said`, each behind a byte with
+/// its length.
 fn lied_to(kind: u8, mut said: &[u8]) {
     let placement =
         [Placement::Immediate, Placement::Behind, Placement::Read][usize::from(kind % 3)];

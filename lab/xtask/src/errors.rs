@@ -24,8 +24,8 @@ const WORDS: [&str; 6] = ["message", "note", "hint", "said", "evidence", "remark
 const KINDS: [&str; 2] = ["kind", "across"];
 /// What asks words what they say; a literal or a constant follows.
 const ASKS: [&str; 6] = [".contains(", ".starts_with(", ".ends_with(", ".find(", " == ", " != "];
-/// Files that must ask words, for these are other programs' or the kernel's, which say no more: with
-/// the reason. This list only shrinks.
+/// Files that must ask words, for these are other programs' or the kernel's, which say no more:
+/// with the reason. This list only shrinks.
 const MUST_ASK: [(&str, &str); 5] = [
     ("edge/src/client/ssh.rs", "OpenSSH tells a refusal from a lost path by words alone"),
     ("edge/src/sys/route.rs", "the kernel's name of a queueing discipline"),

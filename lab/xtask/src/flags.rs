@@ -55,7 +55,8 @@ const NAMED: &[(&str, usize)] = &[
     ("edge/src/sys/verbs/library.rs", 1),
 ];
 
-/// Every file of the library at `root` that names more flags than it may, or fewer than the list says.
+/// Every file of the library at `root` that names more flags than it may, or fewer than the list
+/// says.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     read_sources(root, &root.join("edge/src"), &mut files)?;

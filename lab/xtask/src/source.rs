@@ -23,8 +23,8 @@ pub(crate) struct Facts {
     pub(crate) public_types: Vec<(String, usize)>,
     /// Names of functions that are tests, with the line.
     pub(crate) tests: Vec<(String, usize)>,
-    /// Strings that are a flag of a command line, as one hands to a process, with the line; tests are
-    /// left out.
+    /// Strings that are a flag of a command line, as one hands to a process, with the line; tests
+    /// are left out.
     pub(crate) flags: Vec<(String, usize)>,
     /// How often strings name a flag of a command line for people, such as `leave --limit out`;
     /// tests are left out.

@@ -99,8 +99,8 @@ pub(crate) struct How {
     /// Such as htcp, or held --rate 4G [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// The booked rate that --congestion held holds from the first round trip on, such as 4G: with nodes
-    /// that admit it (serve --allow-held) [default: none]
+    /// The booked rate that --congestion held holds from the first round trip on, such as 4G: with
+    /// nodes that admit it (serve --allow-held) [default: none]
     #[arg(long, hide = true, value_name = "RATE")]
     rate: Option<Rate>,
     /// Socket buffers, such as 16MiB [default: kernel's]
@@ -395,7 +395,8 @@ pub(crate) fn carry_out(
     })
 }
 
-/// The error of a copy whose connection was lost, with how to go on; what went through a pipe is gone.
+/// The error of a copy whose connection was lost, with how to go on; what went through a pipe is
+/// gone.
 fn with_way_on(error: Error, is_piped: bool) -> Error {
     let is_lost = matches!(error.code, ErrorCode::ControlClosed | ErrorCode::ChannelLost);
     if !is_lost || is_piped || error.hint.is_some() {
@@ -439,8 +440,8 @@ async fn copy_until_signalled(
         code = signals.next() => code,
     };
     options.stop.ask();
-    // It makes durable what it can go on from, and says so; who asks twice does not want to wait for
-    // that.
+    // It makes durable what it can go on from, and says so; who asks twice does not want to wait
+    // for that.
     let result = tokio::select! {
         result = copying => result,
         () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),

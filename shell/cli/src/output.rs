@@ -136,8 +136,8 @@ pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsStr
     Output::new(json, false).error(&usage_error(wrong))
 }
 
-/// Suggests the command whose letters were typed in another order, or with one wrong, of those that stand
-/// where `args` has it: clap finds none for words as short as `pc`.
+/// Suggests the command whose letters were typed in another order, or with one wrong, of those that
+/// stand where `args` has it: clap finds none for words as short as `pc`.
 fn suggest_command(wrong: &mut clap::Error, args: &[OsString]) {
     let has_own = wrong.get(ContextKind::SuggestedSubcommand).is_some();
     let Some(ContextValue::String(typed)) = wrong.get(ContextKind::InvalidSubcommand) else {

@@ -334,8 +334,8 @@ impl Book {
         }
     }
 
-    /// Takes back what [`apply`](Self::apply) did, given what that returned: for records that did not
-    /// become durable after all. Numbers that were given stay given.
+    /// Takes back what [`apply`](Self::apply) did, given what that returned: for records that did
+    /// not become durable after all. Numbers that were given stay given.
     pub fn take_back(&mut self, record: &BookRecord, before: Option<BookRecord>) {
         if let Some(before) = before {
             self.apply(&before);

@@ -23,8 +23,9 @@ pub enum Ask {
         /// One address for each stripe.
         addresses: Vec<SocketAddr>,
     },
-    /// Authenticate data channels so from now on (`DCAU`); asked after `AUTH GSSAPI` alone, where the
-    /// user's own identity is the default. When that changes, those open are closed. Answer: `Done`.
+    /// Authenticate data channels so from now on (`DCAU`); asked after `AUTH GSSAPI` alone, where
+    /// the user's own identity is the default. When that changes, those open are closed. Answer:
+    /// `Done`.
     Authenticate {
         /// By whose identity.
         how: DataAuthentication,

@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 const QUEUE_FULL: usize = 256 * 1024;
 /// The queue beyond which a client that is not held back is sent away.
 const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
-/// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command begins.
+/// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command
+/// begins.
 const HANDSHAKE: u8 = 22;
 
 /// The server's end of one control channel.

@@ -158,8 +158,8 @@ impl Document for VerbsProfile {
         self.grid.measured.as_ref().map_or(none, Measured::schedule)
     }
 
-    /// Of the cells that are measured, in the order of the axes: that of the paths, so that the wire
-    /// is changed seldom.
+    /// Of the cells that are measured, in the order of the axes: that of the paths, so that the
+    /// wire is changed seldom.
     fn runs(&self) -> Vec<(usize, CellRuns)> {
         let measured = |(_, result): &(usize, &VerbsCellResult)| self.grid.measures(&result.cell);
         let all = self.cells.iter().enumerate().filter(measured);
@@ -225,8 +225,8 @@ impl VerbsProfile {
         }
     }
 
-    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`VerbsCellResult::summary`]
-    /// has it.
+    /// The mean of the runs of `kind` of the first cell that `of` takes, as
+    /// [`VerbsCellResult::summary`] has it.
     pub fn summary(&self, kind: ProfileKind, of: impl Fn(&VerbsCell) -> bool) -> Option<Summary> {
         self.cells.iter().find(|result| of(&result.cell))?.summary(kind)
     }

@@ -117,8 +117,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was journaled, in whatever lengths: what is said to be held makes the file's own
-        /// digest with the rest.
+        /// Whatever was journaled, in whatever lengths: what is said to be held makes the file's
+        /// own digest with the rest.
         #[test]
         fn what_was_held_in_other_blocks_completes_the_digest(
             seed in any::<u64>(),

@@ -44,12 +44,12 @@ impl Ledger {
         Ledger::over(Database::open(&CALENDAR, path)?)
     }
 
-    /// Opens the PostgreSQL database at `url`, and makes its tables where there are none. It waits for
-    /// replies: not to be called where a task of an async runtime runs.
+    /// Opens the PostgreSQL database at `url`, and makes its tables where there are none. It waits
+    /// for replies: not to be called where a task of an async runtime runs.
     ///
     /// # Errors
-    /// When it cannot be reached, loses what it said was durable, has tables of a later version, or this
-    /// build knows no PostgreSQL.
+    /// When it cannot be reached, loses what it said was durable, has tables of a later version, or
+    /// this build knows no PostgreSQL.
     pub fn connect(url: &DatabaseAddress) -> Result<Ledger, Error> {
         Ledger::over(Database::connect(&CALENDAR, url)?)
     }
@@ -91,8 +91,8 @@ impl Ledger {
         self.tables.record(kind, id)
     }
 
-    /// Makes `entries` durable in one transaction, with the requests that they were done for; returns
-    /// the number of the last entry.
+    /// Makes `entries` durable in one transaction, with the requests that they were done for;
+    /// returns the number of the last entry.
     pub(super) fn write(
         &mut self,
         entries: &[Entry],
@@ -111,8 +111,8 @@ impl Ledger {
         Ok(self.end.seq)
     }
 
-    /// What the log has beyond what is known of it: entries that were in doubt, and became durable. The
-    /// log must go on from where it was known.
+    /// What the log has beyond what is known of it: entries that were in doubt, and became durable.
+    /// The log must go on from where it was known.
     ///
     /// # Errors
     /// When the database cannot be read, or is not what it was.
@@ -136,8 +136,8 @@ impl Ledger {
         self.tables.0.probe(now)
     }
 
-    /// Takes reservations over from elsewhere, with an entry of the log for each; nobody looks whether
-    /// they fit.
+    /// Takes reservations over from elsewhere, with an entry of the log for each; nobody looks
+    /// whether they fit.
     ///
     /// # Errors
     /// When they cannot be written: then none is.
@@ -178,8 +178,8 @@ impl Ledger {
         self.end.seq
     }
 
-    /// Checks the chain of the whole log, and that every record is the last that the log says of it;
-    /// returns how many entries there are, and the hash of the last.
+    /// Checks the chain of the whole log, and that every record is the last that the log says of
+    /// it; returns how many entries there are, and the hash of the last.
     ///
     /// # Errors
     /// The first entry that does not follow from the one before.

@@ -1,4 +1,5 @@
-//! What comes with a request: who asks, the body, the key against doing it twice, the version meant.
+//! What comes with a request: who asks, the body, the key against doing it twice, the version
+//! meant.
 
 use super::super::clock::{now, time_of};
 use super::super::identity::{Caller, PeerCertificate};

@@ -85,7 +85,8 @@ impl Shared {
         Arc::clone(&known.holders)
     }
 
-    /// Whose token it is that somebody else signed, on a thread that may wait for the issuer's keys.
+    /// Whose token it is that somebody else signed, on a thread that may wait for the issuer's
+    /// keys.
     pub(super) async fn by_token(self: &Arc<Self>, token: &str) -> Option<Caller> {
         let (named, token) = (Arc::clone(&self.named), token.to_owned());
         tokio::task::spawn_blocking(move || named.by_token(&token)).await.ok().flatten()
@@ -289,8 +290,8 @@ impl Service {
     /// Serves until `stop` ends, and then until all that was taken is durable.
     ///
     /// # Errors
-    /// When the thread that decides came to its end before: then nothing can be booked any more, and
-    /// whoever runs this starts it again, from its database.
+    /// When the thread that decides came to its end before: then nothing can be booked any more,
+    /// and whoever runs this starts it again, from its database.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let described = || async { axum::Json(openapi::document()) };
         let router = api::routes(Arc::clone(&self.shared))

@@ -1,5 +1,5 @@
-//! What crosses between a calendar and its clients, as JSON; rates in bit/s, volumes in bytes, times
-//! in RFC 3339.
+//! What crosses between a calendar and its clients, as JSON; rates in bit/s, volumes in bytes,
+//! times in RFC 3339.
 
 mod convert;
 mod problem_kind;
@@ -465,8 +465,8 @@ pub struct LastDocument {
 pub struct CircuitReport {
     /// The reservation.
     pub id: String,
-    /// The circuit's number: 16 times its reservation's, and which of its routes it takes. The first when
-    /// absent.
+    /// The circuit's number: 16 times its reservation's, and which of its routes it takes. The
+    /// first when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The site of the end that the agent makes; absent where it makes all of the circuit.

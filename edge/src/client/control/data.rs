@@ -30,8 +30,8 @@ impl Control {
         self.protected = Some(self.try_request(ask(Command::Protection(level))));
     }
 
-    /// Has data connections of a session by GSI encrypted, or only shown whose they are (GFD.20, section
-    /// 3): [`Self::data_security`] learns whether the server can.
+    /// Has data connections of a session by GSI encrypted, or only shown whose they are (GFD.20,
+    /// section 3): [`Self::data_security`] learns whether the server can.
     pub(in crate::client) fn protect_grid(&mut self, is_private: bool) {
         let Some(grid) = self.grid.take() else { return };
         self.grid = Some(grid.with(None, is_private));
@@ -45,8 +45,8 @@ impl Control {
         self.protected = Some(self.try_request(Request::Exec(Command::Protection(level))));
     }
 
-    /// Has data connections of a session by GSI belong to whoever connects: what another server, which
-    /// knows nothing of proxies, is to connect to.
+    /// Has data connections of a session by GSI belong to whoever connects: what another server,
+    /// which knows nothing of proxies, is to connect to.
     ///
     /// # Errors
     /// When the server does not allow it.

@@ -170,8 +170,8 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
-            // Over UDP a server says nothing before its client does; elsewhere its greeting, and the
-            // round trip that it takes, need not be waited for.
+            // Over UDP a server says nothing before its client does; elsewhere its greeting, and
+            // the round trip that it takes, need not be waited for.
             known_farline: remote.farline && remote.via != ControlTransport::Ssh,
             reply_timeout: reach
                 .idle_timeout()
@@ -366,8 +366,8 @@ impl Control {
         Ok(())
     }
 
-    /// Whether data of a session by GSI goes encrypted: as everywhere between Farline's own, and as it is
-    /// asked for with others, whose clients have it in the clear unless they are told.
+    /// Whether data of a session by GSI goes encrypted: as everywhere between Farline's own, and as
+    /// it is asked for with others, whose clients have it in the clear unless they are told.
     pub(in crate::client) fn encrypts_grid(&self, reach: &ConnectOptions) -> bool {
         reach.encrypt || (self.session.features().is_farline && !reach.no_encrypt)
     }

@@ -47,7 +47,8 @@ pub(in crate::client) fn known(name: ControlName) -> Result<(), Error> {
 }
 
 impl Copy<'_> {
-    /// The congestion control of the channel driver that was asked for, where it has one of its own.
+    /// The congestion control of the channel driver that was asked for, where it has one of its
+    /// own.
     ///
     /// # Errors
     /// [`Fault::You`] when it does not have the one that was asked for.
@@ -85,8 +86,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// The channel driver that the user asked for, or else that a profile of the path found best, where
-    /// a session that is encrypted or not, as this one, can have it.
+    /// The channel driver that the user asked for, or else that a profile of the path found best,
+    /// where a session that is encrypted or not, as this one, can have it.
     pub(in crate::client) fn channel(&self, encrypt: bool) -> Option<Stack> {
         let advice = || {
             let name = self.overrides.prior.as_ref()?.channel?;
@@ -205,8 +206,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Begins to load the control that holds a rate over TCP, if this copy is to hold one: by the time of
-    /// [`Self::obtain_held`] it is there.
+    /// Begins to load the control that holds a rate over TCP, if this copy is to hold one: by the
+    /// time of [`Self::obtain_held`] it is there.
     pub(in crate::client) fn begin_held(&mut self) {
         let usual = || self.options.drivers.default_channel().map(|driver| driver.name);
         let asked = self.options.channel.as_ref().map(|stack| stack.channel().name);

@@ -1,8 +1,8 @@
 //! A connection to PostgreSQL: a schema of its own, written by the one who holds an advisory lock.
 //!
-//! A connection that breaks is made anew, later each time. Where it broke while a transaction was committed,
-//! that is in doubt until the tables have been read again. The runtime is the connection's own: its
-//! methods wait, and are called from threads that may.
+//! A connection that breaks is made anew, later each time. Where it broke while a transaction was
+//! committed, that is in doubt until the tables have been read again. The runtime is the
+//! connection's own: its methods wait, and are called from threads that may.
 
 mod session;
 mod tls;
@@ -169,7 +169,8 @@ impl Connection for Postgres {
                 Ok(())
             }
             Err(trouble) => {
-                // An error that leaves the session is a refusal; anything else may have come too late.
+                // An error that leaves the session is a refusal; anything else may have come too
+                // late.
                 let in_doubt = !trouble.leaves_session();
                 self.session = (!in_doubt).then_some(session);
                 Err(NotCommitted { error: self.way.told(&trouble), in_doubt })

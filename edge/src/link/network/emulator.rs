@@ -249,7 +249,8 @@ impl Emulator {
     fn obey(&mut self, order: NetworkOrder) -> Result<Rest, Error> {
         match order {
             NetworkOrder::Show => {}
-            // A circuit that is being made cannot be removed yet, nor one that is being removed made.
+            // A circuit that is being made cannot be removed yet, nor one that is being removed
+            // made.
             NetworkOrder::Prepare(NetworkCircuit { number, .. }) | NetworkOrder::Remove(number)
                 if self.under_way.contains(&number) =>
             {
@@ -449,7 +450,8 @@ impl Emulator {
         }
     }
 
-    /// Says how an order went, and how things stand. Who asked may have gone; that is no trouble of ours.
+    /// Says how an order went, and how things stand. Who asked may have gone; that is no trouble of
+    /// ours.
     async fn reply(&self, mut stream: BufReader<UnixStream>, outcome: Result<(), Error>) {
         let reply = match outcome {
             Ok(()) => OrderReply::Done(self.state()),

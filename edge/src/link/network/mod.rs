@@ -1,13 +1,13 @@
 //! A network of several sites in one emulator: a namespace for each site, best-effort links between
 //! neighbours, and circuits, each a path of its own, that come, change and go while others run.
 //!
-//! A circuit is a TUN device in both of its sites' namespaces, as a VLAN interface appears at a site,
-//! with the rate and the delay of its route; no other traffic can enter it. Links between neighbours
-//! carry what has no circuit, hop by hop, at what circuits leave of them.
+//! A circuit is a TUN device in both of its sites' namespaces, as a VLAN interface appears at a
+//! site, with the rate and the delay of its route; no other traffic can enter it. Links between
+//! neighbours carry what has no circuit, hop by hop, at what circuits leave of them.
 //!
-//! How it fits: [`EmulatedNetwork`] is the handle that commands and tests use; `emulator` is the process;
-//! `paths` makes a path and moves its packets; `sites` sets namespaces up; `orders` is what crosses
-//! between handle and emulator.
+//! How it fits: [`EmulatedNetwork`] is the handle that commands and tests use; `emulator` is the
+//! process; `paths` makes a path and moves its packets; `sites` sets namespaces up; `orders` is
+//! what crosses between handle and emulator.
 
 mod emulator;
 mod orders;

@@ -88,7 +88,8 @@ fn zeros(site: &Site) {
     if !site.capabilities.sink {
         return;
     }
-    // Of a file that is too short for a hole, and of one that is not; a pipe that nobody reads holds no more.
+    // Of a file that is too short for a hole, and of one that is not; a pipe that nobody reads
+    // holds no more.
     let long = if site.is_ordered() { 6 } else { 150_000_usize.div_ceil(BLOCK) };
     for blocks in [5, long] {
         let mut content = bytes(blocks * BLOCK + 9, 6);

@@ -48,8 +48,8 @@ pub struct Landed {
 }
 
 impl Landed {
-    /// Lands the entries of `layout` by `land`, one after the other: all but those in `left`, and but
-    /// for files whose digest is not what the sender says, where `check` has what it says.
+    /// Lands the entries of `layout` by `land`, one after the other: all but those in `left`, and
+    /// but for files whose digest is not what the sender says, where `check` has what it says.
     pub fn each(
         layout: &Layout,
         left: &BTreeSet<usize>,
@@ -179,8 +179,8 @@ impl PosixSink {
         if let Some(partial) = self.journal() {
             partial.finish(&self.root);
         }
-        // The journal may have lain in the copy's own folder, which has changed by its going; in one that
-        // may not be written to it could not have gone.
+        // The journal may have lain in the copy's own folder, which has changed by its going; in
+        // one that may not be written to it could not have gone.
         if let Some(top) = self.layout.entries().first().filter(|top| self.metadata && is_top(top))
         {
             let _ = self.finish_folder(top, lock(&self.state).made.has_top());
@@ -365,8 +365,8 @@ impl PosixSink {
         self.refuse_same_name(there, entry)
     }
 
-    /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for, what
-    /// has that name is kept.
+    /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for,
+    /// what has that name is kept.
     pub(super) fn take_name(
         &self,
         (folder, name, temporary): (&OwnedFd, &[u8], &[u8]),

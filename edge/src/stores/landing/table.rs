@@ -5,9 +5,9 @@
 //!                     |                                                  |
 //!                     '--failed--> as it was      Opening <----open------'
 //! ```
-//! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good, and so is `Landed`,
-//! which a `Closed` one becomes when it takes its final name before the end. An `Open` one becomes
-//! `Closed` before its last byte where too many others were opened after it.
+//! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good, and so is
+//! `Landed`, which a `Closed` one becomes when it takes its final name before the end. An `Open`
+//! one becomes `Closed` before its last byte where too many others were opened after it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -29,8 +29,8 @@ pub(super) struct Temporary {
     is_named: bool,
 }
 
-/// The state of one entry, as bits of a byte: there are millions, of which most are `Absent`, then `Closed` and
-/// whole. What else there is to know of few stands apart.
+/// The state of one entry, as bits of a byte: there are millions, of which most are `Absent`, then
+/// `Closed` and whole. What else there is to know of few stands apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct EntryState(u8);
 

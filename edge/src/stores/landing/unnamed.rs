@@ -20,7 +20,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-/// How many there are at once in this process, at most: one for each four descriptors that it may have.
+/// How many there are at once in this process, at most: one for each four descriptors that it may
+/// have.
 const MOST: u64 = 8_192;
 const DESCRIPTORS_EACH: u64 = 4;
 
@@ -73,8 +74,8 @@ fn most() -> u64 {
     })
 }
 
-/// Has the kernel enlarge its table of this process's descriptors once: it waits for all processors,
-/// and would at each doubling.
+/// Has the kernel enlarge its table of this process's descriptors once: it waits for all
+/// processors, and would at each doubling.
 fn make_room(any: &OwnedFd) {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
@@ -99,8 +100,8 @@ impl PosixSink {
         }
     }
 
-    /// The file of an entry without a name: one that is there `again`, or a new one where that may be. It may
-    /// where it lands soon, among many, and nothing of it is to be set by its name.
+    /// The file of an entry without a name: one that is there `again`, or a new one where that may
+    /// be. It may where it lands soon, among many, and nothing of it is to be set by its name.
     pub(super) fn unnamed_file(
         &self,
         index: usize,
@@ -121,8 +122,8 @@ impl PosixSink {
         Some(file)
     }
 
-    /// Gives an unnamed file its name; where something has it, a temporary one first. Returns what there is
-    /// to know of it then.
+    /// Gives an unnamed file its name; where something has it, a temporary one first. Returns what
+    /// there is to know of it then.
     pub(super) fn land_unnamed(&self, entry: &Entry, file: &File) -> Result<Stat, Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| self.root.error("write", &path, &error);

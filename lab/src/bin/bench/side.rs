@@ -48,7 +48,8 @@ impl Ends {
         Ok(Ends::Veth(spaces))
     }
 
-    /// The ends of a link of 10 Gbit/s and this round trip; for `0ms` of a veth pair without a link.
+    /// The ends of a link of 10 Gbit/s and this round trip; for `0ms` of a veth pair without a
+    /// link.
     ///
     /// # Errors
     /// When this machine does not let us make them.
@@ -225,9 +226,9 @@ impl Node {
         Ok(Node { server: Server(running), address, fingerprint, quic, binary: binary.to_owned() })
     }
 
-    /// `cp` of this binary over an encrypted `channel`, over one UDP port where that is `farlineq`, or,
-    /// as all who need no login, over TCP in the clear where it is `clear`; and the node's URL for it,
-    /// without a path.
+    /// `cp` of this binary over an encrypted `channel`, over one UDP port where that is `farlineq`,
+    /// or, as all who need no login, over TCP in the clear where it is `clear`; and the node's URL
+    /// for it, without a path.
     ///
     /// # Errors
     /// When the node has no certificate, or no such port.

@@ -61,7 +61,8 @@ impl ReportDocument for RawPresetReport<'_> {
     }
 }
 
-/// Runs what is left of `state`, which is kept in `file` where there is one; what was not whole begins anew.
+/// Runs what is left of `state`, which is kept in `file` where there is one; what was not whole
+/// begins anew.
 pub(super) fn run(
     preset: &LinePreset,
     mut state: PresetState,

@@ -1,9 +1,10 @@
 //! How much of a week's requests is admitted, by three ways to say yes.
 //!
-//! The workload is that of the comparison of OSCARS, SuPA and SiteRM that Farline began with: a port of
-//! 100 Gbit/s, 150 requests for a week, on the hour, 20 seeds. Its rates (5 to 40 Gbit/s) and lengths
-//! (2 to 12 hours) were found so that exact admission takes what it took there: 85.8 of 150, 64.8 %.
-//! Another 20 seeds are another figure; so many more are drawn here that the interval says which it is.
+//! The workload is that of the comparison of OSCARS, SuPA and SiteRM that Farline began with: a
+//! port of 100 Gbit/s, 150 requests for a week, on the hour, 20 seeds. Its rates (5 to 40 Gbit/s)
+//! and lengths (2 to 12 hours) were found so that exact admission takes what it took there: 85.8 of
+//! 150, 64.8 %. Another 20 seeds are another figure; so many more are drawn here that the interval
+//! says which it is.
 
 use crate::table::{heading, row};
 use farline_core::calendar::{

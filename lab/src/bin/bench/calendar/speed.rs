@@ -47,9 +47,9 @@ fn ends(rng: &mut Rng) -> (SiteId, SiteId) {
     (SiteId(from as u32), SiteId(to as u32))
 }
 
-/// The route of least delay that has `rate` free in `window`. A look at a list of many reservations costs more
-/// than a search: what is on the route of least delay alone is looked at, and what of it is full is left out
-/// of the next.
+/// The route of least delay that has `rate` free in `window`. A look at a list of many reservations
+/// costs more than a search: what is on the route of least delay alone is looked at, and what of it
+/// is full is left out of the next.
 fn free_route(
     view: NetworkView<'_>,
     ends: (SiteId, SiteId),
@@ -93,7 +93,8 @@ fn fill(network: &mut NetworkTimelines, rng: &mut Rng, from: usize, count: usize
 struct Took {
     median: f64,
     p99: f64,
-    /// The 99th percentile of this thread's processor time: what is left when others use the machine.
+    /// The 99th percentile of this thread's processor time: what is left when others use the
+    /// machine.
     own_p99: f64,
 }
 

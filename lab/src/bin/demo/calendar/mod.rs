@@ -1,9 +1,9 @@
-//! `make demo-calendar`: the UltraScience Net in this machine, three channels booked in it, a fourth
-//! refused with what can be had, and a gigabyte copied into its slot.
+//! `make demo-calendar`: the UltraScience Net in this machine, three channels booked in it, a
+//! fourth refused with what can be had, and a gigabyte copied into its slot.
 //!
-//! It brings up the network with a calendar and an agent in it, books, sends through every channel, and
-//! writes demo-calendar.json and demo-calendar.html to the current folder: what was booked against what was
-//! delivered. All that it starts ends with it.
+//! It brings up the network with a calendar and an agent in it, books, sends through every channel,
+//! and writes demo-calendar.json and demo-calendar.html to the current folder: what was booked
+//! against what was delivered. All that it starts ends with it.
 
 mod page;
 
@@ -66,8 +66,8 @@ struct Refused {
     alternatives: Vec<(String, String)>,
 }
 
-/// The channels that are booked besides the copy's: what for, where to, rate, beginning and end in seconds
-/// from now.
+/// The channels that are booked besides the copy's: what for, where to, rate, beginning and end in
+/// seconds from now.
 const OTHERS: [(&str, &str, u64, u64, u64); 2] = [
     ("visualisation", "seattle", 500_000_000, 8, 24),
     ("monitoring", "chicago", 250_000_000, 11, 27),
