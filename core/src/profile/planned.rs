@@ -18,7 +18,7 @@ use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
 ///
 /// The cell with the largest mean is taken, or one with fewer streams that is as good, over TCP
 /// before other drivers, and never over one that would be
-/// [unfair](super::Driver::unfair) to others; the time is
+/// [unfair](super::ProfileDriver::unfair) to others; the time is
 /// its ramp and the rest at its steady rate, a figure for each valid repetition: their mean is
 /// expected, and the interval is where one more of them would be.
 ///
