@@ -7,8 +7,9 @@
 //!
 //! # Features
 //!
-//! All are on by default. Each is what its module says, and the library's features turn on those that
-//! they need: `calendar`, `line` (with `report`), `profile` (with `experiment` and `report`), `rdma`.
+//! All are on by default. Each is what its module says, and the library's features turn on those
+//! that they need: `calendar`, `line` (with `report`), `profile` (with `experiment` and `report`),
+//! `rdma`.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "calendar")]

@@ -1,4 +1,5 @@
-//! Brings up an emulated path of 1,400 miles and pings across it: `cargo run --example emulated_link`.
+//! Brings up an emulated path of 1,400 miles and pings across it: `cargo run --example
+//! emulated_link`.
 
 use farline::core::units::{Error, ErrorCode, Fault};
 use farline::link::{Link, Settings, Side};

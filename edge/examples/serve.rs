@@ -1,4 +1,5 @@
-//! Serves a folder on a free port of this host and copies from it: `cargo run --example serve -- FOLDER`.
+//! Serves a folder on a free port of this host and copies from it: `cargo run --example serve --
+//! FOLDER`.
 
 use farline::node::Anonymous;
 use farline::{Client, Node};

@@ -1,8 +1,10 @@
-//! Starts this program again in a role of Farline's own: what crosses is a value, not a command line.
+//! Starts this program again in a role of Farline's own: what crosses is a value, not a command
+//! line.
 //!
-//! Some work needs a process of its own: an emulator that outlives its maker, an end of a measurement
-//! in another network namespace. [`command`] starts the running program, or another that embeds the
-//! library, with the role as JSON in [`VARIABLE`]; [`agent::run`](crate::agent::run) finds it there.
+//! Some work needs a process of its own: an emulator that outlives its maker, an end of a
+//! measurement in another network namespace. [`command`] starts the running program, or another
+//! that embeds the library, with the role as JSON in [`VARIABLE`];
+//! [`agent::run`](crate::agent::run) finds it there.
 
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::de::DeserializeOwned;
@@ -82,7 +84,8 @@ pub(crate) fn role_in<R: Role>(text: &OsStr) -> Result<Option<R>, Error> {
     }
 }
 
-/// Says on standard output, as one line of JSON, what came of a role: whoever started it reads that.
+/// Says on standard output, as one line of JSON, what came of a role: whoever started it reads
+/// that.
 ///
 /// # Errors
 /// When nobody reads it any more.
@@ -95,8 +98,8 @@ pub(crate) fn say(what: &impl Serialize) -> Result<(), Error> {
     writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
 }
 
-/// What a process said in a role (`say`): its result, or its error as `--json` prints it, whose code
-/// may be one of a later version.
+/// What a process said in a role (`say`): its result, or its error as `--json` prints it, whose
+/// code may be one of a later version.
 ///
 /// # Errors
 /// `silence` where it said neither: it ended.

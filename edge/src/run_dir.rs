@@ -1,8 +1,8 @@
 //! The run directory: where Farline's processes on this machine leave word for each other.
 //!
 //! Below it stand `cc` and `cc-trace`, which everybody may read, and the records of links, which
-//! are their owner's alone. [`VARIABLE`] moves it, so that a second Farline (a test run, say) shares
-//! nothing with the first.
+//! are their owner's alone. [`VARIABLE`] moves it, so that a second Farline (a test run, say)
+//! shares nothing with the first.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -61,8 +61,8 @@ pub fn name_below(path: &Path, name: &str) -> String {
     format!("{name}-{:08x}", hasher.finish() as u32)
 }
 
-/// Makes `folder`, which stands directly below [`machine`], so that every user can read it, whatever
-/// the umask; a run directory that an older Farline made for its owner alone is mended.
+/// Makes `folder`, which stands directly below [`machine`], so that every user can read it,
+/// whatever the umask; a run directory that an older Farline made for its owner alone is mended.
 ///
 /// # Errors
 /// When one of the two cannot be made, or cannot be opened to others.

@@ -1,5 +1,5 @@
-//! A real browser in tests: Debian's Chromium without a screen, driven by its own `chromedriver` over
-//! WebDriver (W3C), which clicks, drags and presses keys as a hand would.
+//! A real browser in tests: Debian's Chromium without a screen, driven by its own `chromedriver`
+//! over WebDriver (W3C), which clicks, drags and presses keys as a hand would.
 
 use crate::command;
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// How an element is named in WebDriver's documents.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long a page may take to become what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is tried to start a browser: on a busy machine Chromium may begin later than its driver
-/// waits for it.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How often it is tried to start a browser: on a busy machine Chromium may begin later than its
+/// driver waits for it.
 const STARTS: usize = 3;
 
 /// The keys that WebDriver has no letters for.
@@ -144,7 +144,7 @@ impl Browser {
         let begun = Instant::now();
         amid();
         while self.run(&format!("return Boolean({script})"), json!([])) != true {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 let page = self.run("return document.body.innerText", json!([]));
                 panic!("{what}: {script} is not so on: {page}");
             }

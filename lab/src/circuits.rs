@@ -1,4 +1,5 @@
-//! A network of several sites with a calendar and an agent in it: what books circuits and makes them.
+//! A network of several sites with a calendar and an agent in it: what books circuits and makes
+//! them.
 
 use crate::{Running, farline};
 use serde_json::Value;
@@ -33,8 +34,8 @@ pub enum NoNetwork {
 }
 
 impl BookedNetwork {
-    /// Brings up `network`, which is built in or a file, with a calendar and an agent in its first site,
-    /// whose state is below `folder`; `best_effort` is what links carry of other traffic.
+    /// Brings up `network`, which is built in or a file, with a calendar and an agent in its first
+    /// site, whose state is below `folder`; `best_effort` is what links carry of other traffic.
     ///
     /// # Errors
     /// When the machine does not let us, or something fails.

@@ -23,8 +23,8 @@ pub struct CrowdSize {
     pub dripping: usize,
     /// Connections that send lines of a mebibyte, one after the other.
     pub babbling: usize,
-    /// Sessions that store files of 8 GiB one after the other and send no byte of them: of each the headers of
-    /// 8,192 blocks of zeros.
+    /// Sessions that store files of 8 GiB one after the other and send no byte of them: of each the
+    /// headers of 8,192 blocks of zeros.
     pub zeroing: usize,
     /// Sessions that send lists of trees one after the other, and nothing of their files.
     pub listing: usize,
@@ -32,8 +32,8 @@ pub struct CrowdSize {
     pub entries: usize,
 }
 
-/// Lets this process open as many files as it may ask for: an ordinary user's limit is 1,024 at first,
-/// and tests share it.
+/// Lets this process open as many files as it may ask for: an ordinary user's limit is 1,024 at
+/// first, and tests share it.
 pub fn may_open_many() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -45,8 +45,8 @@ pub fn plant_file(path: &Path, mib: u64, seed: u64) {
 }
 
 /// Copies the program at `from` to `to`, where it may be run at once. A child does it: what this
-/// process has open for writing is open, for a moment, in every child that another thread starts, and
-/// may not be run then (`ETXTBSY` of execve(2)).
+/// process has open for writing is open, for a moment, in every child that another thread starts,
+/// and may not be run then (`ETXTBSY` of execve(2)).
 ///
 /// # Panics
 /// When it cannot be copied.

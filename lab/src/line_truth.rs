@@ -75,8 +75,8 @@ impl TruthTest {
 }
 
 impl KnownLink {
-    /// A link of which `seed` draws the ratio, evenly over its logarithm, between 1e-9 and 1e-6 of bits or
-    /// 1e-5 and 1e-2 of frames, and the mean length of bursts between 2 and 10.
+    /// A link of which `seed` draws the ratio, evenly over its logarithm, between 1e-9 and 1e-6 of
+    /// bits or 1e-5 and 1e-2 of frames, and the mean length of bursts between 2 and 10.
     pub fn drawn(trouble: Trouble, seed: u64) -> KnownLink {
         let mut rng = Rng::new(seed);
         let (low, high) = trouble.powers();
@@ -91,8 +91,9 @@ impl KnownLink {
         self.mbit as f64 * 1e6 / ((FRAME_BYTES + ON_WIRE) * 8) as f64
     }
 
-    /// How many bursts a second begin. Of outages that begin at random, of this mean length `m`, those that
-    /// overlap being one, a time lies in one with probability `1 - exp(-m n)`, where so many are `n`.
+    /// How many bursts a second begin. Of outages that begin at random, of this mean length `m`,
+    /// those that overlap being one, a time lies in one with probability `1 - exp(-m n)`, where so
+    /// many are `n`.
     fn bursts_a_second(&self) -> f64 {
         -(-self.ratio).ln_1p() * self.frames_a_second() / self.burst
     }
@@ -125,8 +126,8 @@ impl KnownLink {
         -(-1.0 / self.burst).exp_m1()
     }
 
-    /// Bursts as events: outages at random times, of exponential length. That is told in time, so that it is
-    /// the same for frames of the load, for STAMP packets and for questions.
+    /// Bursts as events: outages at random times, of exponential length. That is told in time, so
+    /// that it is the same for frames of the load, for STAMP packets and for questions.
     fn burst_events(&self) -> Vec<String> {
         let mut rng = Rng::new(self.seed).fork(1);
         let mut exponential = |mean: f64| -(1.0 - rng.unit()).ln() * mean;
@@ -143,7 +144,8 @@ impl KnownLink {
         }
     }
 
-    /// Brings the link up, called something like `name`, and tests it; `None` where no link can be made.
+    /// Brings the link up, called something like `name`, and tests it; `None` where no link can be
+    /// made.
     ///
     /// # Errors
     /// What the test says that failed for another reason.

@@ -76,14 +76,15 @@ pub fn pyftpdlib(root: &Path) -> (Running, String) {
     listening(command, port, "python3-pyftpdlib")
 }
 
-/// Where `lab/setup` unpacks ProFTPD, which Debian does not install next to vsftpd; `None` where it is not.
+/// Where `lab/setup` unpacks ProFTPD, which Debian does not install next to vsftpd; `None` where it
+/// is not.
 pub fn proftpd_folder() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("HOME")?).join(".cache/farline/proftpd");
     folder.join("usr/sbin/proftpd").exists().then_some(folder)
 }
 
-/// ProFTPD, unpacked in `unpacked`, for the folder `root`, in which anonymous users may do everything and of
-/// which it is the whole for them; only root may start it. It knows MLSD.
+/// ProFTPD, unpacked in `unpacked`, for the folder `root`, in which anonymous users may do
+/// everything and of which it is the whole for them; only root may start it. It knows MLSD.
 ///
 /// # Panics
 /// When it does not listen.

@@ -1,5 +1,5 @@
-//! Relays between a client and a server: one changes a byte of what it carries, under checksums that
-//! stay right, and one counts.
+//! Relays between a client and a server: one changes a byte of what it carries, under checksums
+//! that stay right, and one counts.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -29,8 +29,8 @@ pub fn relay_that_spoils_a_preamble(port: u16) -> (u16, Arc<AtomicU32>) {
     (own, count)
 }
 
-/// Stands before a server on `port` of the loopback address; returns a port of its own and the count
-/// of control connections.
+/// Stands before a server on `port` of the loopback address; returns a port of its own and the
+/// count of control connections.
 ///
 /// # Panics
 /// When there is no port.

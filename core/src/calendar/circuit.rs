@@ -1,7 +1,7 @@
 //! From the book to devices: which circuits should be there now, and the steps from what is there.
 //!
-//! The steps are those of a reconcile loop: each can be repeated, and after all of them what is there is
-//! what should be. Timers only say when to look again.
+//! The steps are those of a reconcile loop: each can be repeated, and after all of them what is
+//! there is what should be. Timers only say when to look again.
 
 use super::reservation::{Reservation, ReservationId, ReservationState};
 use super::routes::CircuitRoute;
@@ -191,8 +191,8 @@ pub(super) fn active_leg(
     (reservation.state == ReservationState::Provisioned).then_some(leg)
 }
 
-/// What an agent says of a circuit against what is booked for it at `now`: how they differ, if they do. One
-/// that is made ready before its time, or is down after it, does not.
+/// What an agent says of a circuit against what is booked for it at `now`: how they differ, if they
+/// do. One that is made ready before its time, or is down after it, does not.
 pub fn contradiction(
     reservation: &Reservation,
     number: CircuitNumber,

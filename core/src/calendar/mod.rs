@@ -5,9 +5,9 @@
 //! the highest rate in a slot, the first slot, all slots, and a volume by a deadline. Every refusal
 //! says what stood in the way and what could be had instead.
 //!
-//! How it fits: [`Timeline`] is the list of one directed link, [`Network`] all of them over a
-//! [`Topology`]; [`search`] and [`volume`] look for slots and routes in it; [`Book`] is the machine
-//! of the one writer, whose [`BookRecord`]s the edge makes durable before they are applied.
+//! How it fits: [`Timeline`] is the list of one directed link, [`NetworkTimelines`] all of them
+//! over a [`Topology`]; [`search`] and [`volume`] look for slots and routes in it; [`Book`] is the
+//! machine of the one writer, whose [`BookRecord`]s the edge makes durable before they are applied.
 
 mod book;
 pub mod circuit;
@@ -31,7 +31,7 @@ pub use monitor::{
     BookingMonitor, BookingPrediction, MonitorAction, MonitorEvent, booked_volume, payload_rate,
     set_up_time,
 };
-pub use network::{Network, NetworkView};
+pub use network::{NetworkTimelines, NetworkView};
 pub use policy::{BookingPolicy, BookingRights, ProjectPolicy, ProjectUse};
 pub use refusal::{Alternative, AlternativeKind, BookingRefusal, Obstacle, RefusalCause};
 pub use request::{BookingProblem, BookingRequest};

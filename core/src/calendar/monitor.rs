@@ -6,19 +6,20 @@ use std::collections::VecDeque;
 
 /// The IP packet that is reckoned with where the path's own is not known.
 const USUAL_MTU: u64 = 1500;
-/// What of a packet is not payload: an IPv6 header (RFC 8200) and one of TCP with timestamps (RFC 9293,
-/// RFC 7323).
+/// What of a packet is not payload: an IPv6 header (RFC 8200) and one of TCP with timestamps (RFC
+/// 9293, RFC 7323).
 const HEADERS: u64 = 40 + 20 + 12;
-/// What is payload of what TCP carries: a TLS 1.3 record has 22 bytes more for up to 16 KiB (RFC 8446), a
-/// block of MODE E 17 (GFD.20).
+/// What is payload of what TCP carries: a TLS 1.3 record has 22 bytes more for up to 16 KiB (RFC
+/// 8446), a block of MODE E 17 (GFD.20).
 const FRAMED: f64 = 0.998;
-/// Before the first byte and after the last a copy takes so long, and as many round trips: with five of 80 ms
-/// a copy that held its rate took 0.46 s, and a paced one 0.64 s (`farline-bench calendar transfer`).
+/// Before the first byte and after the last a copy takes so long, and as many round trips: with
+/// five of 80 ms a copy that held its rate took 0.46 s, and a paced one 0.64 s (`farline-bench
+/// calendar transfer`).
 const SET_UP: (Span, u64) = (Span::from_millis(150), 5);
 /// What a slot is longer than that, so that a copy is over before it is ended.
 const MARGIN: Span = Span::from_millis(2_500);
-/// Over how long a copy's rate is taken, and no less than which: a pause of seconds is no reason to book
-/// another hour.
+/// Over how long a copy's rate is taken, and no less than which: a pause of seconds is no reason to
+/// book another hour.
 const RATE_OVER: [Span; 2] = [Span::from_secs(30), Span::from_secs(2)];
 /// How long it must look late before anything is done about it.
 const STAYS_LATE: Span = Span::from_secs(3);
@@ -27,7 +28,8 @@ const STOP_AHEAD: Span = Span::from_secs(1);
 /// An extension is longer than what is left by this part of it, and by this.
 const SPARE: (f64, Span) = (0.1, Span::from_secs(2));
 
-/// The part of a circuit's rate that a copy's payload has, where IP packets are of at most `mtu` bytes.
+/// The part of a circuit's rate that a copy's payload has, where IP packets are of at most `mtu`
+/// bytes.
 fn payload_part(mtu: Option<Bytes>) -> f64 {
     let mtu = mtu.map_or(USUAL_MTU, |mtu| mtu.0).max(576);
     (mtu - HEADERS) as f64 / mtu as f64 * FRAMED
@@ -38,7 +40,8 @@ pub fn payload_rate(rate: Rate, mtu: Option<Bytes>) -> Rate {
     Rate::from_bps((rate.as_bps() as f64 * payload_part(mtu)) as u64)
 }
 
-/// How long a copy over a path of this round trip is at work before its first byte and after its last.
+/// How long a copy over a path of this round trip is at work before its first byte and after its
+/// last.
 pub fn set_up_time(rtt: Span) -> Span {
     SET_UP.0 + Span::from_nanos(rtt.as_nanos().saturating_mul(SET_UP.1))
 }
@@ -159,8 +162,8 @@ impl BookingMonitor {
         }
     }
 
-    /// When the copy ends at the rate of the last seconds; while nothing can be told of that, at the
-    /// booked one.
+    /// When the copy ends at the rate of the last seconds; while nothing can be told of that, at
+    /// the booked one.
     pub fn prediction(&self, now: Time) -> Option<BookingPrediction> {
         let (_, done) = *self.samples.back()?;
         let left = Bytes(self.total?.0.saturating_sub(done.0));
@@ -197,8 +200,8 @@ impl BookingMonitor {
             return MonitorAction::Wait;
         }
         // Near the end there is no time for patience.
-        let patience = STAYS_LATE.min(last.since(now).mul_f64(0.1));
-        if now.since(since) < patience || self.is_asking {
+        let tolerance = STAYS_LATE.min(last.since(now).mul_f64(0.1));
+        if now.since(since) < tolerance || self.is_asking {
             return MonitorAction::Wait;
         }
         let spare = prediction.ends.since(now).mul_f64(SPARE.0) + SPARE.1;
@@ -229,8 +232,8 @@ mod tests {
         TimeWindow { start: second(start), end: second(end) }
     }
 
-    /// Runs a copy of `total` bytes at `actual`, a look each quarter of a second; `grants` says whether
-    /// an extension is given. Returns what was done, and when.
+    /// Runs a copy of `total` bytes at `actual`, a look each quarter of a second; `grants` says
+    /// whether an extension is given. Returns what was done, and when.
     fn run(
         monitor: &mut BookingMonitor,
         total: u64,

@@ -10,18 +10,18 @@ use std::sync::Arc;
 ///
 /// A clone is a snapshot: it shares all lists, and a booking copies only those that it changes.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub struct NetworkTimelines {
     /// The network.
     pub topology: Arc<Topology>,
     timelines: Vec<Arc<Timeline>>,
 }
 
-impl Network {
+impl NetworkTimelines {
     /// `topology` with nothing booked.
-    pub fn new(topology: Arc<Topology>) -> Network {
+    pub fn new(topology: Arc<Topology>) -> NetworkTimelines {
         let timelines =
             topology.links().map(|(_, link)| Arc::new(Timeline::new(link.capacity))).collect();
-        Network { topology, timelines }
+        NetworkTimelines { topology, timelines }
     }
 
     /// The list of `link`.
@@ -67,7 +67,7 @@ impl Network {
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkView<'a> {
     /// The network.
-    pub network: &'a Network,
+    pub network: &'a NetworkTimelines,
     /// Whether the circuit carries its rate in both directions.
     pub both_ways: bool,
 }

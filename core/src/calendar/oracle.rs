@@ -21,8 +21,8 @@ fn rate(units: u64) -> Rate {
     Rate::from_bps(units * UNIT)
 }
 
-/// All slots by trying: between two starts at which some link opens or shuts nothing changes, so one
-/// search for a route tells of each such piece.
+/// All slots by trying: between two starts at which some link opens or shuts nothing changes, so
+/// one search for a route tells of each such piece.
 fn all_slots_by_trying(
     view: NetworkView<'_>,
     (from, to): SitePair,
@@ -48,7 +48,7 @@ fn all_slots_by_trying(
 }
 
 /// A random network of 2 to 5 sites with random bookings and closures.
-fn drawn(rng: &mut Rng) -> Network {
+fn drawn(rng: &mut Rng) -> NetworkTimelines {
     let sites = 2 + rng.below(4);
     let mut spec = TopologySpec { name: "drawn".into(), ..TopologySpec::default() };
     spec.sites = (0..sites).map(|site| format!("s{site}")).collect();
@@ -63,7 +63,7 @@ fn drawn(rng: &mut Rng) -> Network {
         });
     }
     let topology = Topology::new(&spec).expect("makes sense");
-    let mut network = Network::new(Arc::new(topology));
+    let mut network = NetworkTimelines::new(Arc::new(topology));
     for _ in 0..rng.below(16) {
         let link = LinkId(rng.below(network.topology.link_count() as u64) as u32);
         let start = rng.below(TICKS);
@@ -113,7 +113,8 @@ fn simple_routes(topology: &Topology, from: SiteId, to: SiteId) -> Vec<CircuitRo
     found
 }
 
-/// A largest flow by brute force: the least cut over all sets of sites with `from` and without `to`.
+/// A largest flow by brute force: the least cut over all sets of sites with `from` and without
+/// `to`.
 fn least_cut(view: NetworkView<'_>, from: SiteId, to: SiteId, start: u64, end: u64) -> u64 {
     let topology = view.topology();
     let sites = topology.sites().len();

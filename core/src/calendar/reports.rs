@@ -1,5 +1,5 @@
-//! What agents say of circuits, held against what is booked: every circuit has the word of each agent that
-//! makes it or an end of it, and what is wrong with one of them is hidden by no other.
+//! What agents say of circuits, held against what is booked: every circuit has the word of each
+//! agent that makes it or an end of it, and what is wrong with one of them is hidden by no other.
 
 use super::circuit::{CircuitNumber, active_leg, contradiction, routes};
 use super::reservation::{Reservation, ReservationId};
@@ -167,7 +167,8 @@ impl Heard {
     }
 }
 
-/// What stands for circuits, and ends of them, whose time has come and of which nobody has said anything.
+/// What stands for circuits, and ends of them, whose time has come and of which nobody has said
+/// anything.
 fn missing(now: ReportTime, booked: &Reservation, said: &[JudgedReport]) -> Vec<JudgedReport> {
     let mut all = Vec::new();
     for at in 0..routes(&booked.legs).len() {

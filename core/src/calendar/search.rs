@@ -1,8 +1,8 @@
 //! The first four of the five problems: a fixed slot, the highest rate in a slot, the first slot,
 //! and all slots.
 //!
-//! The names are those of Sahni, Rao and Ranka (2006) and of Lin and Wu (2012). The tests hold
-//! them against brute force, and all slots against a second algorithm that shares nothing but the lists.
+//! The names are those of Sahni, Rao and Ranka (2006) and of Lin and Wu (2012). The tests hold them
+//! against brute force, and all slots against a second algorithm that shares nothing but the lists.
 
 use super::network::NetworkView;
 use super::routes::{self, CircuitRoute, leaving_cut, reachable};
@@ -36,9 +36,9 @@ pub fn highest_rate(
 
 /// The first slot of `duration` in `search` in which `rate` is free, and its route.
 ///
-/// From a start at which no route is open, the next start worth trying is the earliest at which some
-/// link opens that leads out of what can be reached: until then all that was reached leads nowhere
-/// else. So each step crosses a breakpoint of the cut, and no slot is passed over.
+/// From a start at which no route is open, the next start worth trying is the earliest at which
+/// some link opens that leads out of what can be reached: until then all that was reached leads
+/// nowhere else. So each step crosses a breakpoint of the cut, and no slot is passed over.
 pub fn first_slot(
     view: NetworkView<'_>,
     (from, to): SitePair,

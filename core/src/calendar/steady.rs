@@ -1,5 +1,5 @@
-//! The calendar's time where the host's clock is set: a step forward is believed once it has lasted, so
-//! that a mistake that somebody mends ends no hold and no reservation.
+//! The calendar's time where the host's clock is set: a step forward is believed once it has
+//! lasted, so that a mistake that somebody mends ends no hold and no reservation.
 
 use crate::units::{Span, Time};
 
@@ -20,8 +20,8 @@ pub struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// One that believes the host's clock, which shows `wall` when `passed` has gone by since some fixed
-    /// instant, such as the host's start.
+    /// One that believes the host's clock, which shows `wall` when `passed` has gone by since some
+    /// fixed instant, such as the host's start.
     pub fn new(wall: Time, passed: Span) -> SteadyClock {
         SteadyClock { believed: (wall, passed), ahead: None }
     }

@@ -129,8 +129,9 @@ impl Timeline {
 
     /// What is free in each interval that `window` touches, the last first.
     ///
-    /// It is looked for from shortly before the window on, where the level that holds at its beginning nearly
-    /// always is: from the beginning of a long list it would be as far again, through memory that no cache has.
+    /// It is looked for from shortly before the window on, where the level that holds at its
+    /// beginning nearly always is: from the beginning of a long list it would be as far again,
+    /// through memory that no cache has.
     fn free_in(&self, window: TimeWindow) -> impl Iterator<Item = Rate> + '_ {
         let near = Time::from_nanos(window.start.as_nanos().saturating_sub(NEAR.as_nanos()));
         let first = move |levels: &BTreeMap<Time, Level>| {
@@ -160,7 +161,8 @@ impl Timeline {
         self.free_in(window).min().unwrap_or(self.capacity)
     }
 
-    /// Whether `rate` is free in every instant of `window`; for an empty one, whether the link has it.
+    /// Whether `rate` is free in every instant of `window`; for an empty one, whether the link has
+    /// it.
     pub fn has_free(&self, window: TimeWindow, rate: Rate) -> bool {
         self.free_in(window).all(|free| free >= rate) && self.capacity >= rate
     }

@@ -1,9 +1,9 @@
 //! The fifth problem: move a volume of bytes and finish as early as can be.
 //!
 //! Of the problems of Lin and Wu (2013) these are the ones with an exact solution: a fixed rate on
-//! a fixed route (FPFB), and a rate and route that change at no cost (VPVB). Both are solved for one
-//! route at a time and for several at once (a largest flow). A fixed route with a variable rate, and
-//! a price on changing, are NP-complete; neither is offered as exact.
+//! a fixed route (FPFB), and a rate and route that change at no cost (VPVB). Both are solved for
+//! one route at a time and for several at once (a largest flow). A fixed route with a variable
+//! rate, and a price on changing, are NP-complete; neither is offered as exact.
 
 use super::network::NetworkView;
 use super::routes::{self, CircuitRoute};
@@ -88,10 +88,10 @@ fn routes_in(
 
 /// Fixed rate: the earliest end over all starts.
 ///
-/// An optimal window starts where the search does or at a breakpoint: else it could start earlier at
-/// the same rate, and end earlier. From a given start the rate falls as the window grows; so each
-/// window that is too short for the volume at its own rate says how long it must be at least, and
-/// the first that is long enough is the shortest.
+/// An optimal window starts where the search does or at a breakpoint: else it could start earlier
+/// at the same rate, and end earlier. From a given start the rate falls as the window grows; so
+/// each window that is too short for the volume at its own rate says how long it must be at least,
+/// and the first that is long enough is the shortest.
 fn one_window(view: NetworkView<'_>, ends: SitePair, problem: &VolumeProblem) -> Option<Vec<Leg>> {
     let shortest = problem.limit.time_for(problem.volume);
     let mut best: Option<(Time, Vec<Leg>)> = None;

@@ -78,8 +78,8 @@ impl Algorithm {
         matches!(self, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
     }
 
-    /// A control for a flow that begins as `start` says, with care where it resumes (RFC 9959); `seed` serves those that draw lots (BBR's
-    /// first phase).
+    /// A control for a flow that begins as `start` says, with care where it resumes (RFC 9959);
+    /// `seed` serves those that draw lots (BBR's first phase).
     pub fn control(self, set: Constants, start: Start, seed: &Rng) -> Box<dyn Control> {
         if let Some(saved) = start.saved.filter(|_| self != Algorithm::Held) {
             let seed = seed.fork(9959);

@@ -11,9 +11,9 @@
 //! | safe retreat | half of what has arrived | the same; then the threshold is what has arrived |
 //! | normal | the control's | never |
 //!
-//! Beyond the RFC, slow start ends at all that the earlier flow had on its way, where that filled the
-//! path, so that a flow over a path that is as it was does not overshoot it. A packet belongs to the phase in which it was sent, which the count of delivered packets at that
-//! moment tells.
+//! Beyond the RFC, slow start ends at all that the earlier flow had on its way, where that filled
+//! the path, so that a flow over a path that is as it was does not overshoot it. A packet belongs
+//! to the phase in which it was sent, which the count of delivered packets at that moment tells.
 
 use super::control::{Acked, Allowed, Control, Event, SavedPath, Start};
 use crate::units::{Bytes, Rate, Span, Time};
@@ -44,8 +44,8 @@ impl SavedPath {
         if self.fills { self.packets(packet) } else { f64::INFINITY }
     }
 
-    /// Whether flows whose windows are `begun` together gain by a jump. When the path is confirmed, a
-    /// round trip has doubled them: a jump to less than twice that saves no round trip.
+    /// Whether flows whose windows are `begun` together gain by a jump. When the path is confirmed,
+    /// a round trip has doubled them: a jump to less than twice that saves no round trip.
     pub fn is_worth_a_jump_from(&self, begun: Bytes) -> bool {
         self.in_flight.0 as f64 * JUMP >= 4.0 * begun.0 as f64
     }
@@ -148,8 +148,8 @@ impl<M: Fn(Start) -> Box<dyn Control> + Send> CarefulResume<M> {
                 if (acked.delivered as f64) < self.start.window {
                     return;
                 }
-                // A flow that has no use for its first window has none for a jump. One that is paced
-                // is never held by its window, but has sent more than that by now.
+                // A flow that has no use for its first window has none for a jump. One that is
+                // paced is never held by its window, but has sent more than that by now.
                 let sent = acked.delivered as f64 + self.in_flight;
                 let has_more = acked.window_limited || sent > self.start.window;
                 if !self.is_confirmed() || !has_more || before >= self.jump() {

@@ -2,8 +2,8 @@
 //! back.
 //!
 //! Only for a path that is reserved for the flow. Where loss or a queue shows for several rounds
-//! that it is not, the rate is given up step by step, and [`HeldControl::yielded`] says why. Rounds are
-//! counted by time, since a flow that repairs losses has no sample of each round trip.
+//! that it is not, the rate is given up step by step, and [`HeldControl::yielded`] says why. Rounds
+//! are counted by time, since a flow that repairs losses has no sample of each round trip.
 
 use super::control::{Allowed, Control, Event, Start, YieldReason, Yielded};
 use crate::units::{Bytes, Rate, Span, Time};
@@ -17,7 +17,8 @@ const CHANCE: u64 = 2;
 /// [`QUEUED_LEAST`], has a queue in it.
 const QUEUED: f64 = 1.5;
 const QUEUED_LEAST: Span = Span::from_millis(10);
-/// A round is the least round trip, and at least so long: on a short path a few packets say nothing.
+/// A round is the least round trip, and at least so long: on a short path a few packets say
+/// nothing.
 const LEAST_ROUND: Span = Span::from_millis(20);
 /// Rounds after each other before a step.
 const BAD_ROUNDS: u32 = 3;

@@ -17,16 +17,16 @@
 //! | `vegas` | Brakmo, Peterson, JSAC 13(8), 1995 |
 //! | `bbr` | Cardwell et al., ACM Queue 14(5), 2016; draft-cardwell-iccrg-bbr-congestion-control-00, version 1 as in Linux |
 //!
-//! `held` ([`Algorithm::Held`]) is none of them: it holds a rate that was booked ([`Start::held`]) on a
-//! path that is reserved, and is never chosen where a path is shared.
+//! `held` ([`Algorithm::Held`]) is none of them: it holds a rate that was booked ([`Start::held`])
+//! on a path that is reserved, and is never chosen where a path is shared.
 //!
 //! Any of them may resume with care where an earlier flow measured the path (RFC 9959):
 //! [`Start::saved`].
 //!
-//! Each has two sets of constants ([`Constants`]): what its source says, and what Linux's module of the
-//! same name does. [`theory`] says how long a flow needs to win back its window after one loss;
-//! [`sim`] runs flows over [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in
-//! the edge are held against these machines.
+//! Each has two sets of constants ([`Constants`]): what its source says, and what Linux's module of
+//! the same name does. [`theory`] says how long a flow needs to win back its window after one loss;
+//! [`sim`] runs flows over [`wan::OneWayLink`](crate::wan::OneWayLink) in virtual time. The kernel
+//! versions in the edge are held against these machines.
 
 mod algorithm;
 mod bbr;

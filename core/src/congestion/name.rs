@@ -63,7 +63,8 @@ impl ControlName {
         self.as_str().parse().ok()
     }
 
-    /// Whether it holds booked rates: Farline's control for that, also by a name of one process's own.
+    /// Whether it holds booked rates: Farline's control for that, also by a name of one process's
+    /// own.
     pub fn holds_rates(&self) -> bool {
         let name = self.as_str();
         name.strip_prefix(Algorithm::Held.name())

@@ -86,14 +86,14 @@ fn one_loss_recovers_as_theory_says_at_three_rtts() {
 }
 
 /// Two seconds in which other traffic takes nine tenths of a link that holds half as much again as
-/// the flow's window. The flow runs until `patience` after them: the run, and how long it took from
+/// the flow's window. The flow runs until `timeout` after them: the run, and how long it took from
 /// the window that its last reduction left.
 fn burst(
     algorithm: Algorithm,
     set: Constants,
     window: f64,
     rtt: Span,
-    patience: Span,
+    timeout: Span,
 ) -> (Run, Option<(Span, Span)>) {
     let link = idle(window, rtt);
     let cross = Change::Cross(Rate::from_bps(link.as_bps() / 10 * 9), Some(secs(2)));
@@ -108,7 +108,7 @@ fn burst(
         seed(1),
         receiver(),
     ]
-    .run(rtt.mul_f64(5.0) + secs(2) + patience);
+    .run(rtt.mul_f64(5.0) + secs(2) + timeout);
     let reductions = simulation.reductions(0);
     let took = reductions.last().and_then(|last| {
         let ended = last.ended?;

@@ -7,7 +7,7 @@ use crate::gridftp::checked::CHECKED_LEN;
 use crate::gridftp::client::{PeerFeatures, Request};
 use crate::gridftp::mode_e::HEADER_LEN;
 use crate::transfer::DigestAlgorithm;
-use crate::transfer::journal::Origin;
+use crate::transfer::journal::PartialOrigin;
 use crate::units::{Bytes, Rate};
 
 /// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
@@ -135,7 +135,7 @@ impl Agreement {
 
     /// Tells the peer how blocks are guarded and, when it is to store, what the transfer is known
     /// by.
-    pub fn guards(&self, origin: Option<&Origin>) -> Vec<Request> {
+    pub fn guards(&self, origin: Option<&PartialOrigin>) -> Vec<Request> {
         let Integrity { checks, digests, short_zeros } = self.integrity;
         let mut requests = Vec::new();
         if self.is_guarded {

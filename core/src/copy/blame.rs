@@ -34,8 +34,9 @@ impl Blame {
     }
 }
 
-/// Of the errors of two servers that move data between them the one that says most: a lost connection
-/// is the other end's symptom, and a refusal without a known reason is less than one with it.
+/// Of the errors of two servers that move data between them the one that says most: a lost
+/// connection is the other end's symptom, and a refusal without a known reason is less than one
+/// with it.
 pub fn of_two_servers(first: Error, second: Option<Error>) -> Error {
     match second {
         Some(second) if says(&second) > says(&first) => second,

@@ -1,9 +1,9 @@
-//! A copy file by file, with servers that know no trees: which files move, from which offsets on, what is
-//! compared, and what becomes of one that failed (`docs/protocol.md`, G-1 to G-9).
+//! A copy file by file, with servers that know no trees: which files move, from which offsets on,
+//! what is compared, and what becomes of one that failed (`docs/protocol.md`, G-1 to G-9).
 //!
-//! What lands may have come in parts, over several copies. Nothing but a checksum at both ends shows
-//! that they are of one file at a server; on this host the source's size and time must be as they
-//! were, too.
+//! What lands may have come in parts, over several copies. Nothing but a checksum at both ends
+//! shows that they are of one file at a server; on this host the source's size and time must be as
+//! they were, too.
 
 use super::requests::nameable;
 use crate::transfer::journal::FileFacts;
@@ -27,13 +27,14 @@ pub struct FileRules {
     pub is_comparable: bool,
     /// Whether all files are compared, and not only those that were resumed.
     pub compares_all: bool,
-    /// Whether a file may follow one that failed: the ends move on from a transfer that was refused.
+    /// Whether a file may follow one that failed: the ends move on from a transfer that was
+    /// refused.
     pub goes_on: bool,
 }
 
-/// Whether this is of the one place that it happened to, and the others go on: what an end refuses by
-/// name (a folder that may not be entered, a name that no command carries; servers that are no Farline
-/// nodes have one word for all), or what became of a source.
+/// Whether this is of the one place that it happened to, and the others go on: what an end refuses
+/// by name (a folder that may not be entered, a name that no command carries; servers that are no
+/// Farline nodes have one word for all), or what became of a source.
 pub fn is_of_one_place(error: &Error) -> bool {
     matches!(
         error.code,

@@ -1,5 +1,5 @@
-//! Copies file by file against a scripted server and journals that may be wrong, over many seeds: no
-//! file lands that is not whole and of one version where anything could tell.
+//! Copies file by file against a scripted server and journals that may be wrong, over many seeds:
+//! no file lands that is not whole and of one version where anything could tell.
 
 use super::by_file::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 use crate::transfer::journal::FileFacts;
@@ -334,7 +334,8 @@ fn an_interrupted_file_is_kept_and_what_cannot_be_read_is_not() {
     }
 }
 
-/// The outputs of a copy of three files of which the second fails by `code` where `fails` is asked for.
+/// The outputs of a copy of three files of which the second fails by `code` where `fails` is asked
+/// for.
 fn failing(rules: FileRules, code: ErrorCode, fails: &FileOutput) -> Vec<FileOutput> {
     let entries = vec![file("a", 1), file("b", 1), file("c", 1)];
     let mut files = FileByFile::new(rules, entries, BTreeMap::new());

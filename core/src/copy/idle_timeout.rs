@@ -1,5 +1,5 @@
-//! Notices a server that neither moves data nor says a word: one that is stopped, at the end of a path
-//! that is dead, or that means to hold its client up by single bytes.
+//! Notices a server that neither moves data nor says a word: one that is stopped, at the end of a
+//! path that is dead, or that means to hold its client up by single bytes.
 
 use crate::gridftp::client::LEAST_PROGRESS;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Span, Time};

@@ -1,7 +1,7 @@
 //! What is asked of a node in the course of a copy, as requests of its control channel.
 
 use crate::gridftp::client::{Request, Transfer, TransferKind};
-use crate::gridftp::{Command, Module, Options, Pathname, RetrieveOptions};
+use crate::gridftp::{Command, CommandOptions, Module, Pathname, RetrieveOptions};
 use crate::units::{ByteRanges, percent};
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub fn tree_part(what: TransferKind, path: &Pathname, part: &str, held: ByteRang
 
 /// A switch of Farline's own: `OPTS FARLINE name=value;`.
 pub fn farline_option(name: &str, value: &str) -> Request {
-    let option = Options::Farline { name: name.to_owned(), value: value.to_owned() };
+    let option = CommandOptions::Farline { name: name.to_owned(), value: value.to_owned() };
     Request::Exec(Command::Options(option))
 }
 
@@ -34,8 +34,8 @@ pub fn leave<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> 
     path_options("leave", paths)
 }
 
-/// Has a sender send only `names` of the folders that are retrieved from now on (T-13), where nothing else
-/// was said before; `None` when one is too long for a command line.
+/// Has a sender send only `names` of the folders that are retrieved from now on (T-13), where
+/// nothing else was said before; `None` when one is too long for a command line.
 pub fn only<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Request>> {
     path_options("only", names)
 }
@@ -74,7 +74,7 @@ pub fn parallelism(channels: usize) -> Request {
         parallelism: Some((channels, channels, channels)),
         ..RetrieveOptions::default()
     };
-    Request::Exec(Command::Options(Options::Retrieve(retrieve)))
+    Request::Exec(Command::Options(CommandOptions::Retrieve(retrieve)))
 }
 
 /// As much of `held` as a REST line can name: its longest ranges. What is not named comes again,
@@ -143,7 +143,7 @@ mod tests {
         ) {
             let mut came = Vec::new();
             for request in leave(paths.iter().map(|path| &path[..])).expect("short enough") {
-                let Request::Exec(Command::Options(Options::Farline { value, .. })) = request else {
+                let Request::Exec(Command::Options(CommandOptions::Farline { value, .. })) = request else {
                     panic!("no switch");
                 };
                 prop_assert!(value.len() <= MOST_LEFT && !value.contains([';', ' ', '\r']));

@@ -2,8 +2,8 @@
 //! last progress, with exponential back-off and jitter.
 //!
 //! Waits double from one second to half a minute, and half of each is random, so that the many that
-//! one fault has struck do not come back at once ("Exponential Backoff And Jitter", AWS Architecture
-//! Blog, 2015: equal jitter).
+//! one fault has struck do not come back at once ("Exponential Backoff And Jitter", AWS
+//! Architecture Blog, 2015: equal jitter).
 
 use crate::units::{Error, ErrorCode, Retry, Rng, Span, Time};
 

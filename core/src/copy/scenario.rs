@@ -1,6 +1,6 @@
-//! A test of a copy's session as text: what is copied, which faults strike in which pass, and, below
-//! `->`, all that the session asked for and did, by the virtual clock. It draws nothing, so that a
-//! scenario is the same in every run.
+//! A test of a copy's session as text: what is copied, which faults strike in which pass, and,
+//! below `->`, all that the session asked for and did, by the virtual clock. It draws nothing, so
+//! that a scenario is the same in every run.
 //!
 //! ```text
 //! download 8 blocks over 2 channels, rtt 100 ms, 10 ms a block
@@ -29,7 +29,7 @@
 use super::*;
 use crate::congestion::ControlName;
 use crate::gridftp::client::{PeerFeatures, Request, Transfer};
-use crate::gridftp::{Command, Options, Pathname, Reply};
+use crate::gridftp::{Command, CommandOptions, Pathname, Reply};
 use crate::transfer::DigestAlgorithm;
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Span, Time};
 use std::fmt::Write;
@@ -478,11 +478,11 @@ fn missing(bad_blocks: usize, lost_channels: usize) -> Error {
 /// A request in one word or two.
 fn brief(request: &Request) -> String {
     match request {
-        Request::Exec(Command::Options(Options::Farline { name, value })) => {
+        Request::Exec(Command::Options(CommandOptions::Farline { name, value })) => {
             let value = if value.len() > 20 { "..." } else { value };
             format!("{name}={value}")
         }
-        Request::Exec(Command::Options(Options::Retrieve(_))) => "channels".to_owned(),
+        Request::Exec(Command::Options(CommandOptions::Retrieve(_))) => "channels".to_owned(),
         Request::Transfer(Transfer { module: Some(module), held, .. }) => match held.is_empty() {
             true => module.parms.clone(),
             false => format!("{} but {held}", module.parms),

@@ -7,7 +7,7 @@ use super::requests::{NamedHeld, farline_option, parallelism, tree_part};
 use crate::congestion::ControlName;
 use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Command, Mode, Pathname};
-use crate::transfer::journal::Origin;
+use crate::transfer::journal::PartialOrigin;
 use crate::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -345,7 +345,7 @@ impl CopySession {
         let origin = match self.role {
             CopyRole::Receiver { .. } => None,
             CopyRole::Sender { source } => {
-                Some(Origin { source, digests: self.agreement.integrity.digests })
+                Some(PartialOrigin { source, digests: self.agreement.integrity.digests })
             }
         };
         for request in adapt.into_iter().chain(self.agreement.guards(origin.as_ref())) {

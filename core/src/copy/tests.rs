@@ -4,7 +4,7 @@
 use super::*;
 use crate::congestion::{Algorithm, ControlName};
 use crate::gridftp::client::{PeerFeatures, Request, Transfer};
-use crate::gridftp::{Command, Options, Pathname, Reply};
+use crate::gridftp::{Command, CommandOptions, Pathname, Reply};
 use crate::transfer::DigestAlgorithm;
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rate, Rng, Span, Time};
 
@@ -36,11 +36,11 @@ fn session(role: CopyRole, options: CopyOptions, listed: &[&str]) -> CopySession
 /// A request in one word or two.
 fn brief(request: &Request) -> String {
     match request {
-        Request::Exec(Command::Options(Options::Farline { name, value })) => {
+        Request::Exec(Command::Options(CommandOptions::Farline { name, value })) => {
             let value = if value.len() > 20 { "..." } else { value };
             format!("{name}={value}")
         }
-        Request::Exec(Command::Options(Options::Retrieve(retrieve))) => {
+        Request::Exec(Command::Options(CommandOptions::Retrieve(retrieve))) => {
             format!("channels {}", retrieve.parallelism.map_or(0, |(first, ..)| first))
         }
         Request::Exec(Command::SocketBuffer(len)) => format!("buffer {len}"),
@@ -578,7 +578,8 @@ fn all_that_is_held_is_named_to_who_takes_it() {
         while let Some(output) = session.poll() {
             let ranges = match output {
                 Output::Request {
-                    request: Request::Exec(Command::Options(Options::Farline { name, value })),
+                    request:
+                        Request::Exec(Command::Options(CommandOptions::Farline { name, value })),
                     ..
                 } if name == "held" => ByteRanges::parse(&value).expect("ranges"),
                 Output::Request { request: Request::Transfer(transfer), .. } => transfer.held,

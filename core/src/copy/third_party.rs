@@ -1,8 +1,8 @@
-//! A copy of one tree from one Farline node to another, as the client that tells them what to do: what
-//! each is asked for and when, when another pass is worth making, and how it ends.
+//! A copy of one tree from one Farline node to another, as the client that tells them what to do:
+//! what each is asked for and when, when another pass is worth making, and how it ends.
 //!
-//! The data does not pass the client: all it knows of it is what the two say, either of which may be
-//! wrong, late or gone (`docs/protocol.md`, Y-1 to Y-3).
+//! The data does not pass the client: all it knows of it is what the two say, either of which may
+//! be wrong, late or gone (`docs/protocol.md`, Y-1 to Y-3).
 
 use super::agreement::{Agreement, CopyOptions, Integrity};
 use super::paired::{DataEnd, PairedState, PairedTransfer};
@@ -11,7 +11,7 @@ use super::requests::{NamedHeld, parallelism, tree_part};
 use super::session::{CopySummary, RequestId};
 use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Mode, Pathname};
-use crate::transfer::journal::Origin;
+use crate::transfer::journal::PartialOrigin;
 use crate::units::{ByteRanges, Error, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -145,7 +145,7 @@ impl ThirdPartySession {
             passes: Passes::default(),
             tree,
         };
-        let origin = Origin { source: session.tree.source, digests: integrity.digests };
+        let origin = PartialOrigin { source: session.tree.source, digests: integrity.digests };
         let mut told = VecDeque::new();
         for (end, agreement, origin) in [
             (DataEnd::Sender, sends.guarded_as(&receives), None),

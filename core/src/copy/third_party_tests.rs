@@ -1,12 +1,12 @@
-//! Copies between two scripted nodes, in virtual time: both may lose, lie, break or fall silent, and
-//! over many seeds every copy ends, whole or with the error that is to blame.
+//! Copies between two scripted nodes, in virtual time: both may lose, lie, break or fall silent,
+//! and over many seeds every copy ends, whole or with the error that is to blame.
 
 use super::third_party::{
     ThirdPartyEvent as Event, ThirdPartyOutput as Output, ThirdPartySession, ThirdPartyTree,
 };
 use super::{CopyOptions, CopySummary, DataEnd, PairedState, PairedTransfer, nameable};
 use crate::gridftp::client::{PeerFeatures, Request, Transfer};
-use crate::gridftp::{Command, Options, Pathname, Reply};
+use crate::gridftp::{Command, CommandOptions, Pathname, Reply};
 use crate::transfer::DigestAlgorithm;
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rng, Span, Time};
 use std::collections::BTreeMap;
@@ -197,7 +197,8 @@ impl World {
         if module.parms == "data" {
             self.told = held;
             for (_, request) in &self.requests {
-                if let Request::Exec(Command::Options(Options::Farline { name, value })) = request
+                if let Request::Exec(Command::Options(CommandOptions::Farline { name, value })) =
+                    request
                     && name == "held"
                 {
                     self.told.extend(ByteRanges::parse(value).expect("ranges").iter());

@@ -1,5 +1,5 @@
-//! What a node knows of the path to a client, as it tells that client alone: `OPTS FARLINE path=ask;`
-//! (`docs/protocol.md`, M-6).
+//! What a node knows of the path to a client, as it tells that client alone: `OPTS FARLINE
+//! path=ask;` (`docs/protocol.md`, M-6).
 
 use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Span};
@@ -87,7 +87,8 @@ impl SeenPath {
 }
 
 impl NodePaths {
-    /// What the reply says: `out:BITS,NANOSECONDS,BYTES,SECONDS,MILLIONTHS,FILLED back:...`, or `none`.
+    /// What the reply says: `out:BITS,NANOSECONDS,BYTES,SECONDS,MILLIONTHS,FILLED back:...`, or
+    /// `none`.
     pub fn value(&self) -> String {
         let ways = [("out", self.out), ("back", self.back)];
         let said: Vec<String> = ways

@@ -1,9 +1,10 @@
 //! Experiments over a grid of cells, whatever runs them: what TCP and RDMA have in common, and what
 //! line tests, MPI and NFS will.
 //!
-//! An [`Experiment`] has [`GridAxis`]es, of which its cells, its [`Outline`] and what is refused are
-//! made. A [`Schedule`] says which cell is next, and a [`Bench`] runs it. A [`Document`] holds grid
-//! and cells, goes on where it stood, and is [`read`] back only whole. A [`PresetFile`] holds the papers' experiments and figures as data.
+//! An [`Experiment`] has [`GridAxis`]es, of which its cells, its [`Outline`] and what is refused
+//! are made. A [`Schedule`] says which cell is next, and a [`Bench`] runs it. A [`Document`] holds
+//! grid and cells, goes on where it stood, and is [`read`] back only whole. A [`PresetFile`] holds
+//! the papers' experiments and figures as data.
 
 mod axis;
 mod bench;

@@ -1,9 +1,9 @@
 //! Presets as data: the papers' experiments and what the papers print, as a TOML file has them.
 //!
-//! A preset's keys are those of a document's grid, and quantities may have units: `"4MiB"` where the
-//! key ends with `_bytes`, `"9.29G"` with `_bps`, `"50ms"` with `_ns`, and `"none"` where a document
-//! has `null`. Paths are names, or a rate and a round-trip time. Any table may have `quick` and
-//! `full`: what it has of its own in a form.
+//! A preset's keys are those of a document's grid, and quantities may have units: `"4MiB"` where
+//! the key ends with `_bytes`, `"9.29G"` with `_bps`, `"50ms"` with `_ns`, and `"none"` where a
+//! document has `null`. Paths are names, or a rate and a round-trip time. Any table may have
+//! `quick` and `full`: what it has of its own in a form.
 
 use crate::plan::PathPoint;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};

@@ -58,7 +58,7 @@ impl CellName {
 #[cfg(test)]
 mod tests {
     use crate::profile::verbs::{QpService, Setup, VerbsMetric};
-    use crate::profile::{Order, Store, TrafficDirection};
+    use crate::profile::{Order, StagingStore, TrafficDirection};
 
     #[test]
     fn words_are_taken_as_documents_have_them_and_others_refused() {
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!("both-ways".parse(), Ok(VerbsMetric::BothWays));
         assert_eq!("synchronous".parse(), Ok(Order::Synchronous));
         assert_eq!("back".parse(), Ok(TrafficDirection::Back));
-        let error = "tape".parse::<Store>().expect_err("no store");
+        let error = "tape".parse::<StagingStore>().expect_err("no store");
         assert_eq!(error.message, "`tape` is no store");
         assert_eq!(error.hint.as_deref(), Some("memory and file are"));
     }

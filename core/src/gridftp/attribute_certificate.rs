@@ -1,5 +1,5 @@
-//! VOMS attributes as they stand in a proxy: a list of attribute certificates (RFC 5755) in DER, read and not yet
-//! believed.
+//! VOMS attributes as they stand in a proxy: a list of attribute certificates (RFC 5755) in DER,
+//! read and not yet believed.
 
 use super::der::{
     BIT_STRING, BOOLEAN, Der, FIRST, INTEGER, OBJECT, OCTET_STRING, SEQUENCE, SET, TIME,
@@ -23,7 +23,8 @@ pub struct AttributeCertificate<'a> {
     pub algorithm: &'a [u8],
     /// The signature.
     pub signature: &'a [u8],
-    /// Issuer (or subject, as VOMS takes it too) of the holder's certificate, in DER, and its serial number.
+    /// Issuer (or subject, as VOMS takes it too) of the holder's certificate, in DER, and its
+    /// serial number.
     pub holder: (&'a [u8], &'a [u8]),
     /// The name of who issued it, in DER.
     pub issuer: &'a [u8],
@@ -39,11 +40,12 @@ pub struct AttributeCertificate<'a> {
     unknown: Option<&'static str>,
 }
 
-/// The attribute certificates in the value of a proxy's extension 1.3.6.1.4.1.8005.100.100.5, in DER.
+/// The attribute certificates in the value of a proxy's extension 1.3.6.1.4.1.8005.100.100.5, in
+/// DER.
 ///
 /// # Errors
-/// In words, why they cannot be taken: they are none, or one is for certain hosts alone, or has another critical
-/// extension that is not understood here (RFC 5755, section 4.3).
+/// In words, why they cannot be taken: they are none, or one is for certain hosts alone, or has
+/// another critical extension that is not understood here (RFC 5755, section 4.3).
 pub fn attribute_certificates(value: &[u8]) -> Result<Vec<AttributeCertificate<'_>>, &'static str> {
     let all = read(value).ok_or("they cannot be read")?;
     match all.iter().find_map(|one| one.unknown) {
@@ -125,8 +127,8 @@ fn read_names(mut attributes: Der<'_>) -> Option<Vec<&str>> {
     Some(names)
 }
 
-/// The certificates among an attribute certificate's extensions, and what is not understood that is to be, such
-/// as which hosts alone it is for.
+/// The certificates among an attribute certificate's extensions, and what is not understood that is
+/// to be, such as which hosts alone it is for.
 fn read_extensions(mut extensions: Der<'_>) -> Option<(Vec<&[u8]>, Option<&'static str>)> {
     let (mut certificates, mut unknown) = (Vec::new(), None);
     while !extensions.is_empty() {

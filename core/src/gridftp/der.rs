@@ -1,4 +1,5 @@
-//! DER (X.690) as certificates of grids have it, read from its front: one part after another, none copied.
+//! DER (X.690) as certificates of grids have it, read from its front: one part after another, none
+//! copied.
 
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;
@@ -18,7 +19,7 @@ pub(super) const DIRECTORY: u8 = 0xa4;
 pub(super) struct Der<'a>(pub(super) &'a [u8]);
 
 /// One value.
-pub(super) struct Part<'a> {
+pub(super) struct FilePart<'a> {
     pub(super) tag: u8,
     pub(super) content: &'a [u8],
     /// With tag and length.
@@ -26,7 +27,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Der<'a> {
-    pub(super) fn next(&mut self) -> Option<Part<'a>> {
+    pub(super) fn next(&mut self) -> Option<FilePart<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (len, rest) = match first {
@@ -47,11 +48,11 @@ impl<'a> Der<'a> {
         let (content, left) = rest.split_at_checked(len)?;
         let whole = &self.0[..self.0.len() - left.len()];
         self.0 = left;
-        Some(Part { tag, content, whole })
+        Some(FilePart { tag, content, whole })
     }
 
     /// The next part, which has to be of that kind.
-    pub(super) fn take(&mut self, tag: u8) -> Option<Part<'a>> {
+    pub(super) fn take(&mut self, tag: u8) -> Option<FilePart<'a>> {
         self.next().filter(|part| part.tag == tag)
     }
 

@@ -22,8 +22,8 @@ pub enum ListingKind {
     ParentDirectory,
     /// A symbolic link; GCT spells it `Type=slink` or gives `UNIX.slink` next to the target's type.
     Symlink,
-    /// What a list cannot hold or could not look at, or at its reader a line that is no entry: its name is
-    /// no more than words for people.
+    /// What a list cannot hold or could not look at, or at its reader a line that is no entry: its
+    /// name is no more than words for people.
     Unread,
 }
 
@@ -252,8 +252,8 @@ impl ListingEntry {
         Some(entry)
     }
 
-    /// What cannot stand in a list, or a line that is no entry: a reader learns that there is more. What
-    /// no line can carry of its name is `?`.
+    /// What cannot stand in a list, or a line that is no entry: a reader learns that there is more.
+    /// What no line can carry of its name is `?`.
     pub fn unread(words: &[u8]) -> ListingEntry {
         let legible = |&byte: &u8| if matches!(byte, b'\n' | 0) { b'?' } else { byte };
         let name = Pathname::new(words.iter().map(legible).collect::<Vec<u8>>());

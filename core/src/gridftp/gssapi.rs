@@ -1,5 +1,6 @@
-//! RFC 2228's words for a security mechanism that speaks in tokens: `ADAT`, `MIC`, `ENC` and `CONF` from the
-//! client, `335`, `235` and `632` to it, with base 64 in between. What a token means is the edge's.
+//! RFC 2228's words for a security mechanism that speaks in tokens: `ADAT`, `MIC`, `ENC` and `CONF`
+//! from the client, `335`, `235` and `632` to it, with base 64 in between. What a token means is
+//! the edge's.
 
 use super::line::{Line, Lines};
 
@@ -67,7 +68,8 @@ pub struct ReplyLines {
 }
 
 impl ReplyLines {
-    /// The lines of `replies`, which are whole, each with its end and whether its reply ends with it.
+    /// The lines of `replies`, which are whole, each with its end and whether its reply ends with
+    /// it.
     pub fn cut<'a>(&mut self, replies: &'a [u8]) -> Vec<(&'a [u8], bool)> {
         replies
             .split_inclusive(|&byte| byte == b'\n')

@@ -1,5 +1,5 @@
-//! What a server says that speaks RFC 2228's tokens: replies to `ADAT`, and protected replies, taken apart for
-//! the client. What a token means is the edge's.
+//! What a server says that speaks RFC 2228's tokens: replies to `ADAT`, and protected replies,
+//! taken apart for the client. What a token means is the edge's.
 
 use super::gssapi::{MAX_TOKEN_LINE, decode_base64};
 use super::line::{Line, Lines};

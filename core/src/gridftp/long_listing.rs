@@ -1,5 +1,6 @@
-//! Lines of `ls -l` as plain FTP servers list them (LIST), where there is no MLSD. RFC 959 leaves their
-//! form open; these are the forms of Unix, which nearly all servers write, and of Microsoft's IIS.
+//! Lines of `ls -l` as plain FTP servers list them (LIST), where there is no MLSD. RFC 959 leaves
+//! their form open; these are the forms of Unix, which nearly all servers write, and of Microsoft's
+//! IIS.
 
 use super::facts::{ListingEntry, ListingKind};
 use super::pathname::Pathname;
@@ -10,9 +11,9 @@ const MONTHS: [&[u8]; 12] = [
 ];
 
 impl ListingEntry {
-    /// Reads a folder's list; a line that is no entry is one of unknown kind ([`ListingKind::Unread`]),
-    /// but for the sum that `ls` begins with. Times are left out: they lack the year or the hour, and
-    /// the server's zone.
+    /// Reads a folder's list; a line that is no entry is one of unknown kind
+    /// ([`ListingKind::Unread`]), but for the sum that `ls` begins with. Times are left out: they
+    /// lack the year or the hour, and the server's zone.
     pub fn parse_long_list(text: &[u8]) -> Vec<ListingEntry> {
         lines(text).filter(|line| !is_sum(line)).map(read_by(ListingEntry::parse_long)).collect()
     }
@@ -22,8 +23,8 @@ impl ListingEntry {
         lines(text).map(read_by(ListingEntry::parse)).collect()
     }
 
-    /// Reads a line, without its end, such as `-rw-r--r--    1 0        0             348 Nov 25 02:52 a name`, or as
-    /// IIS has it `11-25-26  02:52AM       348 a name`; `None` for others.
+    /// Reads a line, without its end, such as `-rw-r--r--    1 0        0             348 Nov 25
+    /// 02:52 a name`, or as IIS has it `11-25-26  02:52AM       348 a name`; `None` for others.
     pub fn parse_long(line: &[u8]) -> Option<ListingEntry> {
         unix(line).or_else(|| iis(line))
     }
@@ -44,8 +45,8 @@ fn read_by(parse: fn(&[u8]) -> Option<ListingEntry>) -> impl Fn(&[u8]) -> Listin
     move |line| parse(line).unwrap_or_else(|| ListingEntry::unread(line))
 }
 
-/// Mode, links, owner, group (not with every server), size, month, day, time or year; a name may begin
-/// with a space. A device has two numbers for a size.
+/// Mode, links, owner, group (not with every server), size, month, day, time or year; a name may
+/// begin with a space. A device has two numbers for a size.
 fn unix(line: &[u8]) -> Option<ListingEntry> {
     let (mode, kind) = mode_of(line.get(..10)?)?;
     let (mut at, mut words) = (0, Vec::new());

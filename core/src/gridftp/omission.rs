@@ -1,8 +1,8 @@
 //! What a sender left out of a tree, as one line to its client: `FARLINE omitted=NAME PATH WORDS`
 //! (docs/protocol.md, O-4).
 //!
-//! NAME is the error's name of the table of replies, PATH is below the tree and percent-encoded, WORDS
-//! go to the end of the line.
+//! NAME is the error's name of the table of replies, PATH is below the tree and percent-encoded,
+//! WORDS go to the end of the line.
 
 use super::{MAX_LINE, fault};
 use crate::units::{Error, in_short, percent};

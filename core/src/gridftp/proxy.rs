@@ -2,7 +2,8 @@
 
 use super::der::{Der, INTEGER, OBJECT, OCTET_STRING, SEQUENCE};
 
-/// Policy languages: all that the issuer may (1.3.6.1.5.5.7.21.1), and Globus' own (1.3.6.1.4.1.3536.1.1.1.9).
+/// Policy languages: all that the issuer may (1.3.6.1.5.5.7.21.1), and Globus' own
+/// (1.3.6.1.4.1.3536.1.1.1.9).
 const INHERIT_ALL: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 21, 1];
 const LIMITED: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
 
@@ -21,7 +22,8 @@ pub enum ProxyKind {
 }
 
 impl ProxyKind {
-    /// That of a certificate whose extension 1.3.6.1.5.5.7.1.14 has this value in DER; `None` when it cannot be read.
+    /// That of a certificate whose extension 1.3.6.1.5.5.7.1.14 has this value in DER; `None` when
+    /// it cannot be read.
     pub fn of_extension(value: &[u8]) -> Option<ProxyKind> {
         // ProxyCertInfo ::= SEQUENCE { pCPathLenConstraint INTEGER OPTIONAL, proxyPolicy SEQUENCE {
         // policyLanguage OBJECT IDENTIFIER, policy OCTET STRING OPTIONAL } }

@@ -263,7 +263,7 @@ fn session(world: &mut World) {
     world.want(11, Request::List("/run7".into()));
     let parallelism =
         RetrieveOptions { parallelism: Some((4, 4, 4)), ..RetrieveOptions::default() };
-    world.want(12, Request::Exec(Command::Options(Options::Retrieve(parallelism))));
+    world.want(12, Request::Exec(Command::Options(CommandOptions::Retrieve(parallelism))));
     world.want(
         13,
         Request::Active {

@@ -55,7 +55,8 @@ impl Reply {
         (self.code == 213 && is_hex).then_some(digest)
     }
 
-    /// The entries of an MLST or MLSC reply, and its lines that are none as [`ListingKind::Unread`].
+    /// The entries of an MLST or MLSC reply, and its lines that are none as
+    /// [`ListingKind::Unread`].
     ///
     /// [`ListingKind::Unread`]: super::ListingKind::Unread
     pub fn entries(&self) -> Vec<ListingEntry> {

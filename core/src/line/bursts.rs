@@ -1,5 +1,5 @@
-//! The longest burst that a line takes without loss, and the buffer that this speaks of: back-to-back
-//! frames (RFC 2544, section 26.4, as RFC 9004 has it).
+//! The longest burst that a line takes without loss, and the buffer that this speaks of:
+//! back-to-back frames (RFC 2544, section 26.4, as RFC 9004 has it).
 //!
 //! The search is repeated; a repetition begins where the one before ended, since what differs is
 //! little. Invariant: a burst that a host could not send as asked, or lost itself, says nothing.
@@ -50,7 +50,8 @@ pub struct BurstBuffer {
     pub frames: Summary,
     /// How long such a burst is, by the rate at which it came to the line.
     pub implied: Span,
-    /// The same less what left the buffer meanwhile: how long the buffer takes to fill at that rate.
+    /// The same less what left the buffer meanwhile: how long the buffer takes to fill at that
+    /// rate.
     pub corrected: Span,
     /// Bytes of the wire's time that are in that.
     pub corrected_bytes: f64,
@@ -147,7 +148,7 @@ impl BurstSearch {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Rng, Time};
-    use crate::wan::{Direction, Frames, Link, Output, Packet};
+    use crate::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
     const RATE: u64 = 1_000_000_000;
     const WIRE: f64 = 1_538.0;
@@ -158,7 +159,7 @@ mod tests {
             queue: Bytes(queue),
             ..Direction::new(Rate::from_bps(rate), Span::ZERO, Span::ZERO)
         };
-        let mut link = Link::new(Time::ZERO, &direction, [], &Rng::new(1));
+        let mut link = OneWayLink::new(Time::ZERO, &direction, [], &Rng::new(1));
         let (mut now, gap) = (Time::ZERO, Span::from_secs_f64(WIRE * 8.0 / RATE as f64));
         for token in 0..frames {
             link.handle(now, Packet { token, frames: Frames::one(1_500) });

@@ -13,8 +13,8 @@ use crate::statistics::Summary;
 use crate::units::{Error, ErrorCode, Fault, Rng};
 use serde::Serialize;
 
-/// Of the narrowest distribution, between its first and its 99th hundredth, so many bins; of all at most
-/// so many.
+/// Of the narrowest distribution, between its first and its 99th hundredth, so many bins; of all at
+/// most so many.
 const BINS: f64 = 16.0;
 const MOST_BINS: f64 = 300.0;
 /// The part on either side of a distribution that a histogram leaves out.
@@ -201,8 +201,8 @@ fn over(values: &[f64], mean: f64) -> Vec<f64> {
     values.iter().map(|value| value / mean).collect()
 }
 
-/// The shares of each of `samples`, which are in ascending order, in bins of one width, which is returned
-/// too.
+/// The shares of each of `samples`, which are in ascending order, in bins of one width, which is
+/// returned too.
 fn histograms(samples: &[(String, Vec<f64>)]) -> (f64, Vec<Series>) {
     let at =
         |values: &[f64], part: f64| values[((values.len() - 1) as f64 * part).round() as usize];
@@ -291,7 +291,8 @@ mod tests {
         assert!((prediction.sd_percent - 0.861).abs() < 0.03, "{prediction:?}");
         let page = found.page(&[]).html();
         assert!(page.contains("more than chance") && page.contains("convolution"));
-        // The narrowest and the widest distribution have bins of one width, and all of both is there.
+        // The narrowest and the widest distribution have bins of one width, and all of both is
+        // there.
         let samples: Vec<(String, Vec<f64>)> = found
             .paths
             .iter()

@@ -58,9 +58,9 @@ impl PathLosses {
         self.lost / self.sent
     }
 
-    /// How probable so large a difference is by chance. Losses of a burst are one event, not many: as for the
-    /// interval of a ratio, counts are divided by the mean size of the burst that a loss is in, which is taken
-    /// from both.
+    /// How probable so large a difference is by chance. Losses of a burst are one event, not many:
+    /// as for the interval of a ratio, counts are divided by the mean size of the burst that a loss
+    /// is in, which is taken from both.
     pub(super) fn p(&self, other: &PathLosses) -> Option<f64> {
         let seen = self.seen + other.seen;
         let burst = ((self.burst_squares + other.burst_squares) / seen.max(1.0)).max(1.0);

@@ -1,5 +1,5 @@
-//! Loss and delay by load: from where on a line queues, and from where on it loses (RFC 2544, sections
-//! 26.2 and 26.3, as one curve).
+//! Loss and delay by load: from where on a line queues, and from where on it loses (RFC 2544,
+//! sections 26.2 and 26.3, as one curve).
 
 use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
@@ -90,8 +90,8 @@ impl LoadCurve {
         self.fit().count() == self.rows.len()
     }
 
-    /// The least load at which a queue stands: half of the round trips are longer than 99 % of those
-    /// at the least load of all.
+    /// The least load at which a queue stands: half of the round trips are longer than 99 % of
+    /// those at the least load of all.
     pub fn queues_from(&self) -> Option<f64> {
         let usual = self.fit().find_map(|row| row.rtt)?.p99_ns;
         let queues = |row: &&LoadRow| row.rtt.is_some_and(|rtt| rtt.median_ns > usual);

@@ -177,9 +177,9 @@ impl PathDelay {
         }
     }
 
-    /// Takes a sample; returns its round trip, if that counts. Where the other end says what cannot be, that
-    /// it returned a packet before it came or held it longer than it was away, the round trip is by this
-    /// end's clock alone, with what the other end took in it.
+    /// Takes a sample; returns its round trip, if that counts. Where the other end says what cannot
+    /// be, that it returned a packet before it came or held it longer than it was away, the round
+    /// trip is by this end's clock alone, with what the other end took in it.
     pub fn add(&mut self, sample: &DelaySample) -> Option<Span> {
         let difference = |a: Time, b: Time| a.as_nanos() as f64 - b.as_nanos() as f64;
         let stay = difference(sample.returned, sample.received);
@@ -227,14 +227,14 @@ impl PathDelay {
         self.keep(kept);
     }
 
-    /// Whether the other end's times are of no use: more than now and then, as where a clock is set between
-    /// two of them, they cannot be.
+    /// Whether the other end's times are of no use: more than now and then, as where a clock is set
+    /// between two of them, they cannot be.
     pub fn is_distrusted(&self) -> bool {
         self.impossible > MOST_IMPOSSIBLE && self.impossible * 100 > self.seen
     }
 
-    /// A clock was set: what was known of it, and delays by it, are of no use any more. Round trips are
-    /// by this end's alone.
+    /// A clock was set: what was known of it, and delays by it, are of no use any more. Round trips
+    /// are by this end's alone.
     fn forget_clocks(&mut self) {
         self.clock_steps += 1;
         self.bounds = OffsetBounds::default();
@@ -544,7 +544,8 @@ mod tests {
         assert_eq!((delay.clock_steps, delay.seen), (0, 20_000));
     }
 
-    /// A packet that is away for 40, of which the other end says that it came and left at these times.
+    /// A packet that is away for 40, of which the other end says that it came and left at these
+    /// times.
     fn said(received: u64, returned: u64) -> DelaySample {
         let at = Time::from_nanos;
         DelaySample { sent: at(100), received: at(received), returned: at(returned), came: at(140) }

@@ -1,12 +1,13 @@
-//! All delays of a test in bounded memory: a histogram of them, their mean and deviation, and means of
-//! parts of the time.
+//! All delays of a test in bounded memory: a histogram of them, their mean and deviation, and means
+//! of parts of the time.
 
 use super::delay_summary::DelaySummary;
 use crate::statistics::{Moments, Summary};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A place of the histogram is this part of its values wide: a 1024th, as an HDR histogram of three digits.
+/// A place of the histogram is this part of its values wide: a 1024th, as an HDR histogram of three
+/// digits.
 const PLACE_BITS: u32 = 10;
 /// The most parts of the time; where there would be more, two become one.
 const MOST_PARTS: usize = 40;
@@ -24,8 +25,8 @@ pub(super) struct DelayAccount {
     places: BTreeMap<u64, u64>,
     /// Count and sum of parts of the time, one behind the other.
     parts: Vec<(u64, f64)>,
-    /// The sums of their squares. An earlier version's state has none: then they are far too small for the
-    /// part, whose deviation is zero, as of one that is not known.
+    /// The sums of their squares. An earlier version's state has none: then they are far too small
+    /// for the part, whose deviation is zero, as of one that is not known.
     #[serde(default)]
     part_squares: Vec<f64>,
     part_ns: f64,

@@ -210,12 +210,12 @@ pub struct LineDocument {
     pub bit_errors: Option<Ratio>,
     /// Gilbert's model of the losses.
     pub gilbert: Option<Gilbert>,
-    /// Gilbert's and Elliott's of the latest, with losses in the good state and frames that come in the bad
-    /// one; absent where few were lost, and where independent losses say as much.
+    /// Gilbert's and Elliott's of the latest, with losses in the good state and frames that come in
+    /// the bad one; absent where few were lost, and where independent losses say as much.
     #[serde(default)]
     pub gilbert_elliott: Option<GilbertElliott>,
-    /// The receiver's account of all frames, also of seconds that do not count; where it was killed meanwhile,
-    /// of all its lives, less what it had not told.
+    /// The receiver's account of all frames, also of seconds that do not count; where it was killed
+    /// meanwhile, of all its lives, less what it had not told.
     pub totals: TallyTotals,
     /// How often it lost its account.
     #[serde(default)]
@@ -241,8 +241,8 @@ pub struct LineDocument {
     pub delay_variation_ns: Option<f64>,
     /// How often a clock was set while the test ran.
     pub clock_steps: u64,
-    /// Answers of which the other end says what cannot be: that it sent them before it received what they
-    /// answer, or held them longer than they were away.
+    /// Answers of which the other end says what cannot be: that it sent them before it received
+    /// what they answer, or held them longer than they were away.
     #[serde(default)]
     pub impossible_times: u64,
     /// Answers to STAMP packets that count for nothing.
@@ -349,8 +349,8 @@ impl LineTest {
         self.totals = self.earlier.followed_by(current);
     }
 
-    /// The latest losses in this life of the other end, of which the first of `entries` has the number
-    /// `first`.
+    /// The latest losses in this life of the other end, of which the first of `entries` has the
+    /// number `first`.
     pub fn note_losses(&mut self, first: u64, entries: &[LossEntry]) {
         self.losses.note(first, entries);
     }
@@ -379,7 +379,8 @@ impl LineTest {
         self.unsettled.add(second, sample);
     }
 
-    /// The emulated link was late in `second`, by its own account: the delays of that second are this host's.
+    /// The emulated link was late in `second`, by its own account: the delays of that second are
+    /// this host's.
     pub fn note_link_late(&mut self, second: u64) {
         if second >= self.next {
             self.unsettled.note_late(second);

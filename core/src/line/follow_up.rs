@@ -1,5 +1,5 @@
-//! When a reflector's answer really left, which it says with its next one (RFC 8972, section 4.7): a
-//! packet's own timestamp is read before it is sent, and a host may do other things in between.
+//! When a reflector's answer really left, which it says with its next one (RFC 8972, section 4.7):
+//! a packet's own timestamp is read before it is sent, and a host may do other things in between.
 
 use super::delay::DelaySample;
 use super::stamp::{UNAUTHENTICATED, ntp_of, time_of};
@@ -40,7 +40,8 @@ impl FollowUp {
         packet.len() >= FOLLOW_UP_PACKET && packet[UNAUTHENTICATED + 1..][..3] == HEAD
     }
 
-    /// Puts it into the answer to a packet that asks; without one the answer says that there is none.
+    /// Puts it into the answer to a packet that asks; without one the answer says that there is
+    /// none.
     pub fn answer(follow_up: Option<FollowUp>, packet: &mut [u8]) {
         if !FollowUp::is_asked(packet) {
             return;
@@ -74,8 +75,9 @@ pub struct FollowedSamples {
 }
 
 impl FollowedSamples {
-    /// Takes the sample of the answer that is number `sequence` at the reflector, with what came in it
-    /// of the one before; returns the sample before, which is as exact as it will be. The last one stays.
+    /// Takes the sample of the answer that is number `sequence` at the reflector, with what came in
+    /// it of the one before; returns the sample before, which is as exact as it will be. The last
+    /// one stays.
     pub fn take(
         &mut self,
         sequence: u32,

@@ -32,14 +32,15 @@ pub struct ProbabilityEstimate {
     pub high: f64,
 }
 
-/// A chain of a good and a bad state, in each of which a frame is lost with a probability of its own
-/// (Elliott, Bell System Technical Journal 42, 1963; Gilbert's of 1960 where the good one loses none).
-/// The most likely parameters, and intervals by profile likelihood.
+/// A chain of a good and a bad state, in each of which a frame is lost with a probability of its
+/// own (Elliott, Bell System Technical Journal 42, 1963; Gilbert's of 1960 where the good one loses
+/// none). The most likely parameters, and intervals by profile likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GilbertElliott {
     /// The probability that the bad state follows the good one.
     pub turns_bad: ProbabilityEstimate,
-    /// The probability that the good state follows the bad one: the inverse of its mean length in frames.
+    /// The probability that the good state follows the bad one: the inverse of its mean length in
+    /// frames.
     pub turns_good: ProbabilityEstimate,
     /// The probability that a frame is lost in the good state.
     pub lost_good: ProbabilityEstimate,
@@ -52,8 +53,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// The fit to frames in order; `None` where fewer than 20 were lost, or where independent losses
-    /// say as much.
+    /// The fit to frames in order; `None` where fewer than 20 were lost, or where independent
+    /// losses say as much.
     pub fn fit<'a>(entries: impl IntoIterator<Item = &'a LossEntry>) -> Option<GilbertElliott> {
         let fit = Fit::new(entries.into_iter().copied().collect())?;
         let best = fit.best()?;
@@ -131,8 +132,9 @@ struct Chain {
     lost_bad: f64,
 }
 
-/// As the search sees them: logarithms of the two turns, the good state's losses as a part of
-/// the mean and the bad one's as a part of what is between the mean and one, which keeps the states apart.
+/// As the search sees them: logarithms of the two turns, the good state's losses as a part of the
+/// mean and the bad one's as a part of what is between the mean and one, which keeps the states
+/// apart.
 type Searched = [f64; 4];
 
 struct Best {
@@ -190,8 +192,8 @@ impl Fit {
         -(self.lost as f64 * mean.ln() + (self.frames - self.lost) as f64 * (1.0 - mean).ln())
     }
 
-    /// Less the log-likelihood, by the forward algorithm (Rabiner, Proceedings of the IEEE 77, 1989)
-    /// over whole runs.
+    /// Less the log-likelihood, by the forward algorithm (Rabiner, Proceedings of the IEEE 77,
+    /// 1989) over whole runs.
     fn misfit(&self, at: &[f64]) -> f64 {
         let chain = self.chain(at);
         let Chain { turns_bad, turns_good, lost_good, lost_bad } = chain;
@@ -211,7 +213,8 @@ impl Fit {
 
     fn best(&self) -> Option<Best> {
         let mut best: Option<Best> = None;
-        // Bursts that lose all, half and a tenth, short and long, with and without losses between them.
+        // Bursts that lose all, half and a tenth, short and long, with and without losses between
+        // them.
         for lost_bad in [0.9, 0.5, 0.1] {
             for turns_good in [0.3_f64, 0.02] {
                 for lost_good in [0.05, 0.5] {

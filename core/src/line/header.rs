@@ -33,8 +33,8 @@ impl LoadHeader {
         into[12..16].copy_from_slice(&check.to_be_bytes());
     }
 
-    /// How each byte of number and time, which stand at 4 to 11, changes the check from what it is with
-    /// that byte 0.
+    /// How each byte of number and time, which stand at 4 to 11, changes the check from what it is
+    /// with that byte 0.
     pub(super) fn check_changes(&self, key: u64) -> Box<[[u32; 256]; 8]> {
         let mut head = [0; HEADER_BYTES];
         LoadHeader { sequence: 0, sent_us: 0, ..*self }.write(key, &mut head);

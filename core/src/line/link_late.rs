@@ -1,5 +1,5 @@
-//! Delays by the second in which they were asked for, until it is known whether an emulated link kept
-//! its own time in that second.
+//! Delays by the second in which they were asked for, until it is known whether an emulated link
+//! kept its own time in that second.
 
 use super::delay::DelaySample;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,8 @@ impl UnsettledDelays {
     }
 }
 
-/// Delays that an emulated link gave packets, by its own clock, while it was in time; in microseconds.
+/// Delays that an emulated link gave packets, by its own clock, while it was in time; in
+/// microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkAccount {
     /// To the far end.

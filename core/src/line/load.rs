@@ -16,15 +16,15 @@ pub struct LoadWriter {
     tables: PatternTables,
 }
 
-/// What is the same in all frames of a kind and a test, and what their numbers and times add to the check:
-/// for a sender that does not call [`LoadWriter::write`] for each.
+/// What is the same in all frames of a kind and a test, and what their numbers and times add to the
+/// check: for a sender that does not call [`LoadWriter::write`] for each.
 #[derive(Clone, Debug)]
 pub struct LoadTemplate {
     /// A frame's payload with number and time 0.
     pub payload: Vec<u8>,
     /// How byte 4 + `k` of the payload changes the check when it is `b`: by an exclusive or with
-    /// `checks[k][b]`, as a CRC is linear. Bytes 4 to 7 are the number and 8 to 11 the time, from the
-    /// highest byte on, and 12 to 15 the check.
+    /// `checks[k][b]`, as a CRC is linear. Bytes 4 to 7 are the number and 8 to 11 the time, from
+    /// the highest byte on, and 12 to 15 the check.
     pub checks: Box<[[u32; 256]; LoadTemplate::CHANGED]>,
 }
 
@@ -69,8 +69,8 @@ impl LoadWriter {
         self.next
     }
 
-    /// What frames of `len` bytes of this kind have in common; `None` where each carries another part
-    /// of its pattern.
+    /// What frames of `len` bytes of this kind have in common; `None` where each carries another
+    /// part of its pattern.
     pub fn template(&mut self, kind: FrameKind, len: usize) -> Option<LoadTemplate> {
         if !kind.pattern.is_constant() {
             return None;

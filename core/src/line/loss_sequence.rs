@@ -56,7 +56,8 @@ impl LossSequence {
         self.kept.push_back(entry);
     }
 
-    /// The entries that are kept from number `since` on, `most` at most, and the number of the first.
+    /// The entries that are kept from number `since` on, `most` at most, and the number of the
+    /// first.
     pub fn since(&self, since: u64, most: usize) -> (u64, Vec<LossEntry>) {
         let from = since.clamp(self.first, self.next());
         let entries = self.kept.iter().skip((from - self.first) as usize).take(most);

@@ -163,8 +163,8 @@ impl LineAnswer {
         }
     }
 
-    /// Its bytes as an answer to a request of `most` bytes; rows and losses that have no room are left to
-    /// the next. `None` where it would be longer than what it answers.
+    /// Its bytes as an answer to a request of `most` bytes; rows and losses that have no room are
+    /// left to the next. `None` where it would be longer than what it answers.
     pub fn fitting(mut self, most: usize) -> Option<Vec<u8>> {
         loop {
             let bytes = write_message(&self, 0);

@@ -1,6 +1,6 @@
-//! What a line is worth: frames that carry a pattern are sent over a path at a stated load, and what
-//! arrives says how often frames are lost and bits are wrong, how long they take, and what that is
-//! worth.
+//! What a line is worth: frames that carry a pattern are sent over a path at a stated load, and
+//! what arrives says how often frames are lost and bits are wrong, how long they take, and what
+//! that is worth.
 //!
 //! The sender's plan is a [`FrameMix`] whose payloads come from a [`Pattern`]; each frame begins
 //! with a [`LoadHeader`]. The receiver's [`Tally`] counts; the sender joins the receiver's

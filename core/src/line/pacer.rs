@@ -1,13 +1,14 @@
-//! When the next burst of frames leaves: on time, and after a pause of the sender's little faster than the
-//! load and never faster than the line, as what it makes up for at once is a burst that fills queues which
-//! the load would not.
+//! When the next burst of frames leaves: on time, and after a pause of the sender's little faster
+//! than the load and never faster than the line, as what it makes up for at once is a burst that
+//! fills queues which the load would not.
 
 /// What is behind the pace by more is not made up for: the second has less than its load then.
 const MOST_BEHIND: u64 = 10_000_000;
 /// So much of what is behind may leave at once: a thread that sleeps wakes up some 60 us late.
 const AT_ONCE: u64 = 500_000;
-/// The rest leaves at 5/4 of the load, or at the line's rate where that is less: what is faster would overfill a
-/// queue of less than [`MOST_BEHIND`] that the load leaves empty, and the line would have lost that.
+/// The rest leaves at 5/4 of the load, or at the line's rate where that is less: what is faster
+/// would overfill a queue of less than [`MOST_BEHIND`] that the load leaves empty, and the line
+/// would have lost that.
 const HASTE: (u64, u64) = (4, 5);
 
 /// The times of bursts, in nanoseconds since any moment.
@@ -42,7 +43,7 @@ impl FramePacer {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Rate, Rng, Span, Time};
-    use crate::wan::{Direction, Frames, Link, Output, Packet};
+    use crate::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
     /// When each burst left in a second of gaps of `gap`, of a sender that wakes up so much late at
     /// `late`'s word.
@@ -59,8 +60,8 @@ mod tests {
         times
     }
 
-    /// Frames lost at 95 % of 1 Gbit/s in a queue of 2 ms, of a sender that pauses for up to 15 ms now and
-    /// then and makes up for it no faster than one frame in `least`.
+    /// Frames lost at 95 % of 1 Gbit/s in a queue of 2 ms, of a sender that pauses for up to 15 ms
+    /// now and then and makes up for it no faster than one frame in `least`.
     fn lost_to_pauses(seed: u64, least: u64) -> u64 {
         let rate = Rate::from_bps(1_000_000_000);
         let path = Direction {
@@ -68,7 +69,7 @@ mod tests {
             ..Direction::new(rate, Span::from_millis(5), Span::from_millis(10))
         };
         let (mut rng, mut link) =
-            (Rng::new(seed), Link::new(Time::ZERO, &path, [], &Rng::new(seed)));
+            (Rng::new(seed), OneWayLink::new(Time::ZERO, &path, [], &Rng::new(seed)));
         let gap = rate.time_for(Bytes(1_538)).as_nanos() * 100 / 95;
         let (mut pacer, mut now) = (FramePacer::new(0), 0);
         for token in 0..80_000 {

@@ -9,14 +9,15 @@ use super::scientific::{counted, scientific};
 use super::strip::StripPart;
 use super::verdict::{percent, words};
 use crate::report::{
-    Axis, Card, ColumnSource, Columns, Histogram, LineChart, Mark, PageSpec, ReportDocument,
-    Section, Series, TableSpec, Values, broken,
+    Axis, Card, ColumnSource, ColumnValues, Columns, Histogram, LineChart, Mark, PageSpec,
+    ReportDocument, Section, Series, TableSpec, broken,
 };
 use crate::units::Span;
 
 /// Bars of the histogram.
 const BARS: usize = 60;
-/// Columns of a terminal that names take, and how many it has at least for values to stand next to them.
+/// Columns of a terminal that names take, and how many it has at least for values to stand next to
+/// them.
 const KEYS: usize = 22;
 const LEAST_ASIDE: usize = 60;
 
@@ -62,7 +63,7 @@ impl ReportDocument for LineDocument {
                 ("rtt_ns", ColumnSource::Real(|row| (row.1.rtts > 0).then_some(row.1.rtt_ns))),
             ],
         );
-        let seconds = Values::Whole(vec![Some(self.strip_seconds); rows.len()]);
+        let seconds = ColumnValues::Whole(vec![Some(self.strip_seconds); rows.len()]);
         table.columns.insert(1, ("seconds", seconds));
         table
     }

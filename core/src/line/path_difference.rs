@@ -1,5 +1,5 @@
-//! How two paths of a comparison differ, in mean and deviation of round trips and in losses, and which of it
-//! is more than chance.
+//! How two paths of a comparison differ, in mean and deviation of round trips and in losses, and
+//! which of it is more than chance.
 
 use super::compared_path::ComparedPath;
 use super::scientific::scientific;
@@ -22,8 +22,8 @@ pub struct PathDifference {
     pub p: f64,
     /// The second's deviation over the first's.
     pub sd_ratio: f64,
-    /// How probable a ratio so far from one is by chance; absent where a document has no deviations of parts,
-    /// as those of earlier versions.
+    /// How probable a ratio so far from one is by chance; absent where a document has no deviations
+    /// of parts, as those of earlier versions.
     pub sd_p: Option<f64>,
     /// Frames lost of those sent: the first's and the second's.
     pub losses: Option<(f64, f64)>,

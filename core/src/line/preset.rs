@@ -5,7 +5,7 @@ use super::frames::FrameMix;
 use super::settings::{LineCriterion, LineSettings};
 use crate::report::{Section, TableSpec};
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
-use crate::wan::{Direction, Settings};
+use crate::wan::{Direction, LinkSettings};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
@@ -78,7 +78,7 @@ pub struct PresetFigure {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PresetTest {
     /// The link.
-    pub wan: Settings,
+    pub wan: LinkSettings,
     /// What is sent.
     pub settings: LineSettings,
 }
@@ -124,7 +124,7 @@ impl LinePreset {
             let jitter: Span = path.jitter.parse().map_err(wrong)?;
             let there = Span::from_nanos(rtt.as_nanos() / 2);
             let way = |delay| Direction { jitter, ..Direction::new(LINE_RATE, delay, rtt) };
-            let wan = Settings {
+            let wan = LinkSettings {
                 a_to_b: way(there),
                 b_to_a: way(rtt.saturating_sub(there)),
                 script: Vec::new(),
@@ -157,14 +157,15 @@ impl LinePreset {
         &self.sizes
     }
 
-    /// The rates that senders of a test of raw Ethernet send into one port whose line carries `rate`.
+    /// The rates that senders of a test of raw Ethernet send into one port whose line carries
+    /// `rate`.
     pub fn sender_rates(&self, rate: Rate) -> Vec<Rate> {
         let part = |part: &f64| Rate::from_bps((rate.as_bps() as f64 * part) as u64);
         self.senders.iter().map(part).collect()
     }
 
-    /// What the paper prints next to what was measured: the figure of a path's document, by its name,
-    /// and what the emulated link says of it itself.
+    /// What the paper prints next to what was measured: the figure of a path's document, by its
+    /// name, and what the emulated link says of it itself.
     pub fn against_paper(&self, documents: &[LineDocument]) -> Vec<PresetFigure> {
         let of = |path: Option<&str>| {
             let is_it =
@@ -226,10 +227,10 @@ mod tests {
     use super::*;
     use crate::line::{DelaySample, DelaySums, LineTest, LinkAccount};
     use crate::units::{Rng, Time};
-    use crate::wan::{Frames, Link, Output, Packet};
+    use crate::wan::{Frames, OneWayLink, Output, Packet};
 
     /// When a packet that leaves at `at` arrives.
-    fn arrives(link: &mut Link, at: Time) -> Time {
+    fn arrives(link: &mut OneWayLink, at: Time) -> Time {
         link.handle(at, Packet { token: 0, frames: Frames::one(72) });
         match link.poll(at + Span::from_secs(1)) {
             Output::Deliver { due, .. } => due,
@@ -243,8 +244,8 @@ mod tests {
             let mut documents = Vec::new();
             for PresetTest { wan, settings } in preset.tests(false).expect("tests") {
                 let (mut there, mut back) = (
-                    Link::new(Time::ZERO, &wan.a_to_b, [], &Rng::new(1)),
-                    Link::new(Time::ZERO, &wan.b_to_a, [], &Rng::new(2)),
+                    OneWayLink::new(Time::ZERO, &wan.a_to_b, [], &Rng::new(1)),
+                    OneWayLink::new(Time::ZERO, &wan.b_to_a, [], &Rng::new(2)),
                 );
                 let mut test = LineTest::new(settings, true);
                 for n in 0..4_000_u64 {

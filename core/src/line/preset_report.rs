@@ -39,8 +39,8 @@ impl PresetReport {
         read(json, "preset", PresetReport::SCHEMA, |document: &PresetReport| &document.schema)
     }
 
-    /// The comparison of its paths, the last composed of the others; `None` of a single one, or where a
-    /// path has no delays.
+    /// The comparison of its paths, the last composed of the others; `None` of a single one, or
+    /// where a path has no delays.
     pub fn comparison(&self) -> Option<LineComparison> {
         let named = |document: &LineDocument| (document.settings.target.clone(), document.clone());
         let named: Vec<_> = self.documents.iter().map(named).collect();
@@ -111,8 +111,8 @@ fn figure_columns(about: Vec<(&'static str, String)>, figures: &[PresetFigure]) 
     )
 }
 
-/// The tests in `json` by their names: of a test's own document the one, called `name`; of a preset's each
-/// path.
+/// The tests in `json` by their names: of a test's own document the one, called `name`; of a
+/// preset's each path.
 ///
 /// # Errors
 /// [`Fault::You`](crate::units::Fault::You) when it is neither.

@@ -16,14 +16,14 @@ pub struct Ratio {
     pub low: f64,
     /// Its upper end: without events, `-ln((1 - confidence) / 2) / trials`.
     pub high: f64,
-    /// Where the ratio lies below with `confidence`, all of what is left being above: without events
-    /// `-ln(1 - confidence) / trials`, as bit error ratios are mostly stated.
+    /// Where the ratio lies below with `confidence`, all of what is left being above: without
+    /// events `-ln(1 - confidence) / trials`, as bit error ratios are mostly stated.
     pub below: f64,
 }
 
 impl Ratio {
-    /// Of events that do not depend on each other: Garwood's interval of a Poisson count (Biometrika
-    /// 28, 1936). `None` without trials.
+    /// Of events that do not depend on each other: Garwood's interval of a Poisson count
+    /// (Biometrika 28, 1936). `None` without trials.
     pub fn of(events: u64, trials: f64, confidence: f64) -> Option<Ratio> {
         Ratio::clustered(events, trials, 1.0, confidence)
     }

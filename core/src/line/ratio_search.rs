@@ -1,9 +1,9 @@
 //! The highest loads that a line carries at several loss ratios, found in one search: MLRsearch
 //! (draft-ietf-bmwg-mlrsearch) over short trials, of which some may be worse.
 //!
-//! What a load is for a goal, and what a goal's result is, is the draft's; which load is next is not
-//! said there. Here it is the whole rate, then what came of that, then halves of what is open, coarse
-//! first and with few trials.
+//! What a load is for a goal, and what a goal's result is, is the draft's; which load is next is
+//! not said there. Here it is the whole rate, then what came of that, then halves of what is open,
+//! coarse first and with few trials.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 const LEAST: f64 = 0.1;
 /// A goal is reached in so many steps, each half as wide as the one before.
 const LEVELS: i32 = 3;
-/// After so many trials in which a host did not keep up, if they are most at a load, it is given up.
+/// After so many trials in which a host did not keep up, if they are most at a load, it is given
+/// up.
 const GIVEN_UP: usize = 3;
 /// A load that was measured is taken in place of a new one if it is at most this part of the open
 /// interval from where the new one would be.

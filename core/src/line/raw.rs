@@ -1,5 +1,5 @@
-//! Frames as fast as a host can send them, by size: throughput, what it costs, and where frames that did
-//! not come were lost (the Trans-European 10GbE paper, figures 4 and 5).
+//! Frames as fast as a host can send them, by size: throughput, what it costs, and where frames
+//! that did not come were lost (the Trans-European 10GbE paper, figures 4 and 5).
 
 use super::document::LineTest;
 use super::read::read;
@@ -18,8 +18,8 @@ pub struct RawRow {
     pub frame_bytes: u32,
     /// Those that a program writes or reads as one message: without header and FCS.
     pub message_bytes: u32,
-    /// How long was sent, or came where that took longer: what a queue on the way still holds at the
-    /// end comes no faster than the line carries it.
+    /// How long was sent, or came where that took longer: what a queue on the way still holds at
+    /// the end comes no faster than the line carries it.
     pub seconds: f64,
     /// Frames that the sender gave to its kernel.
     pub sent: u64,

@@ -1,8 +1,8 @@
 //! The far end of a test: it counts load frames, answers what it is asked, and sends STAMP packets
 //! back.
 //!
-//! Invariants: nothing is kept of an address that has not shown its cookie; no answer is longer than
-//! what it answers; nobody is answered who did not ask.
+//! Invariants: nothing is kept of an address that has not shown its cookie; no answer is longer
+//! than what it answers; nobody is answered who did not ask.
 
 use super::follow_up::FollowUp;
 use super::load::LoadReader;

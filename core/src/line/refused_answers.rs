@@ -3,15 +3,16 @@
 use super::scientific::counted;
 use serde::{Deserialize, Serialize};
 
-/// Packets that came from the reflector's address and count for nothing: it lies, somebody forges what it
-/// says, or it is very late.
+/// Packets that came from the reflector's address and count for nothing: it lies, somebody forges
+/// what it says, or it is very late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedAnswers {
     /// Too short to be STAMP's.
     pub too_short: u64,
     /// In the authenticated mode: whose HMAC is not that of the key.
     pub wrong_hmac: u64,
-    /// To a number that no packet has that is waited for: it was never sent, or more than two seconds before.
+    /// To a number that no packet has that is waited for: it was never sent, or more than two
+    /// seconds before.
     pub never_asked: u64,
     /// To a packet that was sent at another time than they say.
     pub other_time: u64,

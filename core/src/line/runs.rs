@@ -83,7 +83,8 @@ impl LossRuns {
         self.since_loss = None;
     }
 
-    /// The same, and those of another account of later frames; what lies between the two is not known.
+    /// The same, and those of another account of later frames; what lies between the two is not
+    /// known.
     pub(super) fn followed_by(&self, next: &LossRuns) -> LossRuns {
         let added = |a: &[u64], b: &[u64]| -> Vec<u64> {
             let at = |of: &[u64], n: usize| of.get(n).copied().unwrap_or(0);

@@ -72,13 +72,13 @@ impl LoadSearch {
 mod tests {
     use super::*;
     use crate::units::{Bytes, Rate, Rng, Span, Time};
-    use crate::wan::{Direction, Frames, Link, Output, Packet};
+    use crate::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
     /// The loss of a trial at `load` of 1 Gbit/s over a link of `rate` with a short queue.
     fn trial(rate: Rate, load: f64) -> f64 {
         let direction =
             Direction { queue: Bytes(30_000), ..Direction::new(rate, Span::ZERO, Span::ZERO) };
-        let mut link = Link::new(Time::ZERO, &direction, [], &Rng::new(1));
+        let mut link = OneWayLink::new(Time::ZERO, &direction, [], &Rng::new(1));
         let gap = Span::from_secs_f64(1_538.0 * 8.0 / (1e9 * load / 100.0));
         let (mut now, frames) = (Time::ZERO, 20_000);
         for token in 0..frames {

@@ -92,7 +92,8 @@ impl ServiceLevel {
     /// Holds the test of a step against the level.
     ///
     /// # Errors
-    /// Why the test says nothing of it: a host did not keep up, or what was agreed on was not measured.
+    /// Why the test says nothing of it: a host did not keep up, or what was agreed on was not
+    /// measured.
     pub fn judge(&self, document: &LineDocument) -> Result<Vec<ServiceRow>, String> {
         if !document.outcome.is_fit() {
             return Err(document.verdict.clone());

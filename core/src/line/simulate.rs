@@ -1,19 +1,20 @@
-//! A test in virtual time: frames over the link's machine to a tally, for tests whose truth is known.
+//! A test in virtual time: frames over the link's machine to a tally, for tests whose truth is
+//! known.
 
 use super::tally::{Arrived, Tally, TallyTotals};
 use crate::units::{Bytes, Rng, Span, Time};
 use crate::wan::frames::{FCS, GAP, HEADER, PREAMBLE};
-use crate::wan::{Counters, Direction, Frames, Link, Output, Packet};
+use crate::wan::{Counters, Direction, Frames, OneWayLink, Output, Packet};
 
-/// Sends `count` frames of `frame_bytes`, from header to FCS, back to back over `direction`; returns
-/// what the receiver counts, and what the link itself does.
+/// Sends `count` frames of `frame_bytes`, from header to FCS, back to back over `direction`;
+/// returns what the receiver counts, and what the link itself does.
 pub fn simulate(
     direction: &Direction,
     frame_bytes: u32,
     count: u64,
     seed: u64,
 ) -> (TallyTotals, Counters) {
-    let mut link = Link::new(Time::ZERO, direction, [], &Rng::new(seed));
+    let mut link = OneWayLink::new(Time::ZERO, direction, [], &Rng::new(seed));
     let mut tally = Tally::new();
     let wire = u64::from(frame_bytes) + PREAMBLE + GAP;
     let gap = direction.rate.time_for(Bytes(wire));
@@ -30,7 +31,7 @@ pub fn simulate(
 }
 
 /// Counts what has arrived.
-fn take(link: &mut Link, now: Time, tally: &mut Tally) {
+fn take(link: &mut OneWayLink, now: Time, tally: &mut Tally) {
     loop {
         match link.poll(now) {
             Output::Deliver { token, flip, .. } => tally.arrive(&Arrived {

@@ -66,7 +66,8 @@ pub type Mac<'a> = &'a dyn Fn(&[u8]) -> [u8; MAC];
 /// Where the fields of a mode stand.
 struct Layout {
     len: usize,
-    /// What is read: TWAMP's reflectors (RFC 5357, section 4.2.1) send no more, and their senders as much.
+    /// What is read: TWAMP's reflectors (RFC 5357, section 4.2.1) send no more, and their senders
+    /// as much.
     shortest: usize,
     stamp: usize,
     received: usize,

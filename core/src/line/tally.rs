@@ -1,5 +1,5 @@
-//! The receiver's account of a test: what came in each of the sender's seconds, in which order, with
-//! how many wrong bits, and in which runs frames were lost.
+//! The receiver's account of a test: what came in each of the sender's seconds, in which order,
+//! with how many wrong bits, and in which runs frames were lost.
 
 use super::loss_sequence::LossEntry;
 use super::runs::LossRuns;
@@ -61,11 +61,12 @@ pub struct TallyTotals {
     pub longest_extent: u64,
     /// Wrong bits.
     pub wrong_bits: u64,
-    /// Packets that came to the receiver and found no room in its socket or ring, whosever they were.
+    /// Packets that came to the receiver and found no room in its socket or ring, whosever they
+    /// were.
     #[serde(default)]
     pub own_drops: u64,
-    /// From when the receiver took the first frame to when it took the last, in nanoseconds; 0 where it
-    /// does not say.
+    /// From when the receiver took the first frame to when it took the last, in nanoseconds; 0
+    /// where it does not say.
     #[serde(default)]
     pub came_ns: u64,
     /// By which way the frames of a test without a pace came to it, where that can differ.
@@ -115,7 +116,8 @@ impl Tally {
         }
     }
 
-    /// An empty one of a test whose first frames others counted: it begins with the first that comes.
+    /// An empty one of a test whose first frames others counted: it begins with the first that
+    /// comes.
     pub fn midway() -> Tally {
         Tally { is_midway: true, ..Tally::new() }
     }
@@ -182,8 +184,8 @@ impl Tally {
         self.window.own(sent);
     }
 
-    /// Those of the frames from `first` to `end` that have not come, of which none is before those of an
-    /// earlier call, may have been dropped by this host.
+    /// Those of the frames from `first` to `end` that have not come, of which none is before those
+    /// of an earlier call, may have been dropped by this host.
     pub fn note_own_range(&mut self, first: u64, end: u64) {
         self.window.own_range(first, end);
     }
@@ -200,8 +202,8 @@ impl Tally {
         TallyTotals { next: self.window.next(), runs, ..self.totals.clone() }
     }
 
-    /// The number of the first of the latest losses from number `since` on, `most` of them at most, and
-    /// these; once all is sent, those near the end too.
+    /// The number of the first of the latest losses from number `since` on, `most` of them at most,
+    /// and these; once all is sent, those near the end too.
     pub fn losses(&self, since: u64, sent: Option<u64>, most: usize) -> (u64, Vec<LossEntry>) {
         match sent {
             Some(_) => self.totals(sent).runs.sequence.since(since, most),

@@ -26,8 +26,8 @@ impl LineTest {
         counted >= self.settings.most_seconds || self.decision() != RatioDecision::Open
     }
 
-    /// A user ended it: what is known by then is the report, of a test that was not whole unless it is
-    /// decided or its time was over.
+    /// A user ended it: what is known by then is the report, of a test that was not whole unless it
+    /// is decided or its time was over.
     pub fn ended_by_user(&mut self) {
         if !self.is_over() {
             self.broken_off = Some("ended by you".to_owned());

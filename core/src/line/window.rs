@@ -4,8 +4,8 @@ use super::runs::LossRuns;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Words of the window: 65 536 frames, which at the rate of 64-byte frames on 10 Gbit/s are 4 ms, and
-/// at that of large ones 80.
+/// Words of the window: 65 536 frames, which at the rate of 64-byte frames on 10 Gbit/s are 4 ms,
+/// and at that of large ones 80.
 const WORDS: u64 = 1_024;
 const BITS: u64 = WORDS * 64;
 
@@ -62,8 +62,8 @@ impl Window {
         }
     }
 
-    /// The frames from `first` to `end`, none of which is before those of an earlier range, were lost here, as
-    /// far as they have not come.
+    /// The frames from `first` to `end`, none of which is before those of an earlier range, were
+    /// lost here, as far as they have not come.
     pub(super) fn own_range(&mut self, first: u64, end: u64) {
         if end > first {
             self.own.push_back(first..end);

@@ -53,8 +53,8 @@ pub enum PlanSource {
 pub struct PlanInput {
     /// The path: its rate is the bottleneck's, what other traffic leaves.
     pub path: PathPoint,
-    /// Whether the path's queue is known; otherwise it may be anything from a tenth of what the path
-    /// holds to four times as much.
+    /// Whether the path's queue is known; otherwise it may be anything from a tenth of what the
+    /// path holds to four times as much.
     pub is_queue_known: bool,
     /// Probability that a packet is lost for other reasons than a full queue.
     pub loss: f64,
@@ -92,10 +92,10 @@ pub struct Plan {
     pub seconds: f64,
     /// It lies between these in 19 of 20 cases: by Student's t where runs differ, of the logarithms
     /// where a queue that nobody knows makes them differ, and then half as far again above it at
-    /// least; a tenth to either side at least where they are the model's, which is its own error. Where
-    /// one repetition says nothing of the others a tenth below and a quarter above are assumed. The
-    /// reasons say which. It has no upper end (infinity; `null` in
-    /// a document) where the model knows too little of so many losses.
+    /// least; a tenth to either side at least where they are the model's, which is its own error.
+    /// Where one repetition says nothing of the others a tenth below and a quarter above are
+    /// assumed. The reasons say which. It has no upper end (infinity; `null` in a document) where
+    /// the model knows too little of so many losses.
     pub interval_s: (f64, f64),
     /// Payload per time that this is.
     pub rate_bps: Rate,

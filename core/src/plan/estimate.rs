@@ -179,7 +179,8 @@ impl PathEstimate {
         let reasons = vec![Reason::Streams(streams, why), self.congestion().1];
         let runs = Runs::Modelled(&seconds);
         let mut plan = finished(&known, size, (congestion, streams), &runs, reasons);
-        // The model's path is no shorter than its step; the staging of a shorter one is the same, the least.
+        // The model's path is no shorter than its step; the staging of a shorter one is the same,
+        // the least.
         for reason in &mut plan.reasons {
             if let Reason::Staging(_, rtt) = reason {
                 *rtt = self.rtt.min(*rtt);

@@ -5,12 +5,12 @@
 //! acknowledged one round trip later; the [`Control`](crate::congestion::Control) of the stream is
 //! told what it would be told by packets. Where the queue overflows, each stream loses its share of
 //! what does not fit, a whole number drawn by Poisson's law, of which what a batch does not have is
-//! taken from the next; the same law takes what the line loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the
-//! rate.
+//! taken from the next; the same law takes what the line loses. So a simulated minute costs
+//! thousands of steps, not billions of packets, whatever the rate.
 //!
-//! Within a step a stream's packets come in trains ([`FluidScenario::train`]), each of which finds the
-//! backlog and needs room for all of itself: over a queue that is shorter than a train a stream loses
-//! what does not fit however little it sends.
+//! Within a step a stream's packets come in trains ([`FluidScenario::train`]), each of which finds
+//! the backlog and needs room for all of itself: over a queue that is shorter than a train a stream
+//! loses what does not fit however little it sends.
 //!
 //! What a batch cannot have is not here: delayed acknowledgements, lost
 //! retransmissions, HyStart. The packets of [`congestion::sim`](crate::congestion::sim) are the
@@ -30,10 +30,10 @@ const STEPS: f64 = 16.0;
 /// path must end.
 const STEP: (f64, f64) = (50e-6, 10e-3);
 
-/// The largest loss at which the model was held against packets (`fluids_and_packets_agree`). At 2 %
-/// it is off by 11 %, at 10 % by 61 % and at 20 % by three times; and over a link at 5 % and more it
-/// is timeouts that take a copy's time, those of connections that begin among them, which are not
-/// here.
+/// The largest loss at which the model was held against packets (`fluids_and_packets_agree`). At 2
+/// % it is off by 11 %, at 10 % by 61 % and at 20 % by three times; and over a link at 5 % and more
+/// it is timeouts that take a copy's time, those of connections that begin among them, which are
+/// not here.
 pub(crate) const COMPARED_LOSS: f64 = 1e-2;
 
 /// Something that happens to the path in the middle of every repetition, to see how long the

@@ -14,8 +14,8 @@ pub(super) struct Batch {
     pub(super) sent_at: f64,
     /// When the middle of it is acknowledged.
     pub(super) due: f64,
-    /// How long it takes from its first packet to its last: what it was sent in, and by how much the
-    /// queue grew meanwhile, in seconds.
+    /// How long it takes from its first packet to its last: what it was sent in, and by how much
+    /// the queue grew meanwhile, in seconds.
     pub(super) sent_in: f64,
     pub(super) grew: f64,
     pub(super) arrives: f64,
@@ -52,8 +52,8 @@ pub(super) struct Stream {
     pub(super) deviation: f64,
     pub(super) timer_from: f64,
     pub(super) lost: f64,
-    /// What the queue takes of what is sent in this step, and what it still has to take: a packet is
-    /// dropped whole, though a step of a slow path holds less than one.
+    /// What the queue takes of what is sent in this step, and what it still has to take: a packet
+    /// is dropped whole, though a step of a slow path holds less than one.
     pub(super) at_queue: f64,
     pub(super) owed: f64,
     pub(super) reductions: u64,
@@ -87,8 +87,8 @@ impl Stream {
         }
     }
 
-    /// What is due by the middle of this step is acknowledged: of a batch the part that has come, so
-    /// that none comes faster than the line carries it. What is lost of a burst is its end.
+    /// What is due by the middle of this step is acknowledged: of a batch the part that has come,
+    /// so that none comes faster than the line carries it. What is lost of a burst is its end.
     pub(super) fn acknowledge(&mut self, now: f64, step: f64) {
         let mut place = 0;
         while let Some(batch) = self.batches.get(place).copied() {
@@ -200,10 +200,10 @@ impl Stream {
         self.pacing.map_or(room, |rate| room.min(rate * step))
     }
 
-    /// The part of a train of this stream for which a queue with `room` more packets has place. Trains
-    /// are of at most `most` packets, no longer than the window, nor than what a paced stream sends
-    /// in a 1024th of a second (Linux's `tcp_tso_autosize`). Those of `crowd` streams meet at times: the
-    /// fourth root of their number is what packets show
+    /// The part of a train of this stream for which a queue with `room` more packets has place.
+    /// Trains are of at most `most` packets, no longer than the window, nor than what a paced
+    /// stream sends in a 1024th of a second (Linux's `tcp_tso_autosize`). Those of `crowd` streams
+    /// meet at times: the fourth root of their number is what packets show
     /// (`trains_cost_fluids_what_they_cost_packets`).
     pub(super) fn fits(&self, most: f64, crowd: usize, room: f64) -> f64 {
         let train = match self.pacing {

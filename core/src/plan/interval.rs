@@ -29,8 +29,8 @@ pub enum IntervalReason {
         /// Whether the path's queue is known; else it is by several.
         is_queue_known: bool,
     },
-    /// It has no upper end: so many packets are lost, and the model was compared with packets only up
-    /// to fewer.
+    /// It has no upper end: so many packets are lost, and the model was compared with packets only
+    /// up to fewer.
     Lossy {
         /// The part of the packets that is lost.
         loss: f64,

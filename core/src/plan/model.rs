@@ -20,9 +20,9 @@ pub(crate) const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
 /// What a sender hands to its network in one piece: 64 KiB by segmentation offload (Linux's
 /// `gso_max_size`), which leave a fast host back to back.
 const TRAIN: Bytes = Bytes(64 << 10);
-/// Queues in bandwidth-delay products, where nobody knows it: those at the eighths 5, 7, 1 and 3 of a
-/// range from 0.1 to 4 in which each power is as likely, a seed's after the other's. The first seed,
-/// by which candidates are chosen, has the one nearest to what a path is built with.
+/// Queues in bandwidth-delay products, where nobody knows it: those at the eighths 5, 7, 1 and 3 of
+/// a range from 0.1 to 4 in which each power is as likely, a seed's after the other's. The first
+/// seed, by which candidates are chosen, has the one nearest to what a path is built with.
 const QUEUES: [f64; 4] = [0.4, 1.0, 0.16, 2.5];
 /// What takes so many times as long as the best so far is not chosen, and not simulated to its end.
 const HOPELESS: f64 = 3.0;

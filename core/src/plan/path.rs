@@ -2,7 +2,7 @@
 
 use crate::units::{Bytes, Error, Rate, Span};
 use crate::wan::frames::wire_bytes;
-use crate::wan::{Path, Settings};
+use crate::wan::{LinkSettings, Path};
 use serde::{Deserialize, Serialize};
 
 /// The path of a cell.
@@ -33,7 +33,7 @@ impl PathPoint {
 
     /// A path of `rate` and `rtt` with its default queue, named after its rtt.
     pub fn custom(rate: Rate, rtt: Span) -> PathPoint {
-        PathPoint::of(&Settings::new(rate, rtt))
+        PathPoint::of(&LinkSettings::new(rate, rtt))
     }
 
     /// A path over which so much payload came in packets of the usual size, with its default queue.
@@ -48,7 +48,7 @@ impl PathPoint {
         if self.name == rtt.replace(' ', "") { rtt } else { format!("{} ({rtt})", self.name) }
     }
 
-    fn of(settings: &Settings) -> PathPoint {
+    fn of(settings: &LinkSettings) -> PathPoint {
         let (rate_bps, rtt_ns) = (settings.a_to_b.rate, settings.rtt());
         let name = rtt_ns.to_string().replace(' ', "");
         PathPoint { name, rate_bps, rtt_ns, miles: None, queue_bytes: settings.a_to_b.queue }

@@ -1,11 +1,11 @@
 //! The axes of a profile over TCP, from which its cells, its refusals and its outline follow.
 
 use super::cell::{Cell, TrafficDirection};
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use super::grid::Grid;
 use super::hypothesis::Hypothesis;
 use super::repetition::Repetition;
-use super::staging::{Order, Staged, Store};
+use super::staging::{Order, Staged, StagingStore};
 use crate::experiment::{ChartAxis, Experiment, GridAxis, Outline};
 use crate::units::{Bytes, Error, Rate};
 use std::borrow::Cow;
@@ -160,7 +160,7 @@ impl Experiment for Grid {
             cell.staged.iter_mut().for_each(of);
         }
         axes.extend([
-            Axis::named("stores", &copies.stores, Store::name, |cell, one| {
+            Axis::named("stores", &copies.stores, StagingStore::name, |cell, one| {
                 put(cell, |staged| staged.store = one)
             })
             .shown(6),
@@ -168,7 +168,7 @@ impl Experiment for Grid {
                 put(cell, |staged| staged.order = one)
             })
             .shown(6),
-            Axis::named("drivers", &copies.drivers, Driver::name, |cell, one| {
+            Axis::named("drivers", &copies.drivers, ProfileDriver::name, |cell, one| {
                 put(cell, |staged| staged.driver = one)
             })
             .shown(6),
@@ -224,7 +224,7 @@ impl Experiment for Grid {
     /// own is measured with it once, whatever the others are.
     fn cells(&self) -> Vec<Cell> {
         let mut cells = self.combinations();
-        let first = |driver: Driver| {
+        let first = |driver: ProfileDriver| {
             let mut all = self.congestion.iter().copied();
             all.find(|&control| driver.own_control(control))
         };

@@ -1,6 +1,6 @@
 //! One point of a grid: a path, and what is sent over it how.
 
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{CellName, from_word};
@@ -64,7 +64,8 @@ pub struct Cell {
     /// kernel's own sizing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<Bytes>,
-    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`](super::Grid::USUAL_MESSAGE) without it.
+    /// What the sender hands to the kernel with one call;
+    /// [`Grid::USUAL_MESSAGE`](super::Grid::USUAL_MESSAGE) without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_bytes: Option<Bytes>,
     /// Bytes of IP in a full packet.
@@ -93,8 +94,8 @@ impl Cell {
     }
 
     /// What it is sent over.
-    pub fn driver(&self) -> Driver {
-        self.staged.map_or(Driver::Tcp, |staged| staged.driver)
+    pub fn driver(&self) -> ProfileDriver {
+        self.staged.map_or(ProfileDriver::Tcp, |staged| staged.driver)
     }
 
     /// Its congestion control, where its driver does not have another in its place.

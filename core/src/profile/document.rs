@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::grid::Grid;
 use super::repetition::Repetition;
-use super::staging::Store;
+use super::staging::StagingStore;
 use crate::experiment::{
     CellJob, CellRuns, Document, Environment, Experiment, Resumption, Schedule, changes, read,
 };
@@ -116,8 +116,8 @@ impl Document for Profile {
         self.cells.iter().map(|result| &result.cell)
     }
 
-    /// Rounds come one after the other, each in its own random order. Cells whose interval is narrow
-    /// are left out.
+    /// Rounds come one after the other, each in its own random order. Cells whose interval is
+    /// narrow are left out.
     fn schedule(&self) -> Schedule {
         Schedule { repetitions: self.grid.repetitions, rounds: Some(self.grid.seed) }
     }
@@ -157,7 +157,7 @@ impl Profile {
                 ));
             }
             let has_own = copies.drivers.iter().any(|driver| driver.channel().is_some());
-            if has_own && copies.stores != [Store::Memory] {
+            if has_own && copies.stores != [StagingStore::Memory] {
                 let message = "the model of UDT has no store: its bytes are in memory".to_owned();
                 return Err(wrong(message).hint("measure it over a link, or --store memory"));
             }

@@ -57,7 +57,7 @@ pub use crate::plan::{
 pub use cell::{Cell, PathPoint, TrafficDirection};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
 pub use document::{CellResult, Job, Profile, ProfileKind, SCHEMA};
-pub use driver::Driver;
+pub use driver::ProfileDriver;
 pub use grid::{Disturbance, Grid};
 pub use hypothesis::Hypothesis;
 pub use observe::Observed;
@@ -65,4 +65,4 @@ pub use planned::plan_from;
 pub use presets::{preset, presets};
 pub use repetition::{Exactness, Goodput, LimitedBy, Lost, Repetition};
 pub use simulate::{Simulator, repetition};
-pub use staging::{Copies, Order, Staged, Stall, Store};
+pub use staging::{Copies, Order, Staged, StagingStore, Stall};

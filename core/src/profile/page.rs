@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile, ProfileKind};
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use super::published::{self, THEIRS};
 use crate::congestion::{Algorithm, Constants};
 use crate::experiment::{Document, paths_card, with_changes};
@@ -28,7 +28,7 @@ impl Profile {
     /// The page of a profile whose rates are those to be shown; `document` has those that were
     /// measured.
     fn spec_of(&self, document: &Profile) -> PageSpec {
-        let has_udt = self.cells.iter().any(|result| result.cell.driver() == Driver::Udt);
+        let has_udt = self.cells.iter().any(|result| result.cell.driver() == ProfileDriver::Udt);
         let kind = match self.kind {
             ProfileKind::Modelled if has_udt => {
                 "Every curve is modelled, in virtual time: streams of TCP as fluids over one queue, \
@@ -191,8 +191,8 @@ impl Profile {
         }
     }
 
-    /// The unit in which rates are shown, one for all that is read together, such that the largest is
-    /// not a row of zeros: its bits per second, and its name.
+    /// The unit in which rates are shown, one for all that is read together, such that the largest
+    /// is not a row of zeros: its bits per second, and its name.
     pub fn rate_unit(&self) -> (f64, &'static str) {
         let seen = self.cells.iter().flat_map(|result| &result.repetitions);
         let seen = seen.flat_map(|one| [one.whole.receiver_bps, one.steady.receiver_bps]);

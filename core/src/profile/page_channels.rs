@@ -1,9 +1,9 @@
-//! A profile's page: the same cell over each channel driver, side by side, and what a bit costs each
-//! of them.
+//! A profile's page: the same cell over each channel driver, side by side, and what a bit costs
+//! each of them.
 
 use super::cell::Cell;
 use super::document::{CellResult, Profile};
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use crate::report::{Section, TableSpec};
 use crate::statistics::Summary;
 
@@ -13,7 +13,7 @@ const ROWS: usize = 60;
 /// A cell over one driver, next to the same over the first one.
 struct Row {
     name: String,
-    driver: Driver,
+    driver: ProfileDriver,
     summary: Option<Summary>,
     /// What it brought as a part of what the first driver did.
     times: Option<f64>,
@@ -44,7 +44,7 @@ impl Profile {
         let copies = self.grid.copies.as_ref().filter(|copies| copies.drivers.len() > 1)?;
         let mut rows = Vec::new();
         for result in self.plain().filter(|result| result.cell.driver() == copies.drivers[0]) {
-            let here = |driver: Driver| {
+            let here = |driver: ProfileDriver| {
                 self.plain().find(move |other| is_over(&other.cell, driver, &result.cell))
             };
             let first = result.summary();
@@ -102,7 +102,7 @@ impl Profile {
 }
 
 /// Whether `cell` is `like` over `driver`.
-fn is_over(cell: &Cell, driver: Driver, like: &Cell) -> bool {
+fn is_over(cell: &Cell, driver: ProfileDriver, like: &Cell) -> bool {
     let mut as_like = cell.clone();
     if cell.control().is_none() {
         (as_like.congestion, as_like.set) = (like.congestion, like.set);

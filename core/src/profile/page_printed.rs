@@ -2,8 +2,8 @@
 
 use super::cell::Cell;
 use super::document::{CellResult, Profile};
-use super::driver::Driver;
-use super::staging::Store;
+use super::driver::ProfileDriver;
+use super::staging::StagingStore;
 use crate::congestion::Algorithm;
 use crate::report::{Section, TableSpec};
 use crate::units::Bytes;
@@ -87,10 +87,10 @@ const PRINTED: [Printed; 17] = [
         };
         Some(format!("{:.1}", time(Algorithm::Reno)? / time(Algorithm::HighSpeed)?))
     }),
-    ("wanphy-udt", "UDT, Gbit/s", "about 5.4", |profile| over(profile, Driver::Udt)),
+    ("wanphy-udt", "UDT, Gbit/s", "about 5.4", |profile| over(profile, ProfileDriver::Udt)),
     ("wanphy-udt", "UDT over TCP", "comparable", |profile| {
         let mean = |driver| best(profile, |cell| cell.driver() == driver);
-        Some(format!("{:.2}", mean(Driver::Udt)? / mean(Driver::Tcp)?))
+        Some(format!("{:.2}", mean(ProfileDriver::Udt)? / mean(ProfileDriver::Tcp)?))
     }),
     ("icpp08-ipoib", "Best of the largest MTU (IPoIB-RC), MB/s", "890", |profile| {
         best(profile, |cell| cell.mtu > 60_000).map(|gbps| format!("{:.0}", gbps / MB))
@@ -134,13 +134,13 @@ const PRINTED: [Printed; 17] = [
         "adts-staging",
         "From memory: best staging of TCP, share of the line",
         "10 to 15 % (IPoIB)",
-        |profile| line_share(profile, Store::Memory),
+        |profile| line_share(profile, StagingStore::Memory),
     ),
     (
         "adts-staging",
         "From a file: best staging of TCP, share of the line",
         "below that (figure 8)",
-        |profile| line_share(profile, Store::File),
+        |profile| line_share(profile, StagingStore::File),
     ),
 ];
 
@@ -159,7 +159,7 @@ fn figure(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<String> {
     (!all.is_empty()).then(|| format!("{:.3}", all.iter().sum::<f64>() / all.len() as f64))
 }
 
-fn over(profile: &Profile, driver: Driver) -> Option<String> {
+fn over(profile: &Profile, driver: ProfileDriver) -> Option<String> {
     figure(profile, |cell| cell.driver() == driver)
 }
 
@@ -180,7 +180,7 @@ fn share(all: &[f64], of: impl Fn(f64) -> bool) -> Option<String> {
         .then(|| format!("{:.1} % of {}", some as f64 / all.len() as f64 * 100.0, all.len()))
 }
 
-fn line_share(profile: &Profile, store: Store) -> Option<String> {
+fn line_share(profile: &Profile, store: StagingStore) -> Option<String> {
     let shares =
         profile.one_way().filter(|one| one.cell.staged.is_some_and(|staged| staged.store == store));
     let shares = shares.filter_map(|one| {

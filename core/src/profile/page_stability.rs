@@ -56,17 +56,18 @@ impl Profile {
         } else {
             " Below, as SC08 draws it, the throughput by repetition and streams."
         };
-        surfaces.push(self.surface(&name, ("Seconds", "Repetition"), rows.collect(), |i| {
+        let over_time = self.surface(&name, ("Seconds", "Repetition"), rows.collect(), |i| {
             ((i + 1) as f64 * each).round() as usize
-        }));
-        surfaces.retain(Surface::has_faces);
-        let over_time = match surfaces.last() {
-            Some(last) if last.across == "Seconds" => " At last the least steady cell over time.",
-            _ => "",
+        });
+        let over_time = Some(over_time).filter(Surface::has_faces);
+        let last_in_words = match over_time {
+            Some(_) => " At last the least steady cell over time.",
+            None => "",
         };
+        surfaces.extend(over_time);
         let mut section = Section::new("Stability").text(format!(
             "How much a cell's repetitions differ: their standard deviation over their mean.\
-             {by_streams}{over_time}{}",
+             {by_streams}{last_in_words}{}",
             self.rest_in_words()
         ));
         for &congestion in &self.grid.congestion {

@@ -18,13 +18,13 @@ use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
 ///
 /// The cell with the largest mean is taken, or one with fewer streams that is as good, over TCP
 /// before other drivers, and never over one that would be
-/// [unfair](super::Driver::unfair) to others; the time is
+/// [unfair](super::ProfileDriver::unfair) to others; the time is
 /// its ramp and the rest at its steady rate, a figure for each valid repetition: their mean is
 /// expected, and the interval is where one more of them would be.
 ///
-/// Of a node that was measured as fast as its operator allows nothing is known but that a copy is no
-/// slower: [`Plan::ceiling_bps`]. Where every cell was, none is the best, and streams are those that
-/// a copy begins with over a path so long.
+/// Of a node that was measured as fast as its operator allows nothing is known but that a copy is
+/// no slower: [`Plan::ceiling_bps`]. Where every cell was, none is the best, and streams are those
+/// that a copy begins with over a path so long.
 ///
 /// # Errors
 /// [`Fault::You`] when the profile has no such path, several and none was named, no such direction,
@@ -144,8 +144,8 @@ pub fn plan_from(
     Ok(Plan { channel, ..plan })
 }
 
-/// A mean from this part of a ceiling on is the ceiling's: pacing counts headers, and a ramp has its
-/// part in the mean.
+/// A mean from this part of a ceiling on is the ceiling's: pacing counts headers, and a ramp has
+/// its part in the mean.
 const AT_CEILING: f64 = 0.9;
 
 /// The rate at which the node at the end of `path` lets itself be measured, where that is the least
@@ -231,9 +231,9 @@ fn seconds(repetition: &Repetition, size: Bytes) -> f64 {
 const PARTS: usize = 5;
 
 /// By what part of itself a transfer's time may be off, in 19 of 20 cases, from what one repetition
-/// saw: its steady time's fifths are taken for independent, as means of batches are (Law, "Simulation
-/// Modeling and Analysis", section 9.5.3). The repetition's mean is that of five, the transfer's of
-/// as many as it has time for.
+/// saw: its steady time's fifths are taken for independent, as means of batches are (Law,
+/// "Simulation Modeling and Analysis", section 9.5.3). The repetition's mean is that of five, the
+/// transfer's of as many as it has time for.
 fn off_alone(repetition: &Repetition, sample_s: f64, seconds: f64) -> Option<f64> {
     let from = (repetition.ramp_s / sample_s).round() as usize;
     let samples = repetition.samples_bps.get(from..)?;
@@ -407,8 +407,8 @@ mod tests {
         assert!(plan_from(&profile, None, None, Bytes(1)).is_err());
     }
 
-    /// A node over 40 ms that may be measured at 20 Mbit/s, whose cells of 1 and 4 streams had these
-    /// rates in tenths of Mbit/s.
+    /// A node over 40 ms that may be measured at 20 Mbit/s, whose cells of 1 and 4 streams had
+    /// these rates in tenths of Mbit/s.
     fn at_a_node(one: u64, four: u64) -> Profile {
         let rate = Rate::from_bps(20_000_000);
         let path = PathPoint::custom(rate, Span::from_millis(40));

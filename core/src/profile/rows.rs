@@ -4,7 +4,7 @@
 use super::document::{CellResult, Profile};
 use super::repetition::Repetition;
 use crate::report::ColumnSource::{self, Flag, Real, Text, Whole, Wholes};
-use crate::report::{Columns, Values};
+use crate::report::{ColumnValues, Columns};
 use crate::units::Rate;
 
 /// A repetition, and where it stands.
@@ -77,8 +77,8 @@ impl Profile {
         ];
         let mut table = Columns::of(about, &rows, &columns());
         // In every row: a table is read next to others, without what its file says of it.
-        let kind = Values::Text(vec![word(&self.kind); rows.len()]);
-        let scale = Values::Whole(vec![Some(self.grid.scale.into()); rows.len()]);
+        let kind = ColumnValues::Text(vec![word(&self.kind); rows.len()]);
+        let scale = ColumnValues::Whole(vec![Some(self.grid.scale.into()); rows.len()]);
         table.columns.splice(0..0, [("kind", kind), ("scale", scale)]);
         table
     }

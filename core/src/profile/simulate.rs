@@ -2,7 +2,7 @@
 
 use super::cell::TrafficDirection;
 use super::document::Job;
-use super::driver::Driver;
+use super::driver::ProfileDriver;
 use super::fluid::{Fluid, FluidScenario};
 use super::grid::Grid;
 use super::observe::Observed;
@@ -33,7 +33,7 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
 
 fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     let cell = &job.cell;
-    if cell.driver() == Driver::Udt {
+    if cell.driver() == ProfileDriver::Udt {
         return simulate_udt::one_way(grid, job, seed);
     }
     let mut fluid = Fluid::new(&FluidScenario {

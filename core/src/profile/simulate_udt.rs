@@ -8,7 +8,7 @@ use crate::congestion::Algorithm;
 use crate::udt::RateAlgorithm;
 use crate::udt::sim::{UdtFlow, UdtScenario, UdtSimulation};
 use crate::units::{Bytes, Rate, Span};
-use crate::wan::{Change, Side};
+use crate::wan::{Change, EventSide};
 
 /// The longest packet that an end offers, as the channel driver does.
 const LONGEST_PACKET: u32 = 9_000;
@@ -43,10 +43,10 @@ pub(super) fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     let there = &mut scenario.directions.0;
     (there.queue, there.loss) = (cell.path.queue_bytes, cell.loss);
     if cell.cross_bps.as_bps() > 0 {
-        scenario.changes.push((Span::ZERO, Side::AToB, Change::Cross(cell.cross_bps, None)));
+        scenario.changes.push((Span::ZERO, EventSide::AToB, Change::Cross(cell.cross_bps, None)));
     }
     if let Some(disturbance) = grid.disturbance {
-        scenario.changes.push((disturbance.at_ns, Side::AToB, disturbance.change));
+        scenario.changes.push((disturbance.at_ns, EventSide::AToB, disturbance.change));
     }
     let mut simulation = UdtSimulation::new(&scenario);
     let each = |simulation: &UdtSimulation| -> Vec<u64> {
@@ -87,12 +87,13 @@ pub(super) fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
 #[cfg(test)]
 mod tests {
     use crate::congestion::Algorithm;
-    use crate::profile::{Copies, Driver, Grid, LimitedBy, PathPoint, Profile};
+    use crate::profile::{Copies, Grid, LimitedBy, PathPoint, Profile, ProfileDriver};
     use crate::units::{Rate, Span};
 
     fn modelled(host: Option<Rate>, loss: f64) -> (f64, LimitedBy, f64) {
         let path = PathPoint::custom(Rate::from_bps(200_000_000), Span::from_millis(20));
-        let copies = Copies { drivers: vec![Driver::Tcp, Driver::Udt], ..Copies::usual() };
+        let copies =
+            Copies { drivers: vec![ProfileDriver::Tcp, ProfileDriver::Udt], ..Copies::usual() };
         let grid = Grid {
             copies: Some(copies),
             host_bps: host,
@@ -103,7 +104,7 @@ mod tests {
         let steady = |place: usize| {
             profile.cells[place].repetitions[0].steady.receiver_bps.as_bps() as f64 / 1e6
         };
-        assert_eq!(profile.cells[1].cell.staged.map(|one| one.driver), Some(Driver::Udt));
+        assert_eq!(profile.cells[1].cell.staged.map(|one| one.driver), Some(ProfileDriver::Udt));
         (steady(1), profile.cells[1].repetitions[0].limited_by, steady(0))
     }
 

@@ -1,7 +1,7 @@
 //! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's
 //! experiment.
 
-use super::driver::{self, Driver};
+use super::driver::{self, ProfileDriver};
 use crate::experiment::from_word;
 use crate::plan::StagedSource;
 pub use crate::plan::Stall;
@@ -15,7 +15,7 @@ const BLOCK: Bytes = Bytes::mib(1);
 /// Where bytes come from and go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Store {
+pub enum StagingStore {
     /// From memory to nowhere.
     Memory,
     /// From a file to a file; the source stalls as [`Copies::stall`] says.
@@ -38,12 +38,12 @@ pub struct Copies {
     /// Sizes of the pool.
     pub staging_bytes: Vec<Bytes>,
     /// Stores.
-    pub stores: Vec<Store>,
+    pub stores: Vec<StagingStore>,
     /// Whether reading waits for sending.
     pub orders: Vec<Order>,
     /// What the mover sends over.
     #[serde(default = "driver::tcp_alone", skip_serializing_if = "driver::is_tcp_alone")]
-    pub drivers: Vec<Driver>,
+    pub drivers: Vec<ProfileDriver>,
     /// How a file's source stalls, as a busy disk does.
     pub stall: Stall,
     /// How fast a file's source is read while it does not stall; in the model every source.
@@ -56,23 +56,23 @@ pub struct Staged {
     /// The pool.
     pub staging_bytes: Bytes,
     /// From where to where.
-    pub store: Store,
+    pub store: StagingStore,
     /// Whether reading waits for sending.
     pub order: Order,
     /// Over what.
-    #[serde(default, skip_serializing_if = "Driver::is_tcp")]
-    pub driver: Driver,
+    #[serde(default, skip_serializing_if = "ProfileDriver::is_tcp")]
+    pub driver: ProfileDriver,
 }
 
-from_word!(Store, Fault::You, ErrorCode::ProfileStore, "store", "memory and file");
+from_word!(StagingStore, Fault::You, ErrorCode::ProfileStore, "store", "memory and file");
 from_word!(Order, Fault::You, ErrorCode::ProfileOrder, "order", "synchronous and asynchronous");
 
-impl Store {
+impl StagingStore {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Store::Memory => "memory",
-            Store::File => "file",
+            StagingStore::Memory => "memory",
+            StagingStore::File => "file",
         }
     }
 }
@@ -117,7 +117,7 @@ impl Copies {
     pub fn usual() -> Copies {
         Copies {
             staging_bytes: vec![Bytes::mib(64)],
-            stores: vec![Store::Memory],
+            stores: vec![StagingStore::Memory],
             orders: vec![Order::Asynchronous],
             drivers: driver::tcp_alone(),
             stall: Stall { pause_ns: Span::from_millis(50), every_ns: Span::from_secs(1) },
@@ -178,7 +178,7 @@ impl Staged {
             pool: self.staging_bytes,
             read: copies.read_bps,
             in_turns: self.order == Order::Synchronous,
-            stall: (self.store == Store::File).then_some(copies.stall),
+            stall: (self.store == StagingStore::File).then_some(copies.stall),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         let far = profile.grid.paths.last().expect("paths").name.clone();
         let mean = |store, order, mib| {
             let staged =
-                Staged { staging_bytes: Bytes::mib(mib), store, order, driver: Driver::Tcp };
+                Staged { staging_bytes: Bytes::mib(mib), store, order, driver: ProfileDriver::Tcp };
             let of = |result: &&crate::profile::CellResult| {
                 result.cell.path.name == far && result.cell.staged == Some(staged)
             };
@@ -209,7 +209,7 @@ mod tests {
                 .mean
                 / 1e9
         };
-        use {Order::*, Store::*};
+        use {Order::*, StagingStore::*};
         assert!(mean(Memory, Asynchronous, 64) > 7.0, "{}", mean(Memory, Asynchronous, 64));
         assert!(mean(Memory, Synchronous, 64) < 0.85 * mean(Memory, Asynchronous, 64));
         // 50 ms at 8 Gbit/s are 50 MB: a pool of 16 MiB and a full queue of 30 MB run dry by a
@@ -242,7 +242,7 @@ mod tests {
         for (copies, words) in [
             (Copies { staging_bytes: vec![Bytes::mib(1)], ..copies.clone() }, "a block each"),
             (Copies { orders: vec![], ..copies.clone() }, "need a value each"),
-            (Copies { drivers: vec![Driver::Tls; 2], ..copies.clone() }, "none twice"),
+            (Copies { drivers: vec![ProfileDriver::Tls; 2], ..copies.clone() }, "none twice"),
             (
                 Copies {
                     stall: Stall { pause_ns: Span::from_secs(1), every_ns: Span::from_secs(1) },

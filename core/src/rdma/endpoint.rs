@@ -8,13 +8,13 @@
 //!
 //! No message is ever sent that finds no receive posted. Every message but the first of a queue
 //! pair rides on a credit: two for a block, one for a mark, one at most to advertise;
-//! [`EndpointSettings::receives`] is what that adds up to. Where blocks are read one of a block's two is
-//! the receiver's word that it has, and a sender lends no more slots than there are credits.
+//! [`EndpointSettings::receives`] is what that adds up to. Where blocks are read one of a block's
+//! two is the receiver's word that it has, and a sender lends no more slots than there are credits.
 
 mod receiving;
 mod sending;
 
-use super::events::{Input, Output, Violation, Work};
+use super::events::{Input, Output, Violation, WorkRequest};
 use super::record::{Announcement, BlockSource, Credit, Record, RecordHeader};
 use super::{Placement, QueuePair};
 use crate::transfer::SlotId;
@@ -182,13 +182,13 @@ impl Endpoint {
                     pair.under_way = pair.under_way.saturating_sub(1);
                 }
                 match work {
-                    Work::Record => Ok(()),
-                    Work::Write(slot) => {
+                    WorkRequest::Record => Ok(()),
+                    WorkRequest::Write(slot) => {
                         let was_writing = self.writing.remove(&slot);
                         self.outputs.extend(was_writing.then_some(Output::Sent(slot)));
                         Ok(())
                     }
-                    Work::Read(slot) => self.fetched(slot),
+                    WorkRequest::Read(slot) => self.fetched(slot),
                 }
             }
         };

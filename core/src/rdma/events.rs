@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A work request of this end, once it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum WorkRequest {
     /// A record was sent.
     Record,
     /// A block was written; the device needs its slot no more.
@@ -66,7 +66,7 @@ pub enum Input {
         /// On which queue pair.
         on: QueuePair,
         /// Which.
-        work: Work,
+        work: WorkRequest,
     },
 }
 

@@ -3,7 +3,7 @@
 //! `docs/protocol.md`.
 
 use super::greeting::{ANSWER_LEN, GREETING_LEN, GreetingError};
-use super::{Greeting, GreetingReply, MOST_QUEUE_PAIRS, Placement, VERSION};
+use super::{GreetingReply, MOST_QUEUE_PAIRS, Placement, RdmaGreeting, VERSION};
 use crate::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
 
@@ -38,9 +38,9 @@ pub struct QpAddress {
 
 /// What who connects says of a whole channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct RdmaOffer {
     /// Who connects, and as what; it names the first queue pair and stands for all.
-    pub greeting: Greeting,
+    pub greeting: RdmaGreeting,
     /// Where to.
     pub address: QpAddress,
 }
@@ -133,7 +133,7 @@ impl QpAddress {
     }
 }
 
-impl Offer {
+impl RdmaOffer {
     /// The value of the option.
     pub fn encode(&self) -> String {
         let mut bytes = self.greeting.encode().to_vec();
@@ -145,9 +145,9 @@ impl Offer {
     ///
     /// # Errors
     /// When it is of another version, or makes no sense.
-    pub fn decode(text: &str) -> Result<Offer, Error> {
+    pub fn decode(text: &str) -> Result<RdmaOffer, Error> {
         let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
-        let greeting = Greeting::decode(&bytes).map_err(|reason| match reason {
+        let greeting = RdmaGreeting::decode(&bytes).map_err(|reason| match reason {
             GreetingError::Foreign => nonsense("it begins with no greeting"),
             GreetingError::Version(theirs) => other_version(theirs),
         })?;
@@ -159,7 +159,7 @@ impl Offer {
         if (greeting.placement == Placement::Read) != (address.reads > 0) {
             return Err(nonsense(&format!("{} RDMA READs at once", address.reads)));
         }
-        Ok(Offer { greeting, address })
+        Ok(RdmaOffer { greeting, address })
     }
 }
 
@@ -229,8 +229,8 @@ mod tests {
         QpAddress { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect(), reads: 0 }
     }
 
-    fn offer(queue_pairs: u8) -> Offer {
-        let greeting = Greeting {
+    fn offer(queue_pairs: u8) -> RdmaOffer {
+        let greeting = RdmaGreeting {
             proof: [7; 32],
             channel: 5,
             queue_pair: QueuePair(0),
@@ -242,22 +242,22 @@ mod tests {
             begin: 8,
             rtt: Span::from_millis(20),
         };
-        Offer { greeting, address: address(queue_pairs.into()) }
+        RdmaOffer { greeting, address: address(queue_pairs.into()) }
     }
 
     #[test]
     fn offers_and_acceptances_read_as_they_were_written() {
         for count in [1, 4, 16] {
-            assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
+            assert_eq!(RdmaOffer::decode(&offer(count).encode()), Ok(offer(count)));
             let acceptance =
                 Acceptance { answer: GreetingReply { credits: 9 }, address: address(count.into()) };
             assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
             let mut read = offer(count);
             (read.greeting.placement, read.address.reads) = (Placement::Read, 16);
-            assert_eq!(Offer::decode(&read.encode()), Ok(read));
+            assert_eq!(RdmaOffer::decode(&read.encode()), Ok(read));
         }
         assert!(
-            Offer::decode(&format!("{}\r", offer(2).encode().to_uppercase())).is_ok(),
+            RdmaOffer::decode(&format!("{}\r", offer(2).encode().to_uppercase())).is_ok(),
             "upper case is hexadecimal too"
         );
     }
@@ -266,7 +266,9 @@ mod tests {
     fn an_offer_of_another_version_or_length_is_refused() {
         let text = offer(2).encode();
         let said = |text: &str| {
-            Offer::decode(text).map_err(|error| (error.code, error.message)).expect_err("no offer")
+            RdmaOffer::decode(text)
+                .map_err(|error| (error.code, error.message))
+                .expect_err("no offer")
         };
         let mut other = text.clone();
         other.replace_range(14..16, "09");
@@ -312,8 +314,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_without_panic(text in ".{0,400}", bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (Offer::decode(&text), Acceptance::decode(&text));
-            if let Ok(offer) = Offer::decode(&hex(&bytes)) {
+            let _ = (RdmaOffer::decode(&text), Acceptance::decode(&text));
+            if let Ok(offer) = RdmaOffer::decode(&hex(&bytes)) {
                 prop_assert_eq!(offer.address.pairs.len(), usize::from(offer.greeting.queue_pairs));
             }
             let _ = Acceptance::decode(&hex(&bytes));

@@ -6,7 +6,7 @@ use std::fmt;
 /// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h, and what becomes of a
 /// connection without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum RdmaFailure {
     /// The device may not use the memory that this end gave it.
     LocalMemory,
     /// The queue pair was closed, by the peer or because of an earlier failure.
@@ -27,26 +27,26 @@ pub enum Failure {
     Other(u32),
 }
 
-impl Failure {
+impl RdmaFailure {
     /// What a completion's status says; `None` for success.
-    pub fn of_status(status: u32) -> Option<Failure> {
+    pub fn of_status(status: u32) -> Option<RdmaFailure> {
         Some(match status {
             0 => return None,
-            4 | 6 | 8 => Failure::LocalMemory,
-            5 => Failure::Flushed,
-            9 => Failure::RemoteInvalid,
-            10 => Failure::RemoteAccess,
-            12 => Failure::RetriesExceeded,
-            13 => Failure::ReceiverNotReady,
-            19 => Failure::Removed,
-            other => Failure::Other(other),
+            4 | 6 | 8 => RdmaFailure::LocalMemory,
+            5 => RdmaFailure::Flushed,
+            9 => RdmaFailure::RemoteInvalid,
+            10 => RdmaFailure::RemoteAccess,
+            12 => RdmaFailure::RetriesExceeded,
+            13 => RdmaFailure::ReceiverNotReady,
+            19 => RdmaFailure::Removed,
+            other => RdmaFailure::Other(other),
         })
     }
 
     /// Whether what caused it is told by another failure, which comes first or is to be found at
     /// the peer.
     pub fn is_consequence(self) -> bool {
-        self == Failure::Flushed
+        self == RdmaFailure::Flushed
     }
 
     /// The error for who asked for the transfer.
@@ -55,44 +55,44 @@ impl Failure {
             Error::new(fault, code, format!("data connection lost: {self}")).hint(hint)
         };
         match self {
-            Failure::LocalMemory => {
+            RdmaFailure::LocalMemory => {
                 lost(Fault::Bug, ErrorCode::RdmaMemory, "report it; --channel tcp goes another way")
             }
-            Failure::Flushed => lost(
+            RdmaFailure::Flushed => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
                 "the peer stopped or the path broke; run the same command again",
             ),
-            Failure::RemoteInvalid => lost(
+            RdmaFailure::RemoteInvalid => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
                 "run the same command again; with fewer queue pairs (--channel rdma:1) or \
                  --channel tcp if it repeats",
             ),
-            Failure::RemoteAccess => lost(
+            RdmaFailure::RemoteAccess => lost(
                 Fault::There,
                 ErrorCode::RdmaAccess,
                 "the peer gave a wrong key or took it back too early: run the same command again, \
                  or use --channel tcp",
             ),
-            Failure::RetriesExceeded => lost(
+            RdmaFailure::RetriesExceeded => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
                 "the peer or the path is gone, or a device on it drops packets of this MTU; run \
                  the same command again",
             ),
-            Failure::ReceiverNotReady => lost(
+            RdmaFailure::ReceiverNotReady => lost(
                 Fault::There,
                 ErrorCode::ChannelLost,
                 "the peer hangs or breaks clause V-7; run the same command again",
             ),
-            Failure::Removed => lost(
+            RdmaFailure::Removed => lost(
                 Fault::Here,
                 ErrorCode::RdmaDevice,
                 "`rdma link` lists the devices that are left; --channel tcp goes without, and the \
                  same command goes on where this one stopped",
             ),
-            Failure::Other(_) => lost(
+            RdmaFailure::Other(_) => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
                 "run the same command again, or use --channel tcp",
@@ -101,34 +101,34 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RdmaFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::LocalMemory => {
+            RdmaFailure::LocalMemory => {
                 "the RDMA device may not use the memory that it was given (local protection error)"
             }
-            Failure::Flushed => "it closed before its end-of-data mark",
-            Failure::RemoteInvalid => {
+            RdmaFailure::Flushed => "it closed before its end-of-data mark",
+            RdmaFailure::RemoteInvalid => {
                 "the peer's RDMA device takes no such request (remote invalid request)"
             }
-            Failure::RemoteAccess => {
+            RdmaFailure::RemoteAccess => {
                 "the peer's memory is not open to this request (remote access error)"
             }
-            Failure::RetriesExceeded => {
+            RdmaFailure::RetriesExceeded => {
                 "the peer acknowledges nothing any more (transport retries exceeded)"
             }
-            Failure::ReceiverNotReady => {
+            RdmaFailure::ReceiverNotReady => {
                 "the peer has no receives posted (receiver-not-ready retries exceeded)"
             }
-            Failure::Removed => "the RDMA device failed, was removed, or lost its address",
-            Failure::Other(status) => {
+            RdmaFailure::Removed => "the RDMA device failed, was removed, or lost its address",
+            RdmaFailure::Other(status) => {
                 return write!(f, "an RDMA request failed with status {status} of ibv_wc_status");
             }
         })
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for RdmaFailure {}
 
 #[cfg(test)]
 mod tests {
@@ -137,14 +137,15 @@ mod tests {
     #[test]
     fn every_failure_says_what_whose_fault_and_what_to_try() {
         for status in 1..24 {
-            let failure = Failure::of_status(status).expect("only 0 is success");
+            let failure = RdmaFailure::of_status(status).expect("only 0 is success");
             let error = failure.error();
             assert!(error.message.len() > 30 && error.hint.is_some(), "{error:?}");
         }
         let of = |status| {
-            Failure::of_status(status).map(|failure| (failure.error().fault, failure.error().code))
+            RdmaFailure::of_status(status)
+                .map(|failure| (failure.error().fault, failure.error().code))
         };
-        assert_eq!(Failure::of_status(0), None);
+        assert_eq!(RdmaFailure::of_status(0), None);
         assert_eq!(of(10), Some((Fault::There, ErrorCode::RdmaAccess)));
         assert_eq!(of(12), Some((Fault::Between, ErrorCode::ChannelLost)));
         assert_eq!(of(13), Some((Fault::There, ErrorCode::ChannelLost)));

@@ -17,7 +17,7 @@ pub const ANSWER_LEN: usize = 16;
 
 /// What who connects says of one queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Greeting {
+pub struct RdmaGreeting {
     /// Shows that the session is theirs: made of the session's key and of the channel and queue
     /// pair, so that it serves once.
     pub proof: [u8; 32],
@@ -55,7 +55,7 @@ pub enum GreetingError {
     Version(u8),
 }
 
-impl Greeting {
+impl RdmaGreeting {
     /// The private data.
     pub fn encode(&self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
@@ -79,7 +79,7 @@ impl Greeting {
     ///
     /// # Errors
     /// When they are of another program or version, or make no sense.
-    pub fn decode(bytes: &[u8]) -> Result<Greeting, GreetingError> {
+    pub fn decode(bytes: &[u8]) -> Result<RdmaGreeting, GreetingError> {
         match bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first()) {
             None => Err(GreetingError::Foreign),
             Some(&VERSION) => Self::of_this_version(bytes).ok_or(GreetingError::Foreign),
@@ -87,9 +87,9 @@ impl Greeting {
         }
     }
 
-    fn of_this_version(bytes: &[u8]) -> Option<Greeting> {
+    fn of_this_version(bytes: &[u8]) -> Option<RdmaGreeting> {
         let bytes: &[u8; GREETING_LEN] = bytes.first_chunk()?;
-        let greeting = Greeting {
+        let greeting = RdmaGreeting {
             proof: *bytes[8..40].first_chunk()?,
             channel: u32::from_be_bytes(*bytes[40..44].first_chunk()?),
             queue_pair: QueuePair(bytes[44]),
@@ -146,10 +146,10 @@ impl GreetingReply {
 mod tests {
     use super::*;
 
-    fn greeting() -> Greeting {
+    fn greeting() -> RdmaGreeting {
         let (queue_pair, placement) = (QueuePair(2), Placement::Behind);
         let (begin, rtt) = (4, Span::from_millis(163));
-        Greeting {
+        RdmaGreeting {
             proof: [7; 32],
             channel: 5,
             queue_pair,
@@ -167,7 +167,7 @@ mod tests {
     fn a_greeting_survives_the_padding_of_the_fabric() {
         let mut wire = greeting().encode().to_vec();
         wire.extend([0; 36]);
-        assert_eq!(Greeting::decode(&wire), Ok(greeting()));
+        assert_eq!(RdmaGreeting::decode(&wire), Ok(greeting()));
         let mut wire = GreetingReply { credits: 9 }.encode().to_vec();
         wire.extend([0; 180]);
         assert_eq!(GreetingReply::decode(&wire), Some(GreetingReply { credits: 9 }));
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_round_trip_too_long_for_the_field_is_its_longest() {
-        let far = Greeting { rtt: Span::from_secs(9), ..greeting() };
+        let far = RdmaGreeting { rtt: Span::from_secs(9), ..greeting() };
         assert_eq!(
-            Greeting::decode(&far.encode()).map(|greeting| greeting.rtt),
+            RdmaGreeting::decode(&far.encode()).map(|greeting| greeting.rtt),
             Ok(Span::from_millis(655) + Span::from_micros(350))
         );
     }
@@ -197,13 +197,13 @@ mod tests {
         ] {
             let mut wire = greeting().encode();
             wire[at] = byte;
-            assert_eq!(Greeting::decode(&wire), Err(GreetingError::Foreign), "{at}");
+            assert_eq!(RdmaGreeting::decode(&wire), Err(GreetingError::Foreign), "{at}");
         }
-        assert_eq!(Greeting::decode(&greeting().encode()[..55]), Err(GreetingError::Foreign));
-        assert_eq!(Greeting::decode(&[]), Err(GreetingError::Foreign));
+        assert_eq!(RdmaGreeting::decode(&greeting().encode()[..55]), Err(GreetingError::Foreign));
+        assert_eq!(RdmaGreeting::decode(&[]), Err(GreetingError::Foreign));
         let mut wire = greeting().encode();
         wire[7] = 2;
-        assert_eq!(Greeting::decode(&wire), Err(GreetingError::Version(2)));
+        assert_eq!(RdmaGreeting::decode(&wire), Err(GreetingError::Version(2)));
         assert_eq!(GreetingReply::decode(&GreetingReply { credits: 0 }.encode()), None);
     }
 }

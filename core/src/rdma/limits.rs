@@ -5,7 +5,7 @@ use crate::units::{Error, ErrorCode, Fault};
 
 /// What a device says of itself: `struct ibv_device_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DeviceLimits {
     /// Queue pairs, those of others among them.
     pub queue_pairs: u32,
     /// Work requests in one queue.
@@ -24,7 +24,7 @@ impl EndpointSettings {
     ///
     /// # Errors
     /// When the device cannot have the channel with a single credit.
-    pub fn within(self, limits: &Limits) -> Result<EndpointSettings, Error> {
+    pub fn within(self, limits: &DeviceLimits) -> Result<EndpointSettings, Error> {
         let pairs = usize::from(self.queue_pairs);
         let room = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let fits = |settings: &EndpointSettings| {
@@ -63,26 +63,26 @@ mod tests {
 
     #[test]
     fn soft_roce_has_room_for_sixteen_queue_pairs() {
-        let rxe = Limits {
+        let rxe = DeviceLimits {
             queue_pairs: 1 << 20,
             work: 1 << 14,
             completions: 32_767,
             regions: 1 << 19,
             reads: 128,
         };
-        let credits = |pairs, limits: &Limits| {
+        let credits = |pairs, limits: &DeviceLimits| {
             settings(pairs, MOST_CREDITS).within(limits).map(|fit| fit.credits)
         };
         assert_eq!(credits(8, &rxe), Ok(MOST_CREDITS));
         assert_eq!(credits(16, &rxe), Ok(255));
         let error =
-            credits(4, &Limits { queue_pairs: 3, ..rxe }).expect_err("too many queue pairs");
+            credits(4, &DeviceLimits { queue_pairs: 3, ..rxe }).expect_err("too many queue pairs");
         assert_eq!((error.code, error.fault), (ErrorCode::RdmaRoom, Fault::Here));
         assert!(
             error.message.contains("4 queue pairs") && error.message.contains("allows 3"),
             "{error}"
         );
-        assert!(credits(1, &Limits { work: 7, ..rxe }).is_err());
+        assert!(credits(1, &DeviceLimits { work: 7, ..rxe }).is_err());
     }
 
     proptest! {
@@ -92,7 +92,7 @@ mod tests {
             pairs in 1..=MOST_QUEUE_PAIRS,
             wish in 1..=MOST_CREDITS,
         ) {
-            let limits = Limits { queue_pairs, work, completions, regions, reads: 1 };
+            let limits = DeviceLimits { queue_pairs, work, completions, regions, reads: 1 };
             if let Ok(fit) = settings(pairs, wish).within(&limits) {
                 prop_assert!((1..=wish).contains(&fit.credits) && u32::from(pairs) <= queue_pairs);
                 prop_assert!(fit.sends() <= work as usize && fit.receives() <= work as usize);

@@ -26,11 +26,11 @@ mod simulation;
 mod timing;
 
 pub use endpoint::{Endpoint, EndpointSettings};
-pub use events::{Input, Output, Violation, Work};
-pub use exchange::{Acceptance, Numbered, Offer, QpAddress};
-pub use failure::Failure;
-pub use greeting::{ANSWER_LEN, GREETING_LEN, Greeting, GreetingError, GreetingReply, VERSION};
-pub use limits::Limits;
+pub use events::{Input, Output, Violation, WorkRequest};
+pub use exchange::{Acceptance, Numbered, QpAddress, RdmaOffer};
+pub use failure::RdmaFailure;
+pub use greeting::{ANSWER_LEN, GREETING_LEN, GreetingError, GreetingReply, RdmaGreeting, VERSION};
+pub use limits::DeviceLimits;
 pub use locked::Lockable;
 pub use port::{Gid, LinkLayer, Port, why_none};
 pub use record::{Announcement, BlockSource, Credit, HEADER_LEN_MOST, Record, RecordHeader};

@@ -246,7 +246,7 @@ impl Placement {
         self == Placement::Read || self == Placement::between(is_iwarp, false)
     }
 
-    /// Its byte in a [`Greeting`](super::Greeting).
+    /// Its byte in a [`RdmaGreeting`](super::RdmaGreeting).
     pub(super) fn byte(self) -> u8 {
         match self {
             Placement::Immediate => 1,

@@ -256,7 +256,7 @@ impl World {
             // Posted again by the driver before the machine acts on it; late now and then.
             *receives += 1;
         }
-        let work = slot.map_or(Work::Record, Work::Write);
+        let work = slot.map_or(WorkRequest::Record, WorkRequest::Write);
         self.ends[side].endpoint.handle(Input::Completed { on, work });
         true
     }
@@ -292,7 +292,7 @@ impl World {
         };
         let into = self.lanes[side][number].reads.remove(index).into;
         self.ends[side].memory.insert(into.0 as u64, content);
-        let work = Work::Read(into);
+        let work = WorkRequest::Read(into);
         self.ends[side].endpoint.handle(Input::Completed { on: QueuePair(number as u8), work });
     }
 

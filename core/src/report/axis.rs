@@ -23,15 +23,16 @@ impl Axis {
         }
     }
 
-    /// The same axis, which begins near the least value: for values that lie close together far from zero.
+    /// The same axis, which begins near the least value: for values that lie close together far
+    /// from zero.
     #[must_use]
     pub fn without_zero(mut self) -> Axis {
         self.without_zero = true;
         self
     }
 
-    /// The same axis, which reaches from `low` to `high` at least: for charts of one page that are to be read
-    /// together.
+    /// The same axis, which reaches from `low` to `high` at least: for charts of one page that are
+    /// to be read together.
     #[must_use]
     pub fn covering(mut self, low: f64, high: f64) -> Axis {
         self.covers = Some((low, high));
@@ -151,8 +152,8 @@ impl Scale {
             .collect()
     }
 
-    /// A tick for each decade; of fewer than three also those between them, and of what lies between
-    /// two of these a few even steps.
+    /// A tick for each decade; of fewer than three also those between them, and of what lies
+    /// between two of these a few even steps.
     fn log_ticks(&self) -> Vec<(f64, String)> {
         let within =
             |value: &f64| (self.low * (1.0 - 1e-9)..=self.high * (1.0 + 1e-9)).contains(value);

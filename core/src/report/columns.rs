@@ -1,5 +1,5 @@
-//! Rows as typed columns, for whatever reads tables: the type of each column is said once, and every
-//! format follows it.
+//! Rows as typed columns, for whatever reads tables: the type of each column is said once, and
+//! every format follows it.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ pub struct Columns {
     /// What the rows are of, for formats with room for it: the document's schema first.
     pub about: Vec<(&'static str, String)>,
     /// Names, units included, and what stands in them.
-    pub columns: Vec<(&'static str, Values)>,
+    pub columns: Vec<(&'static str, ColumnValues)>,
 }
 
 /// The values of one column.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Values {
+pub enum ColumnValues {
     /// Words.
     Text(Vec<Option<String>>),
     /// Whole numbers: counts, bytes, bits per second, nanoseconds.
@@ -29,39 +29,39 @@ pub enum Values {
 
 /// How a column takes its values from rows of type `R`.
 pub enum ColumnSource<R> {
-    /// As [`Values::Text`].
+    /// As [`ColumnValues::Text`].
     Text(fn(&R) -> Option<String>),
-    /// As [`Values::Whole`].
+    /// As [`ColumnValues::Whole`].
     Whole(fn(&R) -> Option<u64>),
-    /// As [`Values::Real`].
+    /// As [`ColumnValues::Real`].
     Real(fn(&R) -> Option<f64>),
-    /// As [`Values::Flag`].
+    /// As [`ColumnValues::Flag`].
     Flag(fn(&R) -> Option<bool>),
-    /// As [`Values::Wholes`].
+    /// As [`ColumnValues::Wholes`].
     Wholes(fn(&R) -> Vec<u64>),
 }
 
 impl<R> ColumnSource<R> {
-    fn of(&self, rows: &[R]) -> Values {
+    fn of(&self, rows: &[R]) -> ColumnValues {
         match self {
-            ColumnSource::Text(value) => Values::Text(rows.iter().map(value).collect()),
-            ColumnSource::Whole(value) => Values::Whole(rows.iter().map(value).collect()),
-            ColumnSource::Real(value) => Values::Real(rows.iter().map(value).collect()),
-            ColumnSource::Flag(value) => Values::Flag(rows.iter().map(value).collect()),
-            ColumnSource::Wholes(value) => Values::Wholes(rows.iter().map(value).collect()),
+            ColumnSource::Text(value) => ColumnValues::Text(rows.iter().map(value).collect()),
+            ColumnSource::Whole(value) => ColumnValues::Whole(rows.iter().map(value).collect()),
+            ColumnSource::Real(value) => ColumnValues::Real(rows.iter().map(value).collect()),
+            ColumnSource::Flag(value) => ColumnValues::Flag(rows.iter().map(value).collect()),
+            ColumnSource::Wholes(value) => ColumnValues::Wholes(rows.iter().map(value).collect()),
         }
     }
 }
 
-impl Values {
+impl ColumnValues {
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         match self {
-            Values::Text(all) => all.len(),
-            Values::Whole(all) => all.len(),
-            Values::Real(all) => all.len(),
-            Values::Flag(all) => all.len(),
-            Values::Wholes(all) => all.len(),
+            ColumnValues::Text(all) => all.len(),
+            ColumnValues::Whole(all) => all.len(),
+            ColumnValues::Real(all) => all.len(),
+            ColumnValues::Flag(all) => all.len(),
+            ColumnValues::Wholes(all) => all.len(),
         }
     }
 
@@ -72,11 +72,11 @@ impl Values {
             all.get(row).and_then(Option::as_ref).map(T::to_string).unwrap_or_default()
         }
         match self {
-            Values::Text(all) => text(all, row),
-            Values::Whole(all) => text(all, row),
-            Values::Real(all) => text(all, row),
-            Values::Flag(all) => text(all, row),
-            Values::Wholes(all) => {
+            ColumnValues::Text(all) => text(all, row),
+            ColumnValues::Whole(all) => text(all, row),
+            ColumnValues::Real(all) => text(all, row),
+            ColumnValues::Flag(all) => text(all, row),
+            ColumnValues::Wholes(all) => {
                 let list = all.get(row).map(Vec::as_slice).unwrap_or_default();
                 list.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
             }

@@ -19,7 +19,7 @@ pub struct DemoResult {
     /// The link and the machine below it.
     pub link: DemoLink,
     /// How exact the link was.
-    pub accuracy: Accuracy,
+    pub accuracy: DemoAccuracy,
     /// What was copied.
     pub datasets: Vec<Dataset>,
     /// Each tool on each dataset, in the order in which they ran.
@@ -55,7 +55,7 @@ pub struct DemoLink {
 
 /// How exact the link was while the tools ran.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Accuracy {
+pub struct DemoAccuracy {
     /// Whether the run may be believed.
     pub valid: bool,
     /// Why not, or what was found.

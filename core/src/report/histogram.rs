@@ -64,8 +64,8 @@ impl Histogram {
         svg.finish()
     }
 
-    /// Where the first bucket begins to be drawn: it is as wide as the second. On a logarithmic axis it
-    /// begins at zero, which is infinitely far away.
+    /// Where the first bucket begins to be drawn: it is as wide as the second. On a logarithmic
+    /// axis it begins at zero, which is infinitely far away.
     fn begin(&self) -> f64 {
         let first = self.buckets.first().map_or(1.0, |(upper, _)| *upper);
         let second = self.buckets.get(1).map(|(upper, _)| *upper);

@@ -28,7 +28,7 @@ mod surface;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart};
-pub use columns::{ColumnSource, Columns, Values};
+pub use columns::{ColumnSource, ColumnValues, Columns};
 pub use document::{PageSpec, ReportDocument};
 pub use heat::HeatMap;
 pub use histogram::Histogram;

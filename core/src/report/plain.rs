@@ -7,7 +7,8 @@ use super::page::{Block, Section, Table};
 const WIDTH: usize = 80;
 
 impl Section {
-    /// Title, paragraphs, notes and tables as lines of at most 80 letters; no line end stands at the end.
+    /// Title, paragraphs, notes and tables as lines of at most 80 letters; no line end stands at
+    /// the end.
     pub fn plain(&self) -> String {
         self.plain_in(WIDTH)
     }

@@ -132,8 +132,8 @@ impl Page {
     }
 }
 
-/// By how much a figure is off, which is `share` of what it should be, in per cent: `+3 %`, and `0 %`
-/// without a sign.
+/// By how much a figure is off, which is `share` of what it should be, in per cent: `+3 %`, and `0
+/// %` without a sign.
 pub fn off_by(share: f64, digits: usize) -> String {
     let text = format!("{:+.digits$} %", share * 100.0);
     let is_zero = !text.chars().any(|letter| ('1'..='9').contains(&letter));

@@ -47,12 +47,13 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Comparison> {
     Some(compared(first.mean, second.mean, p))
 }
 
-/// The test of two variances by the logarithms of those of parts (Bartlett and Kendall, Supplement to the
-/// Journal of the Royal Statistical Society 8, 1946), with Welch's t: how much variances vary is taken from
-/// the parts, so that it does not depend on the distribution being normal (Box, Biometrika 40, 1953).
+/// The test of two variances by the logarithms of those of parts (Bartlett and Kendall, Supplement
+/// to the Journal of the Royal Statistical Society 8, 1946), with Welch's t: how much variances
+/// vary is taken from the parts, so that it does not depend on the distribution being normal (Box,
+/// Biometrika 40, 1953).
 ///
-/// `a` and `b` are the standard deviations of parts; those of zero say nothing. Returns how probable so large
-/// a difference is if there is none; `None` with fewer than two parts on a side.
+/// `a` and `b` are the standard deviations of parts; those of zero say nothing. Returns how
+/// probable so large a difference is if there is none; `None` with fewer than two parts on a side.
 pub fn deviations(a: &[f64], b: &[f64]) -> Option<f64> {
     let logs = |sds: &[f64]| -> Vec<f64> {
         sds.iter().filter(|sd| **sd > 0.0).map(|sd| 2.0 * sd.ln()).collect()
@@ -60,12 +61,12 @@ pub fn deviations(a: &[f64], b: &[f64]) -> Option<f64> {
     welch(&logs(a), &logs(b)).map(|found| found.p)
 }
 
-/// The conditional test of two Poisson counts, each with how often it could have happened (Przyborowski and
-/// Wilenski, Biometrika 31, 1940), on both sides: of both together, the first has its share by chance.
-/// Counts need not be whole.
+/// The conditional test of two Poisson counts, each with how often it could have happened
+/// (Przyborowski and Wilenski, Biometrika 31, 1940), on both sides: of both together, the first has
+/// its share by chance. Counts need not be whole.
 ///
-/// Returns how probable so large a difference of the two ratios is if there is none; `None` without trials on
-/// a side.
+/// Returns how probable so large a difference of the two ratios is if there is none; `None` without
+/// trials on a side.
 pub fn counts(first: (f64, f64), second: (f64, f64)) -> Option<f64> {
     let ((a, of_a), (b, of_b)) = (first, second);
     if !(of_a > 0.0 && of_b > 0.0) {
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn equal_deviations_differ_as_often_as_the_level_says() {
-        // Of exponential draws, for which Bartlett's own test and the F test find a difference far more often.
+        // Of exponential draws, for which Bartlett's own test and the F test find a difference far
+        // more often.
         let part = |rng: &mut Rng, scale: f64| {
             let draws: Vec<f64> = (0..100).map(|_| -scale * (1.0 - rng.unit()).ln()).collect();
             Summary::of(&draws).expect("draws").sd

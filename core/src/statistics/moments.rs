@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What samples so far amount to, without rounding away a small deviation of large ones (B. P. Welford,
-/// Technometrics 4, 1962); in the unit of the samples.
+/// What samples so far amount to, without rounding away a small deviation of large ones (B. P.
+/// Welford, Technometrics 4, 1962); in the unit of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
     count: u64,

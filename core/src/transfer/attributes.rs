@@ -1,5 +1,5 @@
-//! What else of files travels where it is asked for: owner, group, further mode bits, ACLs, extended
-//! attributes (`docs/protocol.md`, T-11).
+//! What else of files travels where it is asked for: owner, group, further mode bits, ACLs,
+//! extended attributes (`docs/protocol.md`, T-11).
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

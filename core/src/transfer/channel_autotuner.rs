@@ -6,14 +6,14 @@
 //! changes one thing at a time, so that the next windows show what it did.
 //!
 //! *Channels* are doubled while the network is what limits and each doubling brings at least
-//! [`WORTH`] more. *Loss* without a queue shortly before is not congestion, since congestion fills a
-//! queue first, be it a shallow one: a control that halves its window for it wastes the path (Mathis
-//! et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
-//! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made
-//! the queue, and those of the first growth of the windows, which ends in an overflow, to nobody.
-//! A queue of a millisecond may be a busy host's lateness instead: where losses go on and no longer
-//! queue is ever seen, BBR is tried for some windows, and the first control comes back where it
-//! brings nothing.
+//! [`WORTH`] more. *Loss* without a queue shortly before is not congestion, since congestion fills
+//! a queue first, be it a shallow one: a control that halves its window for it wastes the path
+//! (Mathis et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for
+//! congestion (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control
+//! that made the queue, and those of the first growth of the windows, which ends in an overflow, to
+//! nobody. A queue of a millisecond may be a busy host's lateness instead: where losses go on and
+//! no longer queue is ever seen, BBR is tried for some windows, and the first control comes back
+//! where it brings nothing.
 
 use super::losses::JudgedSample;
 use super::path_sample::PathSample;
@@ -41,8 +41,8 @@ const WORTH: f64 = 1.10;
 /// Windows with losses without a queue after which they count as the path's own.
 const LOSSY_WINDOWS: u32 = 2;
 
-/// Windows with losses next to what may be a queue or a busy host, after which BBR is tried; what it
-/// must bring to stay, and over how many windows that is seen.
+/// Windows with losses next to what may be a queue or a busy host, after which BBR is tried; what
+/// it must bring to stay, and over how many windows that is seen.
 const DOUBTFUL_WINDOWS: usize = 6;
 const TRIAL_WORTH: f64 = 1.15;
 const TRIAL_WINDOWS: usize = 2;

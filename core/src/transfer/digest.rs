@@ -1,9 +1,9 @@
 //! Digests of files whose blocks arrive in any order: CRC-64/NVME ([`crc64`]) or BLAKE3
 //! ([`blake3_tree`]).
 //!
-//! Both are joined from what the blocks contribute, without reading a byte twice. A CRC of 64 bits finds
-//! every burst of up to 64 wrong bits, and misses other accidents once in 2^64; whoever means to
-//! change a file can keep its CRC, but not its BLAKE3.
+//! Both are joined from what the blocks contribute, without reading a byte twice. A CRC of 64 bits
+//! finds every burst of up to 64 wrong bits, and misses other accidents once in 2^64; whoever means
+//! to change a file can keep its CRC, but not its BLAKE3.
 
 mod blake3_tree;
 mod crc64;
@@ -131,8 +131,8 @@ impl PieceDigest {
         PieceDigest::at(layout, piece, value, whole)
     }
 
-    /// The same of a piece that is all zeros, which are not there to be looked at: by CRC-64/NVME in no time
-    /// worth counting; BLAKE3 has no way around them.
+    /// The same of a piece that is all zeros, which are not there to be looked at: by CRC-64/NVME
+    /// in no time worth counting; BLAKE3 has no way around them.
     pub fn of_zeros(layout: &Layout, piece: &Piece, algorithm: DigestAlgorithm) -> PieceDigest {
         let whole = piece.len as u64 == layout.entries()[piece.entry].len();
         let value = match algorithm {

@@ -7,7 +7,7 @@
 mod noted;
 
 use super::digest::PieceDigest;
-use super::journal::{self, Origin};
+use super::journal::{self, PartialOrigin};
 use super::layout::Layout;
 use crate::units::ByteRanges;
 use noted::NotedPieces;
@@ -21,7 +21,7 @@ pub struct Durability {
     layout: Arc<Layout>,
     /// The path of the layout below the journal's place.
     prefix: Vec<u8>,
-    origin: Origin,
+    origin: PartialOrigin,
     noted: NotedPieces,
     written: Pieces,
     /// Entries whose names the journal has from this run.
@@ -108,7 +108,7 @@ impl Durability {
     pub fn new(
         layout: Arc<Layout>,
         prefix: Vec<u8>,
-        origin: Origin,
+        origin: PartialOrigin,
         held: ByteRanges,
         begun: bool,
     ) -> Durability {
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn only_settled_pieces_are_journaled_and_each_once() {
         let layout = Arc::new(Layout::of_file(5000, 1024));
-        let origin = Origin { source: [1; 32], digests: Some(DigestAlgorithm::Blake3) };
+        let origin = PartialOrigin { source: [1; 32], digests: Some(DigestAlgorithm::Blake3) };
         let mut account =
             Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
         for index in 0..4 {
@@ -253,7 +253,7 @@ mod tests {
         let layout = Arc::new(Layout::new(vec![entry("a"), entry("b")], 1024));
         let account = |digests: bool, held| {
             let digests = digests.then_some(DigestAlgorithm::Crc64Nvme);
-            let origin = Origin { source: [1; 32], digests };
+            let origin = PartialOrigin { source: [1; 32], digests };
             Durability::new(Arc::clone(&layout), Vec::new(), origin, held, false)
         };
         let mut rng = Rng::new(5);

@@ -1,22 +1,23 @@
 //! How much a receiver may have written that is not durable yet, and when it makes it durable: what
 //! a crash costs.
 //!
-//! A checkpoint is due after a quarter of a second, or once half the window is written, of the first
-//! a quarter; a copy too short for either makes none. Writers wait while the window is full. It
-//! begins at 64 MiB. A disk whose syncs take long whatever their size would be held to one window a
-//! sync. Where writers have to wait, a small checkpoint and a large one tell it from a disk that has
-//! a rate of its own, for which the window stays; the other's is doubled for as long as a doubling
-//! makes it faster, and comes to what the disk writes in about a second.
+//! A checkpoint is due after a quarter of a second, or once half the window is written, of the
+//! first a quarter; a copy too short for either makes none. Writers wait while the window is full.
+//! It begins at 64 MiB. A disk whose syncs take long whatever their size would be held to one
+//! window a sync. Where writers have to wait, a small checkpoint and a large one tell it from a
+//! disk that has a rate of its own, for which the window stays; the other's is doubled for as long
+//! as a doubling makes it faster, and comes to what the disk writes in about a second.
 //!
-//! Of each piece of a file there is a line to remember and to journal, so that their number has a limit too.
-//! Many small files take a processor about as long to land as to write: where syncs are short, they land
-//! while others still come and not all at the end.
+//! Of each piece of a file there is a line to remember and to journal, so that their number has a
+//! limit too. Many small files take a processor about as long to land as to write: where syncs are
+//! short, they land while others still come and not all at the end.
 
 use crate::units::{Bytes, Span, Time};
 
 /// The window to begin with.
 const FIRST: Bytes = Bytes::mib(64);
-/// The most pieces of files that may be written and not durable: a hundred bytes each at a receiver.
+/// The most pieces of files that may be written and not durable: a hundred bytes each at a
+/// receiver.
 const MOST_PIECES: u64 = 65_536;
 /// Between two checkpoints where much was written.
 const REST: Span = Span::from_millis(250);
@@ -24,11 +25,11 @@ const REST: Span = Span::from_millis(250);
 /// by one.
 const MUCH: Bytes = Bytes::mib(8);
 const REST_OF_LITTLE: Span = Span::from_secs(1);
-/// Where half a window is written before that, the rest is so many times the last sync: the other half
-/// is for what comes during the next.
+/// Where half a window is written before that, the rest is so many times the last sync: the other
+/// half is for what comes during the next.
 const RESTS_PER_SYNC: f64 = 0.5;
-/// How much larger than a small checkpoint a large one is, and how much faster it makes the disk where
-/// a sync's own time weighs: a disk with a rate of its own is as fast with both.
+/// How much larger than a small checkpoint a large one is, and how much faster it makes the disk
+/// where a sync's own time weighs: a disk with a rate of its own is as fast with both.
 const LARGER: u64 = 2;
 const FASTER: f64 = 1.5;
 /// Checkpoints that may be too alike to tell before the window stays as it is.
@@ -110,8 +111,8 @@ impl DurableWindow {
         Bytes(self.window)
     }
 
-    /// Takes `bytes` of `pieces` of files in, which a writer is about to write; false where it must wait
-    /// for the end of a checkpoint.
+    /// Takes `bytes` of `pieces` of files in, which a writer is about to write; false where it must
+    /// wait for the end of a checkpoint.
     pub fn admit(&mut self, bytes: u64, pieces: u64) -> bool {
         let lost_by_crash = self.not_durable();
         // One write may be larger than all of it.

@@ -1,7 +1,7 @@
 //! What a test's transfer moves and where it lands: files, and a disk that forgets what was not
 //! synced.
 
-use super::journal::{Origin, Recovered, Replay};
+use super::journal::{PartialOrigin, Recovered, Replay};
 use super::*;
 use crate::units::{ByteRanges, Rng};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) struct Files {
     pub(super) layout: Arc<Layout>,
     source: Vec<Vec<u8>>,
     pub(super) disk: Disk,
-    pub(super) origin: Origin,
+    pub(super) origin: PartialOrigin,
 }
 
 impl Files {
@@ -65,7 +65,7 @@ impl Files {
         let empty: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
         let (journal, journal_durable) = (Vec::new(), 0);
         let disk = Disk { volatile: empty.clone(), durable: empty, journal, journal_durable };
-        let origin = Origin { source: [rng.next_u64() as u8; 32], digests };
+        let origin = PartialOrigin { source: [rng.next_u64() as u8; 32], digests };
         Files { layout, source, disk, origin }
     }
 

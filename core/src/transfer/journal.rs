@@ -44,7 +44,7 @@ const LANDED: u8 = 7;
 
 /// What a partial transfer is a part of, besides its place and its files (clause R-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct PartialOrigin {
     /// The source's identity.
     pub source: [u8; 32],
     /// What blocks are journaled with, if they are with anything: the values that this needs.
@@ -61,7 +61,7 @@ fn number_of(digests: Option<DigestAlgorithm>) -> u8 {
 }
 
 /// Appends the record that begins a run.
-pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
+pub fn begin(origin: &PartialOrigin, block_len: usize, to: &mut Vec<u8>) {
     let mut payload = vec![BEGIN, VERSION];
     payload.extend((block_len as u32).to_be_bytes());
     payload.push(number_of(origin.digests));
@@ -182,7 +182,7 @@ pub fn payload_len(head: &[u8; HEAD_LEN]) -> Option<usize> {
 #[derive(Debug)]
 pub struct Replay<'a> {
     layout: &'a Layout,
-    origin: Origin,
+    origin: PartialOrigin,
     by_path: EntriesByPath,
     /// Journal numbers to entries of the layout; `None` where the file is not the same.
     numbers: BTreeMap<u32, Option<usize>>,
@@ -219,7 +219,7 @@ pub struct Recovered {
 impl<'a> Replay<'a> {
     /// A journal for the files of `layout` from `origin`, of which nothing is read yet. `prefix` is
     /// the path of the layout below the place that the journal is of (clause R-1).
-    pub fn new(layout: &'a Layout, prefix: &[u8], origin: Origin) -> Replay<'a> {
+    pub fn new(layout: &'a Layout, prefix: &[u8], origin: PartialOrigin) -> Replay<'a> {
         Replay {
             layout,
             origin,
@@ -442,8 +442,8 @@ mod tests {
         FileFacts { len, modified_ns, changed_ns: 9 }
     }
 
-    fn origin(digests: bool) -> Origin {
-        Origin { source: [5; 32], digests: digests.then_some(DigestAlgorithm::Blake3) }
+    fn origin(digests: bool) -> PartialOrigin {
+        PartialOrigin { source: [5; 32], digests: digests.then_some(DigestAlgorithm::Blake3) }
     }
 
     #[test]
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(unknown.valid_len, earlier.len() as u64);
     }
 
-    fn replay(layout: &Layout, origin: Origin, journal: &[u8]) -> Recovered {
+    fn replay(layout: &Layout, origin: PartialOrigin, journal: &[u8]) -> Recovered {
         let mut replay = Replay::new(layout, b"", origin);
         replay.all(journal);
         replay.finish()
@@ -499,8 +499,8 @@ mod tests {
         let changed = replay(&layout(&[("a", 5000, 9), ("b", 10, 2)]), origin(true), &journal);
         assert_eq!((changed.held.get(&0), changed.held[&1].to_string()), (None, "0-10".to_owned()));
         assert!(changed.paths.contains(&b"a"[..]), "its stale partial can be found");
-        let crc = Origin { digests: Some(DigestAlgorithm::Crc64Nvme), ..origin(true) };
-        for other in [origin(false), crc, Origin { source: [6; 32], ..origin(true) }] {
+        let crc = PartialOrigin { digests: Some(DigestAlgorithm::Crc64Nvme), ..origin(true) };
+        for other in [origin(false), crc, PartialOrigin { source: [6; 32], ..origin(true) }] {
             let other = replay(&before, other, &journal);
             assert!(!other.matches && other.held.is_empty() && other.paths.len() == 2);
         }

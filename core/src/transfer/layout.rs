@@ -40,8 +40,8 @@ pub enum EntryKind {
         /// Its length in bytes.
         len: u64,
     },
-    /// A file that stands at the destination when all others have landed: it gets this name too, or,
-    /// where that is its name, stays.
+    /// A file that stands at the destination when all others have landed: it gets this name too,
+    /// or, where that is its name, stays.
     There {
         /// Its path below the tree's root.
         at: Box<[u8]>,
@@ -118,9 +118,11 @@ pub(super) fn block_len(payload: u64, most: Bytes) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     entries: Vec<Entry>,
-    /// The files that are not empty, by their entries: of fewer than 2^32, for a manifest has its end before.
+    /// The files that are not empty, by their entries: of fewer than 2^32, for a manifest has its
+    /// end before.
     files: Vec<u32>,
-    /// Where what lies before it ends, of each [`APART`]th of them: of millions the others are found from there.
+    /// Where what lies before it ends, of each [`APART`]th of them: of millions the others are
+    /// found from there.
     marks: Vec<u64>,
     end: u64,
     block_len: usize,

@@ -37,8 +37,8 @@ pub struct JudgedSample {
 /// a little longer is then of small windows, which a receiver acknowledges late.
 const FILLS: f64 = 0.5;
 
-/// From this part of what arrives on, losses hold back whoever sends less than that: what waits for timers
-/// takes long, and is no queue. Of a queue that overflows steadily so much is not lost.
+/// From this part of what arrives on, losses hold back whoever sends less than that: what waits for
+/// timers takes long, and is no queue. Of a queue that overflows steadily so much is not lost.
 const RIDDLED: f64 = 0.02;
 /// Bytes of a segment, at least, where they may be longer.
 const SEGMENT: f64 = 1448.0;

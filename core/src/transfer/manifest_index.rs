@@ -1,5 +1,5 @@
-//! Where the lines of a manifest stand in its text, so that a part of it is written by itself: the text of
-//! a million files has a hundred megabytes, which nobody needs to hold.
+//! Where the lines of a manifest stand in its text, so that a part of it is written by itself: the
+//! text of a million files has a hundred megabytes, which nobody needs to hold.
 
 use super::layout::Entry;
 use super::manifest::manifest_line;
@@ -36,7 +36,8 @@ impl ManifestIndex {
         self.len
     }
 
-    /// Writes the text from `offset` on into the whole of `into`; returns false where it ends before.
+    /// Writes the text from `offset` on into the whole of `into`; returns false where it ends
+    /// before.
     ///
     /// `entries` are those that it was made of.
     pub fn write(&self, entries: &[Entry], offset: u64, into: &mut [u8]) -> bool {

@@ -1,9 +1,9 @@
 //! With how many channels, which congestion control and how much staging a transfer begins, from
 //! what is known before its first byte.
 //!
-//! The rate is not known then: [`ChannelAutotuner`](super::ChannelAutotuner) and [`BufferAutotuner`](super::BufferAutotuner) learn it from
-//! the first blocks and go on from here. Each choice comes with its reason, so that a user can
-//! disagree with it.
+//! The rate is not known then: [`ChannelAutotuner`](super::ChannelAutotuner) and
+//! [`BufferAutotuner`](super::BufferAutotuner) learn it from the first blocks and go on from here.
+//! Each choice comes with its reason, so that a user can disagree with it.
 
 use super::layout::{LONGEST_BLOCK, SHORTEST_BLOCK};
 use crate::congestion::ControlName;

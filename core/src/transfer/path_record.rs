@@ -29,10 +29,10 @@ pub struct PathRecord {
 }
 
 impl PathRecord {
-    /// What a receiver saw, which was given `looks` at all that had come by then, over a path of `rtt`:
-    /// the rate at which the second half came. A receiver does not know what waited for a packet that
-    /// was lost and then came at once, so that the highest of its rates says nothing; its mean over so
-    /// long says too little rather than too much.
+    /// What a receiver saw, which was given `looks` at all that had come by then, over a path of
+    /// `rtt`: the rate at which the second half came. A receiver does not know what waited for a
+    /// packet that was lost and then came at once, so that the highest of its rates says nothing;
+    /// its mean over so long says too little rather than too much.
     pub fn of_arrivals(looks: &[(Time, Bytes)], rtt: Span) -> PathRecord {
         let total = looks.last().map_or(0, |(_, bytes)| bytes.0);
         let first = |part: u64| looks.iter().find(|(_, bytes)| bytes.0 >= part);
@@ -83,8 +83,8 @@ impl PathRecord {
         (sent > 0).then(|| again as f64 / sent as f64)
     }
 
-    /// What the next flow may begin from: the bytes that were on their way at that rate, and whether they
-    /// filled the path, which other eyes saw.
+    /// What the next flow may begin from: the bytes that were on their way at that rate, and
+    /// whether they filled the path, which other eyes saw.
     pub fn saved(&self, fills: bool) -> Option<SavedPath> {
         let rtt = self.rtt?;
         let in_flight = Bytes((self.best * rtt.as_secs_f64()) as u64);

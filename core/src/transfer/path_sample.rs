@@ -47,8 +47,8 @@ const NOISE_PART: f64 = 0.5;
 const LONG_PART: f64 = 0.4;
 const LONG: Span = Span::from_millis(5);
 
-/// From here on silence is an outage: a lost packet's timer runs out earlier (RFC 6298 has it at a second), and so
-/// does the second one of a short path.
+/// From here on silence is an outage: a lost packet's timer runs out earlier (RFC 6298 has it at a
+/// second), and so does the second one of a short path.
 const OUTAGE: Span = Span::from_secs(2);
 const OUTAGE_TRIPS: f64 = 8.0;
 

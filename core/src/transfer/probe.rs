@@ -4,8 +4,8 @@
 //! The sender's windows double each round trip until something holds them: BBR's test for a full
 //! pipe (Cardwell et al. 2016, section 4.1) says when, three rounds in a row in which the best rate
 //! has grown by less than a quarter. Until then a rate is what the windows allow, not what the path
-//! does. What is told is the rate of these rounds together and not the best of them: acknowledgements
-//! that come in bursts make single rounds faster than any path.
+//! does. What is told is the rate of these rounds together and not the best of them:
+//! acknowledgements that come in bursts make single rounds faster than any path.
 
 use super::path_sample::PathSample;
 use super::rounds::Rounds;

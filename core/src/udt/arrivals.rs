@@ -33,8 +33,8 @@ pub(super) struct Arrivals {
     pair: Option<(SequenceNumber, Time)>,
 }
 
-/// Whether the packet of that number is the first of a pair: both ends tell by the number itself, as
-/// libudt does, wherever a connection's numbers begin.
+/// Whether the packet of that number is the first of a pair: both ends tell by the number itself,
+/// as libudt does, wherever a connection's numbers begin.
 pub(super) const fn begins_pair(sequence: SequenceNumber) -> bool {
     sequence.raw().is_multiple_of(PAIR_EVERY)
 }

@@ -2,7 +2,7 @@
 
 use super::algorithm::RateAlgorithm;
 use super::events::{Ended, Input, Output};
-use super::handshake::{Handshake, HandshakeKind, SocketId};
+use super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use super::packet::{ControlPacket, HEADER_LEN};
 use super::rate::SYN;
 use super::receiving::{Place, Receiving};
@@ -36,7 +36,7 @@ pub struct Established {
     /// Packets that the peer has room for.
     pub window: u32,
     /// What is said to a peer that asks still.
-    pub reply: Handshake,
+    pub reply: UdtHandshake,
     /// Whether both ends asked.
     pub is_rendezvous: bool,
 }
@@ -213,7 +213,7 @@ impl Connection {
     }
 
     /// The peer has not heard this end's last handshake.
-    fn asked_again(&mut self, asks: &Handshake) {
+    fn asked_again(&mut self, asks: &UdtHandshake) {
         let peer = self.established.ends.1;
         // Whoever listens replies to a client itself; a second reply here would go round for ever.
         let answers = self.established.is_rendezvous && asks.kind != HandshakeKind::Connected;
@@ -226,7 +226,7 @@ impl Connection {
         self.heard_at = now;
         self.sending.heard(now);
         self.expiries = 0;
-        self.expires = now + LEAST_EXPIRY.max(self.receiving.patience() + SYN);
+        self.expires = now + LEAST_EXPIRY.max(self.receiving.timeout() + SYN);
     }
 
     fn end(&mut self, now: Time, why: Ended) {
@@ -302,9 +302,9 @@ impl Connection {
                 self.urgent.push_back(Output::Send(ControlPacket::KeepAlive));
             }
         }
-        let patience = (self.receiving.patience() + SYN).max(LEAST_EXPIRY);
+        let timeout = (self.receiving.timeout() + SYN).max(LEAST_EXPIRY);
         let longest = Span::from_nanos(self.settings.silence.as_nanos() / 8);
-        let wait = patience.mul_f64(f64::from(self.expiries)).min(longest.max(patience));
+        let wait = timeout.mul_f64(f64::from(self.expiries)).min(longest.max(timeout));
         self.expires = now + wait;
     }
 }

@@ -1,7 +1,7 @@
 //! Who asks for a connection: of a listener, or of one that asks at the same time.
 
 use super::connection::{EndSettings, Established};
-use super::handshake::{Handshake, HandshakeKind, SocketId};
+use super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use super::listener::said_address;
 use super::sequence::SequenceNumber;
 use crate::units::{Rng, Span, Time};
@@ -16,7 +16,7 @@ const LEAST_PACKET: u32 = 576;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectorOutput {
     /// Send a handshake, to nobody in particular at the peer's address: [`SocketId`] 0.
-    Send(Handshake),
+    Send(UdtHandshake),
     /// There is a connection.
     Connected(Established),
     /// There will be none.
@@ -39,13 +39,13 @@ pub enum ConnectFailure {
 /// The machine.
 #[derive(Debug)]
 pub struct Connector {
-    asks: Handshake,
+    asks: UdtHandshake,
     is_rendezvous: bool,
-    /// Whether the next handshake asks a listener anew, for another cookie: the one that came may have
-    /// been somebody else's word.
+    /// Whether the next handshake asks a listener anew, for another cookie: the one that came may
+    /// have been somebody else's word.
     renews: bool,
     /// What the other end of a rendezvous said.
-    other: Option<Handshake>,
+    other: Option<UdtHandshake>,
     next_at: Time,
     gives_up: Time,
     outcome: Option<ConnectorOutput>,
@@ -61,7 +61,7 @@ impl Connector {
         settings: &EndSettings,
         random: &mut Rng,
     ) -> Connector {
-        let asks = Handshake {
+        let asks = UdtHandshake {
             kind: HandshakeKind::Request,
             is_stream: true,
             first: SequenceNumber::new(random.next_u64() as u32),
@@ -95,19 +95,21 @@ impl Connector {
         self.asks.from
     }
 
-    /// Whether a packet for `to` is for this end: one for nobody is in a rendezvous alone, where neither
-    /// end knows the other's name. Who sees no packet of this end knows its name no more than a cookie.
+    /// Whether a packet for `to` is for this end: one for nobody is in a rendezvous alone, where
+    /// neither end knows the other's name. Who sees no packet of this end knows its name no more
+    /// than a cookie.
     pub fn is_for(&self, to: SocketId) -> bool {
         to == self.own() || self.is_rendezvous && to == SocketId(0)
     }
 
     /// A handshake [for this end](Self::is_for) came from the peer's address.
-    pub fn handle(&mut self, now: Time, said: &Handshake) {
+    pub fn handle(&mut self, now: Time, said: &UdtHandshake) {
         if self.outcome.is_some() {
             return;
         }
         match (self.is_rendezvous, said.kind) {
-            // Whichever cookie comes is shown at once, a later one too: if one is the listener's, it has it.
+            // Whichever cookie comes is shown at once, a later one too: if one is the listener's,
+            // it has it.
             (false, HandshakeKind::Request)
                 if self.asks.kind == HandshakeKind::Request
                     || self.asks.cookie != said.cookie
@@ -147,7 +149,7 @@ impl Connector {
         }
     }
 
-    fn met(&mut self, now: Time, said: &Handshake) {
+    fn met(&mut self, now: Time, said: &UdtHandshake) {
         self.other = Some(*said);
         if self.asks.kind == HandshakeKind::Rendezvous {
             self.asks.kind = HandshakeKind::Response;
@@ -155,7 +157,7 @@ impl Connector {
         }
     }
 
-    fn connected(&mut self, said: &Handshake) {
+    fn connected(&mut self, said: &UdtHandshake) {
         let packet_len = said.packet_len.min(self.asks.packet_len);
         let same = self.is_rendezvous || said.first == self.asks.first;
         if !same || packet_len < LEAST_PACKET || !said.is_stream {
@@ -167,7 +169,7 @@ impl Connector {
             first: (self.asks.first, said.first),
             packet_len,
             window: said.window,
-            reply: Handshake { kind: HandshakeKind::Connected, ..self.asks },
+            reply: UdtHandshake { kind: HandshakeKind::Connected, ..self.asks },
             is_rendezvous: self.is_rendezvous,
         }));
     }
@@ -184,7 +186,7 @@ impl Connector {
             self.next_at = now + AGAIN_AFTER;
             if std::mem::take(&mut self.renews) {
                 let kind = HandshakeKind::Request;
-                return ConnectorOutput::Send(Handshake { kind, cookie: 0, ..self.asks });
+                return ConnectorOutput::Send(UdtHandshake { kind, cookie: 0, ..self.asks });
             }
             self.renews = !self.is_rendezvous && self.asks.kind == HandshakeKind::Response;
             return ConnectorOutput::Send(self.asks);

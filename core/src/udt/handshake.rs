@@ -68,7 +68,7 @@ impl HandshakeKind {
 
 /// One handshake: draft-gg-udt-03, section 4.3, and the cookie that it left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handshake {
+pub struct UdtHandshake {
     /// What it is.
     pub kind: HandshakeKind,
     /// Whether it speaks of a version 4 that carries a stream of bytes.
@@ -87,7 +87,7 @@ pub struct Handshake {
     pub address: [u8; 16],
 }
 
-impl Handshake {
+impl UdtHandshake {
     /// Appends the 48 bytes.
     pub(super) fn encode(&self, into: &mut Vec<u8>) {
         let socket = if self.is_stream { STREAM } else { STREAM + 1 };
@@ -107,7 +107,7 @@ impl Handshake {
     }
 
     /// Reads what stands behind the header.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Handshake, Malformed> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<UdtHandshake, Malformed> {
         let (words, []) = bytes.as_chunks::<4>() else { return Err(Malformed) };
         let &[version, socket, first, packet_len, window, kind, from, cookie, ref address @ ..] =
             words
@@ -121,7 +121,7 @@ impl Handshake {
             (VERSION, other) if other == STREAM + 1 => false,
             _ => return Err(Malformed),
         };
-        Ok(Handshake {
+        Ok(UdtHandshake {
             kind: HandshakeKind::of(word(kind) as i32).ok_or(Malformed)?,
             is_stream,
             first: SequenceNumber::new(word(first)),

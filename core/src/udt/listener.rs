@@ -2,7 +2,7 @@
 //! that it is where it says.
 
 use super::connection::{EndSettings, Established};
-use super::handshake::{Handshake, HandshakeKind, SocketId};
+use super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use crate::units::{Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +23,7 @@ pub enum ListenerOutput {
         /// To whom there.
         to: SocketId,
         /// The handshake.
-        handshake: Handshake,
+        handshake: UdtHandshake,
     },
     /// A client is connected.
     Accepted {
@@ -38,29 +38,29 @@ pub enum ListenerOutput {
 
 /// The machine.
 #[derive(Debug)]
-pub struct Listener {
+pub struct UdtListener {
     secret: [u8; 32],
     settings: EndSettings,
     most: usize,
     /// Ends named so far.
     named: u64,
     /// Clients that are connected, and what each is told if it asks again.
-    clients: BTreeMap<(SocketAddr, SocketId), Handshake>,
+    clients: BTreeMap<(SocketAddr, SocketId), UdtHandshake>,
     outputs: VecDeque<ListenerOutput>,
 }
 
-impl Listener {
+impl UdtListener {
     /// One that takes up to `most` clients at once. Its cookies and the names of its ends come from
     /// `secret`, which nobody else may know.
-    pub fn new(secret: [u8; 32], settings: EndSettings, most: usize) -> Listener {
+    pub fn new(secret: [u8; 32], settings: EndSettings, most: usize) -> UdtListener {
         let (clients, outputs) = (BTreeMap::new(), VecDeque::new());
-        Listener { secret, settings, most, named: 0, clients, outputs }
+        UdtListener { secret, settings, most, named: 0, clients, outputs }
     }
 
     /// A handshake came from `address`, for nobody that is connected; times must not run backwards.
-    pub fn handle(&mut self, now: Time, address: SocketAddr, asks: &Handshake) {
+    pub fn handle(&mut self, now: Time, address: SocketAddr, asks: &UdtHandshake) {
         let minute = now.as_nanos() / COOKIE_LASTS.as_nanos();
-        let mut reply = Handshake { address: said_address(address.ip()), ..*asks };
+        let mut reply = UdtHandshake { address: said_address(address.ip()), ..*asks };
         match asks.kind {
             HandshakeKind::Request => reply.cookie = self.cookie(address, minute),
             HandshakeKind::Response if self.is_proven(address, minute, asks.cookie) => {
@@ -97,11 +97,16 @@ impl Listener {
         u32::from_be_bytes([a, b, c, d]).max(1)
     }
 
-    fn accept(&mut self, address: SocketAddr, asks: &Handshake, reply: Handshake) -> Handshake {
+    fn accept(
+        &mut self,
+        address: SocketAddr,
+        asks: &UdtHandshake,
+        reply: UdtHandshake,
+    ) -> UdtHandshake {
         if let Some(&said) = self.clients.get(&(address, asks.from)) {
             return said;
         }
-        let refused = |reason| Handshake { kind: HandshakeKind::Refused(reason), ..reply };
+        let refused = |reason| UdtHandshake { kind: HandshakeKind::Refused(reason), ..reply };
         if !asks.is_stream {
             return refused(WRONG_KIND);
         }
@@ -110,7 +115,7 @@ impl Listener {
         }
         self.named += 1;
         let own = SocketId(self.drawn(&format!("end {}", self.named)));
-        let reply = Handshake {
+        let reply = UdtHandshake {
             kind: HandshakeKind::Response,
             packet_len: asks.packet_len.min(self.settings.packet_len),
             window: self.settings.room,

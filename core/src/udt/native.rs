@@ -2,8 +2,8 @@
 //! window from the speed of arrival.
 //!
 //! Gu and Grossman, "UDT: UDP-based data transfer for high-speed wide area networks", Computer
-//! Networks 51(7), 2007, and draft-gg-udt-03, section 5. libudt 4.11 rounds its interval up to whole
-//! microseconds at a decrease, which at 10 Gbit/s is more than the decrease; this does not.
+//! Networks 51(7), 2007, and draft-gg-udt-03, section 5. libudt 4.11 rounds its interval up to
+//! whole microseconds at a decrease, which at 10 Gbit/s is more than the decrease; this does not.
 
 use super::rate::{Pace, PathState, RateControl, RateEvent, SYN};
 use crate::congestion::SavedPath;

@@ -3,7 +3,7 @@
 //! draft-gg-udt-03, section 4, and libudt 4.11 where it differs: a light acknowledgement is one
 //! word, and a control packet without content carries a word of zeros.
 
-use super::handshake::{HANDSHAKE_LEN, Handshake, Malformed, SocketId};
+use super::handshake::{HANDSHAKE_LEN, Malformed, SocketId, UdtHandshake};
 use super::sequence::SequenceNumber;
 use std::ops::Range;
 
@@ -54,13 +54,13 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlPacket {
     /// On the way to a connection.
-    Handshake(Handshake),
+    Handshake(UdtHandshake),
     /// Nothing but that there is still somebody.
     KeepAlive,
     /// What has come.
     Ack {
-        /// The acknowledgement's own number, which an [`Ack2`](ControlPacket::Ack2) repeats; light ones
-        /// have none.
+        /// The acknowledgement's own number, which an [`Ack2`](ControlPacket::Ack2) repeats; light
+        /// ones have none.
         number: u32,
         /// All packets before this one are there.
         next: SequenceNumber,
@@ -194,7 +194,7 @@ impl ControlPacket {
         Ok(match kind {
             HANDSHAKE => {
                 let content = content.get(..HANDSHAKE_LEN).ok_or(Malformed)?;
-                ControlPacket::Handshake(Handshake::decode(content)?)
+                ControlPacket::Handshake(UdtHandshake::decode(content)?)
             }
             KEEP_ALIVE => ControlPacket::KeepAlive,
             ACK => {
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_handshake_is_64_bytes_with_its_header() {
-        let handshake = Handshake {
+        let handshake = UdtHandshake {
             kind: HandshakeKind::Response,
             is_stream: true,
             first: SequenceNumber::new(5),

@@ -211,7 +211,7 @@ impl Receiving {
         // A sender that was told of little room hears when there is more.
         let opens = self.told_room < self.capacity / 4 && room > self.told_room * 2;
         // Even one that only told of room: a sender that never heard of it waits for ever.
-        let unheard = !self.pending.is_empty() && now.since(self.told_at) > self.patience();
+        let unheard = !self.pending.is_empty() && now.since(self.told_at) > self.timeout();
         if self.contiguous == self.told && !opens && !unheard {
             return None;
         }
@@ -252,7 +252,7 @@ impl Receiving {
             && let Some((range, times)) = self.to_report.pop_front()
         {
             // Each time longer: draft-gg-udt-03, section 3.4.
-            let due = now + self.patience().mul_f64(f64::from(times + 1)) + SYN;
+            let due = now + self.timeout().mul_f64(f64::from(times + 1)) + SYN;
             losses.push(LossRange::of(self.first, &range));
             self.reported.insert((due, range.start), (range, times + 1));
         }
@@ -265,7 +265,7 @@ impl Receiving {
     }
 
     /// How long word of the sender may take.
-    pub(super) fn patience(&self) -> Span {
+    pub(super) fn timeout(&self) -> Span {
         self.rtt + self.variation.mul_f64(4.0)
     }
 

@@ -179,7 +179,7 @@ impl Sending {
     }
 
     /// How long a packet may stay unacknowledged before something is wrong.
-    fn patience(&self) -> Span {
+    fn timeout(&self) -> Span {
         self.rtt + self.variation.mul_f64(4.0) + SYN + SYN
     }
 
@@ -218,9 +218,9 @@ impl Sending {
         true
     }
 
-    /// What was sent again at `at` has come, and what left before that, and is overdue, has not: it is
-    /// lost (as RFC 8985 has it). No report tells of the end of a stream, or of a window: nothing
-    /// comes behind it that would show what is missing.
+    /// What was sent again at `at` has come, and what left before that, and is overdue, has not: it
+    /// is lost (as RFC 8985 has it). No report tells of the end of a stream, or of a window:
+    /// nothing comes behind it that would show what is missing.
     fn overtaken(&mut self, now: Time, at: Time) {
         let unheard = self.heard_of.max(self.acknowledged)..self.next;
         let mut first = None;
@@ -452,7 +452,7 @@ impl Sending {
 
     /// When a packet that was sent should be acknowledged: each time it is sent again, later.
     fn overdue_at(&self, sent: &Sent) -> Time {
-        sent.at + self.patience().mul_f64(f64::from(sent.times.clamp(1, 8)))
+        sent.at + self.timeout().mul_f64(f64::from(sent.times.clamp(1, 8)))
     }
 
     /// A packet that does not come again and again, while the peer is heard, is too long for the

@@ -1,10 +1,11 @@
-//! The machines in virtual time: handshakes, what a path may do to packets, and what a stranger may.
+//! The machines in virtual time: handshakes, what a path may do to packets, and what a stranger
+//! may.
 
 use super::sim::{UdtFlow, UdtScenario, UdtSimulation};
 use super::*;
 use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Rng, Span, Time};
-use crate::wan::{Change, Side};
+use crate::wan::{Change, EventSide};
 use proptest::prelude::*;
 use std::net::SocketAddr;
 
@@ -73,7 +74,7 @@ fn every_byte_survives_what_a_path_may_do() {
         scenario.duplicates = [0.0, 0.05][rng.below(2) as usize];
         if rng.below(2) == 0 {
             let outage = Change::Outage(ms(rng.below(2000)));
-            let side = [Side::AToB, Side::BToA, Side::Both][rng.below(3) as usize];
+            let side = [EventSide::AToB, EventSide::BToA, EventSide::Both][rng.below(3) as usize];
             scenario.changes.push((ms(rng.below(80)), side, outage));
         }
         if rng.below(3) == 0 {
@@ -183,7 +184,7 @@ fn the_end_of_a_stream_is_sent_again_as_a_whole() {
     for begins in (0..400).step_by(4) {
         let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(5_000_000));
         let mut scenario = UdtScenario::new(mbit(1000), ms(20), vec![flow]);
-        scenario.changes.push((ms(begins), Side::AToB, Change::Outage(ms(60))));
+        scenario.changes.push((ms(begins), EventSide::AToB, Change::Outage(ms(60))));
         let simulation = run_whole(&scenario, Span::from_secs(300));
         // One packet a round trip would take a minute for what was on its way.
         let taken = simulation.now().since(Time::ZERO);
@@ -196,7 +197,7 @@ fn a_dead_path_is_given_up_by_both_ends() {
     let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(50_000_000));
     let mut scenario = UdtScenario::new(mbit(100), ms(30), vec![flow]);
     let forever = Change::Outage(Span::from_secs(3600));
-    scenario.changes.push((ms(500), Side::Both, forever));
+    scenario.changes.push((ms(500), EventSide::Both, forever));
     let mut simulation = UdtSimulation::new(&scenario);
     simulation.run(Span::from_secs(300));
     for ended in simulation.ended(0) {
@@ -258,12 +259,12 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn listener() -> Listener {
-    Listener::new([7; 32], EndSettings::default(), 2)
+fn listener() -> UdtListener {
+    UdtListener::new([7; 32], EndSettings::default(), 2)
 }
 
 /// The one reply of a listener, and whom it accepted.
-fn replies(listener: &mut Listener) -> (Option<Handshake>, Option<Established>) {
+fn replies(listener: &mut UdtListener) -> (Option<UdtHandshake>, Option<Established>) {
     let (mut reply, mut accepted) = (None, None);
     loop {
         match listener.poll() {
@@ -344,7 +345,7 @@ fn ends_meet_however_much_is_lost() {
 }
 
 /// What a client says first, and with its cookie.
-fn asks() -> (Handshake, Connector) {
+fn asks() -> (UdtHandshake, Connector) {
     let settings = EndSettings::default();
     let end = Time::ZERO + Span::from_secs(3);
     let mut connector =
@@ -364,11 +365,11 @@ fn a_listener_believes_only_who_is_where_it_says() {
     }
     waits.handle(Time::ZERO, address(5), &request);
     let cookie = replies(&mut waits).0.expect("a cookie").cookie;
-    let shows = Handshake { kind: HandshakeKind::Response, cookie, ..request };
+    let shows = UdtHandshake { kind: HandshakeKind::Response, cookie, ..request };
     // Neither from another address, nor with another cookie, nor when it is old.
     waits.handle(Time::ZERO, address(6), &shows);
     assert_eq!(replies(&mut waits), (None, None));
-    waits.handle(Time::ZERO, address(5), &Handshake { cookie: cookie ^ 1, ..shows });
+    waits.handle(Time::ZERO, address(5), &UdtHandshake { cookie: cookie ^ 1, ..shows });
     assert_eq!(replies(&mut waits), (None, None));
     let late = Time::ZERO + Span::from_secs(121);
     let mut later = listener();
@@ -394,7 +395,7 @@ fn a_listener_that_is_full_or_asked_for_messages_says_so() {
     ] {
         waits.handle(Time::ZERO, address(port), &request);
         let cookie = replies(&mut waits).0.expect("a cookie").cookie;
-        let shows = Handshake { kind: HandshakeKind::Response, cookie, is_stream, ..request };
+        let shows = UdtHandshake { kind: HandshakeKind::Response, cookie, is_stream, ..request };
         waits.handle(Time::ZERO, address(port), &shows);
         assert_eq!(replies(&mut waits).0.expect("a reply").kind, kind, "{port}");
     }
@@ -404,7 +405,7 @@ fn a_listener_that_is_full_or_asked_for_messages_says_so() {
     waits.handle(
         Time::ZERO,
         address(4),
-        &Handshake { kind: HandshakeKind::Response, cookie, ..request },
+        &UdtHandshake { kind: HandshakeKind::Response, cookie, ..request },
     );
     assert!(replies(&mut waits).1.is_some(), "there is room again");
 }
@@ -413,13 +414,13 @@ fn a_listener_that_is_full_or_asked_for_messages_says_so() {
 fn a_client_believes_no_reply_to_what_it_did_not_say() {
     let (request, mut connector) = asks();
     // A response before the cookie, and its own request reflected.
-    let response = Handshake { kind: HandshakeKind::Response, from: SocketId(77), ..request };
+    let response = UdtHandshake { kind: HandshakeKind::Response, from: SocketId(77), ..request };
     connector.handle(Time::ZERO, &response);
     assert!(matches!(connector.poll(Time::ZERO), ConnectorOutput::Wait(_)));
-    connector.handle(Time::ZERO, &Handshake { cookie: 5, ..request });
+    connector.handle(Time::ZERO, &UdtHandshake { cookie: 5, ..request });
     let ConnectorOutput::Send(said) = connector.poll(Time::ZERO) else { panic!("no cookie") };
     assert_eq!((said.kind, said.cookie), (HandshakeKind::Response, 5));
-    let other = Handshake { first: request.first.after(1), ..response };
+    let other = UdtHandshake { first: request.first.after(1), ..response };
     connector.handle(Time::ZERO, &other);
     assert_eq!(connector.poll(Time::ZERO), ConnectorOutput::Failed(ConnectFailure::Nonsense));
     let (_, mut alone) = asks();
@@ -439,10 +440,10 @@ fn what_is_for_nobody_is_for_a_rendezvous_alone() {
 #[test]
 fn a_refusal_before_the_cookie_is_nobodys() {
     let (request, mut connector) = asks();
-    let refused = Handshake { kind: HandshakeKind::Refused(1002), ..request };
+    let refused = UdtHandshake { kind: HandshakeKind::Refused(1002), ..request };
     connector.handle(Time::ZERO, &refused);
     assert!(matches!(connector.poll(Time::ZERO), ConnectorOutput::Wait(_)));
-    connector.handle(Time::ZERO, &Handshake { cookie: 5, ..request });
+    connector.handle(Time::ZERO, &UdtHandshake { cookie: 5, ..request });
     connector.poll(Time::ZERO);
     connector.handle(Time::ZERO, &refused);
     let failed = ConnectorOutput::Failed(ConnectFailure::Refused(1002));
@@ -459,7 +460,7 @@ fn a_wrong_cookie_stalls_no_connect_whatever_is_lost() {
         let met = (0..2_900).any(|step| {
             let now = Time::ZERO + Span::from_millis(step);
             if step == spoofed_at {
-                connector.handle(now, &Handshake { cookie: 1, ..request });
+                connector.handle(now, &UdtHandshake { cookie: 1, ..request });
             }
             let said = match connector.poll(now) {
                 ConnectorOutput::Send(said) => said,

@@ -151,7 +151,8 @@ error_codes! {
     CannotWrite "cannot-write" Never: Here;
     /// data connections broke; the same command goes on
     ChannelLost "channel-lost" Now: There Between;
-    /// no circuit comes about: the program that makes them cannot be run or failed, or no agent works
+    /// no circuit comes about: the program that makes them cannot be run or failed, or no agent
+    /// works
     CircuitFailed "circuit-failed" After: Here There;
     /// the program to run in a link cannot be run
     Command "command" Never: You;
@@ -483,7 +484,8 @@ error_codes! {
     ServerClosing "server-closing" After: There;
     /// a staging slot was handed out twice, or lost
     SlotHeld "slot-held" Never: Bug;
-    /// the booked slot of a copy is over, or its reservation; the same command books anew and goes on
+    /// the booked slot of a copy is over, or its reservation; the same command books anew and goes
+    /// on
     SlotOver "slot-over" Never: Refused;
     /// the file changed while it was read
     SourceChanged "source-changed" Never: Here There;

@@ -11,8 +11,8 @@ fn steers(c: char) -> bool {
             | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// `text` with every control written as `\x1b` or `\u{202e}`. What is printable stays, so that doing
-/// it twice changes nothing.
+/// `text` with every control written as `\x1b` or `\u{202e}`. What is printable stays, so that
+/// doing it twice changes nothing.
 ///
 /// Names come from peers and from whoever made a file: an escape sequence in one would move the
 /// cursor, set the window's title or type for the user.

@@ -11,6 +11,7 @@ mod polynomial;
 mod quantity;
 mod ranges;
 mod rng;
+mod setting;
 mod time;
 
 pub use error_code::{ErrorCode, Retry};
@@ -22,4 +23,5 @@ pub(crate) use polynomial::CrcPolynomial;
 pub use quantity::{Bytes, Probability, Rate};
 pub use ranges::ByteRanges;
 pub use rng::Rng;
+pub use setting::Setting;
 pub use time::{Span, Time};

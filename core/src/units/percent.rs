@@ -1,7 +1,7 @@
 //! Percent-encoding (RFC 3986, section 2.1) of bytes that a line or a URL cannot hold.
 
-/// Appends `bytes` to `text`, each that is not `plain` as `%` and two hexadecimal digits. `%` itself
-/// never is.
+/// Appends `bytes` to `text`, each that is not `plain` as `%` and two hexadecimal digits. `%`
+/// itself never is.
 pub fn encode(bytes: &[u8], plain: impl Fn(u8) -> bool, text: &mut Vec<u8>) {
     for &byte in bytes {
         match byte != b'%' && plain(byte) {
@@ -11,7 +11,8 @@ pub fn encode(bytes: &[u8], plain: impl Fn(u8) -> bool, text: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that `text` stands for, or nothing when a `%` is not followed by two hexadecimal digits.
+/// The bytes that `text` stands for, or nothing when a `%` is not followed by two hexadecimal
+/// digits.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

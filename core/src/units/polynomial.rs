@@ -1,5 +1,5 @@
-//! Powers of x modulo the polynomial of a CRC, by which checksums are joined, and those of zeros found without
-//! a look at them (M. Adler, zlib 1.3, `crc32_combine_op`).
+//! Powers of x modulo the polynomial of a CRC, by which checksums are joined, and those of zeros
+//! found without a look at them (M. Adler, zlib 1.3, `crc32_combine_op`).
 
 /// The polynomial of a CRC whose lowest bit stands for the highest power.
 #[derive(Debug)]

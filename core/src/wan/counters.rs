@@ -17,7 +17,7 @@ pub enum Cause {
     Queue,
 }
 
-/// Frames and bytes of IP counted by one [`Link`](super::Link) since it began.
+/// Frames and bytes of IP counted by one [`OneWayLink`](super::OneWayLink) since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Packets offered; a super-packet is one.

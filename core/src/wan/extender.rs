@@ -3,9 +3,9 @@
 
 use super::Frames;
 use super::counters::{Cause, Counters};
-use super::link::{Link, Output, Packet};
+use super::link::{OneWayLink, Output, Packet};
 use super::script::Change;
-use super::settings::{Direction, Settings};
+use super::settings::{Direction, LinkSettings};
 use crate::units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,7 +29,7 @@ pub struct Extension {
 impl Extension {
     /// Extenders around the direction from a to b of a link, with room for its bandwidth and
     /// distance, and for `least`.
-    pub fn over(settings: &Settings, port: Rate, least: Bytes) -> Extension {
+    pub fn over(settings: &LinkSettings, port: Rate, least: Bytes) -> Extension {
         let buffer = settings.bandwidth_delay_product().max(least);
         Extension {
             port,
@@ -61,9 +61,10 @@ struct Crossing {
 ///    for it.
 /// 2. *Near buffer*: it waits until the far extender has promised room, and leaves at the long
 ///    haul's rate.
-/// 3. *Long haul*: a [`Link`], with what is in front of it: a switch's queue that cross-traffic
-///    shares. The extender does not see that queue. What the two bring above the haul's rate fills
-///    it, and then frames are lost, which InfiniBand's hosts take for a broken cable.
+/// 3. *Long haul*: a [`OneWayLink`], with what is in front of it: a switch's queue that
+///    cross-traffic shares. The extender does not see that queue. What the two bring above the
+///    haul's rate fills it, and then frames are lost, which InfiniBand's hosts take for a broken
+///    cable.
 /// 4. *Far port*: what arrived is serialised into the far host's port, and its room is promised
 ///    again, one way back.
 ///
@@ -73,7 +74,7 @@ struct Crossing {
 #[derive(Clone, Debug)]
 pub struct Extender {
     settings: Extension,
-    haul: Link,
+    haul: OneWayLink,
     /// When `haul` has something to say.
     haul_next: Option<Time>,
     /// When the host's port has taken what it was given.
@@ -96,7 +97,7 @@ pub struct Extender {
 
 impl Extender {
     /// Idle extenders that begin at `now`; `changes` happen to the long haul, random choices come
-    /// from `seed`, as for a [`Link`].
+    /// from `seed`, as for a [`OneWayLink`].
     pub fn new(
         now: Time,
         settings: Extension,
@@ -104,7 +105,7 @@ impl Extender {
         seed: &Rng,
     ) -> Extender {
         Extender {
-            haul: Link::new(now, &settings.haul, changes, seed),
+            haul: OneWayLink::new(now, &settings.haul, changes, seed),
             settings,
             haul_next: None,
             port_free: now,

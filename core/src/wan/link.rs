@@ -64,7 +64,7 @@ struct Flight {
 
 /// One direction of a link. See the [module](super) for what it does to a frame.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct OneWayLink {
     one_way_delay: Span,
     queue: Queue,
     impairments: Impairments,
@@ -79,7 +79,7 @@ pub struct Link {
     counters: Counters,
 }
 
-impl Link {
+impl OneWayLink {
     /// An idle link that begins at `now`, with `changes` at spans from then, and random choices
     /// from `seed`.
     ///
@@ -89,7 +89,7 @@ impl Link {
         direction: &Direction,
         changes: impl IntoIterator<Item = (Span, Change)>,
         seed: &Rng,
-    ) -> Link {
+    ) -> OneWayLink {
         let mut script: Vec<(Time, Change)> = Vec::new();
         for (at, change) in changes {
             script.push((now + at, change));
@@ -98,7 +98,7 @@ impl Link {
             }
         }
         script.sort_by_key(|&(at, _)| at);
-        Link {
+        OneWayLink {
             one_way_delay: direction.one_way_delay,
             queue: Queue::new(now, direction.rate, direction.queue),
             impairments: Impairments::new(direction, seed),
@@ -231,7 +231,7 @@ impl Link {
     }
 
     /// The part of `range`, from its start, that the queue has room for; it is put in the queue by
-    /// [`send`](Link::send).
+    /// [`send`](OneWayLink::send).
     fn accepted(&self, frames: &Frames, range: Range<u32>) -> Range<u32> {
         if range.is_empty() || self.queue.accepts(frames.wire_bytes(&range)) {
             return range;
@@ -251,7 +251,7 @@ impl Link {
 
     /// Puts `range` on the wire and schedules what survives it.
     fn send(&mut self, token: u64, frames: &Frames, range: Range<u32>) {
-        let Link {
+        let OneWayLink {
             queue,
             impairments,
             jitter,

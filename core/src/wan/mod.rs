@@ -1,7 +1,7 @@
 //! The wide-area link: delay, rate, queue, loss, bit errors, jitter and cross-traffic, in virtual
 //! time.
 //!
-//! A [`Link`] is one direction of a wide-area path as a machine with two verbs. It is told of
+//! A [`OneWayLink`] is one direction of a wide-area path as a machine with two verbs. It is told of
 //! packets as descriptors ([`Packet`]: a token and how many [`Frames`] it would be on the wire) and
 //! answers which frames of which packet arrive, when, and what became of the others. It never sees
 //! a byte. `farline link` runs two of them between TUN devices; a simulation runs the same code in
@@ -44,10 +44,10 @@ mod settings;
 pub use counters::{Cause, Counters};
 pub use extender::{Extender, Extension, NATIVE_CREDITS};
 pub use frames::Frames;
-pub use link::{Link, Output, Packet};
+pub use link::{OneWayLink, Output, Packet};
 pub use path::Path;
-pub use script::{Change, Event, Side};
-pub use settings::{Direction, Settings};
+pub use script::{Change, Event, EventSide};
+pub use settings::{Direction, LinkSettings};
 
 #[cfg(test)]
 mod tests;

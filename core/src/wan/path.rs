@@ -1,6 +1,6 @@
 //! Named paths: the distances and rates that Farline's five papers measured.
 
-use super::settings::Settings;
+use super::settings::LinkSettings;
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::Serialize;
 
@@ -145,7 +145,7 @@ impl Path {
     ///
     /// # Errors
     /// [`Fault::You`] when the path has no rtt of its own and `rtt` is `None`.
-    pub fn settings(&self, rate: Option<Rate>, rtt: Option<Span>) -> Result<Settings, Error> {
+    pub fn settings(&self, rate: Option<Rate>, rtt: Option<Span>) -> Result<LinkSettings, Error> {
         let rtt = rtt.or(self.rtt).ok_or_else(|| {
             Error::new(
                 Fault::You,
@@ -154,7 +154,7 @@ impl Path {
             )
             .hint("give --rtt, for example --rtt 50ms, or --one-way-delay")
         })?;
-        Ok(Settings::new(rate.unwrap_or(self.rate), rtt))
+        Ok(LinkSettings::new(rate.unwrap_or(self.rate), rtt))
     }
 }
 

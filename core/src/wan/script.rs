@@ -20,7 +20,7 @@ use std::str::FromStr;
 /// Which direction an event is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Side {
+pub enum EventSide {
     /// What side a sends to side b.
     AToB,
     /// What side b sends to side a.
@@ -51,7 +51,7 @@ pub struct Event {
     /// Since the link came up.
     pub at: Span,
     /// For which direction.
-    pub side: Side,
+    pub side: EventSide,
     /// What.
     pub change: Change,
 }
@@ -73,9 +73,9 @@ impl FromStr for Event {
         let no_change = || wrong("it says no time, or no change at that time".to_owned());
         let (at, rest) = text.split_once(':').ok_or_else(no_change)?;
         let (side, change) = match rest.split_once(':') {
-            None => (Side::Both, rest),
-            Some(("a-to-b", change)) => (Side::AToB, change),
-            Some(("b-to-a", change)) => (Side::BToA, change),
+            None => (EventSide::Both, rest),
+            Some(("a-to-b", change)) => (EventSide::AToB, change),
+            Some(("b-to-a", change)) => (EventSide::BToA, change),
             Some((side, _)) => return Err(wrong(format!("`{side}` is not a-to-b or b-to-a"))),
         };
         let at = at.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -122,22 +122,25 @@ mod tests {
         let ten = Span::from_secs(10);
         assert_eq!(
             event("10s:outage=2s"),
-            Ok((ten, Side::Both, Change::Outage(Span::from_secs(2))))
+            Ok((ten, EventSide::Both, Change::Outage(Span::from_secs(2))))
         );
-        assert_eq!(event("10s:a-to-b:lose=100"), Ok((ten, Side::AToB, Change::Lose(100))));
+        assert_eq!(event("10s:a-to-b:lose=100"), Ok((ten, EventSide::AToB, Change::Lose(100))));
         assert_eq!(
             event("10s:b-to-a:rate=1G"),
-            Ok((ten, Side::BToA, Change::Rate(Rate::from_bps(1_000_000_000))))
+            Ok((ten, EventSide::BToA, Change::Rate(Rate::from_bps(1_000_000_000))))
         );
         assert_eq!(
             event("10s:cross=4G/10s"),
             Ok((
                 ten,
-                Side::Both,
+                EventSide::Both,
                 Change::Cross(Rate::from_bps(4_000_000_000), Some(Span::from_secs(10)))
             ))
         );
-        assert_eq!(event("10s:burst=64MiB"), Ok((ten, Side::Both, Change::Burst(Bytes::mib(64)))));
+        assert_eq!(
+            event("10s:burst=64MiB"),
+            Ok((ten, EventSide::Both, Change::Burst(Bytes::mib(64))))
+        );
         for wrong in [
             "outage=2s",
             "10:outage=2s",

@@ -79,7 +79,7 @@ impl Direction {
 
 /// Both directions of a link, its script and its seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct LinkSettings {
     /// What side a sends to side b.
     pub a_to_b: Direction,
     /// What side b sends to side a.
@@ -90,12 +90,12 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Settings {
+impl LinkSettings {
     /// A clean link of `rate` and `rtt`, half of it each way.
-    pub fn new(rate: Rate, rtt: Span) -> Settings {
+    pub fn new(rate: Rate, rtt: Span) -> LinkSettings {
         let there = Span::from_nanos(rtt.as_nanos() / 2);
         let back = rtt.saturating_sub(there);
-        Settings {
+        LinkSettings {
             a_to_b: Direction::new(rate, there, rtt),
             b_to_a: Direction::new(rate, back, rtt),
             script: Vec::new(),

@@ -19,7 +19,7 @@ struct Arrival {
 
 /// A link, what was offered to it and what came out.
 struct Run {
-    link: Link,
+    link: OneWayLink,
     arrivals: Vec<Arrival>,
     drops: BTreeMap<Cause, u64>,
 }
@@ -28,7 +28,7 @@ impl Run {
     fn new(direction: &Direction, script: &[&str], seed: u64) -> Run {
         let events =
             script.iter().map(|text| text.parse::<Event>().expect("a test's event is well formed"));
-        let link = Link::new(
+        let link = OneWayLink::new(
             Time::ZERO,
             direction,
             events.map(|event| (event.at, event.change)),

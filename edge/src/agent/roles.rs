@@ -48,8 +48,8 @@ fn play(text: &OsStr) -> Result<u8, Error> {
         .hint(format!("programs set {0} for themselves: unset {0}", reexec::VARIABLE)))
 }
 
-/// The exit code of an end of a measurement, whose error goes where its result would: to who started
-/// it, and puts it into words once.
+/// The exit code of an end of a measurement, whose error goes where its result would: to who
+/// started it, and puts it into words once.
 #[cfg(any(feature = "line", feature = "profile"))]
 fn said(result: Result<(), Error>) -> u8 {
     result.err().map_or(0, |error| {

@@ -16,6 +16,7 @@ pub enum CopyEnd {
 
 /// Both.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CopyEnds {
     /// Where the data is.
     pub from: CopyEnd,

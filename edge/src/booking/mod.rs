@@ -1,13 +1,14 @@
-//! A copy that books its own circuit: from volume and deadline to a reservation, from that to the circuit,
-//! and, when the copy is over, to a release.
+//! A copy that books its own circuit: from volume and deadline to a reservation, from that to the
+//! circuit, and, when the copy is over, to a release.
 //!
-//! How it fits: [`CopyBooking::make`] books or takes what is booked, [`ready`](CopyBooking::ready) waits
-//! until the circuit is up, [`fit`](CopyBooking::fit) has a copy's options go through it at its rate, and
-//! [`watch`](CopyBooking::watch) sees to its time while the copy runs. What is decided, and when, is in
-//! `core::calendar::BookingMonitor`.
+//! How it fits: [`CopyBooking::make`] books or takes what is booked, [`ready`](CopyBooking::ready)
+//! waits until the circuit is up, [`fit`](CopyBooking::fit) has a copy's options go through it at
+//! its rate, and [`watch`](CopyBooking::watch) sees to its time while the copy runs. What is
+//! decided, and when, is in `core::calendar::BookingMonitor`.
 //!
-//! What was booked for a copy is given back when this is dropped. A copy that is killed outright leaves its
-//! booking until its end at the most; the same command finds it by its label and goes on in it.
+//! What was booked for a copy is given back when this is dropped. A copy that is killed outright
+//! leaves its booking until its end at the most; the same command finds it by its label and goes on
+//! in it.
 
 mod ends;
 mod watch;
@@ -68,8 +69,8 @@ pub enum BookingNotice {
     Late(BookingPrediction),
     /// Somebody changed when it begins and ends.
     Changed(TimeWindow),
-    /// Somebody changed its rate, and whether the copy follows: one that comes from a node that holds it does
-    /// not, nor does one that becomes faster from a node that was told its rate once.
+    /// Somebody changed its rate, and whether the copy follows: one that comes from a node that
+    /// holds it does not, nor does one that becomes faster from a node that was told its rate once.
     Rate(Rate, bool),
     /// The calendar cannot be reached, or is back.
     Calendar(Option<Error>),
@@ -102,6 +103,7 @@ pub struct CopyBooking {
 
 /// What a copy would be booked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BookingOffer {
     /// The site where the data is.
     pub from: String,
@@ -143,8 +145,8 @@ fn volume_problem(volume: Bytes, terms: &BookingTerms) -> ProblemDocument {
     }
 }
 
-/// The leg of a copy's booking that counts at `now`, and when all of it begins and ends. A rate that was
-/// changed while the slot ran makes legs of it, one after the other over the same route.
+/// The leg of a copy's booking that counts at `now`, and when all of it begins and ends. A rate
+/// that was changed while the slot ran makes legs of it, one after the other over the same route.
 fn leg_at(legs: &[LegDocument], now: Time) -> Result<(LegDocument, TimeWindow), Error> {
     let windows: Option<Vec<TimeWindow>> = legs.iter().map(LegDocument::window).collect();
     let windows = windows.ok_or_else(|| odd("the calendar's times cannot be read"))?;
@@ -183,8 +185,8 @@ fn look(
     [from, to]: [String; 2],
     payload: Bytes,
 ) -> Result<BookingOffer, Error> {
-    // The beginning and the end of a copy take time, and so a volume that depends on the rate: what is
-    // free for the payload alone tells it.
+    // The beginning and the end of a copy take time, and so a volume that depends on the rate: what
+    // is free for the payload alone tells it.
     let mut volume = booked_volume(payload, Rate::default(), Span::ZERO);
     let mut search = |volume| {
         let wanted = volume_problem(volume, terms);
@@ -204,8 +206,8 @@ fn look(
 }
 
 impl CopyBooking {
-    /// Books for a copy of `payload` between `ends`; or takes the reservation that `terms` name, or that an
-    /// earlier run left under the same `label`.
+    /// Books for a copy of `payload` between `ends`; or takes the reservation that `terms` name, or
+    /// that an earlier run left under the same `label`.
     ///
     /// # Errors
     /// When the calendar cannot be reached, knows no such site, or refuses: then with alternatives.
@@ -323,8 +325,8 @@ impl CopyBooking {
                     true => (from, to),
                     false => (to, from),
                 };
-                // Where each end has an agent of its own, the other's word may be the first; where an
-                // operator's program makes circuits, their addresses may be on another device.
+                // Where each end has an agent of its own, the other's word may be the first; where
+                // an operator's program makes circuits, their addresses may be on another device.
                 let mtu = mtu(peer);
                 let told = *told.get_or_insert_with(Instant::now);
                 let is_here = mtu.is_some() && ethtool::interface_of(own).is_some();
@@ -377,8 +379,8 @@ impl CopyBooking {
         Ok(changed)
     }
 
-    /// Has a copy go through the circuit, at its rate and no faster. What is known of the ordinary path to
-    /// the node is not known of this one.
+    /// Has a copy go through the circuit, at its rate and no faster. What is known of the ordinary
+    /// path to the node is not known of this one.
     pub fn fit(&mut self, options: &mut Options) {
         let limit = options.limit;
         options.reach.address = self.peer.map(|(peer, _)| peer);
@@ -407,8 +409,8 @@ impl CopyBooking {
         let rate = if is_held { self.rate() } else { self.payload_rate() };
         live.set(limit.map_or(rate, |limit| limit.min(rate)));
         match self.is_download {
-            // A node holds the rate that it was told at the beginning in its control; a limit it heeds at any
-            // time, but for nodes of before that.
+            // A node holds the rate that it was told at the beginning in its control; a limit it
+            // heeds at any time, but for nodes of before that.
             true => !is_held && (live.is_heeded_there() || self.rate() <= *first),
             false => true,
         }
@@ -435,7 +437,7 @@ impl Drop for CopyBooking {
         if !self.is_own {
             return;
         }
-        self.client.be_patient(RELEASE_WITHIN);
+        self.client.set_timeout(RELEASE_WITHIN);
         let end = now() + BROKEN;
         match self.is_broken {
             // The other end hears of connections that break while the circuit is there.
@@ -494,8 +496,8 @@ fn book(
     client.post("/v1/reservations", &body, Some(&key))
 }
 
-/// What the booking of a copy is called: the same for the same copy from the same folder, so that one that
-/// was killed finds what it left.
+/// What the booking of a copy is called: the same for the same copy from the same folder, so that
+/// one that was killed finds what it left.
 pub fn label(sources: &[Location], destination: &Location) -> String {
     let mut whole = blake3::Hasher::new();
     let folder = std::env::current_dir().unwrap_or_default();

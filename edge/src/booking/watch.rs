@@ -1,5 +1,5 @@
-//! A thread that sees to a booking while its copy runs: it asks for a later end, says what will be late,
-//! and ends the copy with its slot.
+//! A thread that sees to a booking while its copy runs: it asks for a later end, says what will be
+//! late, and ends the copy with its slot.
 
 use super::{BookingNotice, CopyBooking};
 use crate::calendar::now;
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How often the calendar is asked whether the reservation is as it was.
 const RENEW: Duration = Duration::from_secs(1);
 /// How long the calendar may take to reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How far a copy is: told by who runs it, read by who watches its booking.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl CopyBooking {
             is_away: false,
             tell,
         };
-        watch.booking.client.be_patient(PATIENCE);
+        watch.booking.client.set_timeout(TIMEOUT);
         watch.booking.is_broken = true;
         let note = Arc::clone(&ended);
         let is_well = Arc::new(AtomicBool::new(false));
@@ -95,8 +95,9 @@ impl BookingHandle {
         self.progress.clone()
     }
 
-    /// The copy is over, and well or not: gives back what was booked for it, two seconds later where the
-    /// other end still has to hear that connections broke. Returns why its booking ended it, if it did.
+    /// The copy is over, and well or not: gives back what was booked for it, two seconds later
+    /// where the other end still has to hear that connections broke. Returns why its booking ended
+    /// it, if it did.
     pub fn end(mut self, is_well: bool) -> Option<Error> {
         self.is_well.store(is_well, Ordering::Relaxed);
         self.finish();

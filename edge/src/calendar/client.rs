@@ -1,7 +1,7 @@
 //! A client of a calendar: requests and replies over TLS 1.3, and the stream of events.
 
 use super::clock::local;
-use super::wire::{RefusalDocument, ReservationDocument, ReservationsDocument};
+use super::wire::{ProblemKind, RefusalDocument, ReservationDocument, ReservationsDocument};
 use crate::channels::trust::{self, Trust};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, escaped};
 use http_body_util::{BodyExt, Full};
@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 /// The port where a URL names none.
 const PORT: u16 = 2812;
 /// How long a connection may take, and a reply, where nothing else is said.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest reply that is read.
 const LARGEST: usize = 64 << 20;
 
@@ -57,7 +57,7 @@ pub struct CalendarClient {
     port: u16,
     tls: TlsConnector,
     open: Option<SendRequest<Full<Bytes>>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl std::fmt::Debug for CalendarClient {
@@ -127,12 +127,12 @@ impl CalendarClient {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| here(ErrorCode::NoRuntime, error.to_string()))?;
         let tls = tls(&address)?;
-        Ok(CalendarClient { runtime, address, host, port, tls, open: None, patience: PATIENCE })
+        Ok(CalendarClient { runtime, address, host, port, tls, open: None, timeout: TIMEOUT })
     }
 
     /// Waits so long for a connection, and for a reply; 30 s when not said.
-    pub fn be_patient(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Reads `path`.
@@ -160,8 +160,8 @@ impl CalendarClient {
         }
     }
 
-    /// Posts `body`; with a `key` the calendar does the same request once, however often it comes, so
-    /// a connection that breaks is tried again.
+    /// Posts `body`; with a `key` the calendar does the same request once, however often it comes,
+    /// so a connection that breaks is tried again.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -205,7 +205,7 @@ impl CalendarClient {
         let request = self.request(&Method::GET, &path, Bytes::new(), &Extra::default())?;
         let runtime = &self.runtime;
         let response = runtime.block_on(async {
-            let mut sender = connect(&self.host, self.port, &self.tls, self.patience).await?;
+            let mut sender = connect(&self.host, self.port, &self.tls, self.timeout).await?;
             let response = sender.send_request(request).await;
             response.map_err(|error| self.broken(&error)).map(|response| (response, sender))
         })?;
@@ -301,7 +301,7 @@ impl CalendarClient {
         let asked = self.runtime.block_on(async {
             let mut sender = match open {
                 Some(sender) => sender,
-                None => connect(&self.host, self.port, &self.tls, self.patience).await?,
+                None => connect(&self.host, self.port, &self.tls, self.timeout).await?,
             };
             let reply = async {
                 let ready = sender.ready().await;
@@ -312,9 +312,9 @@ impl CalendarClient {
                 let body = read(response).await.map_err(|why| self.odd(&why))?;
                 Ok((status, body))
             };
-            let reply = tokio::time::timeout(self.patience, reply).await;
-            let patience = Span::from(self.patience);
-            let silent = |_| self.broken(&format!("no reply within {patience}"));
+            let reply = tokio::time::timeout(self.timeout, reply).await;
+            let timeout = Span::from(self.timeout);
+            let silent = |_| self.broken(&format!("no reply within {timeout}"));
             reply.map_err(silent)?.map(|reply: (StatusCode, Bytes)| (reply, sender))
         });
         let (reply, sender) = asked?;
@@ -327,13 +327,14 @@ impl CalendarClient {
         let Ok(refusal) = serde_json::from_slice::<RefusalDocument>(body) else {
             return self.odd(&format!("replied {status}"));
         };
+        let kind = ProblemKind::of(&refusal.kind);
         let (fault, code) = match status.as_u16() {
             401 | 403 => (Fault::Refused, ErrorCode::CalendarDenied),
-            409 if refusal.kind.ends_with("wrong-state") => {
+            409 if kind == Some(ProblemKind::WrongState) => {
                 (Fault::You, ErrorCode::CalendarRequest)
             }
             409 => (Fault::Refused, ErrorCode::CalendarRefused),
-            503 if refusal.kind.ends_with("busy") => (Fault::Refused, ErrorCode::Busy),
+            503 if kind == Some(ProblemKind::Busy) => (Fault::Refused, ErrorCode::Busy),
             500.. => (Fault::There, ErrorCode::CalendarStore),
             _ => (Fault::You, ErrorCode::CalendarRequest),
         };
@@ -368,7 +369,7 @@ async fn connect(
     host: &str,
     port: u16,
     tls: &TlsConnector,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<SendRequest<Full<Bytes>>, Error> {
     let unreachable = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the calendar {host}:{port}: {error}");
@@ -398,8 +399,8 @@ async fn connect(
         tokio::spawn(connection);
         Ok(sender)
     };
-    let late = |_| unreachable(&format!("no connection within {}", Span::from(patience)));
-    tokio::time::timeout(patience, connect).await.map_err(late)?
+    let late = |_| unreachable(&format!("no connection within {}", Span::from(timeout)));
+    tokio::time::timeout(timeout, connect).await.map_err(late)?
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
@@ -417,14 +418,11 @@ pub struct CalendarEvents {
 }
 
 impl CalendarEvents {
-    /// Waits for the next event, at most for `patience`.
+    /// Waits for the next event, at most for `timeout`.
     ///
     /// # Errors
     /// When the stream breaks, or brings what is no event.
-    pub fn next(
-        &mut self,
-        patience: Duration,
-    ) -> Result<Option<super::wire::EventDocument>, Error> {
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<super::wire::EventDocument>, Error> {
         loop {
             if let Some(end) = self.pending.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.pending.drain(..end + 2).collect();
@@ -437,7 +435,7 @@ impl CalendarEvents {
                     .map_err(|error| self.client.odd(&format!("sent an odd event: {error}")));
             }
             let body = &mut self.body;
-            let next = async { tokio::time::timeout(patience, body.frame()).await };
+            let next = async { tokio::time::timeout(timeout, body.frame()).await };
             match self.client.runtime.block_on(next) {
                 Err(_) => return Ok(None),
                 Ok(None) => return Err(self.client.broken(&"it ended the stream of events")),

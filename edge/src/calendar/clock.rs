@@ -21,7 +21,8 @@ pub fn time_of(text: &str) -> Option<Time> {
     u64::try_from(timestamp.as_nanosecond()).ok().map(Time::from_nanos)
 }
 
-/// `text` in RFC 3339 for people, in this host's time zone and whole seconds: `Fri 2026-11-27 18:00 CET`.
+/// `text` in RFC 3339 for people, in this host's time zone and whole seconds: `Fri 2026-11-27 18:00
+/// CET`.
 pub(super) fn local(text: &str) -> String {
     let Ok(timestamp) = text.parse::<Timestamp>() else { return text.to_owned() };
     let zoned = timestamp.to_zoned(jiff::tz::TimeZone::system());

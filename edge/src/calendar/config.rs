@@ -51,6 +51,7 @@ pub struct CalendarConfigFile {
 /// Quotas and priorities of one project, as the file has them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ProjectFile {
     /// The most that its holds may carry together, such as `40TB`.
     pub held: Option<String>,

@@ -1,4 +1,5 @@
-//! Who asks: bearers of the calendar's own tokens, and identities as nodes have them; deny by default.
+//! Who asks: bearers of the calendar's own tokens, and identities as nodes have them; deny by
+//! default.
 
 use super::clock::time_of;
 use crate::channels::trust::{Fingerprint, ShownCertificate};
@@ -48,6 +49,7 @@ pub struct NewToken {
 
 /// A token in the database.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StoredToken {
     /// SHA-256 of the secret, in hexadecimal digits.
     pub digest: String,

@@ -1,11 +1,12 @@
 //! The calendar's service: `core::calendar`'s book behind HTTPS, with what must survive in SQL.
 //!
-//! How it fits: [`Service`] listens; `api` turns requests into orders and replies into JSON; `writer` is
-//! the one thread that decides, makes durable and applies; `ledger` is what is kept, in SQLite or PostgreSQL; `identity` says
-//! who asks; [`wire`] is what crosses; [`CalendarClient`] is the other end.
+//! How it fits: [`Service`] listens; `api` turns requests into orders and replies into JSON;
+//! `writer` is the one thread that decides, makes durable and applies; `ledger` is what is kept, in
+//! SQLite or PostgreSQL; `identity` says who asks; [`wire`] is what crosses; [`CalendarClient`] is
+//! the other end.
 //!
-//! Invariants: nothing is applied, or told, before it is durable; nothing is said to who is not known;
-//! TLS 1.3 or nothing.
+//! Invariants: nothing is applied, or told, before it is durable; nothing is said to who is not
+//! known; TLS 1.3 or nothing.
 
 mod client;
 mod clock;

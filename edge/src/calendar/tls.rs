@@ -124,8 +124,8 @@ pub(super) fn server(
     Ok((Arc::new(config), fingerprint))
 }
 
-/// Makes a key, and a certificate that it signs itself: clients know it by its fingerprint, or take the
-/// file for an authority.
+/// Makes a key, and a certificate that it signs itself: clients know it by its fingerprint, or take
+/// the file for an authority.
 fn make(certificate: &Path, key: &Path) -> Result<(), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(Fault::Here, ErrorCode::NoKey, format!("cannot make a TLS key: {error}"))

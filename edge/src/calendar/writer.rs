@@ -1,11 +1,11 @@
-//! The one thread that decides: it takes orders, makes what they change durable, and only then has it
-//! applied, told and seen.
+//! The one thread that decides: it takes orders, makes what they change durable, and only then has
+//! it applied, told and seen.
 //!
 //! The thread has a book of its own, which runs ahead within a batch; the book that others read
 //! follows when the batch is durable. Orders that wait together share one transaction.
 
 use super::clock::{now, timestamp};
-use super::ledger::{DoneRequest, Entry, Ledger, Logged};
+use super::ledger::{DoneRequest, Entry, Ledger, Logged, RecordKind};
 use super::wire::{ClosureDocument, RefusalDocument, ReservationDocument};
 use crate::sys::clock::since_boot;
 use farline_core::calendar::{
@@ -178,8 +178,8 @@ impl Writer {
         }
     }
 
-    /// Takes what was in doubt and became durable after all; and where nobody asks for anything, looks
-    /// whether a database that failed can be written again.
+    /// Takes what was in doubt and became durable after all; and where nobody asks for anything,
+    /// looks whether a database that failed can be written again.
     ///
     /// # Errors
     /// When the database cannot be read or written still.
@@ -211,7 +211,10 @@ impl Writer {
             let document: ClosureDocument = serde_json::from_str(&entry.body).ok()?;
             document.to_closure(&self.topology).map(BookRecord::Closure)
         };
-        let record = if entry.kind == "closure" { closure() } else { reservation() };
+        let record = entry.record_kind().and_then(|kind| match kind {
+            RecordKind::Closure => closure(),
+            RecordKind::Reservation => reservation(),
+        });
         let record = record.ok_or_else(|| {
             let message = format!("entry {} of the calendar's log makes no sense", entry.seq);
             Error::new(Fault::Here, ErrorCode::CalendarStore, message)
@@ -272,13 +275,13 @@ impl Writer {
     fn take(&mut self, actor: &str, record: BookRecord, batch: &mut Batch) -> Result<(), Error> {
         let (kind, id, over, body) = match &record {
             BookRecord::Reservation(reservation) => (
-                "reservation",
+                RecordKind::Reservation,
                 reservation.id.0,
                 !reservation.takes_bandwidth(),
                 written(&ReservationDocument::of(&self.topology, reservation))?,
             ),
             BookRecord::Closure(closure) => (
-                "closure",
+                RecordKind::Closure,
                 closure.id,
                 closure.withdrawn,
                 written(&ClosureDocument::of(&self.topology, closure))?,

@@ -231,6 +231,7 @@ pub trait Transport: Send + Sync {
 }
 
 /// A peer, as its FEAT describes it.
+#[non_exhaustive]
 pub struct Peer<'a> {
     /// Its name, for people.
     pub server: &'a str,
@@ -249,6 +250,7 @@ pub struct Agreed {
 
 /// A session, as far as its channels depend on it: the client's end.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Session {
     /// The key that opens every data connection (K-1), where the server knows keys.
     pub key: Option<Key>,
@@ -271,6 +273,7 @@ pub struct Session {
 
 /// What the channels of a session may take of the staging pool, where they hold registered slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Slots {
     /// Bytes of a slot.
     pub slot_len: Bytes,
@@ -335,6 +338,7 @@ pub trait OfferedChannel: Send {
 }
 
 /// What a node gives a driver to listen with.
+#[non_exhaustive]
 pub struct Listen {
     /// The address of this host that the client reached.
     pub ip: IpAddr,

@@ -47,6 +47,7 @@ pub trait Layer: Send + Sync {
 
 /// Whom a client takes for the node.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct TlsPeer {
     /// What the certificate has to be.
     pub config: Arc<ClientConfig>,

@@ -133,7 +133,7 @@ pub(crate) struct MemoryStream(Ends);
 struct Ends {
     incoming: Arc<Pipe>,
     outgoing: Arc<Pipe>,
-    patience: Arc<Mutex<Option<Duration>>>,
+    timeout: Arc<Mutex<Option<Duration>>>,
 }
 
 /// Two ends that are connected.
@@ -141,7 +141,7 @@ pub(crate) fn pair() -> (MemoryStream, MemoryStream) {
     let (there, back) = (Arc::<Pipe>::default(), Arc::<Pipe>::default());
     let end = |incoming: &Arc<Pipe>, outgoing: &Arc<Pipe>| {
         let (incoming, outgoing) = (Arc::clone(incoming), Arc::clone(outgoing));
-        MemoryStream(Ends { incoming, outgoing, patience: Arc::default() })
+        MemoryStream(Ends { incoming, outgoing, timeout: Arc::default() })
     };
     (end(&back, &there), end(&there, &back))
 }
@@ -149,15 +149,15 @@ pub(crate) fn pair() -> (MemoryStream, MemoryStream) {
 impl Read for MemoryStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let pipe = &self.0.incoming;
-        let patience = *lock(&self.0.patience);
+        let timeout = *lock(&self.0.timeout);
         let mut state = lock(&pipe.state);
         while state.bytes.is_empty() && !state.is_finished && !state.is_closed {
-            let Some(patience) = patience else {
+            let Some(timeout) = timeout else {
                 state = pipe.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let (waited, result) =
-                pipe.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+                pipe.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
             state = waited;
             if result.timed_out() && state.bytes.is_empty() {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -232,7 +232,7 @@ impl ConnectionControl for Ends {
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        *lock(&self.patience) = timeout;
+        *lock(&self.timeout) = timeout;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What data connections are needed for.
+#[non_exhaustive]
 pub struct Need<'a> {
     /// What the user asked for.
     pub asked: Option<&'a Stack>,
@@ -38,6 +39,7 @@ pub enum Tunnelled {
 
 /// A way to open a copy's data connections.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Offer {
     /// Over what.
     pub stack: Stack,
@@ -62,6 +64,7 @@ pub enum Route {
 
 /// What can be, best first, and what was asked for and cannot be.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Offers {
     /// Best first.
     pub ranked: Vec<Offer>,
@@ -197,17 +200,17 @@ pub struct Fallback {
     tried: Option<Offer>,
     /// Of the first offer that nobody asked for: it says most of the path.
     first: Option<Error>,
-    notes: Vec<String>,
+    /// Why what was asked for did not come about.
+    instead: Option<String>,
 }
 
 impl Fallback {
     /// Begins with the best.
     pub fn new(offers: Offers) -> Fallback {
-        let mut notes = Vec::new();
-        if let (Some((asked, error)), Some(best)) = (&offers.refused, offers.ranked.first()) {
-            notes.push(instead(best.stack.channel(), asked, error));
-        }
-        Fallback { left: offers.ranked.into(), tried: None, first: None, notes }
+        let refused = offers.refused.as_ref().zip(offers.ranked.first());
+        let instead =
+            refused.map(|((asked, error), best)| instead(best.stack.channel(), asked, error));
+        Fallback { left: offers.ranked.into(), tried: None, first: None, instead }
     }
 
     /// What to try next.
@@ -230,7 +233,7 @@ impl Fallback {
                 match tried {
                     Some(asked) if is_asked => {
                         let note = instead(next.stack.channel(), asked.stack.channel(), &error);
-                        self.notes.push(note);
+                        self.instead = Some(note);
                     }
                     _ => self.first = self.first.take().or(Some(error)),
                 }
@@ -246,9 +249,14 @@ impl Fallback {
     }
 
     /// What came about is this offer: what is not as it was asked for, and why.
-    pub fn notes(mut self) -> Vec<String> {
-        self.notes.extend(self.tried.into_iter().flat_map(|offer| offer.notes));
-        self.notes
+    pub fn notes(self) -> Vec<String> {
+        let agreed = self.tried.into_iter().flat_map(|offer| offer.notes);
+        self.instead.into_iter().chain(agreed).collect()
+    }
+
+    /// Why data goes over another channel than was asked for, which is the first of the notes.
+    pub fn instead(&self) -> Option<&str> {
+        self.instead.as_deref()
     }
 }
 

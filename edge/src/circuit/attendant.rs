@@ -1,5 +1,6 @@
-//! What attends to the calendar while the agent's loop attends to the device: threads that ask what is
-//! booked, hear of changes, and hand in reports, so that no circuit is late for a calendar that is slow.
+//! What attends to the calendar while the agent's loop attends to the device: threads that ask what
+//! is booked, hear of changes, and hand in reports, so that no circuit is late for a calendar that
+//! is slow.
 
 use crate::calendar::wire::CircuitReport;
 use crate::calendar::{CalendarAddress, CalendarClient};
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 /// How often the calendar is asked even where it told of nothing.
 const REFRESH: Duration = Duration::from_secs(10);
-/// How often a thread looks whether the agent is still there, and how long one waits for a calendar that
-/// is away.
+/// How often a thread looks whether the agent is still there, and how long one waits for a calendar
+/// that is away.
 const LOOK: Duration = Duration::from_secs(1);
 /// Reports that wait at the most.
 const REPORTS: usize = 1_024;

@@ -1,10 +1,11 @@
 //! Circuits by an operator's own program: it is run for each look and each step, with JSON on its
 //! standard input and, for a look, on its standard output.
 //!
-//! Input: `{"schema":"farline/circuit-order/1","verb":"show"}`, or `prepare`, `open`, `change`, `shut` or
-//! `remove` with `number` and what belongs to it. Output of `show`: `{"circuits":[{"number":48,
-//! "rate_bps":2000000000,"open":true,"route":["a>b"],"carried_bytes":0}]}`. Exit code 0 is done; else
-//! the last line of standard error says why not.
+//! Input: `{"schema":"farline/circuit-order/1","verb":"show"}`, or `prepare`, `open`, `change`,
+//! `shut` or `remove` with `number` and what belongs to it. Output of `show`:
+//! `{"circuits":[{"number":48,
+//! "rate_bps":2000000000,"open":true,"route":["a>b"],"carried_bytes":0}]}`. Exit code 0 is done;
+//! else the last line of standard error says why not.
 
 use super::driver::{CircuitDriver, DeviceCircuit};
 use farline_core::calendar::Topology;
@@ -28,11 +29,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     program: PathBuf,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// How long the program may take for a step or a look where nothing else is said.
-pub const CIRCUIT_PATIENCE: Duration = Duration::from_secs(30);
+pub const CIRCUIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long what it said may take to be read, once it has ended.
 const PIPES: Duration = Duration::from_secs(1);
 /// As much as it may say.
@@ -58,8 +59,8 @@ struct ShownAll {
 
 impl CommandDriver {
     /// Circuits by `program`, which may take so long for each step.
-    pub fn new(program: &Path, patience: Duration) -> CommandDriver {
-        CommandDriver { program: program.to_owned(), patience }
+    pub fn new(program: &Path, timeout: Duration) -> CommandDriver {
+        CommandDriver { program: program.to_owned(), timeout }
     }
 
     fn run(&self, order: &Value) -> Result<Vec<u8>, Error> {
@@ -76,16 +77,17 @@ impl CommandDriver {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // An order has room in a pipe; a program that does not read it says so by its exit code.
+            // An order has room in a pipe; a program that does not read it says so by its exit
+            // code.
             let _ = stdin.write_all(order.to_string().as_bytes());
         }
         let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
-        let Some(status) = ended(&mut child, self.patience) else {
+        let Some(status) = ended(&mut child, self.timeout) else {
             let group = Pid::from_child(&child);
             let _ = kill_process_group(group, Signal::KILL);
             let _ = child.wait();
-            let patience = Span::from(self.patience);
-            return Err(failed(format!("it did not end within {patience}, and was killed"))
+            let timeout = Span::from(self.timeout);
+            return Err(failed(format!("it did not end within {timeout}, and was killed"))
                 .hint("a program of --command does its step and ends"));
         };
         // What it left running may hold its pipes; what it said itself is there by then.
@@ -124,9 +126,9 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Said {
     (said, is_over)
 }
 
-/// How `child` ended, if it did within `patience`.
-fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-    let until = Instant::now() + patience;
+/// How `child` ended, if it did within `timeout`.
+fn ended(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
+    let until = Instant::now() + timeout;
     if let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         loop {
             let left = until.saturating_duration_since(Instant::now());

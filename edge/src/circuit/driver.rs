@@ -29,13 +29,14 @@ pub trait CircuitDriver: Send {
         Ok(())
     }
 
-    /// The site of the ends of circuits that it makes, once it fits. None where it makes whole circuits.
+    /// The site of the ends of circuits that it makes, once it fits. None where it makes whole
+    /// circuits.
     fn site(&self) -> Option<SiteId> {
         None
     }
 
-    /// A second hand on the same device, which makes and removes circuits while this one opens and shuts
-    /// others. None where the device does one thing at a time.
+    /// A second hand on the same device, which makes and removes circuits while this one opens and
+    /// shuts others. None where the device does one thing at a time.
     fn second(&self) -> Option<Box<dyn CircuitDriver>> {
         None
     }
@@ -45,8 +46,8 @@ pub trait CircuitDriver: Send {
         true
     }
 
-    /// The circuits that are there, of those that are this agent's to make. Each says whether it is as
-    /// `wanted` has it, but for its rate and whether it is open.
+    /// The circuits that are there, of those that are this agent's to make. Each says whether it is
+    /// as `wanted` has it, but for its rate and whether it is open.
     ///
     /// # Errors
     /// When the device does not reply.

@@ -1,8 +1,9 @@
 //! The agent that makes circuits real: a loop that brings a device to what the calendar has booked.
 //!
-//! What should be there is the calendar's word, what is there the device's own; the steps between the two
-//! are decided in `core::calendar::circuit`. Timers and events only say when to look again, so that one
-//! that is missed costs a moment and no more. While the calendar is away, what it said last goes on.
+//! What should be there is the calendar's word, what is there the device's own; the steps between
+//! the two are decided in `core::calendar::circuit`. Timers and events only say when to look again,
+//! so that one that is missed costs a moment and no more. While the calendar is away, what it said
+//! last goes on.
 
 mod attendant;
 mod command;
@@ -13,7 +14,7 @@ mod linux;
 mod worker;
 
 use attendant::{Attendant, Heard};
-pub use command::{CIRCUIT_PATIENCE, CommandDriver};
+pub use command::{CIRCUIT_TIMEOUT, CommandDriver};
 pub use driver::{CircuitDriver, DeviceCircuit};
 #[cfg(feature = "link")]
 pub use emulated::EmulatedDriver;
@@ -39,8 +40,8 @@ const AHEAD: Span = Span::from_secs(5);
 const LINGER: Span = Span::from_secs(1);
 /// How often the device is looked at, and reports are made, where nothing changes.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a slow step, which makes or removes devices, is thought to take before one did; how long at
-/// the most.
+/// How long a slow step, which makes or removes devices, is thought to take before one did; how
+/// long at the most.
 const SLOW: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// The longest reason that a calendar takes, in bytes.
 const TROUBLE: usize = 200;
@@ -142,7 +143,8 @@ impl CircuitAgent {
 
     /// Works until `stop` is set, and leaves circuits as they are.
     pub fn run(mut self, stop: &Arc<AtomicBool>, mut tell: impl FnMut(CircuitNotice)) {
-        // What waits for the calendar is not here: a circuit opens at its time while the calendar is slow.
+        // What waits for the calendar is not here: a circuit opens at its time while the calendar
+        // is slow.
         let attendant = Attendant::new(&self.address, &self.topology);
         let worker = self
             .driver
@@ -287,8 +289,8 @@ impl CircuitAgent {
         }
     }
 
-    /// What is there. A device that does not say is told of, here and to the calendar, and looked at again:
-    /// nothing is known of it.
+    /// What is there. A device that does not say is told of, here and to the calendar, and looked
+    /// at again: nothing is known of it.
     fn look(
         &mut self,
         wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,

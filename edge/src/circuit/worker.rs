@@ -1,4 +1,5 @@
-//! Steps that take long, in a thread of their own: a circuit opens at its time while another is made.
+//! Steps that take long, in a thread of their own: a circuit opens at its time while another is
+//! made.
 
 use super::attendant::Heard;
 use super::driver::CircuitDriver;

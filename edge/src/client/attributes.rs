@@ -1,5 +1,5 @@
-//! `--archive` and the flags that it stands for: told to the nodes of a copy before anything moves, and
-//! set on what is there already.
+//! `--archive` and the flags that it stands for: told to the nodes of a copy before anything moves,
+//! and set on what is there already.
 
 use super::control::Control;
 use super::copy::Copy;
@@ -9,7 +9,7 @@ use super::options::{Options, Verify};
 use crate::mover::BLOCK_LEN;
 use farline_core::copy::farline_option;
 use farline_core::transfer::{Entry, EntryKind, Layout};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn arrange(
         let message =
             format!("{remote}: only a Farline node of this version keeps {}", in_words(options));
         return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-            .hint("copy without -a, -o, -g, -H, -A, -X and --digest-xattr"));
+            .hint(format!("copy without -a, -o, -g, -H, -A, -X and {}", Setting::DigestXattr)));
     }
     let id = control.request(farline_option("attributes", &options.attributes.words()));
     control.done(id).await.map(drop)
@@ -61,9 +61,12 @@ pub(super) fn require(options: &Options, ends: &[Location]) -> Result<(), Error>
         Location::Local(_) => false,
     };
     if options.attributes.digest && matches!(options.verify, Verify::None | Verify::Checksum) {
-        let message = "--digest-xattr keeps digests, and none is computed";
-        return Err(Error::new(Fault::You, ErrorCode::Usage, message)
-            .hint("leave --verify out, or say --verify blake3"));
+        let message = format!("{} keeps digests, and none is computed", Setting::DigestXattr);
+        return Err(Error::new(Fault::You, ErrorCode::Usage, message).hint(format!(
+            "leave {} out, or say {} blake3",
+            Setting::Verify,
+            Setting::Verify
+        )));
     }
     match ends.iter().find(has_none).filter(|_| !options.attributes.is_empty()) {
         None => Ok(()),

@@ -31,8 +31,8 @@ impl Backup {
         Ok(Backup { suffix, folder })
     }
 
-    /// Whether what is at `path` below the destination `top` is a backup, which no one misses at the
-    /// source, or a folder of such.
+    /// Whether what is at `path` below the destination `top` is a backup, which no one misses at
+    /// the source, or a folder of such.
     pub(super) fn owns(&self, top: &[u8], path: &[u8]) -> bool {
         let Some(folder) = self.folder_there(top) else { return path.ends_with(&self.suffix) };
         let (folder, path) = (trim(&folder), join(trim(top), path));

@@ -1,5 +1,5 @@
-//! A connection whose other end says a few lines in the clear before it goes on in TLS: the client's
-//! part of the handshake need not wait for them.
+//! A connection whose other end says a few lines in the clear before it goes on in TLS: the
+//! client's part of the handshake need not wait for them.
 
 use crate::channels::trust::Duplex;
 use crate::sys::lock::lock;
@@ -43,8 +43,8 @@ impl BehindReplies {
             }
             let line = lines[..lines.len() - 1].rsplit(|byte| *byte == b'\n').next();
             match line {
-                // RFC 959, section 4.2: the last line of a reply has a space behind its code, and the
-                // first digit of what goes on is a 2.
+                // RFC 959, section 4.2: the last line of a reply has a space behind its code, and
+                // the first digit of what goes on is a 2.
                 Some([b'2', b'0'..=b'9', b'0'..=b'9', b' ', ..]) => self.replies -= 1,
                 Some([b'1'..=b'9', b'0'..=b'9', b'0'..=b'9', b' ', ..]) => {
                     // What follows belongs to it.

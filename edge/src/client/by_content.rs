@@ -1,7 +1,7 @@
 //! `--checksum`: which files have the same bytes at both ends, whatever their times say.
 //!
-//! Two files of this host are read and compared. One of a server is summed there (`CKSM`) while this
-//! host, or another server, sums its own: nothing of it crosses the path.
+//! Two files of this host are read and compared. One of a server is summed there (`CKSM`) while
+//! this host, or another server, sums its own: nothing of it crosses the path.
 
 use super::checksum;
 use super::control::Control;
@@ -9,6 +9,7 @@ use super::copy::Copy;
 use crate::mover::Cancel;
 use crate::stores::{ChecksumAlgorithm, Root};
 use farline_core::gridftp::{Pathname, Reply};
+use farline_core::units::Setting::Checksum;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::OFlags;
 use std::collections::{BTreeSet, VecDeque};
@@ -205,9 +206,9 @@ fn summed_there(reply: Result<Reply, Error>) -> Result<Option<String>, Error> {
 }
 
 fn no_checksum(server: &str) -> Error {
-    let message = format!("--checksum: {server}: no checksum (CKSM) that both ends can compute");
+    let message = format!("{Checksum}: {server}: no checksum (CKSM) that both ends can compute");
     Error::new(Fault::There, ErrorCode::Unsupported, message)
-        .hint("without --checksum files are compared by size and time")
+        .hint(format!("without {Checksum} files are compared by size and time"))
 }
 
 /// Requests under way: enough that none waits for a round trip, and no more than fits on the path.

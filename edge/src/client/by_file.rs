@@ -7,6 +7,7 @@ use super::options::Options;
 use farline_core::copy::{FileByFile, FileEvent, FileOutput, FileRules, PriorLanding};
 use farline_core::transfer::Entry;
 use farline_core::transfer::journal::FileFacts;
+use farline_core::units::Setting::Atomic;
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub(super) fn require_each(options: &Options, server: &str) -> Result<(), Error>
         return Ok(());
     }
     let message = format!("{server}: files land one by one where an end is no Farline node");
-    Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint("copy without --atomic"))
+    Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+        .hint(format!("copy without {Atomic}")))
 }
 
 /// What moves files between this copy's ends, one by one.

@@ -8,8 +8,8 @@ use super::copy::Copy;
 use super::options::{Options, Verify};
 use crate::stores::ChecksumAlgorithm;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Options as Opts, Pathname, Reply};
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::gridftp::{Command, CommandOptions as Opts, Pathname, Reply};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 
 /// Between a server's words on how far a checksum is.
 const MARKERS_EVERY: Span = Span::from_secs(5);
@@ -51,21 +51,36 @@ pub(super) fn require(
     common: Option<ChecksumAlgorithm>,
     server: &str,
 ) -> Result<(), Error> {
-    let refused = |message: String, hint: &str| {
+    let refused = |message: String, hint: String| {
         Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(hint))
     };
     match options.verify {
         Verify::Checksum => refused(
-            format!("--verify checksum: {server}: blocks are checked between Farline nodes only"),
-            "--verify digest compares whole files where the server computes checksums",
+            format!(
+                "{} checksum: {server}: blocks are checked between Farline nodes only",
+                Setting::Verify
+            ),
+            format!(
+                "{} digest compares whole files where the server computes checksums",
+                Setting::Verify
+            ),
         ),
         Verify::Blake3 => refused(
-            format!("--verify blake3: {server}: only Farline nodes compute it"),
-            "--verify digest compares whole files where the server computes checksums",
+            format!("{} blake3: {server}: only Farline nodes compute it", Setting::Verify),
+            format!(
+                "{} digest compares whole files where the server computes checksums",
+                Setting::Verify
+            ),
         ),
         Verify::Digest if options.compare_at_stock && common.is_none() => refused(
-            format!("--verify digest: {server}: no checksum (CKSM) that this host knows"),
-            "without --verify digest the files are copied, and said to be not verified",
+            format!(
+                "{} digest: {server}: no checksum (CKSM) that this host knows",
+                Setting::Verify
+            ),
+            format!(
+                "without {} digest the files are copied, and said to be not verified",
+                Setting::Verify
+            ),
         ),
         _ => Ok(()),
     }
@@ -123,8 +138,8 @@ pub(super) fn judge(
     Ok(true)
 }
 
-/// Compares a file of `len` bytes, read by `here`, with the one at `path` there; returns whether that
-/// was possible. Both ends read their file at the same time, so it costs one reading.
+/// Compares a file of `len` bytes, read by `here`, with the one at `path` there; returns whether
+/// that was possible. Both ends read their file at the same time, so it costs one reading.
 ///
 /// # Errors
 /// When they differ, or this end's cannot be read.

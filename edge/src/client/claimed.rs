@@ -1,5 +1,5 @@
-//! Paths at the destination that one of several sources has taken: what else would go there is named,
-//! and not copied.
+//! Paths at the destination that one of several sources has taken: what else would go there is
+//! named, and not copied.
 
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// How long a server may be silent when nothing else is said.
 pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 
-/// How long a data connection to a node may take on a path of this round trip, before another way is
-/// tried: H-2.
-pub(super) fn patience(rtt: Span) -> Duration {
+/// How long a data connection to a node may take on a path of this round trip, before another way
+/// is tried: H-2.
+pub(super) fn connect_timeout(rtt: Span) -> Duration {
     Duration::from_secs(2) + 3 * Duration::from(rtt)
 }
 
@@ -31,8 +31,8 @@ pub struct ConnectOptions {
     pub ssh: Vec<String>,
     /// Where farline is on the other host; searched in its PATH and the usual places when absent.
     pub remote_farline: Option<String>,
-    /// Where the node is reached in place of what its name means: the far end of a circuit. Certificates
-    /// and host keys are still those of the name.
+    /// Where the node is reached in place of what its name means: the far end of a circuit.
+    /// Certificates and host keys are still those of the name.
     pub address: Option<IpAddr>,
     /// How long a server may be silent, zero for ever; [`DEFAULT_IDLE_TIMEOUT`] when absent.
     pub timeout: Option<Span>,

@@ -124,8 +124,8 @@ impl Control {
         true
     }
 
-    /// Has the server heed what becomes of `live` while it sends, where it knows how to (O-2). It was told
-    /// `told`.
+    /// Has the server heed what becomes of `live` while it sends, where it knows how to (O-2). It
+    /// was told `told`.
     pub(super) fn follow(&mut self, live: LiveRate, told: Rate) {
         live.note_heeded_there(self.features.live_limit);
         self.live_limit = self.features.live_limit.then_some((live, told));
@@ -205,8 +205,8 @@ impl Control {
         self.last_id
     }
 
-    /// Ends the session, and waits a while for the server to say that it is over there too: over a circuit
-    /// that is taken down with its copy, the end of a connection alone is lost.
+    /// Ends the session, and waits a while for the server to say that it is over there too: over a
+    /// circuit that is taken down with its copy, the end of a connection alone is lost.
     pub(super) async fn leave(mut self) {
         let quit = self.try_request(Request::Exec(Command::Quit));
         let _ = tokio::time::timeout(FAREWELL, self.done(quit)).await;
@@ -288,8 +288,8 @@ impl Control {
         }
     }
 
-    /// The error of a connection whose TLS ended by `error`: with TLS 1.3 it is here, and not in the
-    /// handshake, that a client hears what its certificate is worth.
+    /// The error of a connection whose TLS ended by `error`: with TLS 1.3 it is here, and not in
+    /// the handshake, that a client hears what its certificate is worth.
     fn tls_ended(&self, error: &std::io::Error) -> Error {
         if !refuses_certificate(error) {
             let message = format!("the control connection to {}: {error}", self.server);
@@ -440,8 +440,9 @@ impl Control {
         }
     }
 
-    /// Refuses to go on with what is at `path` where the server says that it is at another: a Globus server
-    /// drops bytes of a name that are not ASCII, and then has one file for two names (docs/interoperability.md).
+    /// Refuses to go on with what is at `path` where the server says that it is at another: a
+    /// Globus server drops bytes of a name that are not ASCII, and then has one file for two names
+    /// (docs/interoperability.md).
     ///
     /// # Errors
     /// `invalid-name` where the names differ, or nothing is there by this one.

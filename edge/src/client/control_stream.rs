@@ -9,6 +9,7 @@ use crate::channels::gsi::UserProxy;
 use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
 use crate::channels::trust::{ControlTls, Duplex, client, connect_control, untrusted};
 use crate::plan::paths::address_towards;
+use farline_core::units::Setting::ListenUdp;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::io;
 use std::net::SocketAddr;
@@ -103,10 +104,10 @@ impl ControlStream {
         let server = remote.server();
         let silent = |why: &str| {
             let message = format!("cannot reach {server} over UDP: {why}");
-            Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(
-                "does the node listen there (farline serve --listen-udp), is the port right, does a \
-                 firewall let UDP pass?",
-            )
+            Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(format!(
+                "does the node listen there (farline serve {ListenUdp}), is the port right, does a \
+                 firewall let UDP pass?"
+            ))
         };
         let own = reach.credentials.certificate.as_ref();
         let (config, verifier) = client(&reach.trust, own)?;

@@ -14,7 +14,7 @@ use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
 use super::outcome::{Checkpoint, CopyStats, FixedLimits};
-use super::remote_progress::SaidLimit;
+use super::remote_progress::{RemarkKind, SaidLimit};
 use super::transfer_state::TransferState;
 use crate::channels::Channel;
 use crate::kernelcc::CcGuard;
@@ -23,7 +23,7 @@ use crate::plan::paths::StoredPath;
 use crate::stores::{Landed, WalkProblem};
 use crate::sys::lock::lock;
 use farline_core::copy::{CopyOptions, CopySummary};
-use farline_core::plan::{HELD_RATE_FELL, Reason};
+use farline_core::plan::Reason;
 use farline_core::transfer::{
     DigestAlgorithm, Entry, EntryKind, RecentWaits, TransferParams, UserOverrides,
 };
@@ -65,7 +65,8 @@ pub(super) struct Copy<'a> {
     pub(super) source: usize,
     /// Files that had come, and of them how many were compared, when it began.
     before_source: (u64, u64),
-    /// How the files of the sources before it were verified: of one that was not, and of one that was.
+    /// How the files of the sources before it were verified: of one that was not, and of one that
+    /// was.
     unverified: Option<&'static str>,
     verified: Option<&'static str>,
     /// Where there are several: paths at the destination, and which source took them.
@@ -154,17 +155,15 @@ impl<'a> Copy<'a> {
     /// Takes over what the other end said while it moved data (D-3).
     pub(super) fn take_remarks(&mut self, control: &Control) {
         let (changed, limited) = lock(&control.heard()).take_remarks();
-        for (said, is_measurement) in changed {
+        for (kind, said) in changed {
             // What is given up of a booked rate is told to whoever booked it, asked or not.
-            if said.starts_with(HELD_RATE_FELL) {
-                let said = format!("at {}: {said}", control.server());
-                self.stats.notes.retain(|note| !note.contains(HELD_RATE_FELL));
-                self.stats.note(said);
+            if kind == RemarkKind::Yielded {
+                self.stats.yielded = vec![format!("at {}: {said}", control.server())];
             }
             self.live.changed(Reason::Remote {
                 server: control.server().to_owned(),
                 said,
-                is_measurement,
+                is_measurement: kind == RemarkKind::Measurement,
             });
         }
         self.stats.limited_there = limited.or(self.stats.limited_there.take());
@@ -175,7 +174,7 @@ impl<'a> Copy<'a> {
         let Some(held) = self.options.held else { return };
         let handles: Vec<_> = channels.iter().filter_map(|channel| channel.handle().ok()).collect();
         if let Some(left) = least_left(&handles) {
-            self.stats.note(left.of(held.share()).to_string());
+            self.stats.note_yielded(left.of(held.share()).to_string());
         }
     }
 
@@ -187,7 +186,8 @@ impl<'a> Copy<'a> {
         self.stats.limited_elsewhere.push(limited);
     }
 
-    /// Names what of a listed tree cannot be copied, unless it is not selected under the name `top`.
+    /// Names what of a listed tree cannot be copied, unless it is not selected under the name
+    /// `top`.
     pub(super) fn note_problems(
         &mut self,
         top: &[u8],
@@ -199,8 +199,8 @@ impl<'a> Copy<'a> {
         self.stats.failures.extend(named);
     }
 
-    /// Takes over what the other end left out of the tree that it sends (O-4), of which it may not know
-    /// what is not selected under the name `top`.
+    /// Takes over what the other end left out of the tree that it sends (O-4), of which it may not
+    /// know what is not selected under the name `top`.
     pub(super) fn take_left_out(&mut self, control: &Control, top: &[u8], entries: &[Entry]) {
         let left_out = self.newly_named(control).into_iter();
         let left_out = left_out.map(|(path, error)| {
@@ -327,7 +327,8 @@ impl<'a> Copy<'a> {
     /// Takes over what became of files on this host.
     pub(super) fn take_landed(&mut self, mut landed: Landed) {
         let is_unread = |error: &Error| error.code == ErrorCode::SourceUnreadable;
-        // Its sender has said why a file could not be read. Of files that land one by one, each comes here.
+        // Its sender has said why a file could not be read. Of files that land one by one, each
+        // comes here.
         if landed.failures.iter().any(|(_, error)| is_unread(error)) {
             let told: BTreeSet<&[u8]> =
                 self.stats.failures.iter().map(|(path, _)| &path[..]).collect();

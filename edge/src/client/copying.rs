@@ -1,7 +1,8 @@
-//! The library's way to copy: a [`Client`] makes a [`CopyRequest`], which becomes a running [`Copying`].
+//! The library's way to copy: a [`Client`] makes a [`CopyRequest`], which becomes a running
+//! [`Copying`].
 //!
-//! A copy runs on a thread of its own with a runtime of its own, so that a program needs none: it may
-//! wait by blocking, by `.await` in whatever runtime it has, or not at all.
+//! A copy runs on a thread of its own with a runtime of its own, so that a program needs none: it
+//! may wait by blocking, by `.await` in whatever runtime it has, or not at all.
 
 use super::run::copy;
 use super::{
@@ -38,8 +39,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that reaches nodes as `farline cp` does: over ssh, or by URL; it trusts the system's
-    /// certificate authorities.
+    /// A client that reaches nodes as `farline cp` does: over ssh, or by URL; it trusts the
+    /// system's certificate authorities.
     pub fn new() -> Client {
         Client::default()
     }
@@ -104,7 +105,8 @@ impl CopyRequest {
         Ok(self)
     }
 
-    /// Sets what has no method of its own, such as [`Options::selection`] or [`Options::attributes`].
+    /// Sets what has no method of its own, such as [`Options::selection`] or
+    /// [`Options::attributes`].
     pub fn with(mut self, set: impl FnOnce(&mut Options)) -> CopyRequest {
         set(&mut self.options);
         self
@@ -128,8 +130,8 @@ impl CopyRequest {
         self
     }
 
-    /// Holds this rate from the first round trip on, over channels that share it evenly, whatever is
-    /// lost: only with a Farline node that admits it, over a path that is reserved.
+    /// Holds this rate from the first round trip on, over channels that share it evenly, whatever
+    /// is lost: only with a Farline node that admits it, over a path that is reserved.
     pub fn held(mut self, rate: Rate, channels: usize) -> CopyRequest {
         self.options.held = Some(HeldRate { rate, channels: channels.max(1) });
         self
@@ -190,8 +192,8 @@ impl CopyRequest {
     /// Begins.
     ///
     /// # Errors
-    /// [`Fault::You`] for a number of channels that cannot be, and [`Fault::Here`] when no thread or runtime can
-    /// be had.
+    /// [`Fault::You`] for a number of channels that cannot be, and [`Fault::Here`] when no thread
+    /// or runtime can be had.
     pub fn start(self) -> Result<Copying, Error> {
         self.options.overrides.check()?;
         let here = |what: &str, error: std::io::Error| {

@@ -43,7 +43,8 @@ impl Credentials {
     /// When a token is wanted and there is none, or it would go in the clear.
     pub(super) fn login(&self, remote: &Remote) -> Result<(String, String), Error> {
         if remote.via == ControlTransport::Gsi {
-            // Who it is was shown; GFD.20's word for whoever the server takes that for, and no secret.
+            // Who it is was shown; GFD.20's word for whoever the server takes that for, and no
+            // secret.
             let user = remote.user.clone().unwrap_or_else(|| ":globus-mapping:".to_owned());
             return Ok((user, "dummy".to_owned()));
         }

@@ -155,7 +155,8 @@ pub(super) fn kept_of(error: Error, to: &Location, name: &[u8], contents: bool) 
     }
 }
 
-/// Refuses a file of which the content is asked for as a folder's, by a slash behind it or by `sync`.
+/// Refuses a file of which the content is asked for as a folder's, by a slash behind it or by
+/// `sync`.
 pub(super) fn refuse_file_as_folder(from: &Remote, is_folder: bool) -> Result<(), Error> {
     if is_folder || !from.names_content() || trim(&from.path).is_empty() {
         return Ok(());

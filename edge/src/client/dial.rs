@@ -2,7 +2,7 @@
 //! comes about: straight to the node's data port, or, where that cannot be reached, through ssh or
 //! the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
 
-use super::connect_options::patience;
+use super::connect_options::connect_timeout;
 use super::control::Control;
 use super::copy::Copy;
 use super::data_path::DataPath;
@@ -31,7 +31,8 @@ pub(super) struct Dialed {
     pub(super) opener: Option<Opener>,
 }
 
-/// Opens the data connections to the node, which listens at `address`, and notes which way data goes.
+/// Opens the data connections to the node, which listens at `address`, and notes which way data
+/// goes.
 ///
 /// # Errors
 /// When no way leads there.
@@ -74,6 +75,9 @@ pub(super) async fn dial(
                     choice.reasons.retain(|why| !is_channels(why));
                 }
                 copy.note_profiled(driver);
+                if let Some(why) = fallback.instead() {
+                    copy.stats.channel_fallback = Some(why.to_owned());
+                }
                 fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
                 copy.stats.data_path = Some(DataPath::of(&offer));
                 // Whether a stranger on the way can read nothing.
@@ -148,7 +152,7 @@ async fn by(
         _ => address,
     };
     let timeout = match offer.route {
-        Route::Straight if key.is_some() => patience(control.rtt()),
+        Route::Straight if key.is_some() => connect_timeout(control.rtt()),
         _ => CONNECT_TIMEOUT,
     };
     let timeout = control.idle_timeout().map_or(timeout, |idle_timeout| idle_timeout.min(timeout));

@@ -26,7 +26,7 @@ use farline_core::copy::{
 };
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::collections::HashSet;
@@ -360,7 +360,7 @@ impl TreeEnd for Download<'_> {
         sink.leave(&kept);
         let Integrity { checks, digests, .. } = self.agreement.integrity;
         let source = self.from.source_id();
-        let held = if checks { sink.begin(Origin { source, digests })? } else { None }
+        let held = if checks { sink.begin(PartialOrigin { source, digests })? } else { None }
             .unwrap_or_else(|| ResumeState::nothing(&layout, digests));
         sink.make_folders()?;
         copy.stats.resumed_bytes += held.blocks.total();

@@ -1,7 +1,7 @@
 //! Data connections that are begun before the node has said where its data port is: to its control
 //! port, next to the login, so that they stand by the time of its reply (docs/protocol.md, K-7).
 
-use super::connect_options::patience;
+use super::connect_options::connect_timeout;
 use super::options::Options;
 use crate::channels::driver::Peer;
 use crate::channels::key::Key;
@@ -27,8 +27,8 @@ pub(super) const FEATURE: &str = "EARLY";
 const WORTH_FROM: Span = Span::from_millis(5);
 /// Connections at most: those that have yet to log in have their number at a node.
 const MOST: usize = 16;
-/// A node closes a connection that shows nothing for 5 seconds (K-3), or is not through its handshake
-/// within 10 (P-2); what is older than this may be closed while data is on its way to it.
+/// A node closes a connection that shows nothing for 5 seconds (K-3), or is not through its
+/// handshake within 10 (P-2); what is older than this may be closed while data is on its way to it.
 const GOOD_FOR: Duration = Duration::from_secs(4);
 
 /// A connection, and its socket, which keeps its options below whatever layer.
@@ -79,8 +79,8 @@ impl EarlyConnections {
         options: &Options,
         size: Option<Bytes>,
     ) -> Option<Self> {
-        // Buffers of a fixed size have to be there before a connection is: the node's are those of a
-        // held rate, or the kernel's.
+        // Buffers of a fixed size have to be there before a connection is: the node's are those of
+        // a held rate, or the kernel's.
         if rtt < WORTH_FROM || options.buffer.is_some() {
             return None;
         }
@@ -114,7 +114,7 @@ impl EarlyConnections {
             },
             None => TcpOptions::default(),
         };
-        let within = patience(rtt);
+        let within = connect_timeout(rtt);
         let connect = move || {
             let stream = connect_stream(peer, None, &sockets, within)?;
             prepare(&stream)?;
@@ -156,8 +156,8 @@ impl EarlyConnections {
         Ok(())
     }
 
-    /// Channels of the session with a node that lists [`FEATURE`], `most` at most, of those that have
-    /// come about; none where it is not the one that was meant.
+    /// Channels of the session with a node that lists [`FEATURE`], `most` at most, of those that
+    /// have come about; none where it is not the one that was meant.
     pub(super) async fn channels(self, agreed: &Agreed<'_>, most: usize) -> Vec<Box<dyn Channel>> {
         let Some(Entered { key, certificate, entrance, is_shown }) = self.entrance else {
             return Vec::new();

@@ -13,7 +13,7 @@ use super::selection::PlannedFile;
 use crate::stores::{join, stat};
 use farline_core::copy::{CopyReason, Existing, is_of_one_place};
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Fact, FactSet, Options as Opts, Pathname};
+use farline_core::gridftp::{Command, CommandOptions as Opts, Fact, FactSet, Pathname};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::{BTreeSet, VecDeque};
@@ -22,8 +22,8 @@ use std::sync::Arc;
 /// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
 /// the other to read, and enough that ten thousand take a few round trips.
 const LOOKED_AT_ONCE: usize = 48 << 10;
-/// The facts by which a file is the same. A node says of a link what it leads to, unless it is asked
-/// where that is.
+/// The facts by which a file is the same. A node says of a link what it leads to, unless it is
+/// asked where that is.
 const COMPARED: FactSet =
     FactSet::NONE.with(Fact::Type).with(Fact::Size).with(Fact::Modify).with(Fact::UnixSlink);
 /// Of one look, next to its path.
@@ -229,8 +229,8 @@ fn ask_for(control: &mut Control, facts: FactSet) {
     control.try_request(Request::Exec(Command::Options(Opts::Facts(facts))));
 }
 
-/// Notes for a dry run that `entry` would be copied to a place of the name `path`, or would not, where a
-/// folder stands in the way.
+/// Notes for a dry run that `entry` would be copied to a place of the name `path`, or would not,
+/// where a folder stands in the way.
 fn plan_file(
     copy: &mut Copy<'_>,
     path: Vec<u8>,
@@ -238,8 +238,8 @@ fn plan_file(
     reason: CopyReason,
     is_folder: bool,
 ) {
-    // A link at a server that does not say so looks like the folder that it leads to, and is replaced by
-    // one.
+    // A link at a server that does not say so looks like the folder that it leads to, and is
+    // replaced by one.
     let is_in_the_way = is_folder && !copy.room.contains(&path);
     if is_in_the_way && matches!(entry.kind, EntryKind::File { .. }) {
         let message = "a directory has its name at the destination, and no file replaces one";
@@ -252,8 +252,8 @@ fn plan_file(
     copy.stats.planned.push(PlannedFile { path, reason, bytes, is_link });
 }
 
-/// Names what stays, but for links that are the same: a copy counts files. One file alone has no path
-/// below its source, and is named by its target.
+/// Names what stays, but for links that are the same: a copy counts files. One file alone has no
+/// path below its source, and is named by its target.
 fn note(
     copy: &mut Copy<'_>,
     kept: &BTreeSet<usize>,

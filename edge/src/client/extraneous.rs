@@ -1,8 +1,8 @@
 //! `--delete`: removes what a destination has and its source does not, once all else has arrived.
 //!
 //! Both are listed anew then. Nothing is deleted where a file failed, where a folder of the source
-//! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links are
-//! deleted, never followed.
+//! cannot be read (what is in it would seem to be gone), or where the selection excludes it. Links
+//! are deleted, never followed.
 
 use super::backup::Backup;
 use super::control::Control;
@@ -17,6 +17,7 @@ use farline_core::copy::CopyReason;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname, Timestamp};
 use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::Setting::{Delete, MaxDelete};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, OFlags, unlinkat};
 use std::borrow::Borrow;
@@ -47,13 +48,13 @@ pub(super) async fn require(
     {
         return refused(
             Fault::You,
-            "--delete is for one folder and another that is to hold the same",
+            &format!("{Delete} is for one folder and another that is to hold the same"),
         );
     }
     if copy.options.selection.names_files() {
         return refused(
             Fault::You,
-            "--delete with a list of files would delete all that is not in the list",
+            &format!("{Delete} with a list of files would delete all that is not in the list"),
         );
     }
     let mut receiver = None;
@@ -61,7 +62,7 @@ pub(super) async fn require(
         let (control, _) = Control::open(to, &copy.options.reach, Vec::new()).await?;
         if !control.features().tree {
             let message = format!(
-                "--delete: {}: only a Farline node deletes links without following them",
+                "{Delete}: {}: only a Farline node deletes links without following them",
                 to.server()
             );
             return refused(Fault::There, &message);
@@ -78,9 +79,9 @@ pub(super) async fn require(
     itself::refuse_deleted((source, sender.as_mut()), (destination, receiver.as_mut())).await
 }
 
-/// Deletes what stands at `destination` where `source` has something of another kind, which then has room:
-/// a file where a folder is to be, or a folder, with all that is in it, where a file is. Nothing, if that
-/// would be more than `most`, or something in such a folder is to stay.
+/// Deletes what stands at `destination` where `source` has something of another kind, which then
+/// has room: a file where a folder is to be, or a folder, with all that is in it, where a file is.
+/// Nothing, if that would be more than `most`, or something in such a folder is to stay.
 ///
 /// Returns whether there is room now for what there was none.
 pub(super) async fn make_room(
@@ -111,7 +112,7 @@ pub(super) async fn make_room(
     gone.retain(|entry| goes.contains(&entry.path[..]) || is_below(&goes, &entry.path));
     if gone.len() as u64 > most.saturating_sub(copy.stats.deleted.len() as u64) {
         let message = format!(
-            "{} would have to be deleted to make room for what is of another kind; --max-delete allows {most}",
+            "{} would have to be deleted to make room for what is of another kind; {MaxDelete} allows {most}",
             gone.len()
         );
         copy.stats.note(message);
@@ -143,8 +144,8 @@ pub(super) fn lacks_room(copy: &Copy<'_>) -> bool {
     copy.stats.failures.iter().any(|(_, error)| is_taken(error))
 }
 
-/// Deletes at most `most`, of all attempts together, of what is at `destination` and not at `source`,
-/// and notes what was, and what could not be.
+/// Deletes at most `most`, of all attempts together, of what is at `destination` and not at
+/// `source`, and notes what was, and what could not be.
 pub(super) async fn delete(
     copy: &mut Copy<'_>,
     source: &Location,
@@ -162,7 +163,8 @@ pub(super) async fn delete(
         return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
     };
     let problems = copy.options.selection.concerned(b"", &ours, problems);
-    // What cannot be copied is no less there for it: its name is the source's, as what may be below it.
+    // What cannot be copied is no less there for it: its name is the source's, as what may be below
+    // it.
     let not_copied: BTreeSet<&[u8]> = problems.iter().map(|problem| &problem.path[..]).collect();
     let known = Known { paths: ours.iter().map(|entry| &entry.path[..]).collect(), not_copied };
     let unread = problems.iter().filter(|problem| may_hide(&problem.error));
@@ -200,7 +202,7 @@ pub(super) async fn delete(
     }
     if !left.is_empty() {
         let message =
-            format!("{} more would have been deleted; --max-delete allows {most}", left.len());
+            format!("{} more would have been deleted; {MaxDelete} allows {most}", left.len());
         let error = Error::new(Fault::You, ErrorCode::TooManyDeletions, message)
             .hint("look at what is gone from the source, then allow more");
         copy.stats.not_deleted.push((left[0].path.clone(), error));
@@ -208,8 +210,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Whether what failed may be a folder with files in it, or a file that is to come. A FIFO, a socket or
-/// a device is neither.
+/// Whether what failed may be a folder with files in it, or a file that is to come. A FIFO, a
+/// socket or a device is neither.
 fn may_hide(error: &Error) -> bool {
     error.code != ErrorCode::NotAFile
 }

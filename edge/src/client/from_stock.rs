@@ -23,7 +23,7 @@ use crate::stores::{Landed, Landing, ResumeState, TreeReceipt, join, stat};
 use farline_core::copy::{FileRules, nameable, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
-use farline_core::transfer::journal::{FileFacts, Origin};
+use farline_core::transfer::journal::{FileFacts, PartialOrigin};
 use farline_core::transfer::{Entry, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
@@ -256,7 +256,7 @@ impl FileEnd for FromServer<'_> {
         let (one, place) = self.alone(index);
         let sink: Arc<dyn Landing> = place.sink(&one, copy.options)?.into();
         let source = source_of(&self.from.place(), [&path[..]].into_iter());
-        let held = sink.begin(Origin { source, digests: None });
+        let held = sink.begin(PartialOrigin { source, digests: None });
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&path));
         let held = held.map_err(|error| error.while_doing(doing()))?;
         let held = held.unwrap_or_else(|| ResumeState::nothing(&one, None)).blocks;

@@ -16,8 +16,8 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeMap;
 
 /// What `sources` stand for: what is in one folder is one source where the server and the way to
-/// `destination` allow it. A folder that only wildcards name, in a copy of files, is a failure of its own and
-/// costs the others nothing.
+/// `destination` allow it. A folder that only wildcards name, in a copy of files, is a failure of
+/// its own and costs the others nothing.
 ///
 /// # Errors
 /// When wildcards match nothing, or a server cannot be asked.

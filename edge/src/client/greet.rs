@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 /// What a node said.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Greeting {
     /// The least round-trip time of a few commands.
     pub rtt: Span,
@@ -36,6 +37,7 @@ pub struct Greeting {
 
 /// A port for data, as this host sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct DataPort {
     /// Its number.
     pub port: u16,

@@ -1,11 +1,12 @@
-//! A control connection that GSSAPI protects, at the client: the exchange of `ADAT`, and then a token for each
-//! line.
+//! A control connection that GSSAPI protects, at the client: the exchange of `ADAT`, and then a
+//! token for each line.
 
 use super::location::Remote;
 use crate::channels::gsi::{Distrust, GssContext, Initiator, UserProxy, WantedServer};
 use crate::channels::trust::{Duplex, Trust};
 use farline_core::gridftp::gssapi::{adat_command, protected_command};
 use farline_core::gridftp::gssapi_replies::{ExchangeReply, SecurityReply, SecurityReplyReader};
+use farline_core::units::Setting::TlsPin;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io;
 use std::pin::Pin;
@@ -68,7 +69,8 @@ async fn exchange(
     let untrusted = |distrust| {
         let (why, hint) = match distrust {
             Distrust::Other(why) => {
-                let hint = "write the name that is in its certificate, or pin that with --tls-pin";
+                let hint =
+                    format!("write the name that is in its certificate, or pin that with {TlsPin}");
                 (why, hint.to_owned())
             }
             Distrust::Unknown(why) => {

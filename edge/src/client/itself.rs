@@ -9,6 +9,7 @@ use crate::stores::join;
 use crate::sys::host::kernel_id;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingEntry, ListingKind, Pathname};
+use farline_core::units::Setting::Delete;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -117,12 +118,12 @@ fn above_there(target: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// More questions than this do not go ahead: most nodes are of another host, and these are for nothing
-/// there.
+/// More questions than this do not go ahead: most nodes are of another host, and these are for
+/// nothing there.
 const MOST_AHEAD: usize = 32;
 
-/// The same questions, of few things, that go to a node with the login: whether it is of this host is
-/// known with the replies, which would otherwise cost a round trip of their own.
+/// The same questions, of few things, that go to a node with the login: whether it is of this host
+/// is known with the replies, which would otherwise cost a round trip of their own.
 #[derive(Default)]
 pub(super) struct LooksAhead(Vec<(PathBuf, Vec<Vec<u8>>)>);
 
@@ -253,8 +254,8 @@ impl Whereabouts {
     }
 }
 
-/// Refuses to sync `from` to `to`, of which all is deleted that `from` does not have, where `from` lies in
-/// it. Each comes with the session in which its server, if it has one, is asked.
+/// Refuses to sync `from` to `to`, of which all is deleted that `from` does not have, where `from`
+/// lies in it. Each comes with the session in which its server, if it has one, is asked.
 ///
 /// # Errors
 /// When it does.
@@ -284,13 +285,13 @@ pub(super) async fn refuse_deleted(
     if !is_inside {
         return Ok(());
     }
-    let message = format!("{from} lies inside {to}, and --delete would delete it there");
+    let message = format!("{from} lies inside {to}, and {Delete} would delete it there");
     Err(Error::new(Fault::You, ErrorCode::IntoItself, message)
-        .hint("nothing was copied; name another destination, or leave --delete out"))
+        .hint(format!("nothing was copied; name another destination, or leave {Delete} out")))
 }
 
-/// Whether `folder` of this host holds `wanted`, at any depth. Links are not followed, and what cannot be
-/// listed would not be deleted either.
+/// Whether `folder` of this host holds `wanted`, at any depth. Links are not followed, and what
+/// cannot be listed would not be deleted either.
 fn holds(folder: &Path, wanted: &Identity) -> bool {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

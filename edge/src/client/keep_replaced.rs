@@ -7,7 +7,7 @@ use crate::stores::{BackupPlace, Root, folders_above, join, storage_error};
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -41,8 +41,9 @@ pub(super) async fn arrange(
     let Some(backup) = backup else { return Ok(()) };
     if !control.features().backup {
         let message = format!(
-            "--backup: {to}: only a Farline node of this version keeps what it replaces without a \
-            moment in which neither is there"
+            "{}: {to}: only a Farline node of this version keeps what it replaces without a \
+            moment in which neither is there",
+            Setting::Backup
         );
         return Err(Error::new(Fault::There, ErrorCode::Unsupported, message));
     }
@@ -76,7 +77,7 @@ pub(super) fn require(backup: Option<&Backup>, destination: &Location) -> Result
     if has_files || backup.is_none() {
         return Ok(());
     }
-    let message = format!("--backup: {destination} has no files to keep");
+    let message = format!("{}: {destination} has no files to keep", Setting::Backup);
     Err(Error::new(Fault::You, ErrorCode::Unsupported, message))
 }
 

@@ -17,9 +17,9 @@ fn load(part: SavedPath) -> Result<(ControlName, LoadedControl), Error> {
 }
 
 impl Copy<'_> {
-    /// Has the transfer that begins now to `remote` begin from what the last one
-    /// saw of the path, or, where nothing of it is stored here, from what the node was `told` to have
-    /// seen, by its name; and note what it sees. An attempt after the first begins as over any path.
+    /// Has the transfer that begins now to `remote` begin from what the last one saw of the path,
+    /// or, where nothing of it is stored here, from what the node was `told` to have seen, by its
+    /// name; and note what it sees. An attempt after the first begins as over any path.
     pub(super) fn begin_path(&mut self, remote: IpAddr, told: Option<(SeenPath, String)>) {
         if self.options.fresh_start || self.live.pace.is_some() || self.live.rate.is_some() {
             return;

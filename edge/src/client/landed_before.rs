@@ -1,5 +1,5 @@
-//! What of a tree landed in an earlier run that was killed, where only this host remembers it: copies
-//! to and from stock servers (`docs/protocol.md`, clause G-9).
+//! What of a tree landed in an earlier run that was killed, where only this host remembers it:
+//! copies to and from stock servers (`docs/protocol.md`, clause G-9).
 
 use super::control::Control;
 use super::copy::Copy;

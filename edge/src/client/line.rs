@@ -6,6 +6,7 @@ use super::location::{ControlTransport, Remote};
 use crate::line::{LineGrant, random};
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
+use farline_core::units::Setting::AllowLine;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use tokio::runtime::Builder;
@@ -21,9 +22,9 @@ pub fn grant_line(
 ) -> Result<LineGrant, Error> {
     if remote.via == ControlTransport::Ssh {
         let message = format!("{remote}: a node that ssh starts is no far end of line tests");
-        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message).hint(
-            "run `farline serve --allow-line RATE` there, and name it as farline://HOST:PORT",
-        ));
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message).hint(format!(
+            "run farline serve {AllowLine} RATE there, and name it as farline://HOST:PORT"
+        )));
     }
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
         Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
@@ -33,7 +34,7 @@ pub fn grant_line(
         if control.features().line_ceiling.is_none() {
             let message = format!("{} lets no line be tested", control.server());
             return Err(Error::new(Fault::Refused, ErrorCode::LineNotAllowed, message)
-                .hint("its operator can allow it: farline serve --allow-line RATE"));
+                .hint(format!("its operator can allow it: farline serve {AllowLine} RATE")));
         }
         let session = session.unwrap_or_else(random);
         let option = farline_option("line", &format!("{session:x}"));

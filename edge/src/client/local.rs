@@ -13,7 +13,7 @@ use crate::stores::{
     Landing, LinkedFiles, Listing, NotKept, PosixStore, ResumeState, Root, Store, StoreAddress,
     WalkProblem, gather, join, stat, storage_error, walk_linked,
 };
-use farline_core::transfer::journal::Origin as Identity;
+use farline_core::transfer::journal::PartialOrigin as Identity;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;

@@ -43,9 +43,10 @@ pub enum ControlTransport {
 }
 
 /// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`,
-/// or with TLS `ftps://` or `farlines://`, or with a proxy of a grid `gsiftp://`, or over one UDP port `farlineq://`;
-/// or `[user@]host:path`, over ssh.
+/// or with TLS `ftps://` or `farlines://`, or with a proxy of a grid `gsiftp://`, or over one UDP
+/// port `farlineq://`; or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Remote {
     /// The user; anonymous when absent.
     pub user: Option<String>,
@@ -305,8 +306,8 @@ impl Remote {
         self.path.ends_with(b"/") && self.store.as_ref().is_none_or(RemoteStore::has_paths)
     }
 
-    /// The name that stands before the paths of what is copied from here: none where a folder's content
-    /// is meant.
+    /// The name that stands before the paths of what is copied from here: none where a folder's
+    /// content is meant.
     pub(super) fn name_within(&self) -> &[u8] {
         if self.names_content() { b"" } else { self.name() }
     }

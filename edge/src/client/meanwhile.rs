@@ -1,5 +1,5 @@
-//! Work of this host that goes on while a copy waits for its peer: over a long path each round trip is
-//! time enough to list ten thousand files.
+//! Work of this host that goes on while a copy waits for its peer: over a long path each round trip
+//! is time enough to list ten thousand files.
 
 use farline_core::units::{Error, ErrorCode, Fault};
 use tokio::sync::oneshot;

@@ -9,7 +9,7 @@ use crate::stores::DirectIo;
 use farline_core::copy::{Existing, HeldRate};
 use farline_core::plan::Stall;
 use farline_core::transfer::{AttributeSet, Limit, UserOverrides};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting, Span};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +25,8 @@ pub struct Options {
     pub reach: ConnectOptions,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
-    /// A booked rate that is held from the first round trip on, whatever is lost: only between this host
-    /// and a Farline node that admits it, over a path that is reserved.
+    /// A booked rate that is held from the first round trip on, whatever is lost: only between this
+    /// host and a Farline node that admits it, over a path that is reserved.
     pub held: Option<HeldRate>,
     /// What it may change to while the copy runs: `limit`'s rate, or `held`'s, which it begins as.
     pub live_rate: Option<LiveRate>,
@@ -40,8 +40,8 @@ pub struct Options {
     pub fresh_start: bool,
     /// How arrival is checked.
     pub verify: Verify,
-    /// Fail where servers that are not Farline compute no checksum to compare with (CKSM); otherwise
-    /// files of such are copied without.
+    /// Fail where servers that are not Farline compute no checksum to compare with (CKSM);
+    /// otherwise files of such are copied without.
     pub compare_at_stock: bool,
     /// No file takes its final name before all have come; otherwise each does when it is whole.
     pub atomic: bool,
@@ -88,9 +88,9 @@ impl Options {
             Verify::Digest if self.compare_at_stock => "digest",
             _ => return Ok(()),
         };
-        let message = format!("--verify {wish}: {why}");
+        let message = format!("{} {wish}: {why}", Setting::Verify);
         Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
-            .hint("without --verify it is copied, and said to be not verified"))
+            .hint(format!("without {} it is copied, and said to be not verified", Setting::Verify)))
     }
 }
 
@@ -217,8 +217,8 @@ pub enum Verify {
     /// With an earlier Farline BLAKE3.
     #[default]
     Digest,
-    /// CRC32C of every block, and BLAKE3 of every file, compared end to end: nobody can make another
-    /// file that has the same.
+    /// CRC32C of every block, and BLAKE3 of every file, compared end to end: nobody can make
+    /// another file that has the same.
     Blake3,
     /// CRC32C of every block.
     Checksum,

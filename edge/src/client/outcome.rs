@@ -8,9 +8,9 @@ use crate::channels::CompletionStats;
 use crate::stores::{NotKept, NotSet};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
-use farline_core::plan::{HELD_RATE_FELL, Reason};
+use farline_core::plan::Reason;
 use farline_core::transfer::{Diagnosis, Limit, Party, StoreMedium, TransferParams, Waits};
-use farline_core::units::{Bytes, Error, Rate, Span, in_short};
+use farline_core::units::{Bytes, Error, Rate, Setting, Span, in_short};
 use serde::Serialize;
 
 /// What is payload of a held rate, which counts an Ethernet's wire, in packets of 1,200 bytes.
@@ -90,6 +90,9 @@ pub struct Outcome {
     pub reasons: Vec<Reason>,
     /// What was asked for and is not as asked, and why.
     pub notes: Vec<String>,
+    /// Why data went over another channel than was asked for; `null` where it did not. It stands
+    /// among the notes too.
+    pub channel_fallback: Option<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
     /// What of the files was not kept, where this host or a Farline node read them.
@@ -114,7 +117,8 @@ impl Outcome {
     /// among its [`failures`](Outcome::failures).
     ///
     /// # Errors
-    /// The first of what did not arrive, or was to be deleted and is not, with how many more there are.
+    /// The first of what did not arrive, or was to be deleted and is not, with how many more there
+    /// are.
     pub fn whole(self) -> Result<Outcome, Error> {
         let failed = self.failures.iter().chain(&self.not_deleted);
         let more = match failed.clone().count() {
@@ -270,6 +274,11 @@ pub(super) struct CopyStats {
     /// Bytes of the staging pool at the end.
     pub(super) staging: Option<Bytes>,
     pub(super) notes: Vec<String>,
+    /// Which end gave up a part of a booked rate, and why; the other end's newest word stands for
+    /// all before it.
+    pub(super) yielded: Vec<String>,
+    /// Why data goes over another channel than was asked for, the last time that it was opened.
+    pub(super) channel_fallback: Option<String>,
     pub(super) not_kept: NotKept,
     pub(super) not_set: NotSet,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
@@ -317,6 +326,13 @@ impl CopyStats {
         }
     }
 
+    /// Notes that a part of a booked rate was given up.
+    pub(super) fn note_yielded(&mut self, note: String) {
+        if !self.yielded.contains(&note) {
+            self.yielded.push(note);
+        }
+    }
+
     /// Takes in what the channels of a pass that is over know of their devices.
     pub(super) fn count_completions(&mut self, channels: &[Box<dyn Channel>]) {
         for noticed in channels.iter().filter_map(|channel| channel.noticed()) {
@@ -338,6 +354,7 @@ impl CopyStats {
     }
 
     pub(super) fn outcome(mut self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
+        std::mem::take(&mut self.yielded).into_iter().for_each(|said| self.note(said));
         self.not_kept.in_words().into_iter().for_each(|said| self.note(said));
         self.not_set.in_words().into_iter().for_each(|said| self.note(said));
         let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
@@ -366,7 +383,7 @@ impl CopyStats {
             .and_then(|said| Diagnosis::of_peer(&said.name, &said.evidence, !is_sender));
         let mut diagnosis = own.joined(there, is_sender);
         // Who held it to a rate need not know whose wish that was.
-        let gave_way = self.notes.iter().any(|note| note.contains(HELD_RATE_FELL));
+        let gave_way = !self.yielded.is_empty();
         let full = waits.path.full_rate().as_bps() as f64;
         let goes_as_held = |held: Rate| full >= HELD_PAYLOAD * held.as_bps() as f64;
         match (diagnosis.limit, self.fixed.rate, self.fixed.held.filter(|_| !gave_way)) {
@@ -382,7 +399,9 @@ impl CopyStats {
             (Limit::RateLimit, Some(rate), _) if self.fixed.is_booked => {
                 diagnosis.evidence = format!("{rate}, of what is booked");
             }
-            (Limit::RateLimit, Some(rate), _) => diagnosis.evidence = format!("--limit {rate}"),
+            (Limit::RateLimit, Some(rate), _) => {
+                diagnosis.evidence = format!("{} {rate}", Setting::Limit)
+            }
             (Limit::RateLimit, None, _) => {
                 diagnosis.party = Party::There;
                 diagnosis.evidence = format!("that node's limit for you: {}", diagnosis.evidence);
@@ -430,6 +449,7 @@ impl CopyStats {
             limited_evidence: diagnosis.evidence,
             reasons,
             notes: self.notes,
+            channel_fallback: self.channel_fallback,
             not_kept: self.not_kept,
             not_set: self.not_set,
             failures: self.failures.into_iter().map(failure).collect(),

@@ -15,8 +15,8 @@ use farline_core::congestion::ControlName;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Mode, Module, Pathname};
-use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, Store, TrafficDirection};
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
+use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, StagingStore, TrafficDirection};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting, Span};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a node says to being measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Consent {
     /// No faster than this.
     pub ceiling: Rate,
@@ -42,9 +43,10 @@ async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u
             ErrorCode::Unsupported,
             format!("{remote}: a node that ssh starts lets nobody measure it"),
         )
-        .hint(
-            "run `farline serve --allow-profile RATE` there, and name it as farline://HOST:PORT",
-        ));
+        .hint(format!(
+            "run farline serve {} RATE there, and name it as farline://HOST:PORT",
+            Setting::AllowProfile
+        )));
     }
     if remote.via == ControlTransport::OnePort {
         let message = format!("{remote}: what is measured are streams of TCP");
@@ -64,7 +66,7 @@ fn allowed(control: &Control) -> Result<Rate, Error> {
             ErrorCode::ProfileNotAllowed,
             format!("{} does not let itself be measured", control.server()),
         )
-        .hint("its operator can allow it: farline serve --allow-profile RATE")
+        .hint(format!("its operator can allow it: farline serve {} RATE", Setting::AllowProfile))
     })
 }
 
@@ -158,7 +160,7 @@ impl NodeBench {
             if !control.features().profile_duplex {
                 let message = format!("{} receives measurements and sends none", control.server());
                 return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-                    .hint("measure this way alone: --direction out"));
+                    .hint(format!("measure this way alone: {} out", Setting::Direction)));
             }
             // The sender's control is the node's to set.
             let asked = control.request(farline_option("congestion", cell.congestion.name()));
@@ -330,12 +332,12 @@ impl ProbeBench for NodeBench {
                 ErrorCode::ProfileGrid,
                 format!("a real path has no {what} of ours"),
             )
-            .hint("leave it out, or measure an emulated path with --link"))
+            .hint(format!("leave it out, or measure an emulated path with {}", Setting::Link)))
         };
         if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
             return ours("cross-traffic");
         }
-        if grid.copies.as_ref().is_some_and(|copies| copies.stores != [Store::Memory]) {
+        if grid.copies.as_ref().is_some_and(|copies| copies.stores != [StagingStore::Memory]) {
             return ours("files");
         }
         if grid.losses.iter().any(|loss| *loss > 0.0) {

@@ -10,6 +10,7 @@ use crate::prober::{check_channel, observed};
 use farline_core::congestion::ControlName;
 use farline_core::profile::{Grid, Job, Order, Repetition, Staged};
 use farline_core::transfer::UserOverrides;
+use farline_core::units::Setting::AllowNull;
 use farline_core::units::{Error, ErrorCode, Fault, Rate};
 
 /// Where such a cell goes, and how fast it may.
@@ -26,8 +27,8 @@ impl NullSink<'_> {
     /// Copies what `job` moves in the time of `grid`.
     ///
     /// # Errors
-    /// Those of a copy; [`Fault::You`] for a channel that encrypts and a node that was named without;
-    /// [`Fault::There`] where the node takes no such channel.
+    /// Those of a copy; [`Fault::You`] for a channel that encrypts and a node that was named
+    /// without; [`Fault::There`] where the node takes no such channel.
     pub(super) async fn fill(
         &self,
         grid: &Grid,
@@ -65,13 +66,15 @@ impl NullSink<'_> {
         let target = Location::Remote(self.remote.null()?);
         let outcome = copy(&[source], &target, &options, &mut |_| {}).await.map_err(|error| {
             match error.code {
-                ErrorCode::StoreNotAllowed => error
-                    .hint("its operator lets a mover be measured with farline serve --allow-null"),
+                ErrorCode::StoreNotAllowed => error.hint(format!(
+                    "its operator lets a mover be measured with farline serve {AllowNull}"
+                )),
                 _ => error,
             }
         })?;
         let way = serde_json::to_value(outcome.data_path).unwrap_or_default();
-        check_channel(driver, outcome.encrypted, way.as_str(), &outcome.notes)?;
+        let why = outcome.channel_fallback.as_deref();
+        check_channel(driver, outcome.encrypted, way.as_str(), why)?;
         let seen = serde_json::to_value(&outcome)
             .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileStaged, error.to_string()))?;
         let (found, rtt) = observed(grid, seen)?;

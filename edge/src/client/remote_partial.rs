@@ -144,8 +144,8 @@ impl<'a> RemotePartial<'a> {
         Ok(())
     }
 
-    /// The copy was broken off by `error`: what is stored stays for the next where it is of use, and
-    /// nothing else does. Returns whether anything stays.
+    /// The copy was broken off by `error`: what is stored stays for the next where it is of use,
+    /// and nothing else does. Returns whether anything stays.
     pub(super) async fn abandon(
         mut self,
         control: &mut Control,

@@ -3,6 +3,7 @@
 
 use crate::stores::{NotKept, NotSet, Receipts};
 use farline_core::gridftp::omission::parse_omission;
+use farline_core::plan::HELD_RATE_FELL;
 use farline_core::units::{ByteRanges, Error};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,6 +15,28 @@ const MOST_OMISSIONS: usize = 20_000;
 
 /// How the text of a change begins that is a measurement and changes nothing (D-3).
 const MEASURED: &str = "measured: ";
+
+/// What a server's word on what it changed is about: how the text begins says it (D-3), and from
+/// here on the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RemarkKind {
+    /// It changed something.
+    Change,
+    /// It measured something and changed nothing.
+    Measurement,
+    /// It gave up a part of a booked rate.
+    Yielded,
+}
+
+impl RemarkKind {
+    fn of(text: &str) -> RemarkKind {
+        match text {
+            _ if text.starts_with(MEASURED) => RemarkKind::Measurement,
+            _ if text.starts_with(HELD_RATE_FELL) => RemarkKind::Yielded,
+            _ => RemarkKind::Change,
+        }
+    }
+}
 
 /// What limited a server, by its own word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +67,8 @@ pub(super) struct RemoteProgress {
     landed: Option<u64>,
     /// How many data connections it would use (D-2).
     wanted_channels: usize,
-    /// What it changed, in words, or only measured, and what limited it (D-3).
-    changed: Vec<(String, bool)>,
+    /// What it changed, or only measured, for people, and what limited it (D-3).
+    changed: Vec<(RemarkKind, String)>,
     limited: Option<SaidLimit>,
     /// What it measured that says so.
     evidence: String,
@@ -93,9 +116,9 @@ impl RemoteProgress {
         self.wanted_channels
     }
 
-    /// What the server changed since the last call, in words, or only measured, and what limited
+    /// What the server changed since the last call, or only measured, for people, and what limited
     /// it.
-    pub(super) fn take_remarks(&mut self) -> (Vec<(String, bool)>, Option<SaidLimit>) {
+    pub(super) fn take_remarks(&mut self) -> (Vec<(RemarkKind, String)>, Option<SaidLimit>) {
         (std::mem::take(&mut self.changed), self.limited.take())
     }
 
@@ -152,7 +175,7 @@ impl RemoteProgress {
             }
             // A server has no reason to say more, and may not fill our memory.
             "changed" if self.changed.len() < MOST_REMARKS => {
-                self.changed.push((plain(value), value.starts_with(MEASURED)));
+                self.changed.push((RemarkKind::of(value), plain(value)));
             }
             _ => {}
         }
@@ -187,6 +210,17 @@ impl RemoteProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_remark_is_about_is_read_where_it_comes_in() {
+        let mut heard = RemoteProgress::default();
+        for text in ["the held rate fell from 2 to 1", "measured: 8 Gbit/s", "4 channels"] {
+            heard.remark(&format!("FARLINE changed={text}"));
+        }
+        let kinds = heard.take_remarks().0.into_iter().map(|(kind, _)| kind);
+        let expected = [RemarkKind::Yielded, RemarkKind::Measurement, RemarkKind::Change];
+        assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn the_pass_that_moved_most_says_what_limited_it() {

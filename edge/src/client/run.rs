@@ -16,7 +16,7 @@ use crate::plan::prior;
 use crate::sys::tcp::process_usage;
 use farline_core::copy::Existing;
 use farline_core::transfer::{StoreMedium, UserOverrides};
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 use std::pin::Pin;
 use std::time::Instant;
 
@@ -105,7 +105,7 @@ async fn expanded(
 
 /// Refuses what `options` ask for and these places cannot do.
 fn require(options: &Options, sources: &[Location], destination: &Location) -> Result<(), Error> {
-    let refused = |message| Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    let refused = |message: &str| Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     let has_no_files =
         |source: &Location| matches!(source, Location::Standard | Location::Store(_));
     let chooses = options.dry_run || !options.selection.is_all();
@@ -116,10 +116,13 @@ fn require(options: &Options, sources: &[Location], destination: &Location) -> R
     let with_paths = |location: &Location| location.names_path_of_store();
     let is_compared = options.existing != Existing::Replace || options.dry_run;
     if is_compared && sources.iter().chain([destination]).any(with_paths) {
-        return refused(
-            "what is in a store of a program's own is not compared: no --no-clobber, \
-             --skip-same or --dry-run",
-        );
+        return refused(&format!(
+            "what is in a store of a program's own is not compared: no {}, \
+             {} or {}",
+            Setting::NoClobber,
+            Setting::SkipSame,
+            Setting::DryRun
+        ));
     }
     require_held(options, sources, destination)?;
     keep_replaced::require(options.backup.as_ref(), destination)?;
@@ -250,10 +253,12 @@ fn require_held(
     let Some(held) = options.held else { return Ok(()) };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     let why = match (sources.iter().all(remote), remote(destination)) {
-        (true, true) => "between two other hosts this one cannot see to it",
-        (false, false) => "nothing leaves this host",
-        _ if options.limit.is_some() => "--limit is another rate",
-        _ if options.overrides.congestion.is_some() => "another congestion control holds none",
+        (true, true) => "between two other hosts this one cannot see to it".to_owned(),
+        (false, false) => "nothing leaves this host".to_owned(),
+        _ if options.limit.is_some() => format!("{} is another rate", Setting::Limit),
+        _ if options.overrides.congestion.is_some() => {
+            "another congestion control holds none".to_owned()
+        }
         _ => return Ok(()),
     };
     let message = format!("{} cannot be held: {why}", held.rate);

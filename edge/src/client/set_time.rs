@@ -5,8 +5,8 @@ use super::copy::Copy;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname, Timestamp};
 
-/// Has the server of `control` give the file at `target` the time `modified_ns`; notes where it does not,
-/// and returns whether it did.
+/// Has the server of `control` give the file at `target` the time `modified_ns`; notes where it
+/// does not, and returns whether it did.
 pub(super) async fn set_time(
     copy: &mut Copy<'_>,
     control: &mut Control,

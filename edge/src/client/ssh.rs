@@ -10,7 +10,7 @@ use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::fs::DirBuilder;
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a program that closed its output may take to end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// As much of what ssh says as anybody reads.
 const LONGEST_WORDS: usize = 64 << 10;
 
@@ -79,7 +79,7 @@ impl Ssh {
         let child = two_ways(&mut command, theirs, words).map_err(|error| {
             let _ = std::fs::remove_dir(&folder);
             failed(&format!("cannot run {}", program[0]), error)
-                .hint("install OpenSSH's client, or say which with --ssh")
+                .hint(format!("install OpenSSH's client, or say which with {}", Setting::Ssh))
         })?;
         let ours = tokio::net::UnixStream::from_std(ours)
             .map_err(|error| failed("no socket pair", error))?;
@@ -125,8 +125,9 @@ impl Ssh {
                 .hint(format!(
                     "copy this program there: `scp {} {host}:.local/bin/farline` (after `ssh \
                      {host} mkdir -p .local/bin`), \
-                     or say where it is with --remote-farline PATH",
-                    std::env::current_exe().unwrap_or_else(|_| "farline".into()).display()
+                     or say where it is with {} PATH",
+                    std::env::current_exe().unwrap_or_else(|_| "farline".into()).display(),
+                    Setting::RemoteFarline
                 ))
             }
             _ => Error::new(
@@ -205,7 +206,7 @@ fn remote_command(path: Option<&str>) -> String {
 
 /// The status of a program that has ended, or is about to.
 fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),

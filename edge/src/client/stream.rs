@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a server may take to say how a broken-off store ended, and to remove what it left.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The source, for people.
 pub(super) fn called(from: &Location) -> String {
@@ -194,10 +194,10 @@ pub(super) async fn to_node(
             if !lands {
                 // Half a file under a hidden name is of use to nobody; how the store ended does not
                 // matter.
-                let _ = tokio::time::timeout(PATIENCE, control.done(store)).await;
+                let _ = tokio::time::timeout(TIMEOUT, control.done(store)).await;
                 let remove =
                     control.try_request(Request::Exec(Command::Delete(Pathname::new(name))));
-                let _ = tokio::time::timeout(PATIENCE, control.done(remove)).await;
+                let _ = tokio::time::timeout(TIMEOUT, control.done(remove)).await;
             }
             return Err(error);
         }

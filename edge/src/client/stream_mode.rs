@@ -18,6 +18,7 @@ use crate::mover::{BLOCK_LEN, receive_in_order, send_in_order};
 use crate::stores::{Sink, Source, join};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingEntry, ListingKind, Mode, Pathname, Protection};
+use farline_core::units::Setting::NoEncrypt;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -61,7 +62,7 @@ pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control) -> Resul
             control.done(id).await.map_err(|error| {
                 let doing = format!("{} cannot encrypt data", control.server());
                 Error { code: ErrorCode::CannotEncrypt, ..error.while_doing(doing) }
-                    .hint("let it go in the clear with --no-encrypt")
+                    .hint(format!("let it go in the clear with {NoEncrypt}"))
             })?;
         }
     }
@@ -181,8 +182,8 @@ fn lost(live: &TransferState, error: &io::Error) -> Error {
     })
 }
 
-/// Receives what comes from byte `at` of the one file of `sink` on, of which the server said that it has `len`
-/// bytes; returns where it ended.
+/// Receives what comes from byte `at` of the one file of `sink` on, of which the server said that
+/// it has `len` bytes; returns where it ended.
 pub(super) fn receive(
     live: &TransferState,
     mut stream: Box<dyn ByteStream>,
@@ -238,8 +239,8 @@ fn take_tickets(stream: &mut dyn ByteStream) {
     }
 }
 
-/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file. A line that is no entry is
-/// one of unknown kind.
+/// What is in the folder `path`: by MLSD, or by LIST and a MDTM for each file. A line that is no
+/// entry is one of unknown kind.
 pub(super) async fn list(
     copy: &mut Copy<'_>,
     control: &mut Control,

@@ -24,7 +24,7 @@ use farline_core::copy::{DataEnd, farline_option, leave};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::{Entry, TransferParams};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting};
 use files::Target;
 use std::collections::BTreeSet;
 
@@ -82,8 +82,8 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Opens a session with each of the two, in which data may go from one to the other. Returns whether it goes
-/// encrypted, too.
+/// Opens a session with each of the two, in which data may go from one to the other. Returns
+/// whether it goes encrypted, too.
 async fn open<'a>(
     copy: &Copy<'_>,
     from: &'a Remote,
@@ -111,19 +111,19 @@ async fn open<'a>(
         let message =
             format!("data from {from} to {to} goes in the clear, and {stack} was asked for");
         return Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message)
-            .hint("leave --channel out, or copy to this host first"));
+            .hint(format!("leave {} out, or copy to this host first", Setting::Channel)));
     }
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
         let message =
             format!("{from} cannot be told to hold a rate, and the data does not pass this host");
         return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-            .hint("leave --limit out, or copy to this host first"));
+            .hint(format!("leave {} out, or copy to this host first", Setting::Limit)));
     }
     Ok((ends, is_private))
 }
 
-/// Tells both servers what the copy asks of them before anything moves; `folder` is the one at the receiver
-/// of which it is to keep what it replaces.
+/// Tells both servers what the copy asks of them before anything moves; `folder` is the one at the
+/// receiver of which it is to keep what it replaces.
 async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) -> Result<(), Error> {
     let to = ends.to;
     keep_replaced::arrange(copy.options.backup.as_ref(), &mut ends.receiver, to, folder)
@@ -135,9 +135,9 @@ async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) ->
     tell_congestion(copy, ends).await
 }
 
-/// Has data connections between two servers of a grid show whose they are, and encrypted as they are between
-/// this host and either; with a server that knows no proxies they are anybody's. Returns whether they are
-/// encrypted.
+/// Has data connections between two servers of a grid show whose they are, and encrypted as they
+/// are between this host and either; with a server that knows no proxies they are anybody's.
+/// Returns whether they are encrypted.
 async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Error> {
     let by_gsi = [ends.from, ends.to].map(|remote| remote.via == ControlTransport::Gsi);
     match by_gsi {
@@ -154,9 +154,10 @@ async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Er
         _ if !reach.no_encrypt => {
             let message = "one of these servers knows no proxies: whose the data between them is cannot \
                            be shown";
-            Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(
-                "let it go to whoever connects with --no-encrypt, or copy to this host first",
-            ))
+            Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(format!(
+                "let it go to whoever connects with {}, or copy to this host first",
+                Setting::NoEncrypt
+            )))
         }
         [is_sender, _] => {
             let (control, remote) =
@@ -176,8 +177,10 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!("{} takes data from its own client only", ends.to);
-    Err(Error::new(Fault::Refused, ErrorCode::ThirdPartyRefused, message)
-        .hint("its operator can allow it with `third_party = true`, or --third-party"))
+    Err(Error::new(Fault::Refused, ErrorCode::ThirdPartyRefused, message).hint(format!(
+        "its operator can allow it with `third_party = true`, or {}",
+        Setting::ThirdParty
+    )))
 }
 
 /// Tells the sender which congestion control its data connections are to have, or notes why they
@@ -221,7 +224,8 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
     let (entries, mut problems) =
         list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
     if is_tree(ends) {
-        // A tree goes by the sender's own list, which holds every name, and says what it leaves out.
+        // A tree goes by the sender's own list, which holds every name, and says what it leaves
+        // out.
         let all = problems.len();
         problems.retain(|problem| problem.error.code != ErrorCode::BadListing);
         if problems.len() < all {

@@ -1,6 +1,5 @@
-//! Copies from this host to a server that is no Farline node, in MODE E, or in MODE S where it knows
-//! no other: folders first, then each file under a temporary
-//! name, then renamed.
+//! Copies from this host to a server that is no Farline node, in MODE E, or in MODE S where it
+//! knows no other: folders first, then each file under a temporary name, then renamed.
 
 use super::by_file::{FileEnd, execute, require_each};
 use super::checksum;
@@ -195,9 +194,9 @@ impl<'a> ToServer<'a> {
         &self.layout.entries()[self.file]
     }
 
-    /// Sends a file over one connection, whose close is the end. Some servers want each to go on from their
-    /// session's TLS, and give no tickets with those that they only read from (ProFTPD): when all are taken,
-    /// another session has more.
+    /// Sends a file over one connection, whose close is the end. Some servers want each to go on
+    /// from their session's TLS, and give no tickets with those that they only read from (ProFTPD):
+    /// when all are taken, another session has more.
     async fn carry_in_order(&mut self, copy: &mut Copy<'_>, one: OneOf) -> Result<(), Error> {
         let is_stranger = self.control.tls().is_some_and(|tls| !tls.has_ticket());
         if !is_stranger || copy.stats.encrypted != Some(true) {

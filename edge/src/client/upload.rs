@@ -39,8 +39,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// So much is not sent before the node has said what it holds of it, where that takes no longer than this: over a
-/// short path all of it would be on its way by then. Over a long one the first window is, which is little.
+/// So much is not sent before the node has said what it holds of it, where that takes no longer
+/// than this: over a short path all of it would be on its way by then. Over a long one the first
+/// window is, which is little.
 const WORTH_A_WAIT: u64 = 64 << 20;
 const SHORT_RTT: Span = Span::from_millis(5);
 /// A node that says nothing is not waited for any longer, and looked at so often.
@@ -96,8 +97,8 @@ async fn alone(
     stream::to_node(copy, pipe, to).await
 }
 
-/// Takes along which attributes of `set`'s entries are wanted, and leaves out what stays as it is at
-/// the node.
+/// Takes along which attributes of `set`'s entries are wanted, and leaves out what stays as it is
+/// at the node.
 async fn choose(
     copy: &mut Copy<'_>,
     control: &mut Control,
@@ -224,8 +225,8 @@ async fn to_farline(
     Ok(())
 }
 
-/// Where it is worth the wait to hear what the node holds: of how many transfers it has begun once it has said
-/// so. The list is the first, the data the second.
+/// Where it is worth the wait to hear what the node holds: of how many transfers it has begun once
+/// it has said so. The list is the first, the data the second.
 fn data_begins(control: &Control, layout: &Layout) -> Option<u64> {
     let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
     is_worth.then(|| lock(&control.heard()).begun() + 2)
@@ -253,7 +254,8 @@ struct Upload<'a> {
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
-    /// Where the node is asked first what it holds: of how many transfers it has begun when it has said so.
+    /// Where the node is asked first what it holds: of how many transfers it has begun when it has
+    /// said so.
     data_begins: Option<u64>,
     resources: TransferResources,
 }

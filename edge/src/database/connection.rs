@@ -43,8 +43,8 @@ impl NotCommitted {
     }
 }
 
-/// A connection to a database, which knows no table. After a failure of a statement within a transaction,
-/// all that may follow is `rollback`.
+/// A connection to a database, which knows no table. After a failure of a statement within a
+/// transaction, all that may follow is `rollback`.
 pub(super) trait Connection: Send + Debug {
     /// How messages call the database; without secrets.
     fn name(&self) -> String;

@@ -1,15 +1,16 @@
-//! What must survive, in SQL: one layer over SQLite and PostgreSQL, in which every statement is written once.
+//! What must survive, in SQL: one layer over SQLite and PostgreSQL, in which every statement is
+//! written once.
 //!
-//! How it fits: a subsystem says which tables it has (`Schema`); a `Database` opens them, brings them to
-//! this version, and runs statements with `Value`s and `Row`s; `sqlite` and `postgres` are two `Connection`s,
-//! which know no table. The calendar's ledger stands on it.
+//! How it fits: a subsystem says which tables it has (`Schema`); a `Database` opens them, brings
+//! them to this version, and runs statements with `Value`s and `Row`s; `sqlite` and `postgres` are
+//! two `Connection`s, which know no table. The calendar's ledger stands on it.
 //!
-//! Statements are constants in the words of PostgreSQL that SQLite has too: parameters are `$1`, `$2`, and
-//! `ON CONFLICT (...) DO UPDATE SET a = excluded.a` is what both call an upsert. Nothing that comes from outside
-//! becomes SQL.
+//! Statements are constants in the words of PostgreSQL that SQLite has too: parameters are `$1`,
+//! `$2`, and `ON CONFLICT (...) DO UPDATE SET a = excluded.a` is what both call an upsert. Nothing
+//! that comes from outside becomes SQL.
 //!
-//! Invariants: whatever is written is written in a transaction, which is durable when it returns; reads are
-//! asked again where a connection turns out to be broken, and a commit never is.
+//! Invariants: whatever is written is written in a transaction, which is durable when it returns;
+//! reads are asked again where a connection turns out to be broken, and a commit never is.
 
 mod address;
 mod connection;
@@ -37,16 +38,18 @@ pub(crate) struct Schema {
     pub(crate) owner: &'static str,
     /// The code of its errors.
     pub(crate) code: ErrorCode,
-    /// Advisory locks in PostgreSQL, which no other schema has: of the one who writes, and of the one who
-    /// makes tables.
+    /// Advisory locks in PostgreSQL, which no other schema has: of the one who writes, and of the
+    /// one who makes tables.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite locks files"))]
     pub(crate) locks: [i32; 2],
-    /// What makes of each version's tables those of the next, the first of none: in PostgreSQL's types, and
-    /// with `IF NOT EXISTS`. SQLite keeps a table by its key where its definition ends with `PRIMARY KEY (...)`.
+    /// What makes of each version's tables those of the next, the first of none: in PostgreSQL's
+    /// types, and with `IF NOT EXISTS`. SQLite keeps a table by its key where its definition ends
+    /// with `PRIMARY KEY (...)`.
     pub(crate) versions: &'static [&'static str],
 }
 
-/// What the layer itself keeps with a schema's tables: their version, and when it was last tried to write.
+/// What the layer itself keeps with a schema's tables: their version, and when it was last tried to
+/// write.
 const META: &str =
     "CREATE TABLE IF NOT EXISTS meta (key TEXT, value TEXT NOT NULL, PRIMARY KEY (key));";
 const NOTED: &str = "SELECT value FROM meta WHERE key = $1";
@@ -69,8 +72,8 @@ impl Database {
         Database::over(schema, Box::new(sqlite::Sqlite::open(schema, path)?))
     }
 
-    /// Opens the PostgreSQL database at `url`, and makes its tables where there are none. It waits for
-    /// replies: not to be called where a task of an async runtime runs.
+    /// Opens the PostgreSQL database at `url`, and makes its tables where there are none. It waits
+    /// for replies: not to be called where a task of an async runtime runs.
     ///
     /// # Errors
     /// When it cannot be reached, loses what it said was durable, or has tables of a later version.
@@ -133,8 +136,8 @@ impl Database {
         value::read(rows, read).map_err(|wrong| self.error(Fault::Here, wrong))
     }
 
-    /// Has `work` change what it likes: all of it is durable when this returns, or nothing. `work` is run
-    /// once more where the connection turns out to have been broken.
+    /// Has `work` change what it likes: all of it is durable when this returns, or nothing. `work`
+    /// is run once more where the connection turns out to have been broken.
     ///
     /// # Errors
     /// What `work` says, or why it was not written.

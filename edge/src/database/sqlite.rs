@@ -10,13 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What SQLite calls PostgreSQL's types, and how it keeps a table in the order of its key. A key that is one
-/// `INTEGER PRIMARY KEY` is the row's own number here.
+/// What SQLite calls PostgreSQL's types, and how it keeps a table in the order of its key. A key
+/// that is one `INTEGER PRIMARY KEY` is the row's own number here.
 const WORDS: [(&str, &str); 3] =
     [("BIGINT", "INTEGER"), ("BYTEA", "BLOB"), ("));", ")) WITHOUT ROWID;")];
 
 /// How long it waits for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that stay prepared.
 const PREPARED: usize = 64;
 
@@ -31,7 +31,8 @@ pub(super) struct Sqlite {
     lock: Option<File>,
 }
 
-/// The files that are open. SQLite goes on writing to one that was removed, and says that all is well.
+/// The files that are open. SQLite goes on writing to one that was removed, and says that all is
+/// well.
 #[derive(Debug)]
 struct DatabaseFiles(Vec<(PathBuf, (u64, u64))>);
 
@@ -71,7 +72,7 @@ impl Sqlite {
     }
 
     fn set_up(&self) -> rusqlite::Result<()> {
-        self.connection.busy_timeout(PATIENCE)?;
+        self.connection.busy_timeout(TIMEOUT)?;
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
         self.connection.set_prepared_statement_cache_capacity(PREPARED);
@@ -187,8 +188,8 @@ impl Connection for Sqlite {
     }
 }
 
-/// `sql` with SQLite's own numbered parameters: `$1` is a name to it, whose number is the order in which it
-/// first stands there.
+/// `sql` with SQLite's own numbered parameters: `$1` is a name to it, whose number is the order in
+/// which it first stands there.
 fn numbered(sql: &str) -> String {
     sql.replace('$', "?")
 }

@@ -1,5 +1,5 @@
-//! What a database promises whichever it is, over SQLite and over connections that break on purpose.
-//! `lab/tests/it/calendar_postgres.rs` has the same over PostgreSQL.
+//! What a database promises whichever it is, over SQLite and over connections that break on
+//! purpose. `lab/tests/it/calendar_postgres.rs` has the same over PostgreSQL.
 
 use super::connection::{Connection, Failure};
 use super::*;

@@ -1,5 +1,5 @@
-//! What drivers of channels and of stores have in common: one registry, and options as one table, of
-//! which come their syntax, their help and their documentation.
+//! What drivers of channels and of stores have in common: one registry, and options as one table,
+//! of which come their syntax, their help and their documentation.
 
 mod registry;
 

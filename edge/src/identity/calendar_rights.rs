@@ -1,4 +1,5 @@
-//! What an identity may do at a calendar of bandwidth; which of that its network has is the calendar's to say.
+//! What an identity may do at a calendar of bandwidth; which of that its network has is the
+//! calendar's to say.
 
 use super::file::quantity;
 use farline_core::units::{Bytes, Rate};

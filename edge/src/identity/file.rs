@@ -174,7 +174,8 @@ impl IssuerFile {
 }
 
 impl Identities {
-    /// Those of the tables of a file; where there is a grid-mapfile it may say by which certificates they log in.
+    /// Those of the tables of a file; where there is a grid-mapfile it may say by which
+    /// certificates they log in.
     ///
     /// # Errors
     /// When a value makes no sense; it says of whom.

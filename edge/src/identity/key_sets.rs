@@ -1,5 +1,5 @@
-//! An issuer's public keys: of a file, or of the issuer itself, which is asked where they are (OpenID Connect
-//! Discovery 1.0, section 4) and by whose word they are kept.
+//! An issuer's public keys: of a file, or of the issuer itself, which is asked where they are
+//! (OpenID Connect Discovery 1.0, section 4) and by whose word they are kept.
 
 use super::https::{Reply, fetch};
 use super::{Identities, KeySource};
@@ -20,7 +20,7 @@ const USUALLY_KEPT: Duration = Duration::from_secs(60 * 60);
 /// Between two fetches, whoever asks for what.
 const EVERY: Duration = Duration::from_secs(60);
 /// How long both documents may take together.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Logins that wait for keys at once; further ones are refused, and no thread waits for them.
 const MOST_WAITING: usize = 8;
 
@@ -83,8 +83,8 @@ impl KeySets {
         sets.collect::<Result<_, Error>>().map(KeySets)
     }
 
-    /// The keys of the issuer `url`, a JSON web key set, among which `id` should be. Reads a file, or waits for
-    /// the issuer for some seconds.
+    /// The keys of the issuer `url`, a JSON web key set, among which `id` should be. Reads a file,
+    /// or waits for the issuer for some seconds.
     ///
     /// # Errors
     /// In words for the client, when there are none now.
@@ -113,14 +113,14 @@ impl Discovery {
         if !(is_fresh && found.is_some()) && is_due {
             self.begin(&mut state, now);
         }
-        // What is past its time counts while it is fetched again: an issuer that is away for an hour keeps
-        // nobody out.
+        // What is past its time counts while it is fetched again: an issuer that is away for an
+        // hour keeps nobody out.
         if let Some(keys) = found {
             return Ok(keys);
         }
         if state.is_running && state.waiting < MOST_WAITING {
             state.waiting += 1;
-            let waited = self.fetched.wait_timeout_while(state, PATIENCE, |state| state.is_running);
+            let waited = self.fetched.wait_timeout_while(state, TIMEOUT, |state| state.is_running);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
         }
@@ -178,8 +178,8 @@ impl Discovery {
         };
         let within = runtime
             .map_err(|error| error.to_string())?
-            .block_on(async { tokio::time::timeout(PATIENCE, both).await });
-        within.unwrap_or_else(|_| Err(format!("nothing came within {}", Span::from(PATIENCE))))
+            .block_on(async { tokio::time::timeout(TIMEOUT, both).await });
+        within.unwrap_or_else(|_| Err(format!("nothing came within {}", Span::from(TIMEOUT))))
     }
 }
 

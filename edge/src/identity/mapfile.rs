@@ -1,10 +1,11 @@
 //! Grid-mapfiles: which certificates' subjects are which local names, a line each.
 
-/// The names that `text` gives `subject`, in order: `"/O=Site/CN=alice" alice,guest`. A subject without
-/// spaces needs no quotes; in quotes a backslash takes the next letter as it is. Lines that are no UTF-8 are
-/// of nobody.
+/// The names that `text` gives `subject`, in order: `"/O=Site/CN=alice" alice,guest`. A subject
+/// without spaces needs no quotes; in quotes a backslash takes the next letter as it is. Lines that
+/// are no UTF-8 are of nobody.
 ///
-/// Attributes that Globus knows by several names (`emailAddress`, `Email`, `E`; `UID`, `USERID`) are the same.
+/// Attributes that Globus knows by several names (`emailAddress`, `Email`, `E`; `UID`, `USERID`)
+/// are the same.
 pub(super) fn names(text: &[u8], subject: &str) -> Vec<String> {
     let subject = normal(subject);
     let mut found = Vec::new();

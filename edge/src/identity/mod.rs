@@ -72,13 +72,15 @@ pub struct IdentityLimits {
     pub sessions: Option<usize>,
     /// What all its sessions move together; no limit when absent.
     pub rate: Option<Rate>,
-    /// What all its sessions store together in a day by UTC, from the node's start; no limit when absent.
+    /// What all its sessions store together in a day by UTC, from the node's start; no limit when
+    /// absent.
     pub bytes_per_day: Option<Bytes>,
     /// Files, links and new folders that they do; no limit when absent.
     pub files_per_day: Option<u64>,
 }
 
-/// What of the node's services one identity may use; where nothing is said, what the node lets everybody.
+/// What of the node's services one identity may use; where nothing is said, what the node lets
+/// everybody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdentityRights {
@@ -111,7 +113,8 @@ pub struct Person {
     pub rights: IdentityRights,
     /// Whether its data may go in the clear.
     pub clear_data: bool,
-    /// Whose its files are on this host, and by whose rights it reaches them; the process's where absent.
+    /// Whose its files are on this host, and by whose rights it reaches them; the process's where
+    /// absent.
     pub owner: Option<FileOwner>,
     /// What it may do at a calendar; nothing when absent.
     pub calendar: Option<CalendarRights>,
@@ -168,8 +171,8 @@ pub struct Identities {
     pub issuers: Vec<TokenIssuer>,
     /// Who signs the certificates of clients.
     pub authorities: ClientAuthorities,
-    /// Which certificates' subjects are which identities', as grids have it; read at each login, and
-    /// may be absent.
+    /// Which certificates' subjects are which identities', as grids have it; read at each login,
+    /// and may be absent.
     pub grid_mapfile: Option<PathBuf>,
 }
 
@@ -216,8 +219,9 @@ impl Identities {
         names.filter_map(known).collect()
     }
 
-    /// Whether to look at what `user` says takes a hash's time and memory (argon2id: some hundredths of a second
-    /// and 19 MiB), so that it may wait for its turn. PAM's processes have a number of their own.
+    /// Whether to look at what `user` says takes a hash's time and memory (argon2id: some
+    /// hundredths of a second and 19 MiB), so that it may wait for its turn. PAM's processes have a
+    /// number of their own.
     pub(crate) fn takes_a_hash(&self, user: &[u8]) -> bool {
         let has_none = farline_core::gridftp::server::is_anonymous(user)
             || user == GLOBUS_MAPPING
@@ -231,8 +235,9 @@ impl Identities {
         own.or_else(any).is_none_or(StoredPassword::is_hash)
     }
 
-    /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970, and `keys` are those of
-    /// the issuers. Takes some hundredths of a second, reads files, and may wait for an issuer for some seconds.
+    /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970, and `keys`
+    /// are those of the issuers. Takes some hundredths of a second, reads files, and may wait for
+    /// an issuer for some seconds.
     ///
     /// # Errors
     /// When it is nobody who may come in, in words for the client; of passwords no more than that.
@@ -326,7 +331,8 @@ impl Identities {
         }
     }
 
-    /// The names that the grid-mapfile gives a certificate; none of one whose authority is not known.
+    /// The names that the grid-mapfile gives a certificate; none of one whose authority is not
+    /// known.
     fn mapped(&self, certificate: &ClientCertificate) -> Result<Vec<String>, String> {
         let (Some(path), Some(subject)) = (&self.grid_mapfile, certificate.subject()) else {
             return Ok(Vec::new());

@@ -52,8 +52,8 @@ impl Identities {
         Some(format!("two identities are called {}", escaped(&twice.name)))
     }
 
-    /// What is said of certificates and can mean nothing, or two things, with TLS or without, and with
-    /// proxies of a grid or without; in words.
+    /// What is said of certificates and can mean nothing, or two things, with TLS or without, and
+    /// with proxies of a grid or without; in words.
     pub(crate) fn wrong_certificates(&self, has_tls: bool, has_gsi: bool) -> Option<String> {
         let ClientAuthorities { certificates, revoked } = &self.authorities;
         if revoked.is_some() && certificates.is_none() {

@@ -29,7 +29,8 @@ impl FileOwner {
         }
     }
 
-    /// Makes this thread, and those that it begins, that user to the file system until the guard goes.
+    /// Makes this thread, and those that it begins, that user to the file system until the guard
+    /// goes.
     ///
     /// # Errors
     /// When this process may not any more.

@@ -1,5 +1,6 @@
-//! Passwords that this host's PAM knows. It is asked by processes that began before the node confined itself:
-//! what a module needs, a database or a server of names, is not for a node to reach.
+//! Passwords that this host's PAM knows. It is asked by processes that began before the node
+//! confined itself: what a module needs, a database or a server of names, is not for a node to
+//! reach.
 
 use crate::reexec;
 use crate::sys::lock::lock;

@@ -6,8 +6,8 @@ use argon2::{Algorithm, Argon2, PasswordVerifier};
 use farline_core::units::Error;
 use std::sync::{Arc, OnceLock};
 
-/// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; or `pam:SERVICE`,
-/// where this host's PAM knows it.
+/// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; or
+/// `pam:SERVICE`, where this host's PAM knows it.
 #[derive(Clone)]
 pub struct StoredPassword(Known);
 
@@ -41,8 +41,8 @@ const MOST_MEMORY: u32 = 1 << 20;
 
 impl StoredPassword {
     /// # Errors
-    /// In words, when it is no argon2id hash, or one whose comparison takes more than 1 GiB; when it is PAM's
-    /// and this build has no `pam`.
+    /// In words, when it is no argon2id hash, or one whose comparison takes more than 1 GiB; when
+    /// it is PAM's and this build has no `pam`.
     pub fn new(text: &str) -> Result<StoredPassword, String> {
         if let Some(service) = text.strip_prefix("pam:") {
             let service = PamService::named(service)?;
@@ -78,7 +78,8 @@ impl StoredPassword {
         matches!(self.0, Known::Hash(_))
     }
 
-    /// Whether `password` is the one of `user`, or of nobody. Takes some hundredths of a second, on purpose.
+    /// Whether `password` is the one of `user`, or of nobody. Takes some hundredths of a second, on
+    /// purpose.
     ///
     /// # Errors
     /// In words, when PAM cannot be asked.
@@ -91,8 +92,8 @@ impl StoredPassword {
     }
 }
 
-/// Takes as long as a comparison with the `stored` password, so that the time tells nobody which names there
-/// are: hashes differ in what they cost.
+/// Takes as long as a comparison with the `stored` password, so that the time tells nobody which
+/// names there are: hashes differ in what they cost.
 pub(super) fn compare_with_none(password: &[u8], stored: Option<&StoredPassword>) {
     if let Some(stored) = stored {
         let _ = stored.is(None, password);

@@ -71,7 +71,8 @@ pub(super) fn kernel() -> Result<Kernel, Error> {
     Ok(Kernel { links: has("bpf_struct_ops_link_create") })
 }
 
-/// A registered control, which is taken back when this is dropped. The link ends before the object, and that before the record of it.
+/// A registered control, which is taken back when this is dropped. The link ends before the object,
+/// and that before the record of it.
 pub(super) struct Registration {
     _link: Link,
     object: Object,
@@ -355,9 +356,9 @@ pub(super) struct Ring(RingBuffer<'static>);
 
 impl Ring {
     /// Waits for events, and hands them on.
-    pub(super) fn poll(&self, patience: Duration) {
+    pub(super) fn poll(&self, timeout: Duration) {
         // Interrupted by a signal is as good as nothing yet.
-        let _ = self.0.poll(patience);
+        let _ = self.0.poll(timeout);
     }
 }
 

@@ -31,6 +31,7 @@ pub enum Origin {
 
 /// A control by its name.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Listed {
     /// The name to give a socket.
     pub name: ControlName,

@@ -31,6 +31,7 @@ pub enum CcOrigin {
 
 /// A control that is available as long as this lives, or for good when it was there before.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CcGuard {
     /// The name to give a socket (`TCP_CONGESTION`): for what is held for this process's own flows
     /// not always the control's.

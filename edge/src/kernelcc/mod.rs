@@ -51,8 +51,8 @@ pub(crate) use loader::{Role, play};
 pub use request::CcRequest;
 pub use trace::{FlowSample, SampleSource, Trace};
 
-/// Whether Farline brings `algorithm` in BPF, in a build with the feature `bpf`; of the others every
-/// kernel of today has its own.
+/// Whether Farline brings `algorithm` in BPF, in a build with the feature `bpf`; of the others
+/// every kernel of today has its own.
 fn is_brought(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
 }

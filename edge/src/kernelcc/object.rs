@@ -38,7 +38,8 @@ pub(super) fn resuming() -> &'static [u8] {
 /// The section with `struct saved` of `bpf/resume.bpf.c`.
 pub(super) const SAVED: &str = ".rodata.saved";
 
-/// Writes `struct saved`: bytes on their way, microseconds of a round trip, and whether the path was full.
+/// Writes `struct saved`: bytes on their way, microseconds of a round trip, and whether the path
+/// was full.
 pub(super) fn write_saved(place: &mut [u8], saved: SavedPath) {
     place[..8].copy_from_slice(&saved.in_flight.0.to_ne_bytes());
     place[8..16].copy_from_slice(&(saved.rtt.as_nanos() / 1_000).to_ne_bytes());

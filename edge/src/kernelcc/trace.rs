@@ -30,6 +30,7 @@ pub enum SampleSource {
 
 /// A flow at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct FlowSample {
     /// Microseconds of the kernel's monotonic clock.
     pub time_us: u64,
@@ -246,17 +247,17 @@ impl Trace {
         }
     }
 
-    /// The next sample, or `None` when none came within `patience`.
-    pub fn next(&mut self, patience: Duration) -> Option<FlowSample> {
+    /// The next sample, or `None` when none came within `timeout`.
+    pub fn next(&mut self, timeout: Duration) -> Option<FlowSample> {
         match &mut self.from {
             From::Ring(ring, arrived) => {
                 if arrived.borrow().ready.is_empty() {
-                    ring.poll(patience);
+                    ring.poll(timeout);
                 }
                 arrived.borrow_mut().ready.pop_front()
             }
             From::TcpInfo { every, next, ready } => {
-                let until = Instant::now() + patience;
+                let until = Instant::now() + timeout;
                 while ready.is_empty() {
                     let now = Instant::now();
                     if *next > until {

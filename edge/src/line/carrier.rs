@@ -78,8 +78,8 @@ impl EthernetSocket {
     /// By the device of `framing`, to `peer` if one end is known.
     ///
     /// # Errors
-    /// [`Fault::You`] when there is no such device, or it is not Ethernet's; [`Fault::Here`] without
-    /// the right to use it.
+    /// [`Fault::You`] when there is no such device, or it is not Ethernet's; [`Fault::Here`]
+    /// without the right to use it.
     pub(super) fn open(
         framing: EthernetFraming,
         peer: Option<HardwareAddress>,
@@ -109,10 +109,11 @@ impl EthernetSocket {
         Ok(LineReceiver::Ethernet(Box::new(receiver)))
     }
 
-    /// A flood of frames of this payload to the other end, where this host and the device can do that.
+    /// A flood of frames of this payload to the other end, where this host and the device can do
+    /// that.
     pub(super) fn flood(&self, template: &LoadTemplate) -> io::Result<FrameFlood> {
-        // What a TAP device has no room for comes back as one refusal, and it does not count the rest:
-        // an emulated link would not know what it was offered.
+        // What a TAP device has no room for comes back as one refusal, and it does not count the
+        // rest: an emulated link would not know what it was offered.
         if ethtool::driver(&self.framing.device)? == "tun" {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -181,8 +182,8 @@ impl LineSocket {
         }
     }
 
-    /// Sends one message, to the tester's other end where no address is given; returns the number under which
-    /// it is timed, if it is.
+    /// Sends one message, to the tester's other end where no address is given; returns the number
+    /// under which it is timed, if it is.
     pub(super) fn send_timed(
         &self,
         times: &mut Option<TransmitTimes>,
@@ -225,8 +226,8 @@ impl LineSocket {
 }
 
 impl LineReceiver {
-    /// Takes the frames of the test without a pace that begins at `from`, if it is one of Ethernet and
-    /// they can be had so, past what else comes; returns by which way they come.
+    /// Takes the frames of the test without a pace that begins at `from`, if it is one of Ethernet
+    /// and they can be had so, past what else comes; returns by which way they come.
     pub(super) fn take_flood(&mut self, from: SocketAddr) -> Option<FrameWay> {
         let LineReceiver::Ethernet(frames) = self else { return None };
         // Otherwise they come with all others.

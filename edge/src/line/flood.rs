@@ -8,14 +8,14 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
-/// Frames of the first call, and how long each takes: after each the kernel waits some 20 ms for its
-/// memory, and between two of them alone this thread looks at whether it is to stop.
+/// Frames of the first call, and how long each takes: after each the kernel waits some 20 ms for
+/// its memory, and between two of them alone this thread looks at whether it is to stop.
 const FIRST: u32 = 1 << 14;
 const CALL: u64 = SECOND / 2;
 
 impl LoadSender {
-    /// What sends frames without a pace, where they are all of one kind and of Ethernet; `None` where they
-    /// must be written one by one.
+    /// What sends frames without a pace, where they are all of one kind and of Ethernet; `None`
+    /// where they must be written one by one.
     pub(super) fn flood(&self, writer: &mut LoadWriter) -> Option<FrameFlood> {
         let LineSocket::Ethernet(socket) = &*self.socket else { return None };
         let (kind, others) = self.settings.frames.turn.split_first()?;

@@ -1,5 +1,5 @@
-//! What takes a test's frames at a device: a ring for all of them and, for the load of one test without
-//! a pace, a socket past the kernel's packet buffers where that can be had.
+//! What takes a test's frames at a device: a ring for all of them and, for the load of one test
+//! without a pace, a socket past the kernel's packet buffers where that can be had.
 
 use super::arrival::LineArrival;
 use super::ethernet_end::EthernetEnd;
@@ -11,11 +11,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// So long this thread rests when it has taken all that came, before it lets the kernel wake it: to be
-/// woken for each few frames costs the processor on which they come more than to receive them.
+/// So long this thread rests when it has taken all that came, before it lets the kernel wake it: to
+/// be woken for each few frames costs the processor on which they come more than to receive them.
 const REST: Duration = Duration::from_micros(100);
-/// Of a STAMP packet the first byte is 0 for the first two days; these and messages come by the ring,
-/// where the kernel notes when. A load frame of which one bit is wrong begins with neither.
+/// Of a STAMP packet the first byte is 0 for the first two days; these and messages come by the
+/// ring, where the kernel notes when. A load frame of which one bit is wrong begins with neither.
 const NO_LOAD: [u8; 2] = [0, MESSAGE_KIND];
 
 /// Frames that come to a device.
@@ -62,8 +62,8 @@ impl FrameReceiver {
         Ok(FrameReceiver { name, device, ring, dropped: 0, flood, idle, bytes, wait })
     }
 
-    /// Takes the load of the test at `from`, which must not have begun, past the ring; not if another's
-    /// comes that way.
+    /// Takes the load of the test at `from`, which must not have begun, past the ring; not if
+    /// another's comes that way.
     ///
     /// # Errors
     /// As [`XdpSocket`]'s, `Unsupported` of a device by which they might come out of order; then
@@ -72,8 +72,8 @@ impl FrameReceiver {
         if self.flood.is_some() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // A veth device has a frame come by the queue of the processor that sent it. A TAP device is
-        // that of an emulated link, which is slower than either.
+        // A veth device has a frame come by the queue of the processor that sent it. A TAP device
+        // is that of an emulated link, which is slower than either.
         match &*ethtool::driver(&self.name)? {
             "tun" => return Err(io::ErrorKind::Unsupported.into()),
             "veth" if ethtool::receive_queues(&self.name)? != 1 => {
@@ -114,8 +114,8 @@ impl FrameReceiver {
     /// `WouldBlock` when nothing came in the time of this end.
     pub(super) fn receive(&mut self, mut show: impl FnMut(&LineArrival<'_>)) -> io::Result<()> {
         self.wait_for_some()?;
-        // What is in the ring by now, a question for the sums say, came behind all frames of load that
-        // were there before: these are shown first.
+        // What is in the ring by now, a question for the sums say, came behind all frames of load
+        // that were there before: these are shown first.
         let has_block = self.ring.is_ready();
         let taken = match &mut self.flood {
             Some(flood) => flood.receive(&mut show)?,

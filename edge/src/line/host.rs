@@ -36,8 +36,8 @@ impl TestClock {
         TestClock { started: steady(), before }
     }
 
-    /// When the test began, by the monotonic clock in nanoseconds; it wraps where that is before the clock
-    /// did, and so does a difference to it.
+    /// When the test began, by the monotonic clock in nanoseconds; it wraps where that is before
+    /// the clock did, and so does a difference to it.
     pub(super) fn zero(&self) -> u64 {
         self.started.as_nanos().wrapping_sub(self.before.as_nanos())
     }

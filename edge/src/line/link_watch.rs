@@ -1,5 +1,5 @@
-//! What an emulated link says of itself while a test runs over it: a second in which it was late is of this
-//! host, whatever the delays in it.
+//! What an emulated link says of itself while a test runs over it: a second in which it was late is
+//! of this host, whatever the delays in it.
 
 use crate::link::{Accuracy, DirectionStats, Link, Stats};
 use farline_core::line::{DelaySums, LineTest, LinkAccount};
@@ -22,8 +22,8 @@ impl LinkWatch {
         Some(LinkWatch { link, looked_at: now, said })
     }
 
-    /// Notes in `test` what the link says of the time since the last look; what it carried of `rtt` before
-    /// that may have been late, too.
+    /// Notes in `test` what the link says of the time since the last look; what it carried of `rtt`
+    /// before that may have been late, too.
     pub(super) fn look(&mut self, now: u64, rtt: u64, test: &mut LineTest) {
         // A link that is gone is found out by the test itself.
         let Ok(said) = self.link.stats() else { return };
@@ -34,8 +34,8 @@ impl LinkWatch {
             return;
         }
         let sums = |stats: &DirectionStats| {
-            // Frames of the load wait for each other in bursts; the questions, of which the test's delays are,
-            // come between them.
+            // Frames of the load wait for each other in bursts; the questions, of which the test's
+            // delays are, come between them.
             let delay = stats.short_delay;
             DelaySums::of(delay.count, delay.mean_us, delay.sd_us)
         };

@@ -1,4 +1,5 @@
-//! Questions to the other end of a test and their answers, next to STAMP packets on the same socket.
+//! Questions to the other end of a test and their answers, next to STAMP packets on the same
+//! socket.
 
 use super::carrier::{LineReceiver, LineSocket};
 use super::host::{now, random, steady};
@@ -156,19 +157,20 @@ impl PeerProtocol {
         steady().since(self.heard)
     }
 
-    /// Asks until there is an answer, for `patience` at most, and not for long where the user wants an end.
+    /// Asks until there is an answer, for `timeout` at most, and not for long where the user wants
+    /// an end.
     pub(super) fn answered(
         &mut self,
         make: impl Fn(u64) -> LineRequest,
-        patience: Span,
+        timeout: Span,
     ) -> Result<LineAnswer, Error> {
         let nonce = random();
         let begun = steady();
         let mut asked = Time::ZERO;
         let stop = Arc::clone(&self.stop);
         let most = || match stop.load(Ordering::Relaxed) {
-            true => AT_ONCE.min(patience),
-            false => patience,
+            true => AT_ONCE.min(timeout),
+            false => timeout,
         };
         while steady().since(begun) < most() {
             if steady().since(asked).as_nanos() > AGAIN {
@@ -202,15 +204,15 @@ impl PeerProtocol {
         session: u64,
         rate: Rate,
         at_us: u64,
-        patience: Span,
+        timeout: Span,
     ) -> Result<LineAnswer, Error> {
-        let cookie = match self.answered(|nonce| LineRequest::Hello { nonce }, patience)? {
+        let cookie = match self.answered(|nonce| LineRequest::Hello { nonce }, timeout)? {
             LineAnswer::Cookie { cookie, .. } => cookie,
             other => return Err(strange(&other)),
         };
         let rate_bps = rate.as_bps();
         let begin = |nonce| LineRequest::Begin { nonce, cookie, session, rate_bps, at_us };
-        match self.answered(begin, patience)? {
+        match self.answered(begin, timeout)? {
             begun @ LineAnswer::Begun { .. } => Ok(begun),
             LineAnswer::Refused { most_bps, .. } => {
                 let refused = |message: String| {

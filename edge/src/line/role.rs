@@ -109,7 +109,8 @@ pub struct LinkFarEnd<'a> {
     end: End,
 }
 
-/// Tests a link from its side a to its side b; `settings.target` is left as the report's name of it.
+/// Tests a link from its side a to its side b; `settings.target` is left as the report's name of
+/// it.
 ///
 /// # Errors
 /// When the link is not up, an end cannot be started, and as [`run`].

@@ -125,7 +125,8 @@ impl LoadSender {
     }
 
     /// The account of a second that is over, and what the next frame's number is. It is short where
-    /// much less was sent than in `seen` of it, which this sender saw; where that is nothing, never.
+    /// much less was sent than in `seen` of it, which this sender saw; where that is nothing,
+    /// never.
     fn finished(&self, mut running: Running, seen: f64, next: u64) -> (SentSecond, u64) {
         let device = self.drops.read().1.saturating_sub(running.device_drops);
         // What a device drops it may tell the sender of too: the larger count has both.
@@ -208,9 +209,9 @@ impl LoadSender {
                         error.kind(),
                         ErrorKind::Interrupted | ErrorKind::ConnectionRefused
                     ) => {}
-                // A queue of this host's had no room, or an earlier one met nobody, or no way: whether the other
-                // end is there is found out otherwise. This one has not left, and those behind it have its
-                // numbers: they would be the line's losses.
+                // A queue of this host's had no room, or an earlier one met nobody, or no way:
+                // whether the other end is there is found out otherwise. This one has not left, and
+                // those behind it have its numbers: they would be the line's losses.
                 Err(error)
                     if error.raw_os_error() == Some(libc::ENOBUFS)
                         || super::reflect::is_passing(error.kind()) =>

@@ -3,7 +3,7 @@
 
 use super::host::{DeviceDrops, TestClock, clock_state, kernel_clock, now};
 use super::reflect::is_passing;
-use super::test::{LineProgress, LineRequestOptions, PATIENCE, SILENT, bound, unanswered};
+use super::test::{LineProgress, LineRequestOptions, SILENT, TIMEOUT, bound, unanswered};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::stamp::{
@@ -141,7 +141,7 @@ pub fn run_stamp(
         if time > running.heard + SILENCE.max(few) && running.tally.next() == 0 {
             return Err(running.nobody());
         }
-        if time > running.heard + PATIENCE.as_nanos().max(few) {
+        if time > running.heard + TIMEOUT.as_nanos().max(few) {
             break;
         }
     }

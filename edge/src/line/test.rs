@@ -34,9 +34,9 @@ const GRACE: u64 = 500_000_000;
 /// Pages of losses that are asked for at the end; what is kept has fewer.
 const LOSS_PAGES: usize = 64;
 /// How long the other end may be silent at the begin, meanwhile, and when all is sent.
-const FIRST_PATIENCE: Span = Span::from_secs(5);
-pub(super) const PATIENCE: Span = Span::from_secs(60);
-const LAST_PATIENCE: Span = Span::from_secs(10);
+const FIRST_TIMEOUT: Span = Span::from_secs(5);
+pub(super) const TIMEOUT: Span = Span::from_secs(60);
+const LAST_TIMEOUT: Span = Span::from_secs(10);
 /// After so long the user is told.
 pub(super) const SILENT: Span = Span::from_secs(3);
 /// What the kernel may hold of what comes here: answers, which are few.
@@ -60,6 +60,7 @@ pub struct LineRequestOptions {
 
 /// A test that a far end let begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LineGrant {
     /// The test's number.
     pub session: u64,
@@ -76,6 +77,7 @@ impl LineRequestOptions {
 }
 
 /// Where a test stands, once a second.
+#[non_exhaustive]
 pub struct LineProgress<'a> {
     /// The test.
     pub test: &'a LineTest,
@@ -89,8 +91,8 @@ pub struct LineProgress<'a> {
 
 /// Tests the line to `settings.target`, a host with a reflector, `HOST` or `HOST:PORT`.
 ///
-/// A test that began ends with what is known: where the other end is gone, or this host cannot go on,
-/// [`LineTest::broken_off`] says so, and the seconds since are untested.
+/// A test that began ends with what is known: where the other end is gone, or this host cannot go
+/// on, [`LineTest::broken_off`] says so, and the seconds since are untested.
 ///
 /// # Errors
 /// When the other end does not answer, or refuses; when this host cannot send.
@@ -127,7 +129,7 @@ pub fn run(
         Arc::clone(&options.stop),
     );
     let at_us = if options.resume.is_some() { clock.since() / 1_000 } else { 0 };
-    let answer = peer.begin(session, rate, at_us, FIRST_PATIENCE)?;
+    let answer = peer.begin(session, rate, at_us, FIRST_TIMEOUT)?;
     let LineAnswer::Begun { instance, boot: their_boot, is_synchronised, clock_error_ns, .. } =
         answer
     else {
@@ -211,8 +213,8 @@ pub fn run(
     Ok(running.test)
 }
 
-/// The test of `state` where its time is over: what is known of it, and no second more. There is nobody left to
-/// ask, and nothing to send.
+/// The test of `state` where its time is over: what is known of it, and no second more. There is
+/// nobody left to ask, and nothing to send.
 fn over(state: &LineState) -> Option<LineTest> {
     let most = state.test.settings.most_seconds;
     let since = state.since_begin(now(clock_state()).time);
@@ -397,12 +399,12 @@ impl Running {
         Ok(())
     }
 
-    /// The other end does not know the test, or not from here: it was killed and has come back, or this end is
-    /// seen at another address.
+    /// The other end does not know the test, or not from here: it was killed and has come back, or
+    /// this end is seen at another address.
     fn begin_again(&mut self) -> Result<(), Error> {
         (self.rows_asked, self.totals_asked, self.losses_asked) = (None, None, None);
         let at_us = self.since() / 1_000;
-        match self.peer.begin(self.session, self.rate, at_us, FIRST_PATIENCE) {
+        match self.peer.begin(self.session, self.rate, at_us, FIRST_TIMEOUT) {
             Ok(LineAnswer::Begun { instance, .. }) if instance != self.instance => {
                 self.instance = instance;
                 self.note_restart();
@@ -425,7 +427,7 @@ impl Running {
     fn ask_whether_forgotten(&mut self) {
         let session = self.session;
         let totals = |nonce| LineRequest::Totals { nonce, session, sent: None };
-        let answer = self.peer.answered(totals, FIRST_PATIENCE);
+        let answer = self.peer.answered(totals, FIRST_TIMEOUT);
         if let Ok(LineAnswer::Totals { totals, .. }) = answer
             && self.test.is_forgotten(&totals)
         {
@@ -433,8 +435,8 @@ impl Running {
         }
     }
 
-    /// The test ends before its time: what nothing is known of is untested. A state that was written stays as
-    /// it was, to go on from.
+    /// The test ends before its time: what nothing is known of is untested. A state that was
+    /// written stays as it was, to go on from.
     fn break_off(&mut self, why: String) {
         let end = (self.since() / SECOND + 1).min(self.test.settings.most_seconds);
         self.test.away(end);
@@ -456,7 +458,7 @@ impl Running {
 
     fn check_silence(&self) -> Result<(), Error> {
         let silence = self.peer.silence();
-        if silence <= PATIENCE {
+        if silence <= TIMEOUT {
             return Ok(());
         }
         Err(self.gone(silence))
@@ -491,7 +493,7 @@ impl Running {
         loop {
             match self
                 .peer
-                .answered(|nonce| LineRequest::Rows { nonce, session, since }, LAST_PATIENCE)?
+                .answered(|nonce| LineRequest::Rows { nonce, session, since }, LAST_TIMEOUT)?
             {
                 LineAnswer::Rows { rows, is_more, .. } => {
                     since = rows.last().map_or(since, |row| row.second + 1);
@@ -508,7 +510,7 @@ impl Running {
             }
         }
         let totals = |nonce| LineRequest::Totals { nonce, session, sent: Some(sent) };
-        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_PATIENCE)? {
+        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_TIMEOUT)? {
             self.test.note_totals(&totals);
         }
         self.take_last_losses(sent);
@@ -519,14 +521,14 @@ impl Running {
         Ok(())
     }
 
-    /// The order of the losses is told by an end that still knows the test; one that does not leaves a model
-    /// without its last.
+    /// The order of the losses is told by an end that still knows the test; one that does not
+    /// leaves a model without its last.
     fn take_last_losses(&mut self, sent: u64) {
         let session = self.session;
         for _ in 0..LOSS_PAGES {
             let since = self.test.losses.next();
             let losses = |nonce| LineRequest::Losses { nonce, session, since, sent: Some(sent) };
-            match self.peer.answered(losses, FIRST_PATIENCE) {
+            match self.peer.answered(losses, FIRST_TIMEOUT) {
                 Ok(LineAnswer::Losses { first, entries, is_more, .. }) => {
                     self.test.note_losses(first, &entries);
                     if !is_more || entries.is_empty() {

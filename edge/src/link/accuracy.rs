@@ -58,9 +58,10 @@ impl Spans {
     }
 }
 
-/// The delay that packets were given, from when each was read to when it was written: the model's, and
-/// how late the link was with the write.
+/// The delay that packets were given, from when each was read to when it was written: the model's,
+/// and how late the link was with the write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LinkDelay {
     /// How many writes.
     pub count: u64,
@@ -129,6 +130,7 @@ impl Stamps {
 
 /// A distribution of delay errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Accuracy {
     /// How many errors were recorded: one for each write or read.
     pub count: u64,
@@ -144,7 +146,8 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// How many errors were above `limit_us` for certain: those of buckets that begin there or later.
+    /// How many errors were above `limit_us` for certain: those of buckets that begin there or
+    /// later.
     pub fn above(&self, limit_us: f64) -> u64 {
         let begins = [0].into_iter().chain(self.buckets.iter().map(|(bound, _)| *bound));
         let counted = begins.zip(&self.buckets);

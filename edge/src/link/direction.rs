@@ -8,9 +8,9 @@
 //!
 //! The stamp is the time just after the read: a path never delivers early, and the time before it
 //! would be too early by as much as this thread was kept from reading what came meanwhile. Write
-//! lateness is the time just before the write less the time due; what the receiving kernel does with
-//! the packet after the write is the receiver's time, not the link's: as behind a card, a thread of
-//! that kernel takes it from the device's queue (NAPI).
+//! lateness is the time just before the write less the time due; what the receiving kernel does
+//! with the packet after the write is the receiver's time, not the link's: as behind a card, a
+//! thread of that kernel takes it from the device's queue (NAPI).
 
 use super::accuracy::{LinkDelay, Spans, Stamps};
 use super::cut;
@@ -35,8 +35,9 @@ use std::sync::{Arc, Mutex, TryLockError};
 const WRITES: u32 = 8;
 const READS: u32 = 8;
 
-/// Packets of no more bytes than this have an account of their delays that is theirs alone: a probe of
-/// delays has so few, and where long ones of a burst wait for each other it does not wait with them.
+/// Packets of no more bytes than this have an account of their delays that is theirs alone: a probe
+/// of delays has so few, and where long ones of a burst wait for each other it does not wait with
+/// them.
 const SHORT: usize = 200;
 
 /// The longest that reads are put off: the device's queue must not fill up meanwhile.

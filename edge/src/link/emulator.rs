@@ -157,8 +157,8 @@ impl Emulator {
         let (started, realtime) = (now(), Arc::new(AtomicBool::new(true)));
         let seed = Rng::new(info.wan.seed);
         let directions = [
-            (Side::A, &info.wan.a_to_b, wan::Side::AToB, seed.fork(1)),
-            (Side::B, &info.wan.b_to_a, wan::Side::BToA, seed.fork(2)),
+            (Side::A, &info.wan.a_to_b, wan::EventSide::AToB, seed.fork(1)),
+            (Side::B, &info.wan.b_to_a, wan::EventSide::BToA, seed.fork(2)),
         ];
         let mut moved = Vec::new();
         for ((side, direction, which, seed), ring) in directions.into_iter().zip(rings) {
@@ -166,15 +166,15 @@ impl Emulator {
                 .wan
                 .script
                 .iter()
-                .filter(|event| event.side == which || event.side == wan::Side::Both);
-            let link = wan::Link::new(
+                .filter(|event| event.side == which || event.side == wan::EventSide::Both);
+            let link = wan::OneWayLink::new(
                 started,
                 direction,
                 script.map(|event| (event.at, event.change)),
                 &seed,
             );
             let vlans = info.vlans(direction).into_iter().map(|(id, path)| {
-                (id, wan::Link::new(started, &path, [], &seed.fork(u64::from(id))))
+                (id, wan::OneWayLink::new(started, &path, [], &seed.fork(u64::from(id))))
             });
             let wires = Wires::new(link, vlans.collect());
             let (from, to) = (&devices[side as usize].tun, &devices[side.other() as usize].tun);

@@ -1,11 +1,11 @@
 //! The wide-area link in user space: namespaces, TUN devices and the packet mover around the core's
 //! `wan`.
 //!
-//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each (or, for
-//! whole Ethernet frames and VLANs among them, a TAP device), and
-//! an *emulator*: a process of its own that holds the other ends of the devices and moves packets
-//! between them when [`farline_core::wan`] says. What runs in the namespaces uses this machine's
-//! real TCP over a path of the given rate, delay and trouble.
+//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each (or,
+//! for whole Ethernet frames and VLANs among them, a TAP device), and an *emulator*: a process of
+//! its own that holds the other ends of the devices and moves packets between them when
+//! [`farline_core::wan`] says. What runs in the namespaces uses this machine's real TCP over a path
+//! of the given rate, delay and trouble.
 //!
 //! ```no_run
 //! use farline::link::{Link, Settings, Side};
@@ -70,7 +70,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long an emulator may take to end when asked to.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A link that is up, or was when this handle was made. Dropping the handle leaves the link as it
 /// is.
@@ -173,8 +173,8 @@ impl Link {
     /// A command that runs `program` in a side of the link, with `FARLINE_LINK`, `FARLINE_PEER` and
     /// `FARLINE_PEER_NS` set.
     ///
-    /// A process of its own enters the side first, since one with several threads cannot enter a user
-    /// namespace.
+    /// A process of its own enters the side first, since one with several threads cannot enter a
+    /// user namespace.
     ///
     /// # Errors
     /// When this program cannot be started again ([`agent::run`](crate::agent::run)).
@@ -271,7 +271,7 @@ impl Link {
             // The lock is held, so the process is the emulator: its number has not been given to
             // another.
             if let Some(pid) =
-                Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < PATIENCE * 2)
+                Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < TIMEOUT * 2)
             {
                 let _ = kill_process(pid, signal);
             } else {
@@ -283,7 +283,7 @@ impl Link {
                     ),
                 ));
             }
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > TIMEOUT {
                 signal = Signal::KILL;
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -37,9 +37,10 @@ const SHORTEST_SLEEP: Span = Span::from_micros(50);
 const LONGEST_SPIN: Span = Span::from_millis(2);
 const NAP: Span = Span::from_micros(100);
 
-/// The longest time without a sleep where delays are to be exact: with its nap less than nine tenths of the time,
-/// which is the kernel's share for such a thread (`sys::realtime`). One that takes more is stopped for 1 ms and
-/// longer. What comes due in a nap is late by the rest of it: naps of 100 us were a deviation of 19 us each way.
+/// The longest time without a sleep where delays are to be exact: with its nap less than nine
+/// tenths of the time, which is the kernel's share for such a thread (`sys::realtime`). One that
+/// takes more is stopped for 1 ms and longer. What comes due in a nap is late by the rest of it:
+/// naps of 100 us were a deviation of 19 us each way.
 const LONGEST_EXACT_SPIN: Span = Span::from_micros(400);
 const EXACT_NAP: Span = Span::from_micros(50);
 
@@ -48,8 +49,8 @@ const EXACT_NAP: Span = Span::from_micros(50);
 /// what came due meanwhile at once. Devices do not wake it from a turn, as each acknowledgement
 /// would, and are read only so often: four of five reads would find them empty.
 const HEAVY: u32 = 160;
-/// The same of a link whose delays are to be exact: devices that are read once a turn give packets a delay
-/// that no account of the link has, 0.2 ms at 9,000 packets a second.
+/// The same of a link whose delays are to be exact: devices that are read once a turn give packets
+/// a delay that no account of the link has, 0.2 ms at 9,000 packets a second.
 const HEAVY_EXACT: u32 = 1_600;
 const WINDOW: Span = Span::from_millis(10);
 const TURN: Span = Span::from_micros(250);
@@ -104,7 +105,8 @@ impl Mover {
         let mut clock = now();
         loop {
             let takes_turns = self.takes_turns();
-            // A read put off makes no packet late, but the account takes the time of reading for that of coming.
+            // A read put off makes no packet late, but the account takes the time of reading for
+            // that of coming.
             let put_off =
                 if takes_turns { Some(PUT_OFF) } else { self.is_exact.then_some(Span::ZERO) };
             let mut moved = 0;

@@ -21,12 +21,12 @@ pub(super) const DEVICE: &str = "wan0";
 /// scale to 1 GiB.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
-/// Packets that a device's own queue may have: the kernel keeps a TUN device's in one allocation of a
-/// pointer each, which has at most 4 MiB, and refuses more as "not permitted".
+/// Packets that a device's own queue may have: the kernel keeps a TUN device's in one allocation of
+/// a pointer each, which has at most 4 MiB, and refuses more as "not permitted".
 const DEVICE_QUEUE: RangeInclusive<u64> = 1_000..=500_000;
 
 /// How long a process in a namespace may take to end when asked to.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs `ip` with `arguments`, feeding it `input`.
 pub(super) fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
@@ -225,7 +225,7 @@ fn end_processes(namespaces: &[&String]) {
     };
     let asked = Instant::now();
     let mut done = signal(Signal::TERM);
-    while !done && asked.elapsed() < PATIENCE {
+    while !done && asked.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_millis(10));
         done = namespaces.iter().all(|name| processes(name).is_empty());
     }

@@ -1,5 +1,5 @@
-//! What a packet read from a TUN or TAP device is: its super-packet header, its headers and payload,
-//! its frames on the wire.
+//! What a packet read from a TUN or TAP device is: its super-packet header, its headers and
+//! payload, its frames on the wire.
 
 use crate::sys::tun;
 use farline_core::wan::Frames;
@@ -82,8 +82,8 @@ impl Transport {
     }
 }
 
-/// Where things are in a packet. Offsets count from the first header, after [`tun::HEADER`]: that of
-/// IP, or of Ethernet.
+/// Where things are in a packet. Offsets count from the first header, after [`tun::HEADER`]: that
+/// of IP, or of Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) offload: Offload,

@@ -51,8 +51,8 @@ pub(super) fn enter_new() -> Result<(), Error> {
     own_run().map_err(failed("mounting a /run of its own"))
 }
 
-/// An empty /run, so that `ip netns` can keep its files there; the user's runtime folder and the run
-/// directory stay where they are.
+/// An empty /run, so that `ip netns` can keep its files there; the user's runtime folder and the
+/// run directory stay where they are.
 fn own_run() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the command may take to end after a signal has been passed on to it, before it is
 /// killed; and how often its end is looked for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Brings a link up, runs `program` in side a and takes the link down, also when interrupted or
 /// when the command cannot be run.
@@ -61,7 +61,7 @@ pub fn run(
                 // A child's end could be missed only if its signal came before we listened; look
                 // now and then.
                 let look =
-                    kill_at.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
+                    kill_at.map_or(TIMEOUT, |at| at.saturating_duration_since(Instant::now()));
                 tokio::select! {
                     _ = ended.recv() => {}
                     _ = interrupt.recv() => pass_on(&child, Signal::INT, &mut kill_at),
@@ -87,7 +87,7 @@ pub fn run(
 /// Passes `signal` on; `kill_at` is when the command's time to obey it ends. A second signal does
 /// not prolong it.
 fn pass_on(child: &Child, signal: Signal, kill_at: &mut Option<Instant>) {
-    kill_at.get_or_insert(Instant::now() + PATIENCE);
+    kill_at.get_or_insert(Instant::now() + TIMEOUT);
     send(child, signal);
 }
 

@@ -52,7 +52,7 @@ pub struct Settings {
     /// The path it was made from, for the record.
     pub path: String,
     /// Rate, delay and trouble.
-    pub wan: wan::Settings,
+    pub wan: wan::LinkSettings,
     /// Largest IP packet in bytes, 1280 to 65,521.
     pub mtu: u32,
     /// Whether its devices carry whole Ethernet frames.
@@ -64,8 +64,8 @@ pub struct Settings {
     pub inline_receive: bool,
     /// Whether the link goes down when the process that brought it up dies.
     pub with_parent: bool,
-    /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its start;
-    /// this process's own when `None`.
+    /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its
+    /// start; this process's own when `None`.
     pub program: Option<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ impl Settings {
     }
 
     /// A link called as `path` is, with jumbo frames.
-    pub fn new(path: &str, wan: wan::Settings) -> Settings {
+    pub fn new(path: &str, wan: wan::LinkSettings) -> Settings {
         let name = path.split(':').next().unwrap_or(path).to_owned();
         Settings {
             name,
@@ -122,13 +122,14 @@ impl Settings {
 
 /// The record of a link that is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Info {
     /// Its name.
     pub name: String,
     /// The path it was made from.
     pub path: String,
     /// Rate, delay and trouble.
-    pub wan: wan::Settings,
+    pub wan: wan::LinkSettings,
     /// Largest IP packet in bytes.
     pub mtu: u32,
     /// Whether its devices carry whole Ethernet frames.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counters and accuracy of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DirectionStats {
     /// What the model did: frames offered, delivered, dropped by cause.
     pub model: wan::Counters,
@@ -28,6 +29,7 @@ pub struct DirectionStats {
 
 /// What `link stats` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// The link's name.
     pub name: String,
@@ -53,7 +55,7 @@ pub struct Stats {
 
 impl Stats {
     /// Decides `valid` and `invalid_because` from the rest.
-    pub(super) fn judge(&mut self, settings: &wan::Settings) {
+    pub(super) fn judge(&mut self, settings: &wan::LinkSettings) {
         self.lateness_limit_us = lateness_limit(settings.rtt()).as_nanos() as f64 / 1e3;
         self.invalid_because.clear();
         for (name, direction) in [("a to b", &self.a_to_b), ("b to a", &self.b_to_a)] {
@@ -86,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_run_is_invalid_when_late_or_overrun_and_says_why() {
-        let settings = wan::Settings::new(Rate::from_bps(10_000_000_000), Span::from_millis(163));
+        let settings =
+            wan::LinkSettings::new(Rate::from_bps(10_000_000_000), Span::from_millis(163));
         let mut stats = Stats {
             name: "n".into(),
             path: "usn-8600".into(),

@@ -1,4 +1,5 @@
-//! What may be changed of a direction while its thread moves packets: its rate, and whether it is shut.
+//! What may be changed of a direction while its thread moves packets: its rate, and whether it is
+//! shut.
 
 use farline_core::wan::Change;
 use std::sync::atomic::{AtomicBool, Ordering};

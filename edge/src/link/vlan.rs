@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 /// What frames of one VLAN meet; loss, bit errors and jitter are the link's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct VlanPath {
     /// The VLAN, 1 to 4094 (IEEE 802.1Q).
     pub id: u16,

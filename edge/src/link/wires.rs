@@ -1,21 +1,21 @@
-//! What one direction of a link is made of: the model of its own, and one more for each VLAN that is a
-//! path by itself.
+//! What one direction of a link is made of: the model of its own, and one more for each VLAN that
+//! is a path by itself.
 //!
-//! A frame goes to the model of its VLAN's number, and all others go to the link's own. The paths share
-//! nothing but the thread that moves their frames.
+//! A frame goes to the model of its VLAN's number, and all others go to the link's own. The paths
+//! share nothing but the thread that moves their frames.
 
 use farline_core::units::Time;
-use farline_core::wan::{Change, Counters, Link, Output, Packet};
+use farline_core::wan::{Change, Counters, OneWayLink, Output, Packet};
 
 /// The models of a direction.
 pub(super) struct Wires {
-    own: Link,
-    vlans: Vec<(u16, Link)>,
+    own: OneWayLink,
+    vlans: Vec<(u16, OneWayLink)>,
 }
 
 impl Wires {
     /// A direction of one path, and those of `vlans`.
-    pub(super) fn new(own: Link, vlans: Vec<(u16, Link)>) -> Wires {
+    pub(super) fn new(own: OneWayLink, vlans: Vec<(u16, OneWayLink)>) -> Wires {
         Wires { own, vlans }
     }
 

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// After so long without an arrival threads take over, which notice whoever is silent.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 /// And after so long in any case, since nobody says meanwhile how far it is.
 const LONGEST: Duration = Duration::from_secs(1);
 /// And when more than this has come.
@@ -121,8 +121,8 @@ fn await_arrival(job: &ReceiveJob<'_>, channels: &mut Vec<InlineChannel>) -> Res
     if watched.is_empty() {
         return Ok(false);
     }
-    let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
-    match poll(&mut watched, Some(&patience)) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: TIMEOUT.subsec_nanos().into() };
+    match poll(&mut watched, Some(&timeout)) {
         Ok(0) => return Ok(false),
         Ok(_) | Err(Errno::INTR) => {}
         Err(errno) => return Err(broken(&errno.into())),
@@ -309,7 +309,7 @@ mod tests {
         let mut job = job(&sink, &acceptor, Vec::new(), &books);
         let began = Instant::now();
         assert!(receive_inline(&mut job).expect("nothing broke").is_none());
-        assert!(began.elapsed() < PATIENCE && job.channels.len() == 1);
+        assert!(began.elapsed() < TIMEOUT && job.channels.len() == 1);
     }
 
     #[test]

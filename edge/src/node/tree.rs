@@ -24,7 +24,7 @@ use crate::stores::{
     WalkProblem, gather, join,
 };
 use farline_core::gridftp::{ListingKind, Pathname};
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, in_short};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,7 +134,9 @@ pub(super) fn store(
             let sink = plane.tree_store().sink(&start, &layout, options)?;
             let integrity = plane.integrity;
             let held = match integrity.checks {
-                true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
+                true => {
+                    sink.begin(PartialOrigin { source: plane.source, digests: integrity.digests })?
+                }
                 false => None,
             };
             let held = held.unwrap_or_else(|| ResumeState::nothing(&layout, integrity.digests));

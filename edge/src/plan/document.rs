@@ -1,5 +1,5 @@
-//! A document on disk: read whole, written whole, and no finished repetition of a measurement is lost
-//! to a full disk.
+//! A document on disk: read whole, written whole, and no finished repetition of a measurement is
+//! lost to a full disk.
 
 #[cfg(feature = "profile")]
 mod profile;
@@ -32,8 +32,8 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
 
 /// The place of a document for one run: whoever else would write it, or go on with it, is refused.
 ///
-/// What is locked is the file itself, and after each writing the one that took its place: so nothing
-/// is left behind, however the run ends.
+/// What is locked is the file itself, and after each writing the one that took its place: so
+/// nothing is left behind, however the run ends.
 #[derive(Debug)]
 pub struct DocumentPlace {
     file: PathBuf,

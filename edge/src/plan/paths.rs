@@ -25,8 +25,8 @@ const FRESH: Duration = Duration::from_secs(24 * 3_600);
 const MOST: usize = 4_096;
 /// Bytes of a document at most.
 const LONGEST: u64 = 4_096;
-/// A transfer that moved fewer bytes than this many times what it had on its way was over too soon to
-/// say that a path holds less than was known.
+/// A transfer that moved fewer bytes than this many times what it had on its way was over too soon
+/// to say that a path holds less than was known.
 const TELLING: u64 = 4;
 
 /// What one transfer saw is as good a word on a path as what an earlier one did, if it is at least
@@ -164,9 +164,10 @@ impl StoredPath {
         Some((seen.saved, seen.age))
     }
 
-    /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there. That a path
-    /// has less than was seen before only a transfer shows which the path `held` back. One that its
-    /// source was too slow for, or that nobody knows of, says nothing but that it has as much.
+    /// Keeps what a transfer of `moved` bytes saw, where it says more than what is there. That a
+    /// path has less than was seen before only a transfer shows which the path `held` back. One
+    /// that its source was too slow for, or that nobody knows of, says nothing but that it has as
+    /// much.
     ///
     /// # Errors
     /// When the document cannot be written.
@@ -293,8 +294,8 @@ mod tests {
         };
         assert_eq!(after(10_000_000, UNKNOWN), (125_000, false));
         assert_eq!(after(100_000_000, FULL), (1_250_000, true));
-        // One that came near to what filled the path has seen the same; one that went far beyond has
-        // seen that it was not all.
+        // One that came near to what filled the path has seen the same; one that went far beyond
+        // has seen that it was not all.
         assert_eq!(after(90_000_000, UNKNOWN), (1_125_000, true));
         assert_eq!(after(200_000_000, UNKNOWN), (2_500_000, false));
         let text = format!(

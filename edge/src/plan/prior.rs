@@ -2,8 +2,8 @@
 
 use farline_core::transfer::PriorMeasurement;
 
-/// What the stored profile of the path to the one node of a copy found best: `from` it, or `to` it, as
-/// `HOST:PORT`. Of the path between two nodes nothing is known here.
+/// What the stored profile of the path to the one node of a copy found best: `from` it, or `to` it,
+/// as `HOST:PORT`. Of the path between two nodes nothing is known here.
 #[cfg(feature = "profile")]
 pub fn prior(from: Option<&str>, to: Option<&str>) -> Option<PriorMeasurement> {
     use super::stored;

@@ -17,6 +17,7 @@ const SOME: Bytes = Bytes::mib(1_024);
 
 /// A profile that stays stored, as it says more than the new one.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ExistingProfile {
     /// Its document.
     pub place: PathBuf,

@@ -5,7 +5,7 @@ use super::ends::{End, failed};
 use super::joined::{Controls, joined};
 use super::role::Role;
 use super::staged::ScratchDir;
-use super::{PATIENCE, ProbeReceived, ProbeRequest, ProbeSent};
+use super::{ProbeReceived, ProbeRequest, ProbeSent, TIMEOUT};
 use crate::link::{Link, Settings, Side, Stats};
 use farline_core::profile::{
     Bench, Cell, Copies, Exactness, Grid, Job, LimitedBy, Repetition, TrafficDirection,
@@ -55,12 +55,12 @@ impl LinkBench {
 
     fn settings(&self, grid: &Grid, cell: &Cell, seed: u64) -> Settings {
         let path = &cell.path;
-        let mut wan = wan::Settings::new(path.rate_bps, path.rtt_ns);
+        let mut wan = wan::LinkSettings::new(path.rate_bps, path.rtt_ns);
         wan.seed = seed;
         for &way in ways(cell.direction) {
             let (line, side) = match way {
-                Side::A => (&mut wan.a_to_b, wan::Side::AToB),
-                Side::B => (&mut wan.b_to_a, wan::Side::BToA),
+                Side::A => (&mut wan.a_to_b, wan::EventSide::AToB),
+                Side::B => (&mut wan.b_to_a, wan::EventSide::BToA),
             };
             (line.queue, line.loss) = (path.queue_bytes, cell.loss);
             let mut at = |at, change| wan.script.push(Event { at, side, change });
@@ -183,7 +183,7 @@ pub(super) fn claim(name: &str) -> Result<UnixListener, Error> {
 
 /// Brings a link up; the link of a bench that was killed may still be on its way down.
 fn up(settings: &Settings) -> Result<Link, Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match Link::up(settings) {
             Err(error) if error.code == ErrorCode::LinkTaken && Instant::now() < deadline => {

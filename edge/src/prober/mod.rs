@@ -1,8 +1,8 @@
 //! Measuring a path: TCP streams from one end to the other for a while, with what both ends saw of
 //! them.
 //!
-//! [`send`] and [`receive`] are the ends; they share a [`ProbeRequest`]. [`LinkBench`] runs them in the
-//! two sides of an emulated link, one link for each repetition, and so is the
+//! [`send`] and [`receive`] are the ends; they share a [`ProbeRequest`]. [`LinkBench`] runs them in
+//! the two sides of an emulated link, one link for each repetition, and so is the
 //! [`Bench`](farline_core::profile::Bench) of a profile that is measured. `VerbsBench` does the
 //! same with messages between two RDMA devices.
 //!
@@ -43,6 +43,7 @@ use std::time::Duration;
 
 /// What both ends are to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProbeRequest {
     /// Connections.
     pub streams: u32,
@@ -73,13 +74,14 @@ pub struct ProbeRequest {
 }
 
 /// How long one end waits for the other before it gives up.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Whoever is busy for more than this share of the time was the limit, not the path.
 const BUSY: f64 = 0.9;
 
 /// Processor time of a thread or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Work {
     /// Of all threads together, in seconds.
     pub cpu_s: f64,

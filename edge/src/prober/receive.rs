@@ -1,6 +1,6 @@
 //! The receiving end of a measurement: counts what arrives, stream by stream, in equal intervals.
 
-use super::{PATIENCE, ProbeRequest, Work, thread_time};
+use super::{ProbeRequest, TIMEOUT, Work, thread_time};
 use crate::sys::tcp::fix_window;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::net::{RecvFlags, recv};
@@ -20,6 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProbeReceived {
     /// In each sample interval, all streams together, in bit/s.
     pub samples_bps: Vec<f64>,
@@ -42,7 +43,7 @@ pub fn receive(listener: &TcpListener, request: &ProbeRequest) -> Result<ProbeRe
         fix_window(listener, window)?;
     }
     // For a listening socket this bounds accept (socket(7)).
-    SockRef::from(listener).set_read_timeout(Some(PATIENCE)).map_err(here)?;
+    SockRef::from(listener).set_read_timeout(Some(TIMEOUT)).map_err(here)?;
     let mut streams = Vec::new();
     for _ in 0..request.streams {
         let (stream, _) = listener.accept().map_err(|_| silent("a stream"))?;
@@ -55,7 +56,7 @@ fn silent(what: &str) -> Error {
     Error::new(
         Fault::Between,
         ErrorCode::ProfileSilent,
-        format!("the receiver waited {} s for {what}", PATIENCE.as_secs()),
+        format!("the receiver waited {} s for {what}", TIMEOUT.as_secs()),
     )
     .hint("is the path up? `ping` the other end")
 }
@@ -135,7 +136,7 @@ fn count(
     request: &ProbeRequest,
     allow: &dyn Fn(u64) -> Result<(), Error>,
 ) -> Result<ProbeReceived, Error> {
-    let deadline = Instant::now() + PATIENCE + Duration::from_secs_f64(request.begin_in_s);
+    let deadline = Instant::now() + TIMEOUT + Duration::from_secs_f64(request.begin_in_s);
     let start = loop {
         match began.get() {
             Some(start) => break *start,

@@ -1,7 +1,7 @@
 //! The sending end of a measurement: keeps every stream full, and asks the kernel what held it
 //! back.
 
-use super::{BUSY, PATIENCE, ProbeRequest, Work, thread_time};
+use super::{BUSY, ProbeRequest, TIMEOUT, Work, thread_time};
 use crate::channels::socket::{TcpOptions, connect_stream};
 use crate::sys::tcp::{TcpInfo, fix_send_buffer, notice_dead_peer, pace, tcp_info};
 use farline_core::profile::{Grid, LimitedBy, Lost};
@@ -19,6 +19,7 @@ const REDUCED: f64 = 0.05;
 
 /// Shares of the time in which something held the streams back, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Limits {
     /// The receiver's window.
     pub receiver_window: f64,
@@ -28,6 +29,7 @@ pub struct Limits {
 
 /// What the sender knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProbeSent {
     /// Acknowledged, over the whole time, in bit/s.
     pub acked_bps: f64,
@@ -79,7 +81,7 @@ pub fn send(address: SocketAddr, request: &ProbeRequest) -> Result<ProbeSent, Er
     let options = TcpOptions { congestion: request.congestion, ..TcpOptions::default() };
     let mut streams = Vec::new();
     for _ in 0..request.streams {
-        let stream = connect_stream(address, None, &options, PATIENCE).map_err(|error| {
+        let stream = connect_stream(address, None, &options, TIMEOUT).map_err(|error| {
             Error::new(
                 Fault::Between,
                 ErrorCode::ProfileConnect,
@@ -147,7 +149,7 @@ pub fn fill(
         let elapsed = began.elapsed();
         // The receiver's time began half a round trip later: it ends the connections when that is
         // over.
-        let late = began + over + PATIENCE;
+        let late = began + over + TIMEOUT;
         while Instant::now() < late
             && allowed.is_ok()
             && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished)

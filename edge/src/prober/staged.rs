@@ -5,7 +5,7 @@ use super::ends::{failed, parse};
 use super::role::{Trial, TrialCopy, TrialNode};
 use crate::link::{Link, Side};
 use farline_core::congestion::ControlName;
-use farline_core::profile::{Cell, Driver, Grid, LimitedBy, Observed, Order, Store};
+use farline_core::profile::{Cell, Grid, LimitedBy, Observed, Order, ProfileDriver, StagingStore};
 use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use serde::Deserialize;
@@ -32,7 +32,8 @@ struct Copied {
     cpu_seconds: f64,
     encrypted: Option<bool>,
     data_path: Option<String>,
-    notes: Vec<String>,
+    /// Why another channel carried it than was asked for.
+    channel_fallback: Option<String>,
     limited_by: Limit,
     samples: Vec<ByteSample>,
 }
@@ -112,17 +113,17 @@ impl ScratchDir {
         fs::create_dir(&root).map_err(|error| failed("a folder for the files", &error))?;
         let bytes = cell.volume(grid.seconds);
         let source = match staged.store {
-            Store::Memory => format!("memory:{}", bytes.0).into(),
-            Store::File => self.source(bytes)?.into_os_string(),
+            StagingStore::Memory => format!("memory:{}", bytes.0).into(),
+            StagingStore::File => self.source(bytes)?.into_os_string(),
         };
         let encrypts = staged.driver.is_encrypted();
         let node = Node::start(link, program, root.clone(), encrypts)?;
         let (scheme, address) = (if encrypts { "farlines" } else { "farline" }, node.address);
         let target = match staged.store {
-            Store::Memory => format!("{scheme}://{address}/?null"),
-            Store::File => format!("{scheme}://{address}/copy"),
+            StagingStore::Memory => format!("{scheme}://{address}/?null"),
+            StagingStore::File => format!("{scheme}://{address}/copy"),
         };
-        let is_file = staged.store == Store::File;
+        let is_file = staged.store == StagingStore::File;
         let role = Trial::Copy(Box::new(TrialCopy {
             source,
             target,
@@ -144,7 +145,8 @@ impl ScratchDir {
         let _ = fs::remove_dir_all(&root);
         let copied: Copied = parse(&String::from_utf8_lossy(&output.stdout))?;
         let way = copied.data_path.as_deref();
-        check_channel(staged.driver, copied.encrypted, way, &copied.notes)?;
+        let why = copied.channel_fallback.as_deref();
+        check_channel(staged.driver, copied.encrypted, way, why)?;
         let receiver = node.processor_time().map(|time| time / copied.seconds);
         let seen = seen(grid, &copied)?;
         Ok(Observation {
@@ -164,21 +166,20 @@ pub(crate) fn observed(grid: &Grid, outcome: serde_json::Value) -> Result<(Obser
     seen(grid, &copied).map(|found| (found.observed, found.rtt))
 }
 
-/// Refuses a copy that was made over another channel than `driver`, with why that was.
+/// Refuses a copy that was made over another channel than `driver`, with `why` that was.
 ///
 /// # Errors
-/// Then, in the words of the copy's `notes`.
+/// Then, in the words of the copy.
 pub(crate) fn check_channel(
-    driver: Driver,
+    driver: ProfileDriver,
     encrypted: Option<bool>,
     way: Option<&str>,
-    notes: &[String],
+    why: Option<&str>,
 ) -> Result<(), Error> {
     let is_way = driver.channel().is_none_or(|channel| way == Some(channel));
     if is_way && driver.is_encrypted() == (encrypted == Some(true)) {
         return Ok(());
     }
-    let why = notes.iter().find(|note| note.contains("instead of")).map(String::as_str);
     let why = why.unwrap_or("the copy does not say why");
     Err(Error::new(
         Fault::There,
@@ -323,7 +324,7 @@ mod tests {
             cpu_seconds: 0.5,
             encrypted: Some(false),
             data_path: Some("direct".to_owned()),
-            notes: Vec::new(),
+            channel_fallback: None,
             limited_by: Limit::DiskRead,
             samples: vec![
                 sample(0.2, 0),

@@ -1,7 +1,7 @@
 //! Reads and sets what else of files travels: owner, group, mode bits, ACLs, extended attributes.
 //!
-//! ACLs are the extended attributes that Linux keeps them in; the numbers of users and groups in them
-//! are those of this host.
+//! ACLs are the extended attributes that Linux keeps them in; the numbers of users and groups in
+//! them are those of this host.
 
 use super::not_kept::LinkedFiles;
 use super::root::Root;
@@ -224,8 +224,8 @@ impl AttributeSetter {
         AttributeSetter { wanted, may_own, names: Names::default(), not_set: NotSet::default() }
     }
 
-    /// Gives what `at` is, which `stat` says, all that `entry` has and that it has not; what may not
-    /// be is counted.
+    /// Gives what `at` is, which `stat` says, all that `entry` has and that it has not; what may
+    /// not be is counted.
     ///
     /// # Errors
     /// When its mode or its time cannot be set.
@@ -379,8 +379,8 @@ impl AttributeSetter {
     }
 }
 
-/// Sets an extended attribute of a file that `stat` says; its mode is as it was no more where it was
-/// not writable: who may not write to it may not set one either.
+/// Sets an extended attribute of a file that `stat` says; its mode is as it was no more where it
+/// was not writable: who may not write to it may not set one either.
 fn set_writable(at: &str, stat: &Stat, name: &[u8], value: &[u8]) -> Result<(), Errno> {
     let set = || setxattr(at, OsStr::from_bytes(name), value, XattrFlags::empty());
     match set() {

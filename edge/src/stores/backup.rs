@@ -95,8 +95,8 @@ impl BackupPlace {
         Ok(BackupPlace { suffix, folder: Some(Arc::new(folder)), base })
     }
 
-    /// Gives the file `temporary` of `folder` the name `name`, of the path `path` below the root; what
-    /// has that name is kept.
+    /// Gives the file `temporary` of `folder` the name `name`, of the path `path` below the root;
+    /// what has that name is kept.
     ///
     /// # Errors
     /// When it cannot be kept: then it is not replaced.
@@ -153,8 +153,8 @@ impl BackupPlace {
     }
 }
 
-/// Whether something is there that is lost when it is replaced: not a folder, which cannot be, nor a
-/// link that leads where the new one does.
+/// Whether something is there that is lost when it is replaced: not a folder, which cannot be, nor
+/// a link that leads where the new one does.
 fn is_worth_keeping(old: Name<'_>, new: Name<'_>) -> bool {
     let kind = |(folder, name): Name<'_>| {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;

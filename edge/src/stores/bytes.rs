@@ -39,7 +39,8 @@ impl Source for ZeroSource {
 /// Bytes of a part of what a [`BytesSink`] collects.
 const PART_LEN: usize = 1 << 20;
 
-/// Collects one file of at most `limit` bytes in memory, in parts that can be given back one by one.
+/// Collects one file of at most `limit` bytes in memory, in parts that can be given back one by
+/// one.
 #[derive(Debug)]
 pub struct BytesSink {
     collected: Mutex<Collected>,

@@ -79,8 +79,8 @@ impl ChecksumAlgorithm {
         self.of_sparse(range, |_, _| Ok(0), read)
     }
 
-    /// The same of a file with holes: `hole` says how many bytes from its first argument on, its second at most,
-    /// lie in one, which are not read.
+    /// The same of a file with holes: `hole` says how many bytes from its first argument on, its
+    /// second at most, lie in one, which are not read.
     ///
     /// # Errors
     /// When `hole` or `read` fails.
@@ -153,8 +153,8 @@ impl Sum {
         match self {
             Sum::Crc64(crc) => *crc = crc64_with_zeros(*crc, count),
             Sum::Adler(adler) => {
-                // RFC 1950, section 9: the low half is the sum of the bytes, the high half that of the low
-                // half after each.
+                // RFC 1950, section 9: the low half is the sum of the bytes, the high half that of
+                // the low half after each.
                 let (low, high) = (adler.checksum() & 0xffff, adler.checksum() >> 16);
                 let high = (u64::from(high) + count % ADLER * u64::from(low)) % ADLER;
                 *adler = adler2::Adler32::from_checksum((high as u32) << 16 | low);

@@ -170,8 +170,8 @@ pub enum Access {
 /// store's whole.
 pub trait Store: Send + Sync + fmt::Debug {
     /// What there is to read at `start`: one file as an entry with an empty path, or a folder as an
-    /// entry with an empty path and all that is in it, parents before children, by their paths below
-    /// `start`.
+    /// entry with an empty path and all that is in it, parents before children, by their paths
+    /// below `start`.
     ///
     /// # Errors
     /// When nothing is there, or it cannot be listed.

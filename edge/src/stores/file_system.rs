@@ -26,8 +26,8 @@ pub(super) fn file_system(folder: &impl AsFd, at: Option<&Path>) -> String {
     said
 }
 
-/// Kind and mount point of the file system of `folder`, by proc_pid_mountinfo(5): one may be mounted at
-/// many places, of which the one that `at` lies below is meant.
+/// Kind and mount point of the file system of `folder`, by proc_pid_mountinfo(5): one may be
+/// mounted at many places, of which the one that `at` lies below is meant.
 fn mounted(folder: &impl AsFd, at: Option<&Path>) -> Option<(String, String)> {
     let device = fstat(folder).ok()?.st_dev;
     let device = format!("{}:{}", major(device), minor(device));

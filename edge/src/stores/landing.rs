@@ -1,9 +1,9 @@
 //! Writes the files of a tree under temporary names next to their targets; [`finish`] lands them
 //! whole.
 //!
-//! A reader of the destination sees the old file or the new one, never a part. Files land together at
-//! the end, or each when it is whole ([`PosixSink::one_by_one`]). What fails is
-//! removed and named; the rest lands ([`refused`]). Partial writes that the protocol makes in place (`APPE`,
+//! A reader of the destination sees the old file or the new one, never a part. Files land together
+//! at the end, or each when it is whole ([`PosixSink::one_by_one`]). What fails is removed and
+//! named; the rest lands ([`refused`]). Partial writes that the protocol makes in place (`APPE`,
 //! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
 //! with its journal ([`PosixSink::begin`]).
 
@@ -30,7 +30,7 @@ use super::{ReadBack, Sink};
 use crate::sys::clock::ns_since_1970;
 use crate::sys::files::{start_writeback, sync_folder};
 use crate::sys::lock::lock;
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
@@ -184,7 +184,7 @@ impl PosixSink {
     ///
     /// # Errors
     /// When another transfer writes to the place (`busy`), or the folder cannot be written.
-    pub fn begin(&self, origin: Origin) -> Result<ResumeState, Error> {
+    pub fn begin(&self, origin: PartialOrigin) -> Result<ResumeState, Error> {
         if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
             self.make_own_folder(None, &self.place.folder)?;
         }
@@ -263,8 +263,8 @@ impl PosixSink {
         self
     }
 
-    /// The same sink, which also sets what is `wanted` of the entries' attributes; owners and what runs
-    /// as them only if it `may_own`.
+    /// The same sink, which also sets what is `wanted` of the entries' attributes; owners and what
+    /// runs as them only if it `may_own`.
     #[must_use]
     pub fn setting(mut self, wanted: AttributeSet, may_own: bool) -> PosixSink {
         self.attributes =
@@ -272,9 +272,9 @@ impl PosixSink {
         self
     }
 
-    /// The same sink, in which each file takes its final name while others still come, as soon as it
-    /// is durable whole and each of its blocks is as its sender read it (clause R-12). One file alone
-    /// lands at the end all the same.
+    /// The same sink, in which each file takes its final name while others still come, as soon as
+    /// it is durable whole and each of its blocks is as its sender read it (clause R-12). One file
+    /// alone lands at the end all the same.
     #[must_use]
     pub fn one_by_one(mut self) -> PosixSink {
         self.one_by_one = self.layout.entries().len() > 1;
@@ -321,7 +321,7 @@ impl PosixSink {
             let open = lock(&self.state).entries.file(index);
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
             let is_closed = open.is_none();
-            let open = open.or_else(|| self.unnamed.get(index));
+            let open = open.or_else(|| self.unnamed_of(index));
             let file = match open {
                 Some(file) => file.file.try_clone()?,
                 // Whole, and closed since.
@@ -354,7 +354,7 @@ impl PosixSink {
     pub fn read_back(&self, entry: usize) -> Result<ReadBack, Error> {
         let item = &self.layout.entries()[entry];
         let path = self.path(item);
-        let file = match self.unnamed.get(entry) {
+        let file = match self.unnamed_of(entry) {
             Some(unnamed) => unnamed.file.try_clone(),
             None => {
                 let (folder, _, temporary) = self.place(item)?;
@@ -371,7 +371,8 @@ impl PosixSink {
         }))
     }
 
-    /// Has `write` put `len` bytes at `offset` of `entry`, given the place within the file and what is there.
+    /// Has `write` put `len` bytes at `offset` of `entry`, given the place within the file and what
+    /// is there.
     fn put(
         &self,
         entry: usize,
@@ -467,8 +468,8 @@ impl Sink for PosixSink {
     }
 }
 
-/// Has the disk begin with `len` bytes at `offset` while the network still brings: else a whole file waits for
-/// the fsync at its end. What is short is over before it has begun.
+/// Has the disk begin with `len` bytes at `offset` while the network still brings: else a whole
+/// file waits for the fsync at its end. What is short is over before it has begun.
 pub(super) fn write_back(file: &OpenFile, offset: u64, len: usize) {
     if offset + len as u64 >= SPARSE_FROM {
         start_writeback(&file.file, offset, len);

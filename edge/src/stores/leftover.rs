@@ -24,6 +24,7 @@ use std::time::Duration;
 
 /// A partial file, or a journal that has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leftover {
     /// What it was to become.
     pub target: PathBuf,
@@ -53,6 +54,7 @@ pub type Removal = (Leftover, Result<(), Error>);
 
 /// What is found below a folder.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Leftovers {
     /// In the order of their folders and names.
     pub found: Vec<Leftover>,

@@ -71,7 +71,7 @@ pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk_linked};
 
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, PieceDigest, VerdictList};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
@@ -98,8 +98,8 @@ pub trait Sink: Send + Sync {
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Puts so many zeros at `offset` of `entry`, as [`Self::write`] puts bytes, which is how it is done where a
-    /// sink knows no shorter way.
+    /// Puts so many zeros at `offset` of `entry`, as [`Self::write`] puts bytes, which is how it is
+    /// done where a sink knows no shorter way.
     ///
     /// # Errors
     /// As of [`Self::write`].
@@ -133,8 +133,8 @@ pub trait Sink: Send + Sync {
         None
     }
 
-    /// Notes the values of all pieces of a block, in their order, which arrived as it was sent and will be written,
-    /// for the journal.
+    /// Notes the values of all pieces of a block, in their order, which arrived as it was sent and
+    /// will be written, for the journal.
     fn record(&self, _block: &[PieceDigest]) {}
 
     /// Makes durable what was written, and journals it. What cannot be is sent again after a crash:
@@ -168,7 +168,7 @@ pub trait Landing: Sink + fmt::Debug {
     ///
     /// # Errors
     /// When another transfer writes there (`busy`).
-    fn begin(&self, _origin: Origin) -> Result<Option<ResumeState>, Error> {
+    fn begin(&self, _origin: PartialOrigin) -> Result<Option<ResumeState>, Error> {
         Ok(None)
     }
 
@@ -201,7 +201,7 @@ impl Landing for PosixSink {
         PosixSink::make_folders(self)
     }
 
-    fn begin(&self, origin: Origin) -> Result<Option<ResumeState>, Error> {
+    fn begin(&self, origin: PartialOrigin) -> Result<Option<ResumeState>, Error> {
         PosixSink::begin(self, origin).map(Some)
     }
 

@@ -33,8 +33,8 @@ impl NotKept {
         NotKept { hard_linked, with_attributes }
     }
 
-    /// Of `entries`, which lie where `place` says, where what is `kept` travels. It costs one system
-    /// call for each.
+    /// Of `entries`, which lie where `place` says, where what is `kept` travels. It costs one
+    /// system call for each.
     pub(crate) fn of<'a>(
         entries: &[Entry],
         linked: &LinkedFiles,
@@ -86,7 +86,8 @@ impl AddAssign for NotKept {
 /// (`security.*`, `trusted.*`) are not a user's to copy.
 fn has_attributes(root: &Root, path: &[u8], kept: AttributeSet) -> bool {
     let mut names = [0; 1024];
-    // By its name takes a third of the time; the folder that was opened may have another one by now.
+    // By its name takes a third of the time; the folder that was opened may have another one by
+    // now.
     let by_name = root.path().join(OsStr::from_bytes(path));
     let listed = llistxattr(&by_name, &mut names[..]).or_else(|_| {
         let folder = format!("/proc/self/fd/{}/", root.as_fd().as_raw_fd());

@@ -134,7 +134,8 @@ impl OpenFile {
         self.file.write_all_at(&bytes[done..], offset + done as u64)
     }
 
-    /// Puts so many zeros at `offset`, within the file's length: as a hole where the file system makes them.
+    /// Puts so many zeros at `offset`, within the file's length: as a hole where the file system
+    /// makes them.
     pub(super) fn write_hole_at(&self, len: u64, offset: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, flags, offset, len) {
@@ -155,8 +156,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// [`Self::write_all_at`] where nothing but zeros is now, within the file's length: long runs of zeros are
-    /// left as the hole that they are.
+    /// [`Self::write_all_at`] where nothing but zeros is now, within the file's length: long runs
+    /// of zeros are left as the hole that they are.
     pub(super) fn write_around_zeros(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         data_runs(bytes)
             .try_for_each(|run| self.write_all_at(&bytes[run.clone()], offset + run.start as u64))

@@ -11,7 +11,9 @@ use super::walk::{changed_ns, join};
 use crate::sys::files::sync_folder;
 use crate::sys::fs_user::fs_uid;
 use crate::sys::lock::lock;
-use farline_core::transfer::journal::{self, HEAD_LEN, LandedFile, Origin, Recovered, Replay};
+use farline_core::transfer::journal::{
+    self, HEAD_LEN, LandedFile, PartialOrigin, Recovered, Replay,
+};
 use farline_core::transfer::{DigestAlgorithm, Digests, Durability, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::fs::{
@@ -29,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long a writer that is being broken off may still hold its place.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The folder and the names in it that a transfer writes.
 #[derive(Clone, Debug)]
@@ -145,8 +147,8 @@ pub(super) struct Partial {
     end: Mutex<Option<u64>>,
     account: Option<Mutex<Durability>>,
     durable: Mutex<ByteRanges>,
-    /// What another transfer left here and can go on from: it stays until this one has landed, which
-    /// is written aside.
+    /// What another transfer left here and can go on from: it stays until this one has landed,
+    /// which is written aside.
     left: BTreeSet<Vec<u8>>,
 }
 
@@ -161,7 +163,7 @@ impl Partial {
         root: &Root,
         place: Place,
         layout: &Arc<Layout>,
-        origin: Option<Origin>,
+        origin: Option<PartialOrigin>,
     ) -> Result<(Partial, ResumeState), Error> {
         let shown = join(&place.folder, place.names.first().map_or(&b""[..], |name| name));
         let failed = |error: io::Error| root.error("write", &shown, &error);
@@ -203,7 +205,7 @@ impl Partial {
             left: BTreeSet::new(),
         };
         let recovered = partial
-            .replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: None }))
+            .replay(layout, origin.unwrap_or(PartialOrigin { source: [0; 32], digests: None }))
             .map_err(failed)?;
         let Some(origin) = origin else {
             partial.left = recovered.paths;
@@ -233,7 +235,7 @@ impl Partial {
         (!self.left.is_empty()).then(|| self.place.aside())
     }
 
-    fn replay(&self, layout: &Layout, origin: Origin) -> io::Result<Recovered> {
+    fn replay(&self, layout: &Layout, origin: PartialOrigin) -> io::Result<Recovered> {
         let mut replay = Replay::new(layout, &self.place.prefix, origin);
         let mut reader = BufReader::with_capacity(1 << 16, &self.journal);
         let (mut head, mut payload) = ([0; HEAD_LEN], Vec::new());
@@ -251,7 +253,7 @@ impl Partial {
         mut self,
         root: &Root,
         layout: &Arc<Layout>,
-        origin: Origin,
+        origin: PartialOrigin,
         mut recovered: Recovered,
     ) -> io::Result<(Partial, ResumeState)> {
         let path_of =
@@ -413,7 +415,7 @@ pub(super) fn is_own(stat: &Stat) -> bool {
 
 /// Opens and locks the journal `name`; `None` when another holds it.
 pub(super) fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option<File>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let name = OsStr::from_bytes(name);
     loop {
         let flags =

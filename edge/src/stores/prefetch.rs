@@ -1,5 +1,5 @@
-//! Reads the first small files of a tree while its sender has nothing to do yet: over a long path the
-//! login of a copy takes as long as reading ten thousand.
+//! Reads the first small files of a tree while its sender has nothing to do yet: over a long path
+//! the login of a copy takes as long as reading ten thousand.
 
 use super::listed::{Part, is_as_listed, place_in};
 use farline_core::transfer::{Entry, EntryKind};
@@ -40,8 +40,8 @@ impl Drop for UntilDropped {
 }
 
 impl Prefetch {
-    /// Reads files of `entries`, which lie where `parts` says, until `is_over`, or the first that cannot
-    /// be read or is not what was listed: who sends it says why.
+    /// Reads files of `entries`, which lie where `parts` says, until `is_over`, or the first that
+    /// cannot be read or is not what was listed: who sends it says why.
     pub(crate) fn of(entries: &[Entry], parts: &[Part], is_over: &AtomicBool) -> Prefetch {
         let small = |entry: &Entry| match entry.kind {
             EntryKind::File { len } if len <= SMALL => len as usize,

@@ -8,7 +8,7 @@
 use super::hidden::{PARTIAL_TAIL, hidden, recognise};
 use super::partial::lock_journal;
 use super::storage_error;
-use farline_core::transfer::journal::{self, FileFacts, HEAD_LEN, Origin, Survey, Surveyed};
+use farline_core::transfer::journal::{self, FileFacts, HEAD_LEN, PartialOrigin, Survey, Surveyed};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{DirBuilder, File};
@@ -49,6 +49,7 @@ pub(crate) struct Receipts {
 
 /// A journal as `farline partials` finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// The journal.
     pub journal: PathBuf,
@@ -167,7 +168,11 @@ impl Receipts {
         self.temporary = temporary_beside(parcel.target)?;
         self.held = ByteRanges::new();
         let mut records = Vec::new();
-        journal::begin(&Origin { source: parcel.source, digests: None }, BLOCK_LEN, &mut records);
+        journal::begin(
+            &PartialOrigin { source: parcel.source, digests: None },
+            BLOCK_LEN,
+            &mut records,
+        );
         let path = [parcel.server.as_bytes(), &self.temporary].concat();
         journal::file(0, &parcel.facts, &path, &mut records);
         let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&records, 0));
@@ -182,7 +187,7 @@ impl Receipts {
     pub(crate) fn distrust(&mut self) {
         let mut records = Vec::new();
         // A source of no file: whatever comes next is another one.
-        journal::begin(&Origin { source: [0; 32], digests: None }, BLOCK_LEN, &mut records);
+        journal::begin(&PartialOrigin { source: [0; 32], digests: None }, BLOCK_LEN, &mut records);
         self.end = self
             .end
             .filter(|&at| self.file.write_all_at(&records, at).is_ok())

@@ -203,8 +203,8 @@ impl Root {
         self.create_directories_and_tell(path, 0o777, |_| {})
     }
 
-    /// The same, the last with the permissions `mode` of which the process's mask takes its part; tells
-    /// `made` of each folder that was not there.
+    /// The same, the last with the permissions `mode` of which the process's mask takes its part;
+    /// tells `made` of each folder that was not there.
     ///
     /// # Errors
     /// When something that is no directory is in the way.

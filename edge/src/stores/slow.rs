@@ -1,5 +1,5 @@
-//! A source that stalls now and then, as a busy disk does, or is slow, and a slow sink: for measuring
-//! what staging is worth, and whether a copy that waits for its disk says so.
+//! A source that stalls now and then, as a busy disk does, or is slow, and a slow sink: for
+//! measuring what staging is worth, and whether a copy that waits for its disk says so.
 
 use super::{Sink, Source};
 use farline_core::plan::Stall;

@@ -63,8 +63,9 @@ impl Store for StandardStreams {
     }
 }
 
-/// A stream of this process. One that was closed is /dev/null by now, open both ways: Rust's runtime does
-/// that, so that no file takes its number. A copy from it would be an empty file, and one to it gone.
+/// A stream of this process. One that was closed is /dev/null by now, open both ways: Rust's
+/// runtime does that, so that no file takes its number. A copy from it would be an empty file, and
+/// one to it gone.
 fn open_stream(stream: &impl AsFd) -> io::Result<OwnedFd> {
     let is_null = || {
         let (stat, null) = (fstat(stream)?, rustix::fs::stat("/dev/null")?);

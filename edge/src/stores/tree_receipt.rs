@@ -1,14 +1,14 @@
 //! Which files of a tree have landed in a copy to or from a stock server that may be killed: a
 //! journal on this host, because such a server keeps none.
 //!
-//! `docs/protocol.md`, clause G-9. For each file it has two records of those of every other journal:
-//! what the source was, and what landed.
+//! `docs/protocol.md`, clause G-9. For each file it has two records of those of every other
+//! journal: what the source was, and what landed.
 
 use super::leftover::lock_if_free;
 use super::partial::lock_journal;
 use super::receipts::{is_held, read, state_folder};
 use super::storage_error;
-use farline_core::transfer::journal::{self, FileFacts, Origin};
+use farline_core::transfer::journal::{self, FileFacts, PartialOrigin};
 use farline_core::units::Error;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -48,8 +48,9 @@ pub(crate) struct LandedBefore {
 }
 
 impl TreeReceipt {
-    /// Opens the journal of the tree that is known as `source` and goes to `target`, `name` for people.
-    /// Without a state folder, or while another copy holds it, there is none: then all is sent again.
+    /// Opens the journal of the tree that is known as `source` and goes to `target`, `name` for
+    /// people. Without a state folder, or while another copy holds it, there is none: then all is
+    /// sent again.
     pub(crate) fn begin(target: &[&[u8]], name: &[u8], source: [u8; 32]) -> Option<TreeReceipt> {
         TreeReceipt::begin_in(&state_folder()?.join(FOLDER), target, name, source)
     }
@@ -96,7 +97,7 @@ impl TreeReceipt {
             receipt.file.set_len(0).ok()?;
             receipt.end = Some(0);
             let mut records = Vec::new();
-            journal::begin(&Origin { source, digests: None }, BLOCK_LEN, &mut records);
+            journal::begin(&PartialOrigin { source, digests: None }, BLOCK_LEN, &mut records);
             journal::file(0, &FileFacts::default(), &[NAME, name].concat(), &mut records);
             receipt.records = 1;
             receipt.append(&records);
@@ -142,10 +143,12 @@ impl TreeReceipt {
 
 /// A copy of a tree to or from a stock server that was broken off, as `farline partials` finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LandedTree {
     /// The journal.
     pub journal: PathBuf,
-    /// Where the tree goes: `ftp://host:port/path`, its path as it is at the server, or a path here.
+    /// Where the tree goes: `ftp://host:port/path`, its path as it is at the server, or a path
+    /// here.
     pub target: Vec<u8>,
     /// Files that have landed there.
     pub files: u64,

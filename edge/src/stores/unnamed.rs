@@ -1,6 +1,7 @@
-//! One file that has no name until it lands, or until it is known not to be short: it needs no journal, no lock
-//! and no temporary name, which are most of what a short file costs. What comes of it to a node that is killed is
-//! gone without a trace. A long one has its temporary name and the lock on its place as any other transfer.
+//! One file that has no name until it lands, or until it is known not to be short: it needs no
+//! journal, no lock and no temporary name, which are most of what a short file costs. What comes of
+//! it to a node that is killed is gone without a trace. A long one has its temporary name and the
+//! lock on its place as any other transfer.
 
 use super::new_name::{is_there, link_unnamed, rename_new};
 use super::openfile::{DirectIo, OpenFile};
@@ -43,9 +44,9 @@ pub(crate) struct UnnamedFile {
 }
 
 impl UnnamedFile {
-    /// A file for `path`; `None` where a transfer that keeps a journal has its place there or left something,
-    /// and where none can be made so: the file system does not know it, or nobody may write there, which
-    /// [`PosixSink`](super::PosixSink) says.
+    /// A file for `path`; `None` where a transfer that keeps a journal has its place there or left
+    /// something, and where none can be made so: the file system does not know it, or nobody may
+    /// write there, which [`PosixSink`](super::PosixSink) says.
     pub(crate) fn create(
         root: &Arc<Root>,
         path: &[u8],

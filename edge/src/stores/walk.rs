@@ -142,8 +142,8 @@ fn look_in(
     Ok((entry(path.to_vec(), kind, &stat), stat))
 }
 
-/// Whether a file whose size says 0 has content, as those have that a kernel writes when they are read
-/// (proc(5)); a copy by its size would be empty and no copy.
+/// Whether a file whose size says 0 has content, as those have that a kernel writes when they are
+/// read (proc(5)); a copy by its size would be empty and no copy.
 fn holds_more(folder: &OwnedFd, name: &OsStr) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     // What may not be read is found when it is copied.

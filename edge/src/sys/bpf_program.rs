@@ -1,5 +1,5 @@
-//! BPF programs written step by step, the maps that they share with this process, and their loading:
-//! for programs that need no relocation, so that the features of libbpf are not needed.
+//! BPF programs written step by step, the maps that they share with this process, and their
+//! loading: for programs that need no relocation, so that the features of libbpf are not needed.
 
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -195,8 +195,8 @@ pub(super) fn owned(fd: c_long) -> io::Result<OwnedFd> {
 }
 
 /// # Safety
-/// `attributes` is the part of `union bpf_attr` that `command` reads, and its pointers are to what that
-/// reads.
+/// `attributes` is the part of `union bpf_attr` that `command` reads, and its pointers are to what
+/// that reads.
 pub(super) unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_long> {
     // SAFETY: as the caller promises.
     let result = unsafe {

@@ -213,8 +213,8 @@ impl DatagramBuffers {
         // SAFETY: the buffer holds what the kernel wrote, of the length that it said.
         let mut control = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
         while !control.is_null() {
-            // SAFETY: the kernel's macros stay within the buffer, and each kind has the type that is
-            // read, which may not be aligned.
+            // SAFETY: the kernel's macros stay within the buffer, and each kind has the type that
+            // is read, which may not be aligned.
             unsafe {
                 let data = libc::CMSG_DATA(control);
                 match ((*control).cmsg_level, (*control).cmsg_type) {

@@ -30,8 +30,8 @@ pub(crate) fn start_writeback(file: &impl AsFd, offset: u64, len: usize) {
 /// The names in an open folder, but for its own and that of the one above.
 ///
 /// # Errors
-/// When it cannot be read, or was removed: rustix, as the C library, shows such a folder as one without
-/// names, and whoever deletes what is not in it would delete all.
+/// When it cannot be read, or was removed: rustix, as the C library, shows such a folder as one
+/// without names, and whoever deletes what is not in it would delete all.
 pub(crate) fn names_in(folder: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for item in Dir::read_from(folder)? {

@@ -1,10 +1,10 @@
-//! One Ethernet frame sent over and over from within the kernel, by an XDP program that writes number,
-//! time and check into each (`BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18): no system call, no socket and no
-//! packet buffer for a frame, which took two thirds of its time over a veth pair.
+//! One Ethernet frame sent over and over from within the kernel, by an XDP program that writes
+//! number, time and check into each (`BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18): no system call, no
+//! socket and no packet buffer for a frame, which took two thirds of its time over a veth pair.
 //!
-//! Nothing tells such a program that a device did not take a frame. The kernel's own trace of each batch
-//! that it gives to a device (`xdp:xdp_devmap_xmit`) does: a second program counts there, for this thread
-//! alone.
+//! Nothing tells such a program that a device did not take a frame. The kernel's own trace of each
+//! batch that it gives to a device (`xdp:xdp_devmap_xmit`) does: a second program counts there, for
+//! this thread alone.
 
 use super::bpf_program::{
     ABOVE, ADD, AND, AT_LEAST, BPF_PROG_TYPE_XDP, DIFFERS, DIV, MOV, MapCreate, Program, R0, R1,
@@ -123,8 +123,8 @@ impl FrameFlood {
         Ok(flood)
     }
 
-    /// The next frame is number `next`, and none from `last` on leaves, nor any `end` nanoseconds after
-    /// `start` by the monotonic clock; times in frames are since then.
+    /// The next frame is number `next`, and none from `last` on leaves, nor any `end` nanoseconds
+    /// after `start` by the monotonic clock; times in frames are since then.
     pub(crate) fn set(&self, next: u64, last: u64, start: u64, end: u64) {
         for (at, value) in [(NEXT, next), (LAST, last), (START, start), (END, end)] {
             self.shared.at(at).store(value, Ordering::Relaxed);
@@ -199,8 +199,8 @@ impl Shared {
     /// The number at one of the places above.
     fn at(&self, at: i16) -> &AtomicU64 {
         debug_assert!(at >= 0 && at % 8 == 0 && (at as usize) < VALUE);
-        // SAFETY: every place is within the mapping and a multiple of eight, and the mapping begins at
-        // a page.
+        // SAFETY: every place is within the mapping and a multiple of eight, and the mapping begins
+        // at a page.
         unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at as usize).cast()) }
     }
 }

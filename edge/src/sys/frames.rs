@@ -1,8 +1,9 @@
 //! Sockets for whole Ethernet frames (packet(7)): many frames in one call out, and a ring that the
 //! kernel fills with what comes (`TPACKET_V3`). No well-kept crate has either with its statistics.
 //!
-//! Frames go out by `sendmmsg` past the queueing discipline (a flood of them: `frame_flood`): a ring for sending (`PACKET_TX_RING`) was
-//! tried, and brought a veth pair 5 to 8 % fewer frames a second, of 64 and of 1518 bytes.
+//! Frames go out by `sendmmsg` past the queueing discipline (a flood of them: `frame_flood`): a
+//! ring for sending (`PACKET_TX_RING`) was tried, and brought a veth pair 5 to 8 % fewer frames a
+//! second, of 64 and of 1518 bytes.
 
 use super::datagrams::DatagramTrain;
 use farline_core::units::Time;
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 /// Frames of one call.
 const MESSAGES: usize = 64;
-/// Bytes of a block of the ring: so much of what came is handed over at once. Blocks that are not full
-/// are handed over after so long, so that a reader who is away has their number of times to come back.
+/// Bytes of a block of the ring: so much of what came is handed over at once. Blocks that are not
+/// full are handed over after so long, so that a reader who is away has their number of times to
+/// come back.
 const BLOCK: usize = 64 << 10;
 const RETIRE_MS: u32 = 4;
 /// What the kernel may hold of what was sent.
@@ -231,8 +233,8 @@ pub(crate) struct FrameRing {
 unsafe impl Send for FrameRing {}
 
 impl FrameRing {
-    /// A ring of about `bytes` for frames at `device` of this Ethernet type and, where one is given,
-    /// with these two bytes behind it.
+    /// A ring of about `bytes` for frames at `device` of this Ethernet type and, where one is
+    /// given, with these two bytes behind it.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`, `ENOMEM`.
@@ -334,7 +336,8 @@ impl FrameRing {
             if offset + from + len > BLOCK {
                 break;
             }
-            // SAFETY: within the block, as was just checked, and not written until it is given back.
+            // SAFETY: within the block, as was just checked, and not written until it is given
+            // back.
             let bytes = unsafe { std::slice::from_raw_parts(start.add(from).as_ptr(), len) };
             let nanos = u64::from(head.tp_sec) * 1_000_000_000 + u64::from(head.tp_nsec);
             let is_tagged = head.tp_status & libc::TP_STATUS_VLAN_VALID != 0;

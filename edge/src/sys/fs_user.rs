@@ -1,4 +1,5 @@
-//! Who a thread is to the file system: Linux keeps that for each thread, and one that is begun inherits it.
+//! Who a thread is to the file system: Linux keeps that for each thread, and one that is begun
+//! inherits it.
 
 use rustix::process::{Gid, Uid, getgroups};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
@@ -29,7 +30,8 @@ impl FsUser {
         }))
     }
 
-    /// Makes this thread, and those that it begins, that user to the file system until the guard goes.
+    /// Makes this thread, and those that it begins, that user to the file system until the guard
+    /// goes.
     ///
     /// # Errors
     /// When this process may not.
@@ -51,8 +53,8 @@ impl FsUser {
         self.uid
     }
 
-    /// Makes this process that user for good, with the capabilities `kept` and no others. They go from the
-    /// calling thread and those that it begins.
+    /// Makes this process that user for good, with the capabilities `kept` and no others. They go
+    /// from the calling thread and those that it begins.
     ///
     /// # Errors
     /// When this process may not.

@@ -22,8 +22,8 @@ pub(crate) enum Scope {
     All,
 }
 
-/// Sends a request of type `kind` with `body` to `protocol` (`None` for `NETLINK_ROUTE`) and returns
-/// the bodies of the messages that come back.
+/// Sends a request of type `kind` with `body` to `protocol` (`None` for `NETLINK_ROUTE`) and
+/// returns the bodies of the messages that come back.
 pub(crate) fn request(
     protocol: Option<Protocol>,
     kind: u16,
@@ -72,8 +72,8 @@ pub(crate) fn errno_of(body: &[u8]) -> Option<io::Errno> {
     (code != 0).then(|| io::Errno::from_raw_os_error(code.wrapping_neg()))
 }
 
-/// The attributes in `bytes`: type and value. What the kernel notes in a type, that it nests and its byte
-/// order, is left out.
+/// The attributes in `bytes`: type and value. What the kernel notes in a type, that it nests and
+/// its byte order, is left out.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_of(rest.get(..2)?));

@@ -67,11 +67,12 @@ pub(crate) struct Pam {
 
 impl Pam {
     /// # Errors
-    /// In words, when the host does not have it, or one before 1.4, which reads no other folder than its own.
+    /// In words, when the host does not have it, or one before 1.4, which reads no other folder
+    /// than its own.
     pub(crate) fn load() -> Result<Pam, String> {
         let failed = |error: libloading::Error| format!("{NAME}: {error}");
-        // SAFETY: loading runs the library's initialisers, which Linux-PAM has none of. It is global because
-        // its modules look its symbols up there.
+        // SAFETY: loading runs the library's initialisers, which Linux-PAM has none of. It is
+        // global because its modules look its symbols up there.
         let library = unsafe { Library::open(Some(NAME), RTLD_NOW | RTLD_GLOBAL) };
         let library = library.map_err(failed)?;
         // SAFETY: these are their signatures in `security/pam_appl.h`; the library outlives them.
@@ -87,8 +88,8 @@ impl Pam {
         }
     }
 
-    /// Whether `user` has that password and may log in, by the service of this name: of `/etc/pam.d`, or the
-    /// file of that path.
+    /// Whether `user` has that password and may log in, by the service of this name: of
+    /// `/etc/pam.d`, or the file of that path.
     ///
     /// # Errors
     /// In words, when the service cannot be asked.
@@ -110,8 +111,8 @@ impl Pam {
         let conversation =
             Conversation { converse: answer, data: (&raw const data).cast_mut().cast() };
         let mut handle = null_mut();
-        // SAFETY: all strings end with NUL, and they, the conversation and what it points at live until the
-        // handle is ended below.
+        // SAFETY: all strings end with NUL, and they, the conversation and what it points at live
+        // until the handle is ended below.
         let begun = unsafe {
             let folder = folder.as_ref().map_or(null(), |folder| folder.as_ptr());
             (self.start_in)(
@@ -126,8 +127,8 @@ impl Pam {
             return Err(format!("PAM does not begin: error {begun}"));
         }
         let flags = SILENT | DISALLOW_NULL_AUTHTOK;
-        // SAFETY: the handle is one that was begun and not ended; the item is a function of the signature that
-        // PAM_FAIL_DELAY has.
+        // SAFETY: the handle is one that was begun and not ended; the item is a function of the
+        // signature that PAM_FAIL_DELAY has.
         unsafe {
             let at_once: extern "C" fn(c_int, c_uint, *mut c_void) = no_delay;
             (self.set_item)(handle, FAIL_DELAY, at_once as *const c_void);
@@ -144,8 +145,8 @@ impl Pam {
 /// Who guesses is held up by the node, which has others to serve meanwhile.
 extern "C" fn no_delay(_: c_int, _: c_uint, _: *mut c_void) {}
 
-/// Answers a module's questions: what is asked for unseen is the password, and there is nobody who could say
-/// more.
+/// Answers a module's questions: what is asked for unseen is the password, and there is nobody who
+/// could say more.
 extern "C" fn answer(
     count: c_int,
     messages: *mut *const Message,
@@ -155,8 +156,8 @@ extern "C" fn answer(
     let Some(count) = usize::try_from(count).ok().filter(|count| (1..=32).contains(count)) else {
         return CONV_ERR;
     };
-    // SAFETY: `data` is what `is` put there; Linux-PAM gives `count` messages, and frees the responses and their
-    // texts with free(3).
+    // SAFETY: `data` is what `is` put there; Linux-PAM gives `count` messages, and frees the
+    // responses and their texts with free(3).
     unsafe {
         let password: &CStr = &**data.cast::<*const CStr>();
         let given = libc::calloc(count, size_of::<Response>()).cast::<Response>();

@@ -1,6 +1,6 @@
-//! Queueing disciplines, classes and filters of an interface, by rtnetlink(7): the part of tc(8) that
-//! reserves a rate. Own code: netlink-packet-route 0.30 knows neither HTB nor FIFOs, rtnetlink makes no
-//! classes.
+//! Queueing disciplines, classes and filters of an interface, by rtnetlink(7): the part of tc(8)
+//! that reserves a rate. Own code: netlink-packet-route 0.30 knows neither HTB nor FIFOs, rtnetlink
+//! makes no classes.
 
 use super::netlink::{Scope, find, request, u16_of, u32_of};
 use super::rtnetlink::{Attributes, Refusal, flags, order};
@@ -179,7 +179,8 @@ pub(crate) fn add_root(interface: u32, handle: u32, default: u16) -> Result<(), 
     order(RTM_NEWQDISC, flags::CREATE, &body)
 }
 
-/// Gives a class a FIFO of `limit` packets: the one that it has, or a new one. One of none drops all.
+/// Gives a class a FIFO of `limit` packets: the one that it has, or a new one. One of none drops
+/// all.
 pub(crate) fn set_fifo(
     interface: u32,
     class: u32,
@@ -208,8 +209,8 @@ fn rate_spec(rate: u64, overhead: u16) -> Vec<u8> {
     spec
 }
 
-/// What a class may send at once, as time at its rate: what a timer is late, and a few whole trains of
-/// segments. In the kernel's ticks of 64 ns.
+/// What a class may send at once, as time at its rate: what a timer is late, and a few whole trains
+/// of segments. In the kernel's ticks of 64 ns.
 fn burst(rate: u64) -> u32 {
     const TIMER_NS: u64 = 2_000_000;
     const TRAINS: u64 = 2 * 65_536;

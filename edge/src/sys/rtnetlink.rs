@@ -1,4 +1,5 @@
-//! Requests to rtnetlink(7) that change something, and why the kernel refuses one, in its own words.
+//! Requests to rtnetlink(7) that change something, and why the kernel refuses one, in its own
+//! words.
 
 use super::netlink::{HEADER, NLM_F_REQUEST, NLMSG_ERROR, errno_of, find, u16_of, u32_of};
 use rustix::io;
@@ -78,7 +79,8 @@ impl Attributes {
     }
 }
 
-/// Sends `NETLINK_ROUTE` a request of type `kind` that changes something, and waits until that is so.
+/// Sends `NETLINK_ROUTE` a request of type `kind` that changes something, and waits until that is
+/// so.
 pub(crate) fn order(kind: u16, flags: u16, body: &Attributes) -> Result<(), Refusal> {
     let body = body.bytes();
     let socket =

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// `SO_BUF_LOCK` (include/uapi/asm-generic/socket.h): which buffers the kernel leaves as they were set.
+/// `SO_BUF_LOCK` (include/uapi/asm-generic/socket.h): which buffers the kernel leaves as they were
+/// set.
 const SO_BUF_LOCK: libc::c_int = 72;
 /// The receive buffer of a control connection, which carries lines and at most a listing.
 const NARROW: usize = 256 << 10;
@@ -238,8 +239,8 @@ pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), E
 
 /// Gives a TCP socket buffers of `len` bytes in both directions for a path that holds `on_path`:
 /// past the system's limits where this process may. Where it may not, what the kernel gives is
-/// enough if it holds as much as the path, and so is what the kernel makes of a socket by itself. On
-/// a listening socket, its future connections.
+/// enough if it holds as much as the path, and so is what the kernel makes of a socket by itself.
+/// On a listening socket, its future connections.
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffers that hold as much as the path.
@@ -334,23 +335,25 @@ pub(crate) fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
     }
 }
 
-/// Has a socket that is not open yet, or the connections that it will accept, offer a window of `len`
-/// bytes from the first, at most half of what `tcp_rmem` allows; the kernel grows it further, which it
-/// would not do with a buffer of fixed size.
+/// Has a socket that is not open yet, or the connections that it will accept, offer a window of
+/// `len` bytes from the first, at most half of what `tcp_rmem` allows; the kernel grows it further,
+/// which it would not do with a buffer of fixed size.
 ///
 /// # Errors
 /// When it is no TCP socket, or one that is open.
 pub(crate) fn begin_with_window(socket: &impl AsFd, len: usize) -> io::Result<()> {
-    // A reader that waits for so many bytes needs room for them, and the kernel makes it, which stays
-    // when the reader waits for less (net/ipv4/tcp.c, tcp_set_rcvlowat). It clamps the window to that
-    // as well, by which the window's scale would be chosen; 0 takes the clamp off (tcp_set_window_clamp).
+    // A reader that waits for so many bytes needs room for them, and the kernel makes it, which
+    // stays when the reader waits for less (net/ipv4/tcp.c, tcp_set_rcvlowat). It clamps the window
+    // to that as well, by which the window's scale would be chosen; 0 takes the clamp off
+    // (tcp_set_window_clamp).
     wake_at(socket, len)?;
     wake_at(socket, 1)?;
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, 0)
 }
 
-/// Has a TCP socket offer a window of `len` bytes, past the system's limits where this process may, which
-/// the kernel grows by itself from there on; on a listening socket, its future connections, from the first.
+/// Has a TCP socket offer a window of `len` bytes, past the system's limits where this process may,
+/// which the kernel grows by itself from there on; on a listening socket, its future connections,
+/// from the first.
 ///
 /// # Errors
 /// When it is no socket, or the system grants less: then it has what it had.
@@ -372,7 +375,8 @@ pub(crate) fn open_window(socket: &impl AsFd, len: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a connection take in no more than a control connection needs, whatever its listener began with.
+/// Has a connection take in no more than a control connection needs, whatever its listener began
+/// with.
 ///
 /// # Errors
 /// When it is no socket.

@@ -1,5 +1,5 @@
-//! When a device took a datagram, by the kernel's clock: what a program reads before it sends is off
-//! by whatever the host does in between. No safe crate asks for it datagram by datagram.
+//! When a device took a datagram, by the kernel's clock: what a program reads before it sends is
+//! off by whatever the host does in between. No safe crate asks for it datagram by datagram.
 
 use farline_core::units::Time;
 use std::ffi::{c_int, c_void};
@@ -60,8 +60,8 @@ impl TransmitTimes {
             header.msg_namelen = to.len();
         }
         header.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: the control buffer has room for one header and a `u32`, and is aligned; the kernel
-        // reads from buffers that outlive the call.
+        // SAFETY: the control buffer has room for one header and a `u32`, and is aligned; the
+        // kernel reads from buffers that outlive the call.
         let sent = unsafe {
             header.msg_controllen = libc::CMSG_SPACE(size_of::<u32>() as u32) as _;
             let first = libc::CMSG_FIRSTHDR(&raw const header);
@@ -73,7 +73,8 @@ impl TransmitTimes {
         };
         if sent < 0 {
             let error = io::Error::last_os_error();
-            // Whether it took a number is not known: they begin anew, and what is under way has none.
+            // Whether it took a number is not known: they begin anew, and what is under way has
+            // none.
             drop(number(socket));
             self.next = 0;
             return Err(error);
@@ -83,7 +84,8 @@ impl TransmitTimes {
         Ok(taken)
     }
 
-    /// Shows the number of each datagram that left since it was last asked, and when it did, since 1970.
+    /// Shows the number of each datagram that left since it was last asked, and when it did, since
+    /// 1970.
     pub(crate) fn read(&mut self, socket: &UdpSocket, mut show: impl FnMut(u32, Time)) {
         while let Some(noted) = next_noted(socket) {
             if let Noted { number: Some(number), left: Some(left) } = noted {
@@ -113,15 +115,16 @@ fn number(socket: &UdpSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// The next entry of the socket's error queue, in which such times come, and errors of the path; those are
-/// told to who sends or receives, too.
+/// The next entry of the socket's error queue, in which such times come, and errors of the path;
+/// those are told to who sends or receives, too.
 fn next_noted(socket: &UdpSocket) -> Option<Noted> {
     let mut control = [0_u64; CONTROL / 8];
     // SAFETY: an all-zero `msghdr` is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = CONTROL as _;
-    // SAFETY: the kernel writes into a buffer that outlives the call, of the length that it is told.
+    // SAFETY: the kernel writes into a buffer that outlives the call, of the length that it is
+    // told.
     let came = unsafe {
         libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
     };
@@ -132,8 +135,8 @@ fn next_noted(socket: &UdpSocket) -> Option<Noted> {
     // SAFETY: the buffer holds what the kernel wrote, of the length that it said.
     let mut entry = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !entry.is_null() {
-        // SAFETY: the kernel's macros stay within the buffer, and each kind has the type that is read,
-        // which may not be aligned.
+        // SAFETY: the kernel's macros stay within the buffer, and each kind has the type that is
+        // read, which may not be aligned.
         unsafe {
             let data = libc::CMSG_DATA(entry);
             match ((*entry).cmsg_level, (*entry).cmsg_type) {

@@ -1,5 +1,5 @@
-//! TUN devices that hand over whole super-packets, and TAP devices that hand over whole frames. No safe crate sets the offloads of a TUN queue,
-//! hence the ioctls.
+//! TUN devices that hand over whole super-packets, and TAP devices that hand over whole frames. No
+//! safe crate sets the offloads of a TUN queue, hence the ioctls.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::ffi::{c_int, c_uint};
@@ -55,8 +55,8 @@ pub(crate) fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
     Ok((tun, Offloads { udp }))
 }
 
-/// Makes a TAP device likewise: a read and a write carry one Ethernet frame without its FCS, VLAN tag
-/// included, as long as the device's MTU has it at most and with its checksums made.
+/// Makes a TAP device likewise: a read and a write carry one Ethernet frame without its FCS, VLAN
+/// tag included, as long as the device's MTU has it at most and with its checksums made.
 ///
 /// # Errors
 /// As [`create`].

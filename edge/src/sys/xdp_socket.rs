@@ -1,9 +1,10 @@
-//! A socket for frames that begin with known bytes, which an XDP program takes from a device before the
-//! kernel makes packet buffers of them (AF_XDP in copy mode, Linux 6.6): of what a frame took to receive
-//! over a veth pair, two thirds were buffers, GRO and the copy into a ring of `frames`.
+//! A socket for frames that begin with known bytes, which an XDP program takes from a device before
+//! the kernel makes packet buffers of them (AF_XDP in copy mode, Linux 6.6): of what a frame took
+//! to receive over a veth pair, two thirds were buffers, GRO and the copy into a ring of `frames`.
 //!
 //! What begins otherwise goes on to the kernel. The program goes with the socket, or the process.
-//! The crate `xdp` has such sockets without C too, but neither program nor statistics, and rustix the rest.
+//! The crate `xdp` has such sockets without C too, but neither program nor statistics, and rustix
+//! the rest.
 
 use super::bpf_program::{
     ABOVE, ADD, BPF_PROG_TYPE_XDP, HALF_DIFFERS, HALF_IS, MOV, MapCreate, Program, R0, R1, R2, R3,
@@ -24,17 +25,17 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The memory of a frame, or of a part of one: the least that the kernel takes. Of it a frame has what
-/// is left behind 256 bytes of headroom; longer ones come in several.
+/// The memory of a frame, or of a part of one: the least that the kernel takes. Of it a frame has
+/// what is left behind 256 bytes of headroom; longer ones come in several.
 const CHUNK: usize = 2_048;
 /// How often, and how long, a queue is waited for.
 const BUSY_TRIES: u32 = 20;
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 /// So many chunks are given back at once.
 const GIVE_BACK: u32 = 64;
-/// Sets of frames that came at once in which some may be missing, when some were dropped: the one at
-/// hand; the next, for a drop is counted before the frames around it can be seen; and the one behind,
-/// whose first frame follows those.
+/// Sets of frames that came at once in which some may be missing, when some were dropped: the one
+/// at hand; the next, for a drop is counted before the frames around it can be seen; and the one
+/// behind, whose first frame follows those.
 const IN_DOUBT: u32 = 3;
 
 // From linux/bpf.h and linux/if_link.h.
@@ -81,11 +82,12 @@ pub(crate) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// One at `device` that takes nothing yet; the kernel may hold `bytes` of frames, 2 KiB for each.
+    /// One at `device` that takes nothing yet; the kernel may hold `bytes` of frames, 2 KiB for
+    /// each.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`, `CAP_BPF` and `CAP_NET_ADMIN`, `EBUSY` where another has such a
-    /// socket, `EINVAL` of an older kernel, `ENOBUFS` where so much may not be locked in memory.
+    /// `EPERM` without `CAP_NET_RAW`, `CAP_BPF` and `CAP_NET_ADMIN`, `EBUSY` where another has such
+    /// a socket, `EINVAL` of an older kernel, `ENOBUFS` where so much may not be locked in memory.
     pub(crate) fn open(device: &FrameDevice, bytes: usize) -> io::Result<XdpSocket> {
         let (family, kind) = (AddressFamily::XDP, SocketType::RAW);
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -148,12 +150,12 @@ impl XdpSocket {
         Ok(opened)
     }
 
-    /// Takes the frames at `device` that begin with `begin`, of whole words of four bytes, and of which
-    /// the byte behind is none of `but`.
+    /// Takes the frames at `device` that begin with `begin`, of whole words of four bytes, and of
+    /// which the byte behind is none of `but`.
     ///
     /// # Errors
-    /// `EBUSY` where the device has a program, `EOPNOTSUPP` where its driver takes none, `ERANGE` where
-    /// its frames may be too long for that.
+    /// `EBUSY` where the device has a program, `EOPNOTSUPP` where its driver takes none, `ERANGE`
+    /// where its frames may be too long for that.
     pub(crate) fn take(
         &mut self,
         device: &FrameDevice,
@@ -193,7 +195,8 @@ impl XdpSocket {
         self.dropped
     }
 
-    /// Shows all frames that came so far, in order; returns how many. What was dropped is known then.
+    /// Shows all frames that came so far, in order; returns how many. What was dropped is known
+    /// then.
     ///
     /// # Errors
     /// What the kernel says of the statistics.
@@ -267,7 +270,8 @@ struct Ring {
 }
 
 impl Ring {
-    /// The ring at a place of the socket, with so many bytes for each of `count` entries, a power of two.
+    /// The ring at a place of the socket, with so many bytes for each of `count` entries, a power
+    /// of two.
     fn of(
         socket: &OwnedFd,
         (place, entry): (u64, usize),
@@ -348,8 +352,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Gives a frame that begins with `begin`, and goes on with a byte that is none of `but`, to the socket
-/// of its queue in `map`; where there is none, and all other frames, to the kernel.
+/// Gives a frame that begins with `begin`, and goes on with a byte that is none of `but`, to the
+/// socket of its queue in `map`; where there is none, and all other frames, to the kernel.
 fn taking(map: c_int, begin: &[u8], but: &[u8]) -> Vec<Step> {
     let mut program = Program::default();
     program.register(MOV, R6, R1);
@@ -405,7 +409,8 @@ fn insert(map: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
         value: (&raw const socket) as u64,
         flags: 0,
     };
-    // SAFETY: the kernel reads this structure, and four bytes each of key and value, which live longer.
+    // SAFETY: the kernel reads this structure, and four bytes each of key and value, which live
+    // longer.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &update) }.map(drop)
 }
 

@@ -120,7 +120,7 @@ pub fn possible() -> Result<(), String> {
 pub fn kernel(run: &RecoveryRun, name: &str) -> Result<Recovery> {
     // Time to get ready, for which processes start and connections are made, and for slow start.
     let trouble_at = 3.0 + 25.0 * run.rtt.as_secs_f64();
-    let seconds = trouble_at + run.patience.as_secs_f64();
+    let seconds = trouble_at + run.timeout.as_secs_f64();
     let rate = run.rate();
     let mut more: Vec<String> = [
         ("--rtt", format!("{}us", run.rtt.as_nanos() / 1_000)),

@@ -38,7 +38,7 @@ pub fn simulated(run: &RecoveryRun, rtt: f64) -> Recovery {
         seed: 1,
     };
     let mut simulation = Simulation::new(&scenario);
-    simulation.run(run.patience + rtt.mul_f64(10.0), |_| false);
+    simulation.run(run.timeout + rtt.mul_f64(10.0), |_| false);
     let seconds = |at: Time| at.since(Time::ZERO).as_secs_f64();
     let found = simulation.reductions(0);
     let mut reductions = Vec::new();

@@ -49,7 +49,7 @@ pub struct RecoveryRun {
     /// Bytes of IP in a full packet.
     pub mtu: u32,
     /// How long to watch after the first trouble.
-    pub patience: Span,
+    pub timeout: Span,
     /// What happens.
     pub trouble: Trouble,
 }

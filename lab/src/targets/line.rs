@@ -8,8 +8,8 @@ use farline_core::line::{
 /// The longest datagram that is written here.
 const ROOM: usize = 256;
 
-/// What is read is written back the same; no answer is longer than what it answers; a wrong bit is told; and the
-/// error that a time says it has grows by its rounding at most.
+/// What is read is written back the same; no answer is longer than what it answers; a wrong bit is
+/// told; and the error that a time says it has grows by its rounding at most.
 ///
 /// # Panics
 /// When a law does not hold.

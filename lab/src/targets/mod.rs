@@ -1,8 +1,8 @@
 //! What the fuzzers feed: one function for each reader of bytes from the network. Each holds laws,
 //! not just "no panic".
 //!
-//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/it/corpus.rs` feeds them the committed corpus
-//! and seeded mutations of it.
+//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/it/corpus.rs` feeds them the committed
+//! corpus and seeded mutations of it.
 
 mod line;
 mod proxy;
@@ -139,8 +139,8 @@ pub fn mode_e(bytes: &[u8]) {
     }
 }
 
-/// Checked headers: what is read is written back as the same bytes, what is written is read back the same, and with
-/// one bit changed it is not taken.
+/// Checked headers: what is read is written back as the same bytes, what is written is read back
+/// the same, and with one bit changed it is not taken.
 ///
 /// # Panics
 /// When the law does not hold.

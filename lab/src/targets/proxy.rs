@@ -2,8 +2,8 @@
 
 use farline_core::gridftp::{AttributeCertificate, ProxyKind, attribute_certificates};
 
-/// Values of extensions in DER: what is taken is taken whole and as nothing else, all that is read lies in it, and
-/// what was put into one comes out.
+/// Values of extensions in DER: what is taken is taken whole and as nothing else, all that is read
+/// lies in it, and what was put into one comes out.
 ///
 /// # Panics
 /// When a law does not hold.

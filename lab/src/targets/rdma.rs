@@ -1,8 +1,9 @@
-//! What comes over RDMA: records, the private data of connections, and a peer that says what it likes.
+//! What comes over RDMA: records, the private data of connections, and a peer that says what it
+//! likes.
 
 use farline_core::rdma::{
-    Acceptance, Endpoint, EndpointSettings, Greeting, GreetingReply, Input, Offer, Output,
-    Placement, QueuePair, Record, Refusal, Work,
+    Acceptance, Endpoint, EndpointSettings, GreetingReply, Input, Output, Placement, QueuePair,
+    RdmaGreeting, RdmaOffer, Record, Refusal, WorkRequest,
 };
 use farline_core::transfer::SlotId;
 use std::collections::BTreeSet;
@@ -11,8 +12,9 @@ use std::collections::BTreeSet;
 const SLOTS: usize = 6;
 const SLOT_LEN: u32 = 1 << 16;
 
-/// What is read is written back as the same bytes (records) or is read back the same (what a fabric may have
-/// padded); and an end that receives any records gives each slot back once, and nobody else's.
+/// What is read is written back as the same bytes (records) or is read back the same (what a fabric
+/// may have padded); and an end that receives any records gives each slot back once, and nobody
+/// else's.
 ///
 /// # Panics
 /// When a law does not hold.
@@ -21,8 +23,8 @@ pub fn rdma(bytes: &[u8]) {
         assert!(bytes.len() <= Record::LEN_MOST, "{record:?}");
         assert_eq!(record.encode(), bytes, "{record:?}");
     }
-    if let Ok(greeting) = Greeting::decode(bytes) {
-        assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+    if let Ok(greeting) = RdmaGreeting::decode(bytes) {
+        assert_eq!(RdmaGreeting::decode(&greeting.encode()), Ok(greeting));
     }
     if let Some(reply) = GreetingReply::decode(bytes) {
         assert_eq!(GreetingReply::decode(&reply.encode()), Some(reply));
@@ -31,8 +33,8 @@ pub fn rdma(bytes: &[u8]) {
         assert_eq!(Refusal::decode(&refusal.encode()), Some(refusal));
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        if let Ok(offer) = Offer::decode(text) {
-            assert_eq!(Offer::decode(&offer.encode()), Ok(offer));
+        if let Ok(offer) = RdmaOffer::decode(text) {
+            assert_eq!(RdmaOffer::decode(&offer.encode()), Ok(offer));
         }
         if let Ok(acceptance) = Acceptance::decode(text) {
             assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
@@ -43,7 +45,8 @@ pub fn rdma(bytes: &[u8]) {
     }
 }
 
-/// The receiving end of a channel whose peer sends the records in `said`, each behind a byte with its length.
+/// The receiving end of a channel whose peer sends the records in `said`, each behind a byte with
+/// its length.
 fn lied_to(kind: u8, mut said: &[u8]) {
     let placement =
         [Placement::Immediate, Placement::Behind, Placement::Read][usize::from(kind % 3)];
@@ -105,12 +108,12 @@ impl Receiver {
             match output {
                 Output::Post { on, record } => {
                     assert!(record.encode().len() <= Record::LEN_MOST, "{record:?}");
-                    self.endpoint.handle(Input::Completed { on, work: Work::Record });
+                    self.endpoint.handle(Input::Completed { on, work: WorkRequest::Record });
                 }
                 Output::Read { on, slot, len, .. } => {
                     assert_eq!(self.placement, Placement::Read);
                     assert!(self.held.contains(&slot) && len <= SLOT_LEN, "{slot:?} {len}");
-                    self.endpoint.handle(Input::Completed { on, work: Work::Read(slot) });
+                    self.endpoint.handle(Input::Completed { on, work: WorkRequest::Read(slot) });
                 }
                 Output::Arrived { slot, len, .. } => {
                     assert!(len <= SLOT_LEN, "{len}");

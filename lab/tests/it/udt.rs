@@ -7,7 +7,7 @@ use farline::channels::driver::Listener;
 use farline::channels::ordered::ByteStream;
 use farline::channels::udt::{UdtOptions, UdtPort, UdtStream, connect};
 use farline_core::udt::{
-    Content, ControlPacket, Handshake, HandshakeKind, RateAlgorithm, SequenceNumber, SocketId,
+    Content, ControlPacket, HandshakeKind, RateAlgorithm, SequenceNumber, SocketId, UdtHandshake,
     UdtPacket,
 };
 use farline_core::units::Rate;
@@ -277,7 +277,7 @@ fn a_node_without_udt_gets_tcp_and_the_copy_says_so() {
 /// own handshake, from the address that the client asks. Returns where.
 fn spoofing(
     to: SocketAddr,
-    spoof: impl Fn(&UdtPacket, Handshake) -> UdtPacket + Send + 'static,
+    spoof: impl Fn(&UdtPacket, UdtHandshake) -> UdtPacket + Send + 'static,
 ) -> SocketAddr {
     let near = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -324,7 +324,7 @@ fn a_spoofed_handshake_ends_or_stalls_no_connect() {
         let (port, arrived) = listening();
         let at = spoofing(port.address(), move |asks, said| {
             let to = if knows { said.from } else { SocketId(0) };
-            let handshake = Handshake { kind, cookie: 7, ..said };
+            let handshake = UdtHandshake { kind, cookie: 7, ..said };
             let content = Content::Control(ControlPacket::Handshake(handshake));
             UdtPacket { to, content, ..asks.clone() }
         });

@@ -70,9 +70,9 @@ impl Report {
         }
     }
 
-    /// All tests; where a few fail they are tried once more by themselves, for what else runs on a machine
-    /// may be the reason. What then passes is named at the end all the same.
-    /// Lints run next to them: tests of the edge wait half of their time.
+    /// All tests; where a few fail they are tried once more by themselves, for what else runs on a
+    /// machine may be the reason. What then passes is named at the end all the same. Lints run next
+    /// to them: tests of the edge wait half of their time.
     fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
         let arguments = ["test", "--locked", "--workspace", "--no-fail-fast"];
         let threads = test_threads().to_string();

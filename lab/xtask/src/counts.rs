@@ -24,7 +24,8 @@ impl Counts {
         self.of_amid(command, || Ok(()))
     }
 
-    /// The same, and `amid` when the first test runs: then cargo needs the folder of builds no more.
+    /// The same, and `amid` when the first test runs: then cargo needs the folder of builds no
+    /// more.
     pub(crate) fn of_amid(
         &mut self,
         command: &mut Command,

@@ -18,14 +18,20 @@ const ENUM: &str = "core/src/units/error_code.rs";
 const NAMED: [(&str, &str); 4] =
     [("here(", "Here"), ("you(", "You"), ("wrong(", "You"), ("self.fail(", "There")];
 
-/// What decides by an error's words, which are for people.
-const BY_WORDS: [&str; 6] = [
-    "message.contains(",
-    "message.starts_with(",
-    "message.ends_with(",
-    "message.find(",
-    "message ==",
-    "message !=",
+/// Names of what holds words for people.
+const WORDS: [&str; 6] = ["message", "note", "hint", "said", "evidence", "remark"];
+/// Names of what says what a thing is: an enum, and no string that is held against a literal.
+const KINDS: [&str; 2] = ["kind", "across"];
+/// What asks words what they say; a literal or a constant follows.
+const ASKS: [&str; 6] = [".contains(", ".starts_with(", ".ends_with(", ".find(", " == ", " != "];
+/// Files that must ask words, for these are other programs' or the kernel's, which say no more:
+/// with the reason. This list only shrinks.
+const MUST_ASK: [(&str, &str); 5] = [
+    ("edge/src/client/ssh.rs", "OpenSSH tells a refusal from a lost path by words alone"),
+    ("edge/src/sys/route.rs", "the kernel's name of a queueing discipline"),
+    ("edge/src/sys/queueing.rs", "the kernel's names of disciplines and filters"),
+    ("edge/src/circuit/linux/base.rs", "the kernel's name of a queueing discipline"),
+    ("edge/src/circuit/linux/mod.rs", "the kernel's name of a queueing discipline"),
 ];
 
 /// Faults by code, both as Rust spells them.
@@ -61,6 +67,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         read_source(product(text), &mut used);
     }
     found.extend(files.iter().flat_map(|(path, text)| by_words(path, text)));
+    found.extend(needless(&files));
     found.extend(compare(&used, ErrorCode::ALL));
     Ok(found)
 }
@@ -70,18 +77,58 @@ fn product(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
-/// Lines that ask an error's words what its code and fault should say.
+/// Lines that ask words for people what a code, an enum or a field should say.
 fn by_words(path: &str, text: &str) -> Vec<String> {
-    if is_test(path) {
+    if is_test(path) || MUST_ASK.iter().any(|(file, _)| *file == path) {
         return Vec::new();
     }
-    let asks = |(_, line): &(usize, &str)| BY_WORDS.iter().any(|pattern| line.contains(pattern));
-    product(text)
-        .lines()
-        .enumerate()
-        .filter(asks)
-        .map(|(at, _)| format!("{path}:{}: decide by an error's code, not by its message", at + 1))
+    let asking = |(at, line): (usize, &str)| asked(line).map(|word| (at + 1, word));
+    let asking = product(text).lines().enumerate().filter_map(asking);
+    asking
+        .map(|(at, word)| {
+            format!("{path}:{at}: decide by a code, an enum or a field, not by what `{word}` says")
+        })
         .collect()
+}
+
+/// Files that ask words no more, and stand on the list still.
+fn needless(files: &BTreeMap<String, String>) -> Vec<String> {
+    let asks = |file: &str| {
+        files.get(file).is_some_and(|text| product(text).lines().any(|line| asked(line).is_some()))
+    };
+    let needless = MUST_ASK.iter().filter(|(file, _)| !asks(file));
+    needless
+        .map(|(file, _)| format!("{file}: asks no words any more; take it out of MUST_ASK"))
+        .collect()
+}
+
+/// Which words `line` asks what they say, if it does and is no comment.
+fn asked(line: &str) -> Option<&'static str> {
+    if line.trim_start().starts_with("//") {
+        return None;
+    }
+    let asks = |word: &str, rest: &str| {
+        let rest = rest.strip_prefix("()").unwrap_or(rest);
+        let argument = ASKS.iter().find_map(|ask| rest.strip_prefix(ask));
+        // A kind that is held against a constant may be a number of the kernel's.
+        argument
+            .is_some_and(|said| said.starts_with('"') || !KINDS.contains(&word) && is_name(said))
+    };
+    let is_asked = |word: &&str| {
+        line.match_indices(*word).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let is_whole = !before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            is_whole && asks(word, &line[at + word.len()..])
+        })
+    };
+    WORDS.into_iter().chain(KINDS).find(is_asked)
+}
+
+/// Whether `argument` begins with the name of a constant.
+fn is_name(argument: &str) -> bool {
+    let name = argument.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+    let is_shout = name.len() > 1 && !name.contains(|c: char| c.is_ascii_lowercase());
+    is_shout && name.starts_with(char::is_alphabetic) && !argument[name.len()..].starts_with("::")
 }
 
 /// Codes whose faults in the sources are others than those of the enum.
@@ -214,6 +261,34 @@ mod tests {
         assert_eq!(by_words("edge/src/a.rs", text).len(), 1);
         assert_eq!(by_words("edge/src/a/tests.rs", text), Vec::<String>::new());
         assert_eq!(by_words("edge/src/a.rs", "say(&error.message)"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn who_decides_by_a_note_or_a_kind_is_named() {
+        let decides = [
+            "let gave_way = notes.iter().any(|note| note.contains(RATE_FELL));",
+            "if said.starts_with(RATE_FELL) {",
+            "let why = notes.iter().find(|note| note.contains(\"instead of\"));",
+            "409 if refusal.kind.ends_with(\"wrong-state\") => {",
+            "let record = if entry.kind == \"closure\" { closure() } else { other() };",
+            "if error.hint() == \"try again\" {",
+        ];
+        for line in decides {
+            assert_eq!(by_words("edge/src/a.rs", line).len(), 1, "{line}");
+        }
+        let does_not = [
+            "if entry.kind == EntryKind::Directory {",
+            "if kind == wanted {",
+            "// if note.contains(\"that\")",
+            "if !self.notes.contains(&note) {",
+            "if said.contains(&b'/') {",
+            "let footnote = footnote.contains(\"x\");",
+        ];
+        for line in does_not {
+            assert_eq!(by_words("edge/src/a.rs", line), Vec::<String>::new(), "{line}");
+        }
+        assert_eq!(by_words(MUST_ASK[0].0, "said.contains(\"denied\")"), Vec::<String>::new());
+        assert_eq!(needless(&BTreeMap::new()).len(), MUST_ASK.len());
     }
 
     #[test]

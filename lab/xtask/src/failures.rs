@@ -40,7 +40,8 @@ impl Failures {
         }
     }
 
-    /// The names of the tests to try again; none where too many failed, or one has no name to ask by.
+    /// The names of the tests to try again; none where too many failed, or one has no name to ask
+    /// by.
     pub(crate) fn again(&self) -> Vec<String> {
         let names: Vec<String> = self.found.iter().map(|failure| failure.test.clone()).collect();
         // A documentation test is named by its file.

@@ -41,8 +41,8 @@ impl Asked {
     }
 }
 
-/// Builds the test programs and runs those of their tests that need a guest's kernel there, one at a
-/// time. `GUEST_KIND` is the guest's kind (default: debian), `GUEST_RDMA` the kind of its RDMA
+/// Builds the test programs and runs those of their tests that need a guest's kernel there, one at
+/// a time. `GUEST_KIND` is the guest's kind (default: debian), `GUEST_RDMA` the kind of its RDMA
 /// devices (default: rxe; siw takes uml).
 pub(crate) fn run(root: &Path, asked: &Asked, counts: &mut Counts) -> Result<()> {
     let setting =

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Where no flag of a command line is handed to a process: what Farline starts of itself, it starts by
-/// a typed role.
+/// Where no flag of a command line is handed to a process: what Farline starts of itself, it starts
+/// by a typed role.
 const LIBRARY: &str = "edge/src/";
 /// The one folder for unsafe code.
 const UNSAFE_HOME: &str = "edge/src/sys/";
@@ -274,8 +274,8 @@ fn in_file(
     found
 }
 
-/// Whether `line` says `name`, in whatever case, alone or as the beginning of a longer name: `Rdma`,
-/// `RdmaDoor`, `rdma_door`, and not `quickly` for `quic`.
+/// Whether `line` says `name`, in whatever case, alone or as the beginning of a longer name:
+/// `Rdma`, `RdmaDoor`, `rdma_door`, and not `quickly` for `quic`.
 fn names(line: &str, name: &str) -> bool {
     line.to_ascii_lowercase()
         .match_indices(name)

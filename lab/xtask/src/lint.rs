@@ -1,5 +1,5 @@
-//! What the compiler and its lints say of all code, and of what few features leave of it; by itself, or
-//! aside: next to the tests, in the time that those leave the processors idle.
+//! What the compiler and its lints say of all code, and of what few features leave of it; by
+//! itself, or aside: next to the tests, in the time that those leave the processors idle.
 
 use crate::counts::Counts;
 use crate::{features, metadata, run};
@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Instant;
 
-/// Runs its arguments in a session of their own, which yields to all others and ends with who began it.
-/// The policy alone would not do: where Linux groups tasks by session, an idle one is idle among its own.
+/// Runs its arguments in a session of their own, which yields to all others and ends with who began
+/// it. The policy alone would not do: where Linux groups tasks by session, an idle one is idle
+/// among its own.
 const ASIDE: &str = "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; \
                      trap 'trap - TERM; kill 0' TERM; chrt --idle 0 \"$@\" & wait $!";
 
@@ -51,8 +52,8 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Starts it by `xtask`, this program; its words go to a file below `root`. It ends with the calling
-    /// thread.
+    /// Starts it by `xtask`, this program; its words go to a file below `root`. It ends with the
+    /// calling thread.
     pub(crate) fn start(root: &Path, xtask: &Path) -> Result<Aside> {
         let folder = root.join("target");
         fs::create_dir_all(&folder)?;

@@ -1,15 +1,18 @@
-//! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
-//! another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy` the house's rules;
-//! `errors` writes the table of error codes, `features` builds with each feature alone, `lint` is what
-//! `ci` runs next to the tests.
+//! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that
+//! need another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy` the
+//! house's rules;
+//! `errors` writes the table of error codes, `features` builds with each feature alone, `lint` is
+//! what `ci` runs next to the tests.
 
 mod arrows;
 mod ci;
 mod circles;
 mod counts;
 mod errors;
+mod exhaustive;
 mod failures;
 mod features;
+mod flags;
 mod guest;
 mod house;
 mod links;
@@ -88,6 +91,8 @@ fn tidy() -> Result<bool> {
     found.extend(supply::check(root, &metadata)?);
     found.extend(errors::check(root)?);
     found.extend(words::check(root)?);
+    found.extend(flags::check(root)?);
+    found.extend(exhaustive::check(root)?);
     found.extend(links::check(root)?);
     found.extend(shown::check(root)?);
     found.extend(nightly::check(root)?);

@@ -23,9 +23,23 @@ pub(crate) struct Facts {
     pub(crate) public_types: Vec<(String, usize)>,
     /// Names of functions that are tests, with the line.
     pub(crate) tests: Vec<(String, usize)>,
-    /// Strings that are a flag of a command line, as one hands to a process, with the line; tests are
-    /// left out.
+    /// Strings that are a flag of a command line, as one hands to a process, with the line; tests
+    /// are left out.
     pub(crate) flags: Vec<(String, usize)>,
+    /// How often strings name a flag of a command line for people, such as `leave --limit out`;
+    /// tests are left out.
+    pub(crate) named_flags: usize,
+}
+
+/// How many flags a literal, as it is written, names: two hyphens and a small letter where a word
+/// begins.
+fn flags_named(literal: &str) -> usize {
+    let begins = |at: usize| !literal[..at].ends_with(|c: char| c.is_alphanumeric() || c == '-');
+    let named = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase());
+    let is_text = literal.starts_with('"') || literal.starts_with('r');
+    let found =
+        literal.match_indices("--").filter(|&(at, _)| begins(at) && named(&literal[at + 2..]));
+    if is_text { found.count() } else { 0 }
 }
 
 /// Whether a literal, as it is written, is a string such as `"--listen"` or `"--to={}"`.
@@ -91,7 +105,9 @@ impl Facts {
                     is_test_next |= marks_a_test(&tokens[..i], group);
                     let module = module_opened(&tokens[..i], group);
                     path.extend(module.clone());
-                    self.walk(group.stream(), path, in_test);
+                    // A comment of an item is an attribute with text.
+                    let is_doc = is_comment(group);
+                    self.walk(group.stream(), path, in_test || is_doc);
                     if module.is_some() {
                         path.pop();
                     }
@@ -101,6 +117,7 @@ impl Facts {
                 }
                 TokenTree::Literal(literal) if !in_test => {
                     let text = literal.to_string();
+                    self.named_flags += flags_named(&text);
                     if is_flag(&text) {
                         self.flags.push((text, literal.span().start().line));
                     }
@@ -225,6 +242,13 @@ fn marks_a_test(before: &[TokenTree], group: &proc_macro2::Group) -> bool {
     })
 }
 
+/// Whether `group` is a comment of an item or of a file, as the attribute that it stands for.
+fn is_comment(group: &proc_macro2::Group) -> bool {
+    let first = group.stream().into_iter().next();
+    group.delimiter() == Delimiter::Bracket
+        && matches!(first, Some(TokenTree::Ident(word)) if word == "doc")
+}
+
 /// What stands inside `group`, without spaces, if that is an attribute.
 fn attribute(before: &[TokenTree], group: &proc_macro2::Group) -> Option<String> {
     let hash = matches!(before.last(), Some(TokenTree::Punct(mark)) if mark.as_char() == '#');
@@ -334,6 +358,13 @@ mod tests {
         let facts = Facts::read(text, &[], false).expect("tokens");
         assert_eq!(facts.public_types, [("A".to_owned(), 1), ("D".to_owned(), 4)]);
         assert_eq!(facts.tests, [("is_one".to_owned(), 9), ("is_another".to_owned(), 11)]);
+    }
+
+    #[test]
+    fn counts_flags_that_strings_name_and_not_those_of_comments() {
+        let text = "//! Nor --here.\n/// Not --this.\nfn f() { g(\"leave --limit out, or `--tls-ca`\", \"a--b\") }\n\
+            // nor --that\n#[cfg(test)]\nmod tests { const A: &str = \"--other\"; }";
+        assert_eq!(Facts::read(text, &[], false).expect("tokens").named_flags, 2);
     }
 
     #[test]

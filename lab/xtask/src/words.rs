@@ -1,6 +1,6 @@
 //! `docs/words.md` against the sources: one word for one thing, in the names of public types.
 //!
-//! A name means one type in its crate. Each of its words stands in the page: in the table where
+//! A name means one type in all of them. Each of its words stands in the page: in the table where
 //! Farline means something of its own by it, else among the plain words.
 
 use crate::house::{is_test, module_path, read_sources};
@@ -21,16 +21,14 @@ const OF_EVERY_MACHINE: [&str; 3] = ["Event", "Input", "Output"];
 /// Every violation in the workspace at `root`.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let mut found = Vec::new();
+    let mut files = BTreeMap::new();
     for folder in CRATES {
-        let mut files = BTreeMap::new();
         read_sources(root, &root.join(folder), &mut files)?;
-        found.extend(violations(&page, &files));
     }
-    Ok(found)
+    Ok(violations(&page, &files))
 }
 
-/// The violations of one crate: the text of its files, by path.
+/// The violations of the crates: the text of their files, by path.
 fn violations(page: &str, files: &BTreeMap<String, String>) -> Vec<String> {
     let known = known_words(page);
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -123,6 +121,9 @@ mod tests {
         assert!(
             said.len() == 1 && said[0].contains("`Slot` means another type in core/src/b.rs:1")
         );
+        let crates =
+            [("core/src/a.rs", "pub struct Slot;"), ("edge/src/b.rs", "pub trait Slot {}")];
+        assert_eq!(found(&crates).len(), 1, "the library has the core's names too");
         let machines =
             [("core/src/a.rs", "pub enum Input {}"), ("core/src/b.rs", "pub enum Input {}")];
         assert_eq!(found(&machines), Vec::<String>::new());

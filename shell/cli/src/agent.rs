@@ -5,7 +5,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::reserve::at::At;
 use farline::circuit::{
-    CIRCUIT_PATIENCE, CircuitAddresses, CircuitAgent, CircuitDriver, CircuitNotice, CircuitVlans,
+    CIRCUIT_TIMEOUT, CircuitAddresses, CircuitAgent, CircuitDriver, CircuitNotice, CircuitVlans,
     ClassHandle, CommandDriver, EmulatedDriver, InterfaceSettings, LinuxDriver,
 };
 use farline_core::calendar::circuit::CircuitStep;
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["network", "interface"])]
     command: Option<PathBuf>,
     /// How long the program may take for a step [default: 30s]
-    #[arg(long, value_name = "TIME", requires = "command")]
-    patience: Option<Span>,
+    #[arg(long = "patience", value_name = "TIME", requires = "command")]
+    timeout: Option<Span>,
     #[command(flatten)]
     at: At,
 }
@@ -69,8 +69,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             vlans: args.vlans,
         })?),
         (None, None, program) => {
-            let patience = args.patience.map_or(CIRCUIT_PATIENCE, Duration::from);
-            Box::new(CommandDriver::new(program.as_deref().unwrap_or(Path::new("")), patience))
+            let timeout = args.timeout.map_or(CIRCUIT_TIMEOUT, Duration::from);
+            Box::new(CommandDriver::new(program.as_deref().unwrap_or(Path::new("")), timeout))
         }
     };
     let agent = CircuitAgent::new(args.at.address()?, driver)?;

@@ -94,7 +94,8 @@ pub(crate) fn refused(error: Error, output: &Output) -> Result<ExitCode, Error> 
     reserve::refused(error, OTHERWISE, output)
 }
 
-/// `plan --reserve`: what would be booked for a copy of `size` to a node or a site, or back from it.
+/// `plan --reserve`: what would be booked for a copy of `size` to a node or a site, or back from
+/// it.
 #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "`plan` goes with `profile`"))]
 pub(crate) fn plan(
     flag: &ReserveFlag,

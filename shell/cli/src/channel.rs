@@ -4,7 +4,7 @@
 use farline::channels::driver::Carries;
 use farline::channels::{Registry, Stack};
 #[cfg(feature = "profile")]
-use farline_core::profile::Driver;
+use farline_core::profile::ProfileDriver;
 use farline_core::units::Error;
 
 /// What a profile measures of a driver.
@@ -12,7 +12,7 @@ use farline_core::units::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measured {
     /// Bytes in order.
-    Streams(Driver),
+    Streams(ProfileDriver),
     /// Messages between two devices, by themselves.
     Messages,
 }
@@ -33,7 +33,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 #[cfg(feature = "profile")]
 pub(crate) fn measured(text: &str) -> Result<Measured, String> {
     let registry = Registry::builtin();
-    let named = Driver::ALL.into_iter().find(|driver| driver.name() == text);
+    let named = ProfileDriver::ALL.into_iter().find(|driver| driver.name() == text);
     match (registry.find(text), named) {
         (Some(driver), _) if driver.capabilities.carries == Carries::RegisteredSlots => {
             Ok(Measured::Messages)
@@ -69,7 +69,7 @@ mod tests {
             assert!(said.contains("rdma:1-16: queue pairs of each channel"), "{text}: {said}");
         }
         assert_eq!(stack("rdma:4:read").expect("a stack").to_string(), "rdma");
-        for driver in Driver::ALL {
+        for driver in ProfileDriver::ALL {
             let found = measured(driver.name());
             assert_eq!(found, Ok(Measured::Streams(driver)), "{}", driver.name());
         }

@@ -172,8 +172,8 @@ fn data_path(outcome: &Outcome) -> Option<String> {
     Some(format!("data went through {way}: {whose} data ports could not be reached"))
 }
 
-/// What was chosen and why, and what held the copy back; without being asked for, only where whoever
-/// gave the command can change it.
+/// What was chosen and why, and what held the copy back; without being asked for, only where
+/// whoever gave the command can change it.
 fn why(outcome: &Outcome, verbose: bool) -> Vec<String> {
     let limited = format!("limited by {}", outcome.limited_in_words());
     if !verbose {

@@ -3,6 +3,7 @@
 use crate::attributes::AttributeArgs;
 use crate::booked::{self, Begun, ReserveFlag};
 use crate::copy_report::{self, Asked};
+use crate::flags;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
@@ -98,8 +99,8 @@ pub(crate) struct How {
     /// Such as htcp, or held --rate 4G [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// The booked rate that --congestion held holds from the first round trip on, such as 4G: with nodes
-    /// that admit it (serve --allow-held) [default: none]
+    /// The booked rate that --congestion held holds from the first round trip on, such as 4G: with
+    /// nodes that admit it (serve --allow-held) [default: none]
     #[arg(long, hide = true, value_name = "RATE")]
     rate: Option<Rate>,
     /// Socket buffers, such as 16MiB [default: kernel's]
@@ -127,7 +128,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
     /// Retry passing faults; 0: never [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = patience)]
+    #[arg(long, value_name = "TIME", value_parser = retry_time)]
     retry_for: Option<Span>,
     /// End after so much time, such as 2h, whatever still comes; what is durable is kept [default: none]
     #[arg(long, hide = true, value_name = "TIME", value_parser = deadline)]
@@ -201,7 +202,7 @@ impl From<VerifyHow> for Verify {
 }
 
 /// A time such as 10min; 0 needs no unit.
-fn patience(text: &str) -> Result<Span, ParseQuantityError> {
+fn retry_time(text: &str) -> Result<Span, ParseQuantityError> {
     if text == "0" { Ok(Span::ZERO) } else { text.parse() }
 }
 
@@ -215,9 +216,9 @@ fn deadline(text: &str) -> Result<Span, String> {
 }
 
 /// What `FARLINE_RETRY_FOR` says, or ten minutes.
-fn usual_patience() -> Result<Span, Error> {
+fn usual_retry_time() -> Result<Span, Error> {
     let Ok(text) = std::env::var("FARLINE_RETRY_FOR") else { return Ok(RETRY_FOR) };
-    patience(&text).map_err(|error| {
+    retry_time(&text).map_err(|error| {
         let message = format!("FARLINE_RETRY_FOR: {error}");
         Error::new(Fault::You, ErrorCode::BadConfig, message)
     })
@@ -279,7 +280,7 @@ impl How {
         options.buffer = self.buffer;
         options.direct_io = if self.direct_io { DirectIo::wanted() } else { DirectIo::default() };
         options.channel = self.channel;
-        options.retry_for = self.retry_for.map_or_else(usual_patience, Ok)?;
+        options.retry_for = self.retry_for.map_or_else(usual_retry_time, Ok)?;
         let Trial { read, write, stall, sync, in_turns, .. } = &mut options.trial;
         (*read, *write) = (self.trial_read, self.trial_write);
         (*stall, *sync) = (self.trial_stall, self.trial_sync);
@@ -364,6 +365,7 @@ pub(crate) fn carry_out(
     let say = progress.speaker();
     options.on_retry = RetryListener::new(move |notice: &RetryNotice| {
         let RetryNotice { error, failures, wait, .. } = notice;
+        let error = flags::in_flags(&error.to_string());
         say(&format!("{error}; trying again in {wait:.0} (attempt {})", failures + 1));
     });
     if let Some(booked) = &mut booked {
@@ -399,7 +401,7 @@ pub(crate) fn carry_out(
         (Err(error), Some(Ended::Late(within))) if error.code == ErrorCode::Interrupted => {
             return Err(late(&error, within));
         }
-        (result, _) => result?,
+        (result, _) => flags::of_outcome(result?),
     };
     let asked = Asked { verbose, dry_run: options.dry_run, existing: options.existing };
     copy_report::report(&outcome, booking, &asked, output)?;
@@ -409,7 +411,8 @@ pub(crate) fn carry_out(
     })
 }
 
-/// The error of a copy whose connection was lost, with how to go on; what went through a pipe is gone.
+/// The error of a copy whose connection was lost, with how to go on; what went through a pipe is
+/// gone.
 fn with_way_on(error: Error, is_piped: bool) -> Error {
     let is_lost = matches!(error.code, ErrorCode::ControlClosed | ErrorCode::ChannelLost);
     if !is_lost || is_piped || error.hint.is_some() {
@@ -472,8 +475,8 @@ async fn copy_until_ended(
         within = late => Ended::Late(within),
     };
     options.stop.ask();
-    // It makes durable what it can go on from, and says so; who asks twice does not want to wait for
-    // that.
+    // It makes durable what it can go on from, and says so; who asks twice does not want to wait
+    // for that.
     let result = tokio::select! {
         result = copying => result,
         () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),

@@ -29,8 +29,8 @@ pub(crate) fn write_made(files: &[PathBuf], document: &impl ReportDocument) -> R
         .try_for_each(|file| write_as_named(file, document))
 }
 
-/// Writes each of `files`, whatever comes of the others: a disk that is full loses none for which there is
-/// room elsewhere.
+/// Writes each of `files`, whatever comes of the others: a disk that is full loses none for which
+/// there is room elsewhere.
 ///
 /// # Errors
 /// The first, with what was said of the others.

@@ -18,6 +18,7 @@ mod cp;
 mod duration;
 #[cfg(any(feature = "line", feature = "profile"))]
 mod export;
+mod flags;
 mod generate;
 mod interrupt;
 mod lacking;

@@ -1,6 +1,7 @@
 //! What a command prints: text for people or JSON for programs, and errors in either form.
 
 use crate::Cli;
+use crate::flags;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use farline_core::units::{Error, ErrorCode, Fault, escaped_json, escaped_lines};
@@ -73,7 +74,11 @@ impl Output {
     pub(crate) fn remark(&self, text: impl fmt::Display) {
         if !self.quiet {
             // Nobody to hear it is no error.
-            let _ = writeln!(io::stderr().lock(), "farline: {}", escaped_lines(&text.to_string()));
+            let _ = writeln!(
+                io::stderr().lock(),
+                "farline: {}",
+                escaped_lines(&flags::in_flags(&text.to_string()))
+            );
         }
     }
 
@@ -90,6 +95,7 @@ impl Output {
     ///
     /// An object goes where the result would have stood; text goes to stderr.
     pub(crate) fn error(&self, error: &Error) -> ExitCode {
+        let error = &flags::of_error(error);
         // Nothing is left to tell when even this cannot be written; the exit code still says it.
         let _ = if self.json {
             writeln!(self.out(), "{}", json(&ErrorDocument { schema: "farline/error/1", error }))
@@ -130,8 +136,8 @@ pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsStr
     Output::new(json, false).error(&usage_error(wrong))
 }
 
-/// Suggests the command whose letters were typed in another order, or with one wrong, of those that stand
-/// where `args` has it: clap finds none for words as short as `pc`.
+/// Suggests the command whose letters were typed in another order, or with one wrong, of those that
+/// stand where `args` has it: clap finds none for words as short as `pc`.
 fn suggest_command(wrong: &mut clap::Error, args: &[OsString]) {
     let has_own = wrong.get(ContextKind::SuggestedSubcommand).is_some();
     let Some(ContextValue::String(typed)) = wrong.get(ContextKind::InvalidSubcommand) else {

@@ -162,8 +162,8 @@ fn trees_at(remote: &Remote) -> Result<Vec<LandedTree>, Error> {
     Ok(LandedTree::all()?.into_iter().filter(|tree| is_at(&tree.target, &named)).collect())
 }
 
-/// What was left at `remote`: of the target that it names, or of those below it. Where nothing was, it
-/// may be a node to be `asked`.
+/// What was left at `remote`: of the target that it names, or of those below it. Where nothing was,
+/// it may be a node to be `asked`.
 fn stored_at(remote: &Remote, asked: bool) -> Result<Vec<Receipt>, Error> {
     let named = name_of(remote);
     let is_there = |receipt: &Receipt| receipt.partial == named || is_at(&receipt.target(), &named);

@@ -153,8 +153,8 @@ enum Words {
     NoUnit,
 }
 
-/// What a line may be, with a bar before it or without, the fullest first: the bar goes before words do,
-/// and words before figures.
+/// What a line may be, with a bar before it or without, the fullest first: the bar goes before
+/// words do, and words before figures.
 const FORMS: [(Words, bool); 14] = [
     (Words::All, true),
     (Words::NoLabel, true),
@@ -172,7 +172,8 @@ const FORMS: [(Words, bool); 14] = [
     (Words::NoUnit, false),
 ];
 
-/// One line with as much of the truth as fits into `columns`, and whether there is room for a bar before it.
+/// One line with as much of the truth as fits into `columns`, and whether there is room for a bar
+/// before it.
 fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) -> (String, bool) {
     let least = if columns < USUAL_COLUMNS { SHORT_BAR } else { LEAST_BAR };
     for (words, with_bar) in FORMS {
@@ -203,7 +204,8 @@ fn figures(label: &str, sample: &Sample, rate: Option<Rate>, words: Words) -> Ve
         Some(total) => format!("{} of {total}", sample.bytes_done),
         None => sample.bytes_done.to_string(),
     };
-    // Where it is not known how many bytes there are, they are all there is to say of how far it is.
+    // Where it is not known how many bytes there are, they are all there is to say of how far it
+    // is.
     let tells_bytes = words < Words::NoBytes || sample.bytes_total.is_none();
     let unit = if words < Words::NoFiles { " files" } else { "" };
     let files = match (sample.files_done, sample.files_total) {

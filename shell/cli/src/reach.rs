@@ -45,7 +45,8 @@ const PASSWORDLESS: [&str; 3] = [BEARER, "anonymous", "ftp"];
 /// without one, where nothing else says who logs in.
 ///
 /// # Errors
-/// When there is no terminal, or it cannot be read: an empty password would only count as a wrong one.
+/// When there is no terminal, or it cannot be read: an empty password would only count as a wrong
+/// one.
 pub(crate) fn ask_for_password<'a>(
     reach: &mut ConnectOptions,
     places: impl IntoIterator<Item = &'a Location>,

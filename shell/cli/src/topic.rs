@@ -1,6 +1,6 @@
-//! Help that shows what a command is about: `farline sync` has flags of `cp` that it does not show, and
-//! `farline profile` changes for RDMA: with `--channel rdma` a profile has other flags, and neither
-//! set leaves the other room on a screen.
+//! Help that shows what a command is about: `farline sync` has flags of `cp` that it does not show,
+//! and `farline profile` changes for RDMA: with `--channel rdma` a profile has other flags, and
+//! neither set leaves the other room on a screen.
 
 use clap::Command;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Maintenance: a link is closed for a while, what can be moved is moved, and what cannot is said.
 
 use super::{Book, BookRecord, Decision, LinkClosure};
-use crate::calendar::network::Network;
+use crate::calendar::network::NetworkTimelines;
 use crate::calendar::refusal::{BookingRefusal, RefusalCause};
 use crate::calendar::reservation::Reservation;
 use crate::calendar::search::fixed_slot;
@@ -94,7 +94,7 @@ impl Book {
 /// The legs of `reservation` with each that is `hit` on another route, booked in `network`; `None`,
 /// and nothing changed, when one of them finds none.
 fn moved(
-    network: &mut Network,
+    network: &mut NetworkTimelines,
     now: Time,
     reservation: &Reservation,
     hit: impl Fn(&Leg) -> bool,

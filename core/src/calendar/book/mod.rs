@@ -10,7 +10,7 @@ mod maintenance;
 mod preempt;
 mod reserve;
 
-use super::network::Network;
+use super::network::NetworkTimelines;
 use super::policy::{BookingPolicy, ProjectUse};
 use super::refusal::{BookingRefusal, RefusalCause};
 use super::request::BookingRequest;
@@ -129,7 +129,7 @@ pub struct Decision {
 /// The calendar.
 #[derive(Clone, Debug)]
 pub struct Book {
-    network: Network,
+    network: NetworkTimelines,
     policy: BookingPolicy,
     limits: BookLimits,
     reservations: BTreeMap<ReservationId, Arc<Reservation>>,
@@ -147,7 +147,7 @@ impl Book {
     /// An empty book.
     pub fn new(topology: Arc<Topology>, policy: BookingPolicy, limits: BookLimits) -> Book {
         Book {
-            network: Network::new(topology),
+            network: NetworkTimelines::new(topology),
             policy,
             limits,
             reservations: BTreeMap::new(),
@@ -161,7 +161,7 @@ impl Book {
     }
 
     /// The network with its lists; a clone of it is a snapshot.
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &NetworkTimelines {
         &self.network
     }
 
@@ -334,8 +334,8 @@ impl Book {
         }
     }
 
-    /// Takes back what [`apply`](Self::apply) did, given what that returned: for records that did not
-    /// become durable after all. Numbers that were given stay given.
+    /// Takes back what [`apply`](Self::apply) did, given what that returned: for records that did
+    /// not become durable after all. Numbers that were given stay given.
     pub fn take_back(&mut self, record: &BookRecord, before: Option<BookRecord>) {
         if let Some(before) = before {
             self.apply(&before);
@@ -384,7 +384,7 @@ impl Book {
     fn network_without<'a>(
         &self,
         reservations: impl IntoIterator<Item = &'a Arc<Reservation>>,
-    ) -> Network {
+    ) -> NetworkTimelines {
         let mut network = self.network.clone();
         for reservation in reservations {
             for (links, window, rate) in reservation.taken(self.network.view(false)) {

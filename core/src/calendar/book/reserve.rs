@@ -34,7 +34,8 @@ impl Book {
         Ok(Decision { records: vec![self.admitted(now, &request, legs)?] })
     }
 
-    /// What [`reserve`](super::BookOrder::Reserve) would book now, whatever policies and quotas say.
+    /// What [`reserve`](super::BookOrder::Reserve) would book now, whatever policies and quotas
+    /// say.
     ///
     /// # Errors
     /// A refusal with what stood in the way, and what could be had instead.

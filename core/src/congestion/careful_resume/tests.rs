@@ -186,8 +186,8 @@ fn a_jump_is_worth_it_where_it_saves_a_round_trip() {
     }
 }
 
-/// What a copy of `bytes` sees over a path of `speed` and `rtt` with a queue of so many products, which looks at
-/// what has arrived ten times a second as a copy does, and how long it takes.
+/// What a copy of `bytes` sees over a path of `speed` and `rtt` with a queue of so many products,
+/// which looks at what has arrived ten times a second as a copy does, and how long it takes.
 fn copied(flow: Part, path: (Rate, Span, f64), bytes: u64, rng: u64) -> (PathRecord, Span) {
     let (speed, rtt, queue) = path;
     let (mut record, mut looks) = (PathRecord::default(), 0);
@@ -236,7 +236,8 @@ fn a_small_copy_makes_no_later_one_slower() {
         }
     }
     assert!(slower.is_empty(), "{slower:#?}");
-    // Taken for all that there is, what a small copy saw makes a large one up to several times as slow.
+    // Taken for all that there is, what a small copy saw makes a large one up to several times as
+    // slow.
     let worst = believed.iter().fold(0.0, |worst, part| part.max(worst));
     assert!(worst > 1.5, "{believed:?}");
 }

@@ -5,7 +5,7 @@ use super::super::constants::Constants;
 use super::super::control::{Allowed, Start, Yielded};
 use super::flow::{Flow, Point, Reduction};
 use crate::units::{Rng, Span, Time};
-use crate::wan::{Change, Direction, Frames, Link, Output, Packet};
+use crate::wan::{Change, Direction, Frames, OneWayLink, Output, Packet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ pub struct FlowScenario {
 #[derive(Debug)]
 pub struct Simulation {
     now: Time,
-    link: Link,
+    link: OneWayLink,
     return_delay: Span,
     flows: Vec<Flow>,
     /// Of what each flow is made.
@@ -50,8 +50,12 @@ impl Simulation {
     pub fn new(scenario: &FlowScenario) -> Simulation {
         let now = Time::ZERO;
         let seed = Rng::new(scenario.seed);
-        let link =
-            Link::new(now, &scenario.direction, scenario.changes.iter().copied(), &seed.fork(1));
+        let link = OneWayLink::new(
+            now,
+            &scenario.direction,
+            scenario.changes.iter().copied(),
+            &seed.fork(1),
+        );
         let mut simulation = Simulation {
             now,
             link,

@@ -1,7 +1,7 @@
 //! CRC32C of any number of zeros, without a look at them.
 //!
-//! A zero behind a message multiplies its remainder by x^8 modulo the polynomial, so that any number of them is
-//! one power (M. Adler, zlib 1.3, `crc32_combine_op`).
+//! A zero behind a message multiplies its remainder by x^8 modulo the polynomial, so that any
+//! number of them is one power (M. Adler, zlib 1.3, `crc32_combine_op`).
 
 use crate::units::CrcPolynomial;
 

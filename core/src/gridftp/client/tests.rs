@@ -478,7 +478,8 @@ fn a_refused_login_fails_all_that_went_out_with_it() {
 #[test]
 fn what_only_farline_understands_is_sent_to_no_other() {
     let option = || {
-        let option = crate::gridftp::Options::Farline { name: "key".into(), value: "00".into() };
+        let option =
+            crate::gridftp::CommandOptions::Farline { name: "key".into(), value: "00".into() };
         Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))
     };
     let mut d = Dialogue::with(GLOBUS_FEAT);

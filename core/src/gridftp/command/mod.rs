@@ -12,7 +12,7 @@ mod site;
 mod tests;
 mod verbs;
 
-pub use options::{Options, RetrieveOptions, StripeLayout};
+pub use options::{CommandOptions, RetrieveOptions, StripeLayout};
 pub use parse::CommandError;
 pub use site::Site;
 pub use verbs::{VERBS, Verb};
@@ -93,7 +93,7 @@ pub enum Command {
     /// `NOOP`.
     Noop,
     /// `OPTS` (RFC 2389).
-    Options(Options),
+    Options(CommandOptions),
     /// `PASS password`.
     Password(Vec<u8>),
     /// `SITE TOKEN token`, also written `OPTS TOKEN token`: a login by bearer token in one command.

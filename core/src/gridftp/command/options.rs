@@ -6,7 +6,7 @@ use crate::units::{Bytes, Span};
 /// The argument of `OPTS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Options {
+pub enum CommandOptions {
     /// `OPTS CKSM markers=n;`: a 113 reply every n seconds (GCT).
     Checksum {
         /// Time between them; zero turns them off.
@@ -57,16 +57,16 @@ pub enum StripeLayout {
     Partitioned,
 }
 
-impl Options {
+impl CommandOptions {
     /// Reads what follows `OPTS `; the error names the part that was not understood.
-    pub(super) fn parse(text: &str) -> Result<Options, String> {
+    pub(super) fn parse(text: &str) -> Result<CommandOptions, String> {
         let (target, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
         match target.to_ascii_uppercase().as_str() {
             "CKSM" => {
                 let (name, value) = single(rest)?;
                 let markers = seconds(value).filter(|_| name.eq_ignore_ascii_case("markers"));
-                Ok(Options::Checksum { markers: markers.ok_or_else(|| rest.to_owned())? })
+                Ok(CommandOptions::Checksum { markers: markers.ok_or_else(|| rest.to_owned())? })
             }
             "FARLINE" => {
                 let (name, value) = single(rest)?;
@@ -77,20 +77,20 @@ impl Options {
                 if !fits(name) || value.contains(|c: char| c == ';' || c.is_control()) {
                     return Err(rest.to_owned());
                 }
-                Ok(Options::Farline { name: name.to_owned(), value: value.to_owned() })
+                Ok(CommandOptions::Farline { name: name.to_owned(), value: value.to_owned() })
             }
             // RFC 3659 section 7.9: no facts at all is a legal choice.
-            "MLST" => Ok(Options::Facts(FactSet::parse(rest))),
+            "MLST" => Ok(CommandOptions::Facts(FactSet::parse(rest))),
             "PASV" => match single(rest)? {
                 (name, value @ ("0" | "1")) if name.eq_ignore_ascii_case("allowdelayed") => {
-                    Ok(Options::Passive { allow_delayed: value == "1" })
+                    Ok(CommandOptions::Passive { allow_delayed: value == "1" })
                 }
                 _ => Err(rest.to_owned()),
             },
-            "RETR" => RetrieveOptions::parse(rest).map(Options::Retrieve),
+            "RETR" => RetrieveOptions::parse(rest).map(CommandOptions::Retrieve),
             "UTF8" | "UTF-8" => match rest.to_ascii_uppercase().as_str() {
-                "" | "ON" => Ok(Options::Utf8(true)),
-                "OFF" => Ok(Options::Utf8(false)),
+                "" | "ON" => Ok(CommandOptions::Utf8(true)),
+                "OFF" => Ok(CommandOptions::Utf8(false)),
                 _ => Err(rest.to_owned()),
             },
             _ => Err(target.to_owned()),
@@ -100,14 +100,16 @@ impl Options {
     /// Prints what follows `OPTS `.
     pub(super) fn print(&self) -> String {
         match self {
-            Options::Checksum { markers } => format!("CKSM markers={};", whole_seconds(*markers)),
-            Options::Farline { name, value } => format!("FARLINE {name}={value};"),
-            Options::Facts(facts) => format!("MLST {}", facts.names()),
-            Options::Passive { allow_delayed } => {
+            CommandOptions::Checksum { markers } => {
+                format!("CKSM markers={};", whole_seconds(*markers))
+            }
+            CommandOptions::Farline { name, value } => format!("FARLINE {name}={value};"),
+            CommandOptions::Facts(facts) => format!("MLST {}", facts.names()),
+            CommandOptions::Passive { allow_delayed } => {
                 format!("PASV AllowDelayed={};", u8::from(*allow_delayed))
             }
-            Options::Retrieve(options) => format!("RETR {}", options.print()),
-            Options::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
+            CommandOptions::Retrieve(options) => format!("RETR {}", options.print()),
+            CommandOptions::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::site::{Site, word};
 use super::verbs::Verb;
 use super::{
-    Command, DataAuthentication, Epsv, Extent, Mode, Module, Options, Protection, Restart,
+    Command, CommandOptions, DataAuthentication, Epsv, Extent, Mode, Module, Protection, Restart,
     TransferEvent, Type,
 };
 use crate::gridftp::address::{Family, parse_any, parse_extended, parse_host_port};
@@ -137,7 +137,7 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         "NLST" => Command::NameList(listed(rest)),
         "NOOP" => Command::Noop,
         "OPTS" | "SITE" if is_token(rest) => Command::Token(word(rest).1.to_vec()),
-        "OPTS" => Command::Options(Options::parse(&text)?),
+        "OPTS" => Command::Options(CommandOptions::parse(&text)?),
         "PASS" => Command::Password(rest.to_vec()),
         "PASV" => Command::Passive,
         "PBSZ" => Command::ProtectionBuffer(number()?),

@@ -24,7 +24,8 @@ pub enum Site {
     },
     /// `SITE SETNETSTACK tcp`: the drivers of the data channel (GCT).
     NetStack(String),
-    /// `SITE SYMLINK target path`: a symbolic link (ProFTPD's mod_site_misc), which `lftp mirror -R` asks for.
+    /// `SITE SYMLINK target path`: a symbolic link (ProFTPD's mod_site_misc), which `lftp mirror
+    /// -R` asks for.
     MakeLink {
         /// What the link says, as it was written.
         target: Pathname,
@@ -111,7 +112,8 @@ impl Site {
     }
 }
 
-/// A target and a path with one blank between them; of several the one before the only absolute path.
+/// A target and a path with one blank between them; of several the one before the only absolute
+/// path.
 fn link(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let blanks = (1..text.len().saturating_sub(1)).filter(|&at| text[at] == b' ');
     let splits: Vec<_> = blanks.map(|at| (&text[..at], &text[at + 1..])).collect();

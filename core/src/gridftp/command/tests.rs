@@ -22,7 +22,7 @@ fn what_globus_url_copy_sends_is_understood() {
     ));
     assert_eq!(
         parse("OPTS RETR Parallelism=4,4,4;"),
-        Command::Options(Options::Retrieve(RetrieveOptions {
+        Command::Options(CommandOptions::Retrieve(RetrieveOptions {
             parallelism: Some((4, 4, 4)),
             ..Default::default()
         }))
@@ -48,10 +48,10 @@ fn what_globus_url_copy_sends_is_understood() {
 #[test]
 fn what_lftp_and_curl_send_is_understood() {
     assert_eq!(parse("LANG"), Command::Language(None));
-    assert_eq!(parse("OPTS UTF8 ON"), Command::Options(Options::Utf8(true)));
+    assert_eq!(parse("OPTS UTF8 ON"), Command::Options(CommandOptions::Utf8(true)));
     assert_eq!(
         parse("OPTS MLST Type;Size;"),
-        Command::Options(Options::Facts(FactSet::NONE.with(Fact::Type).with(Fact::Size)))
+        Command::Options(CommandOptions::Facts(FactSet::NONE.with(Fact::Type).with(Fact::Size)))
     );
     assert_eq!(parse("LIST -a -l"), Command::List(None));
     assert_eq!(parse("LIST -la /x"), Command::List(Some("/x".into())));
@@ -73,7 +73,10 @@ fn farlines_own_extensions_ride_on_modules_and_options() {
     );
     assert_eq!(
         parse("OPTS FARLINE congestion=bbr;"),
-        Command::Options(Options::Farline { name: "congestion".into(), value: "bbr".into() })
+        Command::Options(CommandOptions::Farline {
+            name: "congestion".into(),
+            value: "bbr".into()
+        })
     );
 }
 
@@ -191,7 +194,7 @@ fn extents() -> impl Strategy<Value = Extent> {
     ]
 }
 
-fn options() -> impl Strategy<Value = Options> {
+fn options() -> impl Strategy<Value = CommandOptions> {
     let retrieve =
         (any::<Option<(u32, u32, u32)>>(), any::<Option<u64>>(), prop::option::of(0u64..999))
             .prop_map(|(parallelism, size, seconds)| RetrieveOptions {
@@ -202,11 +205,12 @@ fn options() -> impl Strategy<Value = Options> {
                 markers: seconds.map(Span::from_secs),
             });
     prop_oneof![
-        retrieve.prop_map(Options::Retrieve),
-        ("[a-z]{1,9}", "[a-z0-9.]{0,9}").prop_map(|(name, value)| Options::Farline { name, value }),
-        any::<bool>().prop_map(|allow_delayed| Options::Passive { allow_delayed }),
-        (0u64..99).prop_map(|n| Options::Checksum { markers: Span::from_secs(n) }),
-        Just(Options::Facts(FactSet::NONE.with(Fact::Size))),
+        retrieve.prop_map(CommandOptions::Retrieve),
+        ("[a-z]{1,9}", "[a-z0-9.]{0,9}")
+            .prop_map(|(name, value)| CommandOptions::Farline { name, value }),
+        any::<bool>().prop_map(|allow_delayed| CommandOptions::Passive { allow_delayed }),
+        (0u64..99).prop_map(|n| CommandOptions::Checksum { markers: Span::from_secs(n) }),
+        Just(CommandOptions::Facts(FactSet::NONE.with(Fact::Size))),
     ]
 }
 

@@ -23,8 +23,9 @@ pub enum Ask {
         /// One address for each stripe.
         addresses: Vec<SocketAddr>,
     },
-    /// Authenticate data channels so from now on (`DCAU`); asked after `AUTH GSSAPI` alone, where the
-    /// user's own identity is the default. When that changes, those open are closed. Answer: `Done`.
+    /// Authenticate data channels so from now on (`DCAU`); asked after `AUTH GSSAPI` alone, where
+    /// the user's own identity is the default. When that changes, those open are closed. Answer:
+    /// `Done`.
     Authenticate {
         /// By whose identity.
         how: DataAuthentication,
@@ -158,7 +159,7 @@ impl Action {
 /// A part of a file (`ERET P`, `ESTO A`). MODE E offsets, and the ranges of restarts and markers,
 /// count from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FilePart {
     /// Where it begins in the file.
     pub offset: u64,
     /// Its bytes; `None` for a store, whose end the sender decides.
@@ -191,7 +192,7 @@ pub struct TransferRequest {
     /// Stream or Extended. Files move as images whatever TYPE says.
     pub mode: Mode,
     /// The part of the file, or all of it.
-    pub part: Option<Part>,
+    pub part: Option<FilePart>,
     /// What the receiver holds already, so it is not sent. In MODE S either empty or one range from
     /// 0.
     pub held: ByteRanges,

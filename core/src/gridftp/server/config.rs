@@ -55,9 +55,9 @@ pub struct ServerConfig {
     pub login_within: Span,
     /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
     pub tls: bool,
-    /// Whether `AUTH GSSAPI` is offered ([`Output::StartGssapi`](super::Output::StartGssapi)). Where
-    /// it was taken, data channels are authenticated as DCAU says, and Farline's own features are not
-    /// announced: they have another way.
+    /// Whether `AUTH GSSAPI` is offered ([`Output::StartGssapi`](super::Output::StartGssapi)).
+    /// Where it was taken, data channels are authenticated as DCAU says, and Farline's own features
+    /// are not announced: they have another way.
     pub gssapi: bool,
     /// Whether the control channel is protected already, as over ssh; `AUTH` makes it so. Only
     /// then `PROT P` is offered.

@@ -13,7 +13,7 @@ mod state;
 mod tests;
 mod transfer;
 
-pub use ask::{Action, Answer, Ask, ExpectedDigest, Part, TransferRequest};
+pub use ask::{Action, Answer, Ask, ExpectedDigest, FilePart, TransferRequest};
 pub use config::{Logins, Rights, ServerConfig};
 pub use login::{BEARER, is_anonymous};
 pub use session::ServerSession;
@@ -63,8 +63,8 @@ pub enum Output {
     CloseData,
     /// A user was refused before anybody was asked, for this; the client is told by itself.
     LoginRefused(String),
-    /// An option of Farline's own came while a transfer runs that is to heed it. It is asked for again,
-    /// and replied to, in its turn.
+    /// An option of Farline's own came while a transfer runs that is to heed it. It is asked for
+    /// again, and replied to, in its turn.
     OptionAtOnce {
         /// The option.
         name: String,
@@ -79,9 +79,9 @@ pub enum Output {
         /// How the client's part of it begins, which came together with its command.
         early: Vec<u8>,
     },
-    /// What was sent so far is in the clear; now do the exchange of `ADAT`, and give the session only
-    /// what comes protected by it, as lines; send what it says protected too. Bytes that came before
-    /// the exchange must be thrown away.
+    /// What was sent so far is in the clear; now do the exchange of `ADAT`, and give the session
+    /// only what comes protected by it, as lines; send what it says protected too. Bytes that came
+    /// before the exchange must be thrown away.
     StartGssapi,
     /// Nothing to do until the next input, or until the time given, when the session is to be
     /// polled again.

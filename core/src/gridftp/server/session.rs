@@ -4,7 +4,7 @@ use super::ask::{Answer, Ask};
 use super::config::ServerConfig;
 use super::state::{Data, Login, Next, PassiveForm, Purpose, Settings, Waiting};
 use super::{Input, Output};
-use crate::gridftp::command::{Command, CommandError, Extent, Options};
+use crate::gridftp::command::{Command, CommandError, CommandOptions, Extent};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::line::{Line, Lines, MAX_LINE};
 use crate::gridftp::{Pathname, Reply};
@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 const QUEUE_FULL: usize = 256 * 1024;
 /// The queue beyond which a client that is not held back is sent away.
 const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
-/// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command begins.
+/// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command
+/// begins.
 const HANDSHAKE: u8 = 22;
 
 /// The server's end of one control channel.
@@ -201,7 +202,7 @@ impl ServerSession {
                     self.status();
                     continue;
                 }
-                Ok(Command::Options(Options::Farline { ref name, ref value }))
+                Ok(Command::Options(CommandOptions::Farline { ref name, ref value }))
                     if self.is_transferring() && self.config.options_at_once.contains(name) =>
                 {
                     let (name, value) = (name.clone(), value.clone());
@@ -435,7 +436,7 @@ fn allowed_before_login(command: &Command) -> bool {
             | Command::Help(_)
             | Command::Language(_)
             | Command::Noop
-            | Command::Options(Options::Utf8(_))
+            | Command::Options(CommandOptions::Utf8(_))
             | Command::Password(_)
             | Command::Protection(_)
             | Command::ProtectionBuffer(_)

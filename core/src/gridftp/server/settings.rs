@@ -6,8 +6,8 @@ use super::ask::{Ask, ExpectedDigest};
 use super::session::ServerSession;
 use super::state::Purpose;
 use crate::gridftp::command::{
-    DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent,
-    Type,
+    CommandOptions, DataAuthentication, Mode, Protection, Restart, RetrieveOptions, Site,
+    TransferEvent, Type,
 };
 use crate::gridftp::{Fact, Reply};
 use crate::units::{ByteRanges, Bytes, Span};
@@ -111,28 +111,30 @@ impl ServerSession {
         self.say(200, "TREV command successful.");
     }
 
-    pub(super) fn options(&mut self, options: Options) {
+    pub(super) fn options(&mut self, options: CommandOptions) {
         match options {
-            Options::Checksum { markers } => self.settings.checksum_markers = markers,
-            Options::Facts(facts) => {
+            CommandOptions::Checksum { markers } => self.settings.checksum_markers = markers,
+            CommandOptions::Facts(facts) => {
                 self.settings.facts = facts;
                 self.settings.asks_for_links = facts.contains(Fact::UnixSlink);
                 // RFC 3659 section 7.9: the reply names the facts that will be given.
                 return self.say(200, format!("MLST OPTS {}", facts.names()));
             }
-            Options::Farline { name, value } => {
+            CommandOptions::Farline { name, value } => {
                 let purpose = Purpose::Option { name: name.clone(), value: value.clone() };
                 return self.ask(Ask::SetOption { name, value }, purpose);
             }
-            Options::Passive { allow_delayed: false } => {}
-            Options::Passive { allow_delayed: true } => {
+            CommandOptions::Passive { allow_delayed: false } => {}
+            CommandOptions::Passive { allow_delayed: true } => {
                 return self.say(504, "PASV is never delayed here.");
             }
-            Options::Retrieve(options) => return self.retrieve_options(&options),
-            Options::Utf8(true) => {
+            CommandOptions::Retrieve(options) => return self.retrieve_options(&options),
+            CommandOptions::Utf8(true) => {
                 return self.say(200, "Pathnames are bytes; UTF-8 is understood.");
             }
-            Options::Utf8(false) => return self.say(504, "Pathnames travel as they are stored."),
+            CommandOptions::Utf8(false) => {
+                return self.say(504, "Pathnames travel as they are stored.");
+            }
         }
         self.say(200, "OPTS command successful.");
     }

@@ -32,8 +32,8 @@ pub(super) struct Login {
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) facts: FactSet,
-    /// Whether the client asked what links say, and does not only hear of it in lists: to who did not, one
-    /// path is what it leads to.
+    /// Whether the client asked what links say, and does not only hear of it in lists: to who did
+    /// not, one path is what it leads to.
     pub(super) asks_for_links: bool,
     pub(super) mode: Mode,
     pub(super) parallelism: u32,

@@ -1,7 +1,7 @@
 //! RETR, STOR, ERET, ESTO, LIST ...: what a transfer takes up, and its replies from 150 to 226.
 
 use super::Output;
-use super::ask::{Action, Answer, Ask, Part, TransferRequest};
+use super::ask::{Action, Answer, Ask, FilePart, TransferRequest};
 use super::session::ServerSession;
 use super::state::{Data, Purpose, Running, Waiting};
 use crate::gridftp::command::{Extent, Mode, Module};
@@ -203,10 +203,10 @@ fn module_of(extent: Option<&Extent>) -> Option<Module> {
     }
 }
 
-fn part_of(extent: Option<&Extent>) -> Option<Part> {
+fn part_of(extent: Option<&Extent>) -> Option<FilePart> {
     match extent {
-        Some(&Extent::Part { offset, length }) => Some(Part { offset, length: Some(length) }),
-        Some(&Extent::At { offset }) => Some(Part { offset, length: None }),
+        Some(&Extent::Part { offset, length }) => Some(FilePart { offset, length: Some(length) }),
+        Some(&Extent::At { offset }) => Some(FilePart { offset, length: None }),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use crate::experiment::{
 use crate::profile::document::ProfileKind;
 use crate::statistics::Summary;
 use crate::units::{Bytes, Error, Rate, Rng, Span};
-use crate::wan::{Extension, Settings};
+use crate::wan::{Extension, LinkSettings};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
@@ -158,8 +158,8 @@ impl Document for VerbsProfile {
         self.grid.measured.as_ref().map_or(none, Measured::schedule)
     }
 
-    /// Of the cells that are measured, in the order of the axes: that of the paths, so that the wire
-    /// is changed seldom.
+    /// Of the cells that are measured, in the order of the axes: that of the paths, so that the
+    /// wire is changed seldom.
     fn runs(&self) -> Vec<(usize, CellRuns)> {
         let measured = |(_, result): &(usize, &VerbsCellResult)| self.grid.measures(&result.cell);
         let all = self.cells.iter().enumerate().filter(measured);
@@ -225,8 +225,8 @@ impl VerbsProfile {
         }
     }
 
-    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`VerbsCellResult::summary`]
-    /// has it.
+    /// The mean of the runs of `kind` of the first cell that `of` takes, as
+    /// [`VerbsCellResult::summary`] has it.
     pub fn summary(&self, kind: ProfileKind, of: impl Fn(&VerbsCell) -> bool) -> Option<Summary> {
         self.cells.iter().find(|result| of(&result.cell))?.summary(kind)
     }
@@ -305,7 +305,7 @@ fn one(grid: &VerbsGrid, cell: &VerbsCell, index: u32, seed: u64) -> VerbsRun {
 /// The extenders and the long haul of `cell`, on which a round trip takes `rtt`.
 fn way(cell: &VerbsCell, rtt: Span) -> Extension {
     let mut way = Extension::over(
-        &Settings::new(cell.path.rate_bps, rtt),
+        &LinkSettings::new(cell.path.rate_bps, rtt),
         cell.signal.data_rate(),
         LEAST_BUFFER,
     );

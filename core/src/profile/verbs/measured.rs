@@ -1,4 +1,5 @@
-//! What one measured run of a grid does between two devices, and what both ends' reports make of it.
+//! What one measured run of a grid does between two devices, and what both ends' reports make of
+//! it.
 
 use super::between::Bottleneck;
 use super::document::VerbsRun;

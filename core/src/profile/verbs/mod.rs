@@ -36,5 +36,5 @@ pub use grid::{Measured, Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMet
 pub use measured::{End, VerbsJob};
 pub use model::{MOST_PACKETS, Messages, RELIABLE_HEADERS, VerbsPath};
 pub use presets::{measured, preset, presets};
-pub use reliable::{Outcome, VerbsScenario, simulate};
+pub use reliable::{VerbsOutcome, VerbsScenario, simulate};
 pub use signal::{Adapter, Signal};

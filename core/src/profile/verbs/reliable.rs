@@ -46,7 +46,7 @@ pub struct VerbsScenario {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct VerbsOutcome {
     /// Payload of acknowledged messages over the time until the last acknowledgement.
     pub throughput: Rate,
     /// How long that was.
@@ -62,7 +62,7 @@ pub struct Outcome {
 }
 
 /// Runs `scenario` to its end.
-pub fn simulate(scenario: &VerbsScenario) -> Outcome {
+pub fn simulate(scenario: &VerbsScenario) -> VerbsOutcome {
     let mut run = VerbsRun::new(scenario);
     while run.step() {}
     run.outcome()
@@ -101,7 +101,7 @@ struct VerbsRun<'a> {
     first_train: u64,
     /// When the last acknowledgement with news came.
     news: Time,
-    outcome: Outcome,
+    outcome: VerbsOutcome,
 }
 
 impl<'a> VerbsRun<'a> {
@@ -131,7 +131,7 @@ impl<'a> VerbsRun<'a> {
             trains: VecDeque::new(),
             first_train: 0,
             news: Time::ZERO,
-            outcome: Outcome::default(),
+            outcome: VerbsOutcome::default(),
         }
     }
 
@@ -288,7 +288,7 @@ impl<'a> VerbsRun<'a> {
         (Frames::train(RELIABLE_HEADERS, payload as u32, mtu as u32), Bytes(payload))
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(mut self) -> VerbsOutcome {
         let finished = self.acknowledged >= self.all;
         let until = if finished { self.news } else { self.now.max(self.news) };
         let payload = self.acknowledged / self.each * self.scenario.messages.size.0;

@@ -22,7 +22,7 @@ fn scenario(path: &str, size: Bytes, count: u64) -> VerbsScenario {
     }
 }
 
-fn gbps(outcome: &Outcome) -> f64 {
+fn gbps(outcome: &VerbsOutcome) -> f64 {
     outcome.throughput.as_gbps()
 }
 

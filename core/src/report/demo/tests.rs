@@ -48,7 +48,7 @@ fn fixture() -> DemoResult {
             cpus: 2,
             root: false,
         },
-        accuracy: Accuracy {
+        accuracy: DemoAccuracy {
             valid: true,
             reason: "99 of 100 packets were less than 3.26 ms late, and no frame was lost for \
                 lack of a processor"
@@ -166,7 +166,7 @@ fn a_result_without_anything_is_still_a_page() {
     let mut result = fixture();
     (result.runs, result.datasets, result.choices, result.skipped) =
         (vec![], vec![], vec![], vec![]);
-    result.accuracy = Accuracy::default();
+    result.accuracy = DemoAccuracy::default();
     let html = result.page().html();
     assert!(html.contains("It reported no choices") && !html.contains("NaN"));
 }

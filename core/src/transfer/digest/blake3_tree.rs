@@ -46,8 +46,8 @@ impl Subtrees {
         Subtrees { nodes: BTreeMap::new(), blocks }
     }
 
-    /// Takes the chaining value of `1 << height` blocks from `first` on in; returns the file's digest
-    /// once every block is there. What is there already in part changes nothing.
+    /// Takes the chaining value of `1 << height` blocks from `first` on in; returns the file's
+    /// digest once every block is there. What is there already in part changes nothing.
     pub(super) fn insert(
         &mut self,
         first: u64,

@@ -2,8 +2,8 @@
 //!
 //! The CRC of a file is the sum over its blocks of each one's CRC times x to the power of the bits
 //! behind it, modulo the polynomial: with the same word before the first byte and behind the last,
-//! those cancel out (M. Adler, zlib 1.3, `crc32_combine_op`). So a block is added when it comes, and
-//! which were added is all there is to remember.
+//! those cancel out (M. Adler, zlib 1.3, `crc32_combine_op`). So a block is added when it comes,
+//! and which were added is all there is to remember.
 
 use crate::transfer::layout::Layout;
 use crate::units::{ByteRanges, CrcPolynomial};

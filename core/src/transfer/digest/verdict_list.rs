@@ -34,8 +34,8 @@ impl VerdictList {
         self.len() * DigestVerdict::WIRE_LEN
     }
 
-    /// Takes in a part of the wire form, from its byte `offset` on, in any order: what has 33 bytes there has 9
-    /// here.
+    /// Takes in a part of the wire form, from its byte `offset` on, in any order: what has 33 bytes
+    /// there has 9 here.
     ///
     /// # Errors
     /// When it goes beyond the last entry: the sender's fault.

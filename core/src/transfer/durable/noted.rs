@@ -1,5 +1,5 @@
-//! Values of pieces that arrived and are not written yet, block by block: a full staging pool has pieces of
-//! hundreds of thousands of files of some bytes each.
+//! Values of pieces that arrived and are not written yet, block by block: a full staging pool has
+//! pieces of hundreds of thousands of files of some bytes each.
 
 use super::PieceValue;
 use crate::transfer::digest::PieceDigest;
@@ -13,8 +13,8 @@ const LONG: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct NotedPieces(BTreeMap<(usize, u64), NotedBlock>);
 
-/// The pieces of one block, by the first of them: all others are the first blocks of their files, if a block
-/// has several.
+/// The pieces of one block, by the first of them: all others are the first blocks of their files,
+/// if a block has several.
 #[derive(Debug)]
 struct NotedBlock {
     entries: Box<[u32]>,

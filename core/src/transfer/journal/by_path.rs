@@ -1,5 +1,5 @@
-//! Which file of a layout has a path: in four bytes a file, for there are millions, and none before the first
-//! question, for most transfers have no journal to go on from.
+//! Which file of a layout has a path: in four bytes a file, for there are millions, and none before
+//! the first question, for most transfers have no journal to go on from.
 
 use super::super::layout::{EntryKind, Layout};
 use std::cell::OnceCell;

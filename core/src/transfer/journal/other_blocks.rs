@@ -59,7 +59,7 @@ impl ShorterBlocks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FileFacts, Origin, Recovered, Replay, begin, blocks, file, ranges};
+    use super::super::{FileFacts, PartialOrigin, Recovered, Replay, begin, blocks, file, ranges};
     use super::*;
     use crate::transfer::{Entry, EntryKind};
     use crate::units::{ByteRanges, Rng};
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    fn replay(layout: &Layout, origin: Origin, journal: &[u8]) -> Recovered {
+    fn replay(layout: &Layout, origin: PartialOrigin, journal: &[u8]) -> Recovered {
         let mut replay = Replay::new(layout, b"", origin);
         replay.all(journal);
         replay.finish()
@@ -104,7 +104,7 @@ mod tests {
         to: &mut Vec<u8>,
     ) {
         let layout = Layout::new(entries.to_vec(), block_len);
-        let origin = Origin { source: [5; 32], digests: Some(algorithm) };
+        let origin = PartialOrigin { source: [5; 32], digests: Some(algorithm) };
         begin(&origin, block_len, to);
         for (number, entry) in (0..).zip(entries) {
             file(number, &FileFacts::of(entry), &entry.path, to);
@@ -117,8 +117,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was journaled, in whatever lengths: what is said to be held makes the file's own
-        /// digest with the rest.
+        /// Whatever was journaled, in whatever lengths: what is said to be held makes the file's
+        /// own digest with the rest.
         #[test]
         fn what_was_held_in_other_blocks_completes_the_digest(
             seed in any::<u64>(),
@@ -142,7 +142,7 @@ mod tests {
                     let is_held = || rng.below(share) == 0;
                     journaled(&files, &entries, (1024 << length, algorithm), is_held, &mut journal);
                 }
-                let origin = Origin { source: [5; 32], digests: Some(algorithm) };
+                let origin = PartialOrigin { source: [5; 32], digests: Some(algorithm) };
                 let Recovered { matches, held, mut digests, .. } =
                     replay(&layout, origin, &journal);
                 prop_assert!(matches);
@@ -185,7 +185,7 @@ mod tests {
                 count != 2
             };
             journaled(&files, &entries, (before, algorithm), is_held, &mut journal);
-            let origin = Origin { source: [5; 32], digests: Some(algorithm) };
+            let origin = PartialOrigin { source: [5; 32], digests: Some(algorithm) };
             let layout = Layout::new(entries.to_vec(), now);
             replay(&layout, origin, &journal).held.remove(&0).expect("held").to_string()
         };
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn ranges_are_as_good_in_any_blocks() {
-        let origin = Origin { source: [5; 32], digests: None };
+        let origin = PartialOrigin { source: [5; 32], digests: None };
         let mut held = ByteRanges::new();
         held.insert(3..5000);
         let mut journal = Vec::new();

@@ -125,7 +125,7 @@ impl Survey {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Origin, begin, blocks, file, forget, ranges};
+    use super::super::{PartialOrigin, begin, blocks, file, forget, ranges};
     use super::*;
     use crate::transfer::DigestAlgorithm;
     use proptest::prelude::*;
@@ -149,7 +149,7 @@ mod tests {
     fn written(digests: bool) -> Vec<u8> {
         let digests = digests.then_some(DigestAlgorithm::Blake3);
         let mut journal = Vec::new();
-        begin(&Origin { source: [5; 32], digests }, 1024, &mut journal);
+        begin(&PartialOrigin { source: [5; 32], digests }, 1024, &mut journal);
         file(0, &facts(5000, 1), b"d/a", &mut journal);
         file(7, &facts(10, 2), b"b", &mut journal);
         journal
@@ -176,14 +176,14 @@ mod tests {
         assert_eq!(survey(&journal).keys().collect::<Vec<_>>(), [&b"b"[..]]);
         // In blocks of another length the same transfer goes on from all of this.
         begin(
-            &Origin { source: [5; 32], digests: Some(DigestAlgorithm::Blake3) },
+            &PartialOrigin { source: [5; 32], digests: Some(DigestAlgorithm::Blake3) },
             4096,
             &mut journal,
         );
         assert_eq!(survey(&journal)[&b"b"[..]].held.total(), 10);
         // A transfer from elsewhere goes on from nothing.
         begin(
-            &Origin { source: [6; 32], digests: Some(DigestAlgorithm::Blake3) },
+            &PartialOrigin { source: [6; 32], digests: Some(DigestAlgorithm::Blake3) },
             1024,
             &mut journal,
         );

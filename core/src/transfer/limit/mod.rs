@@ -48,8 +48,8 @@ pub enum Limit {
     Loss,
     /// The path is full: its slowest link is in use, by this transfer or by others.
     PathRate,
-    /// Nothing got through, or the other end was not there: an outage of the path, or a node that was down
-    /// or full.
+    /// Nothing got through, or the other end was not there: an outage of the path, or a node that
+    /// was down or full.
     Outage,
 }
 

@@ -1,5 +1,5 @@
-//! Tells what a sender's network time went to: windows that grew, a window that the receiver closed,
-//! a send buffer that was too small, losses, or a full path.
+//! Tells what a sender's network time went to: windows that grew, a window that the receiver
+//! closed, a send buffer that was too small, losses, or a full path.
 //!
 //! Windows grow while the rate of a round grows by a quarter (BBR's test for a full pipe, Cardwell
 //! et al. 2016, section 4.1), whatever holds them meanwhile. After that a loss is of congestion
@@ -232,7 +232,8 @@ impl PathMonitor {
         }
         let path = match self.last_losses() {
             _ if judged.has_queue => full,
-            // What was lost so often that its repair was lost too waits for a timer, whatever the model says.
+            // What was lost so often that its repair was lost too waits for a timer, whatever the
+            // model says.
             LastLosses::Stray if !judged.fills => PathTimes { lossy: rest, ..PathTimes::default() },
             _ if sample.is_model_based => full,
             LastLosses::Congestion => full,
@@ -345,8 +346,8 @@ mod tests {
         assert!(seconds(empty.buffer) > 18.0, "{empty:?}");
     }
 
-    /// As BBR over 40 ms with a buffer of 64 KiB: the kernel counts two fifths of the time, and what
-    /// is left to send is as much as what is on its way.
+    /// As BBR over 40 ms with a buffer of 64 KiB: the kernel counts two fifths of the time, and
+    /// what is left to send is as much as what is on its way.
     #[test]
     fn a_paced_buffer_that_runs_empty_is_no_full_path() {
         for (every, rtt) in [(1, 50), (3, 163)] {
@@ -381,7 +382,8 @@ mod tests {
         assert!(seconds(model.full) > 18.0, "{model:?}");
     }
 
-    /// As BBR over a path that loses every fifth packet: what is left of a short copy waits for timers.
+    /// As BBR over a path that loses every fifth packet: what is left of a short copy waits for
+    /// timers.
     #[test]
     fn what_waits_for_timers_is_lossy_by_a_model_too() {
         let delivered = |step: u64| match step {

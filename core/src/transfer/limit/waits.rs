@@ -3,8 +3,8 @@
 use super::{Diagnosis, Limit, Party, PathTimes};
 use crate::units::{Bytes, Rate, Span};
 
-/// From here on the threads of a stage that run, or wait for a processor to run on, for this part of
-/// the time in which they have work are what others wait for.
+/// From here on the threads of a stage that run, or wait for a processor to run on, for this part
+/// of the time in which they have work are what others wait for.
 const BUSY: f64 = 0.75;
 
 /// A shorter round trip is within one host, between two programs: there is no path that could be
@@ -111,7 +111,8 @@ pub struct Waits {
     pub network: Span,
     /// How busy threads were.
     pub busy: StageTimes,
-    /// Whether channels are TCP connections, of which the kernel tells, or others whose path was seen.
+    /// Whether channels are TCP connections, of which the kernel tells, or others whose path was
+    /// seen.
     pub has_path: bool,
     /// Segments sent again.
     pub retransmits: u64,
@@ -129,7 +130,8 @@ pub struct Waits {
     pub media: (StoreMedium, StoreMedium),
 }
 
-/// A path was full when it was so for this many round trips: in the first a queue may have come of a burst.
+/// A path was full when it was so for this many round trips: in the first a queue may have come of
+/// a burst.
 const FILLED_TRIPS: f64 = 2.0;
 
 impl Waits {
@@ -150,8 +152,8 @@ impl Waits {
             && matches!(waits.sender_limit().limit, Limit::PathRate | Limit::Loss)
     }
 
-    /// Whether what this end sent filled its path for long enough to say how much that takes: a copy that
-    /// ended while its windows grew has seen a part of it.
+    /// Whether what this end sent filled its path for long enough to say how much that takes: a
+    /// copy that ended while its windows grew has seen a part of it.
     pub fn has_filled_path(&self) -> bool {
         let PathTimes { full, min_rtt, .. } = self.path;
         full > Span::ZERO && full >= min_rtt.mul_f64(FILLED_TRIPS)
@@ -234,8 +236,8 @@ impl Waits {
         self.path.silent + self.waited
     }
 
-    /// Time in which bytes moved and channels waited for nothing of this host: what has left it waits
-    /// in no thread.
+    /// Time in which bytes moved and channels waited for nothing of this host: what has left it
+    /// waits in no thread.
     fn on_its_way(&self) -> f64 {
         let waited = self.store.as_secs_f64() + self.pace.as_secs_f64();
         self.network.as_secs_f64().max(self.of_all_channels(self.moving) - waited)

@@ -2,7 +2,7 @@
 
 use super::super::connection::{Connection, EndSettings, Established};
 use super::super::events::{Ended, Input};
-use super::super::handshake::{Handshake, HandshakeKind, SocketId};
+use super::super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use super::scenario::UdtFlow;
 use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Rng, Span, Time};
@@ -44,7 +44,7 @@ pub(super) fn hosts(number: u32, flow: &UdtFlow, packet_len: u32, seed: &Rng) ->
     let settings =
         EndSettings { packet_len, room: flow.room, rate: flow.rate, ..EndSettings::default() };
     let host = |ends: (SocketId, SocketId), (bytes, expects): (Bytes, Bytes)| {
-        let reply = Handshake {
+        let reply = UdtHandshake {
             kind: HandshakeKind::Response,
             is_stream: true,
             first: flow.first,

@@ -7,7 +7,7 @@ use super::host::{Host, hosts};
 use super::scenario::UdtScenario;
 use crate::congestion::Yielded;
 use crate::units::{Rng, Span, Time};
-use crate::wan::{Frames, Link, Output, Packet, Side};
+use crate::wan::{EventSide, Frames, OneWayLink, Output, Packet};
 use std::collections::VecDeque;
 
 /// IP and UDP headers of IPv4.
@@ -26,7 +26,7 @@ struct OnLink {
 /// One direction: the link, and its packets by token.
 #[derive(Debug)]
 struct LinkDirection {
-    link: Link,
+    link: OneWayLink,
     packets: VecDeque<Option<OnLink>>,
     first_token: u64,
 }
@@ -49,19 +49,22 @@ impl UdtSimulation {
     /// The beginning of `scenario`.
     pub fn new(scenario: &UdtScenario) -> UdtSimulation {
         let seed = Rng::new(scenario.seed);
-        let way = |side: Side, number: u64| {
-            let direction =
-                if side == Side::AToB { &scenario.directions.0 } else { &scenario.directions.1 };
+        let way = |side: EventSide, number: u64| {
+            let direction = if side == EventSide::AToB {
+                &scenario.directions.0
+            } else {
+                &scenario.directions.1
+            };
             let changes = scenario.changes.iter().copied();
-            let changes = changes.filter(|&(_, on, _)| on == side || on == Side::Both);
+            let changes = changes.filter(|&(_, on, _)| on == side || on == EventSide::Both);
             let changes = changes.map(|(at, _, change)| (at, change));
-            let link = Link::new(Time::ZERO, direction, changes, &seed.fork(number));
+            let link = OneWayLink::new(Time::ZERO, direction, changes, &seed.fork(number));
             LinkDirection { link, packets: VecDeque::new(), first_token: 0 }
         };
         let flows = scenario.flows.iter().zip(0..);
         UdtSimulation {
             now: Time::ZERO,
-            ways: [way(Side::AToB, 1), way(Side::BToA, 2)],
+            ways: [way(EventSide::AToB, 1), way(EventSide::BToA, 2)],
             hosts: flows
                 .flat_map(|(flow, number)| hosts(number, flow, scenario.packet_len, &seed))
                 .collect(),

@@ -4,7 +4,7 @@ use super::super::algorithm::RateAlgorithm;
 use super::super::sequence::SequenceNumber;
 use crate::congestion::SavedPath;
 use crate::units::{Bytes, Rate, Span};
-use crate::wan::{Change, Direction, Side};
+use crate::wan::{Change, Direction, EventSide};
 
 /// One flow between the two sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub struct UdtScenario {
     /// From a to b, and back.
     pub directions: (Direction, Direction),
     /// What happens to the link, at spans from the beginning.
-    pub changes: Vec<(Span, Side, Change)>,
+    pub changes: Vec<(Span, EventSide, Change)>,
     /// Probability that a packet arrives twice.
     pub duplicates: f64,
     /// The path's MTU from spans on, and whether a sender is told.

@@ -3,14 +3,30 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use farline_core::units::{Error, ErrorCode, Fault};
 
+/// What a record is of. The words are the database's, and the log's hashes go over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::calendar) enum RecordKind {
+    Reservation,
+    Closure,
+}
+
+impl RecordKind {
+    /// As the database has it.
+    pub(in crate::calendar) fn as_str(self) -> &'static str {
+        match self {
+            RecordKind::Reservation => "reservation",
+            RecordKind::Closure => "closure",
+        }
+    }
+}
+
 /// A record to be written: the newest version of one thing, and its entry in the log.
 #[derive(Clone, Debug)]
 pub(in crate::calendar) struct Entry {
     pub(in crate::calendar) at: String,
     pub(in crate::calendar) actor: String,
     pub(in crate::calendar) verb: String,
-    /// `reservation` or `closure`.
-    pub(in crate::calendar) kind: &'static str,
+    pub(in crate::calendar) kind: RecordKind,
     pub(in crate::calendar) id: u64,
     /// Whether nothing more happens to it.
     pub(in crate::calendar) over: bool,
@@ -24,10 +40,19 @@ pub(in crate::calendar) struct Logged {
     pub(in crate::calendar) at: String,
     pub(in crate::calendar) actor: String,
     pub(in crate::calendar) verb: String,
-    pub(in crate::calendar) kind: String,
+    /// As it is stored: the hash goes over it, whether this version knows it or not.
+    pub(super) kind: String,
     pub(in crate::calendar) body: String,
     /// Of this entry and all before it.
     pub(super) hash: Vec<u8>,
+}
+
+impl Logged {
+    /// What the entry is of; nothing where a later version wrote it.
+    pub(in crate::calendar) fn record_kind(&self) -> Option<RecordKind> {
+        let all = [RecordKind::Reservation, RecordKind::Closure];
+        all.into_iter().find(|kind| kind.as_str() == self.kind)
+    }
 }
 
 /// A request that was done, by the key that its client gave it.

@@ -9,7 +9,7 @@ mod tables;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub(super) use entry::{DoneRequest, Entry, Logged};
+pub(super) use entry::{DoneRequest, Entry, Logged, RecordKind};
 
 use super::identity::{NewToken, StoredToken};
 use super::wire::{ReservationDocument, StateDocument};
@@ -44,12 +44,12 @@ impl Ledger {
         Ledger::over(Database::open(&CALENDAR, path)?)
     }
 
-    /// Opens the PostgreSQL database at `url`, and makes its tables where there are none. It waits for
-    /// replies: not to be called where a task of an async runtime runs.
+    /// Opens the PostgreSQL database at `url`, and makes its tables where there are none. It waits
+    /// for replies: not to be called where a task of an async runtime runs.
     ///
     /// # Errors
-    /// When it cannot be reached, loses what it said was durable, has tables of a later version, or this
-    /// build knows no PostgreSQL.
+    /// When it cannot be reached, loses what it said was durable, has tables of a later version, or
+    /// this build knows no PostgreSQL.
     pub fn connect(url: &DatabaseAddress) -> Result<Ledger, Error> {
         Ledger::over(Database::connect(&CALENDAR, url)?)
     }
@@ -74,7 +74,7 @@ impl Ledger {
     /// Reads every record of `kind`: those that are not over, or all.
     pub(super) fn records(
         &mut self,
-        kind: &str,
+        kind: RecordKind,
         all: bool,
         each: impl FnMut(&str) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -82,17 +82,17 @@ impl Ledger {
     }
 
     /// The highest number that a record of `kind` has; 0 where there is none.
-    pub(super) fn last_id(&mut self, kind: &str) -> Result<u64, Error> {
+    pub(super) fn last_id(&mut self, kind: RecordKind) -> Result<u64, Error> {
         self.tables.last_id(kind)
     }
 
     /// The body of one record.
-    pub(super) fn record(&mut self, kind: &str, id: u64) -> Result<Option<String>, Error> {
+    pub(super) fn record(&mut self, kind: RecordKind, id: u64) -> Result<Option<String>, Error> {
         self.tables.record(kind, id)
     }
 
-    /// Makes `entries` durable in one transaction, with the requests that they were done for; returns
-    /// the number of the last entry.
+    /// Makes `entries` durable in one transaction, with the requests that they were done for;
+    /// returns the number of the last entry.
     pub(super) fn write(
         &mut self,
         entries: &[Entry],
@@ -103,7 +103,7 @@ impl Ledger {
         for entry in entries {
             end.seq += 1;
             let Entry { at, actor, verb, kind, body, .. } = entry;
-            end.hash = chained(&end.hash, end.seq, [at, actor, verb, kind, body]);
+            end.hash = chained(&end.hash, end.seq, [at, actor, verb, kind.as_str(), body]);
             hashes.push(end.hash.clone());
         }
         self.tables.append(&Change { after: &self.end, entries, hashes: &hashes, done })?;
@@ -111,8 +111,8 @@ impl Ledger {
         Ok(self.end.seq)
     }
 
-    /// What the log has beyond what is known of it: entries that were in doubt, and became durable. The
-    /// log must go on from where it was known.
+    /// What the log has beyond what is known of it: entries that were in doubt, and became durable.
+    /// The log must go on from where it was known.
     ///
     /// # Errors
     /// When the database cannot be read, or is not what it was.
@@ -136,8 +136,8 @@ impl Ledger {
         self.tables.0.probe(now)
     }
 
-    /// Takes reservations over from elsewhere, with an entry of the log for each; nobody looks whether
-    /// they fit.
+    /// Takes reservations over from elsewhere, with an entry of the log for each; nobody looks
+    /// whether they fit.
     ///
     /// # Errors
     /// When they cannot be written: then none is.
@@ -149,7 +149,7 @@ impl Ledger {
             at: document.created.clone(),
             actor: "import".to_owned(),
             verb: "import".to_owned(),
-            kind: "reservation",
+            kind: RecordKind::Reservation,
             id: document.id.parse::<ReservationId>().map_or(0, |id| id.0),
             over: document.state == StateDocument::Terminated,
             body: serde_json::to_string(&document).unwrap_or_default(),
@@ -178,8 +178,8 @@ impl Ledger {
         self.end.seq
     }
 
-    /// Checks the chain of the whole log, and that every record is the last that the log says of it;
-    /// returns how many entries there are, and the hash of the last.
+    /// Checks the chain of the whole log, and that every record is the last that the log says of
+    /// it; returns how many entries there are, and the hash of the last.
     ///
     /// # Errors
     /// The first entry that does not follow from the one before.
@@ -207,7 +207,7 @@ impl Ledger {
             return Err(self.broken(format!("entry {seq} of the log is missing")));
         }
         let Logged { at, actor, verb, kind, body, .. } = entry;
-        let hash = chained(&end.hash, seq, [at, actor, verb, kind, body]);
+        let hash = chained(&end.hash, seq, [at, actor, verb, kind.as_str(), body]);
         if entry.hash != hash {
             return Err(self.broken(format!("entry {seq} of the log was changed")));
         }

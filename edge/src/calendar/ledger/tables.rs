@@ -1,6 +1,6 @@
 //! The calendar's tables: all that knows their names, their columns and the statements on them.
 
-use super::entry::{Change, DoneRequest, Entry, LogEnd, Logged};
+use super::entry::{Change, DoneRequest, Entry, LogEnd, Logged, RecordKind};
 use crate::database::{Database, NotCommitted, Row, Schema, Value, WrongColumn};
 use farline_core::units::{Error, ErrorCode};
 
@@ -72,11 +72,19 @@ fn logged(row: &mut Row) -> Result<Logged, WrongColumn> {
 
 fn log_row<'a>(seq: u64, entry: &'a Entry, hash: &'a Vec<u8>) -> Vec<Value<'a>> {
     let Entry { at, actor, verb, kind, body, .. } = entry;
-    vec![seq.into(), at.into(), actor.into(), verb.into(), (*kind).into(), body.into(), hash.into()]
+    vec![
+        seq.into(),
+        at.into(),
+        actor.into(),
+        verb.into(),
+        kind.as_str().into(),
+        body.into(),
+        hash.into(),
+    ]
 }
 
 fn record_row(entry: &Entry) -> Vec<Value<'_>> {
-    vec![entry.kind.into(), entry.id.into(), entry.over.into(), (&entry.body).into()]
+    vec![entry.kind.as_str().into(), entry.id.into(), entry.over.into(), (&entry.body).into()]
 }
 
 fn done_row(done: &DoneRequest) -> Vec<Value<'_>> {
@@ -113,14 +121,14 @@ impl Tables {
     /// Reads every record of `kind`: those that are not over, or all.
     pub(super) fn records(
         &mut self,
-        kind: &str,
+        kind: RecordKind,
         all: bool,
         mut each: impl FnMut(&str) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut after = -1_i64;
         loop {
             let limit = (RECORDS_AT_ONCE as u64).into();
-            let values = [kind.into(), all.into(), after.into(), limit];
+            let values = [kind.as_str().into(), all.into(), after.into(), limit];
             let rows = self.0.query(RECORDS, &values, |row| Ok((row.int(0)?, row.text(1)?)))?;
             for (id, body) in &rows {
                 after = *id;
@@ -133,14 +141,14 @@ impl Tables {
     }
 
     /// The highest number that a record of `kind` has; 0 where there is none.
-    pub(super) fn last_id(&mut self, kind: &str) -> Result<u64, Error> {
-        let found = self.0.query(LAST_ID, &[kind.into()], |row| row.number(0))?;
+    pub(super) fn last_id(&mut self, kind: RecordKind) -> Result<u64, Error> {
+        let found = self.0.query(LAST_ID, &[kind.as_str().into()], |row| row.number(0))?;
         Ok(found.first().copied().unwrap_or_default())
     }
 
     /// The body of one record.
-    pub(super) fn record(&mut self, kind: &str, id: u64) -> Result<Option<String>, Error> {
-        Ok(self.0.query(RECORD, &[kind.into(), id.into()], |row| row.text(0))?.pop())
+    pub(super) fn record(&mut self, kind: RecordKind, id: u64) -> Result<Option<String>, Error> {
+        Ok(self.0.query(RECORD, &[kind.as_str().into(), id.into()], |row| row.text(0))?.pop())
     }
 
     /// How many records are not as the log has them.

@@ -11,7 +11,7 @@ pub(in crate::calendar) fn panicking(path: &Path) -> Result<Ledger, Error> {
 fn entry(id: u64, body: &str) -> Entry {
     let (at, actor) = ("2026-11-25T00:00:00Z".to_owned(), "ada".to_owned());
     let (verb, body) = ("reserve".to_owned(), body.to_owned());
-    Entry { at, actor, verb, kind: "reservation", id, over: false, body }
+    Entry { at, actor, verb, kind: RecordKind::Reservation, id, over: false, body }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn what_was_written_is_there_again_and_chained() {
         bodies.push(body.to_owned());
         Ok(())
     };
-    ledger.records("reservation", true, each).expect("reads");
+    ledger.records(RecordKind::Reservation, true, each).expect("reads");
     assert_eq!(bodies, ["c", "b"], "the newest of each");
     assert_eq!(ledger.log_after(1, 9).expect("reads").len(), 2);
     assert_eq!(ledger.done("ada", "k"), Ok(Some(done)));

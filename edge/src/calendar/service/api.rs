@@ -4,9 +4,9 @@ use super::super::clock::{now, timestamp};
 use super::super::identity::Caller;
 use super::super::wire::{
     AvailabilityDocument, ChangeDocument, CloseDocument, ClosureDocument, ClosuresDocument,
-    FoundDocument, FreeDocument, IntervalDocument, LegDocument, LinkDocument, RefusalDocument,
-    ReservationDocument, ReservationsDocument, ReserveDocument, SearchDocument, SiteDocument,
-    StateDocument, TopologyDocument, WindowDocument,
+    FoundDocument, FreeDocument, IntervalDocument, LegDocument, LinkDocument, ProblemKind,
+    RefusalDocument, ReservationDocument, ReservationsDocument, ReserveDocument, SearchDocument,
+    SiteDocument, StateDocument, TopologyDocument, WindowDocument,
 };
 use super::super::writer::{Done, WriterJob, verb_named};
 use super::Shared;
@@ -59,7 +59,7 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .route("/page.css", get(page::style))
         .fallback(|| async { Problem::not_found("there is no such path") })
         .method_not_allowed_fallback(|| async {
-            Problem::new(405, "method", "Not that method", "the path has other methods")
+            Problem::new(405, ProblemKind::Method, "Not that method", "the path has other methods")
         })
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(shared)

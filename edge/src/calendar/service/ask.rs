@@ -1,8 +1,10 @@
-//! What comes with a request: who asks, the body, the key against doing it twice, the version meant.
+//! What comes with a request: who asks, the body, the key against doing it twice, the version
+//! meant.
 
 use super::super::clock::{now, time_of};
 use super::super::identity::{Caller, PeerCertificate};
-use super::super::wire::{ProblemDocument, RefusalDocument, ReservationDocument};
+use super::super::ledger::RecordKind;
+use super::super::wire::{ProblemDocument, ProblemKind, RefusalDocument, ReservationDocument};
 use super::Shared;
 use super::problem::Problem;
 use crate::identity::CalendarRole;
@@ -79,15 +81,16 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Body<T>, Problem> {
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        let media = request.headers().get(header::CONTENT_TYPE);
+        let media = media.and_then(|media| media.to_str().ok()).unwrap_or_default();
+        if !media.starts_with("application/json") {
             let detail = "the body must be application/json";
-            return Err(Problem::new(415, "not-json", "The body is not JSON", detail));
+            return Err(Problem::new(415, ProblemKind::NotJson, "The body is not JSON", detail));
         }
         let bytes = Bytes::from_request(request, shared).await.map_err(|_| {
             Problem::new(
                 413,
-                "too-large",
+                ProblemKind::TooLarge,
                 "The body is too large",
                 "a body of up to 64 KiB is read",
             )
@@ -246,7 +249,8 @@ pub(super) async fn visible(
     let found = match here {
         Some(document) => Some(document),
         None => {
-            let body = shared.stored(move |ledger| ledger.record("reservation", id.0)).await;
+            let body =
+                shared.stored(move |ledger| ledger.record(RecordKind::Reservation, id.0)).await;
             let body = body.map_err(|_| Problem::unread())?;
             body.and_then(|body| serde_json::from_str(&body).ok())
         }

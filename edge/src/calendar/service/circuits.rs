@@ -1,5 +1,5 @@
-//! What agents say of circuits, held against what is booked: the words come in here, and go out with what is
-//! wrong with them.
+//! What agents say of circuits, held against what is booked: the words come in here, and go out
+//! with what is wrong with them.
 
 use super::super::clock::{now, timestamp};
 use super::super::identity::Caller;
@@ -124,7 +124,8 @@ pub(super) async fn report(
     });
     let Some(booked) = standing else {
         known.into_iter().for_each(|id| lock(&shared.circuits.reports).forget(id));
-        // An agent can speak of what is booked, and of nothing else; of what is over, that it is down.
+        // An agent can speak of what is booked, and of nothing else; of what is over, that it is
+        // down.
         if report.up {
             let cause = RefusalCause::NotFound;
             let detail = format!("{id} is no circuit of this calendar's: take it down");

@@ -1,7 +1,7 @@
 //! The log as it grows: server-sent events that go on where a client left off, and pages of it.
 
 use super::super::identity::Caller;
-use super::super::ledger::Logged;
+use super::super::ledger::{Logged, RecordKind};
 use super::super::wire::{EventDocument, LastDocument, RefusalDocument};
 use super::Shared;
 use super::problem::Problem;
@@ -33,15 +33,16 @@ pub(super) struct After {
 }
 
 fn event(entry: &Logged) -> EventDocument {
+    let kind = entry.record_kind();
     EventDocument {
         seq: entry.seq,
         at: entry.at.clone(),
         actor: entry.actor.clone(),
         verb: entry.verb.clone(),
-        reservation: (entry.kind == "reservation")
+        reservation: (kind == Some(RecordKind::Reservation))
             .then(|| serde_json::from_str(&entry.body).ok())
             .flatten(),
-        closure: (entry.kind == "closure")
+        closure: (kind == Some(RecordKind::Closure))
             .then(|| serde_json::from_str(&entry.body).ok())
             .flatten(),
     }

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 /// Connections at a time; more wait in the kernel.
 const CONNECTIONS: usize = 1024;
 /// How long a handshake, or the head of a request, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long open requests have once the service ends.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -66,7 +66,7 @@ async fn connection(
     mut ended: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
-    let shaken = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await;
+    let shaken = tokio::time::timeout(TIMEOUT, acceptor.accept(stream)).await;
     // Who breaks TLS, or takes too long, is heard no further.
     let Ok(Ok(stream)) = shaken else { return };
     let shown = stream.get_ref().1.peer_certificates();
@@ -84,7 +84,7 @@ async fn connection(
     drop(shared);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {

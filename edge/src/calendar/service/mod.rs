@@ -16,7 +16,7 @@ pub use openapi::document as openapi;
 use super::clock::now;
 use super::config::CalendarConfig;
 use super::identity::{Caller, NamedCallers, NewToken, StoredToken, TokenHolders, fresh_secret};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, RecordKind};
 use super::tls;
 use super::wire::{ClosureDocument, ReservationDocument};
 use super::writer::{self, CalendarTrouble, WriterHandle};
@@ -85,7 +85,8 @@ impl Shared {
         Arc::clone(&known.holders)
     }
 
-    /// Whose token it is that somebody else signed, on a thread that may wait for the issuer's keys.
+    /// Whose token it is that somebody else signed, on a thread that may wait for the issuer's
+    /// keys.
     pub(super) async fn by_token(self: &Arc<Self>, token: &str) -> Option<Caller> {
         let (named, token) = (Arc::clone(&self.named), token.to_owned());
         tokio::task::spawn_blocking(move || named.by_token(&token)).await.ok().flatten()
@@ -192,20 +193,23 @@ fn restore(ledger: &mut Ledger, book: &mut Book) -> Result<(), Error> {
             "start it with the network it was begun with; sites and links may be added to that",
         )
     };
-    ledger.records("closure", false, |body| {
+    ledger.records(RecordKind::Closure, false, |body| {
         let document = serde_json::from_str::<ClosureDocument>(body).ok();
         let closure = document.and_then(|document| document.to_closure(&topology));
         book.apply(&BookRecord::Closure(closure.ok_or_else(|| other("closure"))?));
         Ok(())
     })?;
-    ledger.records("reservation", false, |body| {
+    ledger.records(RecordKind::Reservation, false, |body| {
         let document = serde_json::from_str::<ReservationDocument>(body).ok();
         let reservation = document.and_then(|document| document.to_reservation(&topology));
         let reservation = reservation.ok_or_else(|| other("reservation"))?;
         book.apply(&BookRecord::Reservation(Arc::new(reservation)));
         Ok(())
     })?;
-    book.skip_numbers(ledger.last_id("reservation")?, ledger.last_id("closure")?);
+    book.skip_numbers(
+        ledger.last_id(RecordKind::Reservation)?,
+        ledger.last_id(RecordKind::Closure)?,
+    );
     book.tell(now());
     Ok(())
 }
@@ -286,8 +290,8 @@ impl Service {
     /// Serves until `stop` ends, and then until all that was taken is durable.
     ///
     /// # Errors
-    /// When the thread that decides came to its end before: then nothing can be booked any more, and
-    /// whoever runs this starts it again, from its database.
+    /// When the thread that decides came to its end before: then nothing can be booked any more,
+    /// and whoever runs this starts it again, from its database.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let described = || async { axum::Json(openapi::document()) };
         let router = api::routes(Arc::clone(&self.shared))

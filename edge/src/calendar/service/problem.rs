@@ -1,6 +1,6 @@
 //! Refusals as HTTP replies: problems by RFC 9457.
 
-use super::super::wire::RefusalDocument;
+use super::super::wire::{ProblemKind, RefusalDocument};
 use super::super::writer::NotDone;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,36 +10,41 @@ use axum::response::{IntoResponse, Response};
 pub(in crate::calendar) struct Problem(pub(super) Box<RefusalDocument>);
 
 impl Problem {
-    pub(super) fn new(status: u16, kind: &str, title: &str, detail: impl Into<String>) -> Problem {
+    pub(super) fn new(
+        status: u16,
+        kind: ProblemKind,
+        title: &str,
+        detail: impl Into<String>,
+    ) -> Problem {
         Problem(Box::new(RefusalDocument::new(status, kind, title, detail.into())))
     }
 
     pub(super) fn bad(detail: impl Into<String>) -> Problem {
-        Problem::new(422, "bad-request", "The request makes no sense", detail)
+        Problem::new(422, ProblemKind::BadRequest, "The request makes no sense", detail)
     }
 
     pub(super) fn not_found(detail: impl Into<String>) -> Problem {
-        Problem::new(404, "not-found", "There is no such thing", detail)
+        Problem::new(404, ProblemKind::NotFound, "There is no such thing", detail)
     }
 
     pub(super) fn denied(detail: impl Into<String>) -> Problem {
-        Problem::new(403, "denied", "Not allowed", detail)
+        Problem::new(403, ProblemKind::Denied, "Not allowed", detail)
     }
 
     pub(super) fn unknown() -> Problem {
         let detail = "no token or certificate that this calendar knows";
-        Problem::new(401, "unknown", "Who asks is not known", detail)
+        Problem::new(401, ProblemKind::Unknown, "Who asks is not known", detail)
     }
 
     pub(super) fn busy() -> Problem {
         let detail = "too many requests wait; ask again in a moment";
-        Problem::new(503, "busy", "The calendar is busy", detail)
+        Problem::new(503, ProblemKind::Busy, "The calendar is busy", detail)
     }
 
     /// A failure of the database, in words that say nothing of this host.
     pub(super) fn store() -> Problem {
         let detail = "what was asked for could not be made durable; nothing was changed";
-        Problem::new(503, "store", "The calendar's database failed", detail)
+        Problem::new(503, ProblemKind::Store, "The calendar's database failed", detail)
     }
 }
 
@@ -47,14 +52,14 @@ impl Problem {
     /// A database that cannot be read.
     pub(super) fn unread() -> Problem {
         let detail = "what was asked for stands in the database, which does not reply now";
-        Problem::new(503, "store", "The calendar's database failed", detail)
+        Problem::new(503, ProblemKind::Store, "The calendar's database failed", detail)
     }
 
     /// A change of which nobody said whether it was written.
     pub(super) fn in_doubt() -> Problem {
         let detail = "the calendar or its database went away while this was written: ask again \
                       with the same Idempotency-Key, or look what is there";
-        Problem::new(503, "in-doubt", "Whether it was done is not known yet", detail)
+        Problem::new(503, ProblemKind::InDoubt, "Whether it was done is not known yet", detail)
     }
 }
 
@@ -64,7 +69,7 @@ impl From<NotDone> for Problem {
             NotDone::Refused(document) => Problem(document),
             NotDone::KeyReused => Problem::new(
                 422,
-                "key-reused",
+                ProblemKind::KeyReused,
                 "The key belongs to another request",
                 "this Idempotency-Key was used for another request: take a new one",
             ),

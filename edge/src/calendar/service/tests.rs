@@ -1,4 +1,5 @@
-//! A calendar whose writer panics: who waits is not told that nothing was done, and the service ends.
+//! A calendar whose writer panics: who waits is not told that nothing was done, and the service
+//! ends.
 
 use super::super::config::CalendarConfigFile;
 use super::super::ledger::tests::panicking;

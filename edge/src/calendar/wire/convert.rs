@@ -2,8 +2,8 @@
 
 use super::super::clock::{time_of, timestamp};
 use super::{
-    AlternativeDocument, ClosureDocument, LegDocument, ObstacleDocument, RefusalDocument,
-    ReservationDocument, StateDocument, TopologyDocument,
+    AlternativeDocument, ClosureDocument, LegDocument, ObstacleDocument, ProblemKind,
+    RefusalDocument, ReservationDocument, StateDocument, TopologyDocument,
 };
 use farline_core::calendar::{
     Alternative, AlternativeKind, BookingRefusal, EndCause, Leg, LinkClosure, LinkId, LinkSpec,
@@ -201,12 +201,12 @@ impl RefusalDocument {
     /// A problem without alternatives.
     pub(in crate::calendar) fn new(
         status: u16,
-        kind: &str,
+        kind: ProblemKind,
         title: &str,
         detail: String,
     ) -> RefusalDocument {
         RefusalDocument {
-            kind: format!("urn:farline:calendar:{kind}"),
+            kind: kind.urn(),
             title: title.to_owned(),
             status,
             detail,
@@ -221,13 +221,21 @@ impl RefusalDocument {
         refusal: &BookingRefusal,
     ) -> RefusalDocument {
         let (status, kind, title, nsi) = match refusal.cause {
-            RefusalCause::BadRequest => (422, "bad-request", "The request makes no sense", "00101"),
-            RefusalCause::Denied => (403, "denied", "Not allowed", "00302"),
-            RefusalCause::OverQuota => (409, "over-quota", "A quota is used up", "00501"),
-            RefusalCause::NoCapacity => (409, "no-capacity", "Bandwidth is not free", "00705"),
-            RefusalCause::NotFound => (404, "not-found", "There is no such thing", "00203"),
-            RefusalCause::Stale => (412, "stale", "It has changed meanwhile", "00201"),
-            RefusalCause::WrongState => (409, "wrong-state", "Not in this state", "00201"),
+            RefusalCause::BadRequest => {
+                (422, ProblemKind::BadRequest, "The request makes no sense", "00101")
+            }
+            RefusalCause::Denied => (403, ProblemKind::Denied, "Not allowed", "00302"),
+            RefusalCause::OverQuota => (409, ProblemKind::OverQuota, "A quota is used up", "00501"),
+            RefusalCause::NoCapacity => {
+                (409, ProblemKind::NoCapacity, "Bandwidth is not free", "00705")
+            }
+            RefusalCause::NotFound => {
+                (404, ProblemKind::NotFound, "There is no such thing", "00203")
+            }
+            RefusalCause::Stale => (412, ProblemKind::Stale, "It has changed meanwhile", "00201"),
+            RefusalCause::WrongState => {
+                (409, ProblemKind::WrongState, "Not in this state", "00201")
+            }
         };
         let obstacle = |obstacle: &Obstacle| ObstacleDocument {
             link: topology.link(obstacle.link).name.clone(),

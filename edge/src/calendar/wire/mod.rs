@@ -1,7 +1,10 @@
-//! What crosses between a calendar and its clients, as JSON; rates in bit/s, volumes in bytes, times
-//! in RFC 3339.
+//! What crosses between a calendar and its clients, as JSON; rates in bit/s, volumes in bytes,
+//! times in RFC 3339.
 
 mod convert;
+mod problem_kind;
+
+pub(super) use problem_kind::ProblemKind;
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -250,6 +253,7 @@ pub struct SearchDocument {
 
 /// What a search found: legs, or for all slots the starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct FoundDocument {
     /// `farline/availability/1`.
     pub schema: String,
@@ -304,6 +308,7 @@ pub struct CloseDocument {
 
 /// A closure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ClosureDocument {
     /// `farline/closure/1`.
     pub schema: String,
@@ -331,6 +336,7 @@ pub struct ClosureDocument {
 
 /// Every closure that stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ClosuresDocument {
     /// `farline/closures/1`.
     pub schema: String,
@@ -340,6 +346,7 @@ pub struct ClosuresDocument {
 
 /// What is free on a link over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct FreeDocument {
     /// The link's name.
     pub link: String,
@@ -351,6 +358,7 @@ pub struct FreeDocument {
 
 /// What is free in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct IntervalDocument {
     /// From.
     #[schema(format = DateTime)]
@@ -364,6 +372,7 @@ pub struct IntervalDocument {
 
 /// What is free on every link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct AvailabilityDocument {
     /// `farline/links/1`.
     pub schema: String,
@@ -373,6 +382,7 @@ pub struct AvailabilityDocument {
 
 /// A link that stood in the way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ObstacleDocument {
     /// Its name.
     pub link: String,
@@ -388,6 +398,7 @@ pub struct ObstacleDocument {
 
 /// What could be booked instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct AlternativeDocument {
     /// `later`, `slower`, `several-routes`, `longer`, `variable` or `less`.
     pub kind: String,
@@ -397,6 +408,7 @@ pub struct AlternativeDocument {
 
 /// A problem by RFC 9457: why a request is refused, and what could be had instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct RefusalDocument {
     /// `urn:farline:calendar:` and what kind it is, such as `no-capacity`.
     #[serde(rename = "type")]
@@ -420,6 +432,7 @@ pub struct RefusalDocument {
 
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct EventDocument {
     /// Counts from 1 without a gap.
     pub seq: u64,
@@ -440,6 +453,7 @@ pub struct EventDocument {
 
 /// The number of the log's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct LastDocument {
     /// 0 when there is none.
     pub seq: u64,
@@ -451,8 +465,8 @@ pub struct LastDocument {
 pub struct CircuitReport {
     /// The reservation.
     pub id: String,
-    /// The circuit's number: 16 times its reservation's, and which of its routes it takes. The first when
-    /// absent.
+    /// The circuit's number: 16 times its reservation's, and which of its routes it takes. The
+    /// first when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The site of the end that the agent makes; absent where it makes all of the circuit.
@@ -474,6 +488,7 @@ pub struct CircuitReport {
 
 /// What agents say of circuits, with when they said it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct CircuitDocument {
     /// The agent's word.
     pub report: CircuitReport,
@@ -486,6 +501,7 @@ pub struct CircuitDocument {
 
 /// Every circuit that an agent has said something of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct CircuitsDocument {
     /// `farline/circuits/1`.
     pub schema: String,

@@ -239,7 +239,7 @@ fn broken_full(bench: &Bench) {
         }
     };
     let ((_, back), ()) = both(forever, move || {
-        has_begun.recv_timeout(PATIENCE).expect("it sends");
+        has_begun.recv_timeout(TIMEOUT).expect("it sends");
         handle.break_now();
         drop(far);
     });
@@ -271,7 +271,7 @@ fn broken_far(bench: &Bench) {
     }
     while far.withdraw().is_some() {}
     drop(far);
-    let until = Instant::now() + PATIENCE / 2;
+    let until = Instant::now() + TIMEOUT / 2;
     while !sending.is_finished() {
         assert!(Instant::now() < until, "the sender waits on");
         std::thread::sleep(Duration::from_millis(5));

@@ -31,7 +31,7 @@ pub(super) const BLOCK: usize = 64 << 10;
 /// Slots that either end of a channel has.
 pub(super) const SLOTS: usize = 4;
 /// A guest is slow, and its host may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where the ends of a driver's channels meet.
 pub(super) struct Site {
@@ -101,7 +101,7 @@ impl Bench {
             case(&bench);
             let _ = done.send(());
         });
-        match is_done.recv_timeout(2 * PATIENCE) {
+        match is_done.recv_timeout(2 * TIMEOUT) {
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("{}: {name} hangs", self.stack),
             _ => running.join().unwrap_or_else(|_| panic!("{}: {name} failed", self.stack)),
         }
@@ -176,7 +176,7 @@ impl Bench {
     fn opener_by(&self, dialer: Arc<dyn Dialer>, key: &Key, address: SocketAddr) -> Opener {
         let config = pinned(self.identity.fingerprint).expect("a fingerprint");
         let trust = Some(TlsPeer { config, address });
-        Opener::new(&self.stack, dialer, Some(key.clone()), trust, (address, PATIENCE))
+        Opener::new(&self.stack, dialer, Some(key.clone()), trust, (address, TIMEOUT))
     }
 
     /// One channel.
@@ -207,7 +207,7 @@ impl Port {
     }
 
     pub(super) fn next(&self) -> Box<dyn Channel> {
-        self.arrived.recv_timeout(PATIENCE).expect("a channel comes in")
+        self.arrived.recv_timeout(TIMEOUT).expect("a channel comes in")
     }
 }
 

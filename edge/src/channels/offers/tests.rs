@@ -149,6 +149,7 @@ fn what_this_host_or_the_peer_lacks_is_told_with_its_reason() {
         let offers = registry.offers(&need(Some(&asked), has)).expect("TCP is left");
         let mut fallback = Fallback::new(offers);
         assert_eq!(fallback.try_next().expect("TCP").stack.to_string(), "tcp");
+        assert_eq!(fallback.instead(), Some(why));
         assert_eq!(fallback.notes(), [why]);
     }
 }
@@ -166,6 +167,7 @@ fn a_driver_that_was_asked_for_and_fails_is_told_once() {
     assert_eq!(fallback.notes(), ["over TCP instead of Fabric: no route"]);
     let mut fallback = Fallback::new(registry.offers(&need(Some(&asked), ALL)).expect("a way"));
     fallback.try_next();
+    assert_eq!(fallback.instead(), None, "it goes over what was asked for");
     assert_eq!(fallback.notes(), ["slower than asked"], "what came about tells its own");
 }
 

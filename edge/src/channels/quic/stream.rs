@@ -34,7 +34,7 @@ struct Shared {
     tasks: Arc<Tasks>,
     meter: Arc<Meter>,
     control: Algorithm,
-    patience: Mutex<Option<Duration>>,
+    timeout: Mutex<Option<Duration>>,
     broken: watch::Sender<bool>,
     /// Held by who waits in the stream.
     halves: Mutex<Halves>,
@@ -66,18 +66,18 @@ impl QuicStream {
     ) -> QuicStream {
         let (broken, is_broken) = watch::channel(false);
         let halves = Mutex::new(Halves { send, recv, broken: is_broken });
-        let patience = Mutex::default();
-        let shared = Shared { connection, tasks, meter, control, patience, broken, halves };
+        let timeout = Mutex::default();
+        let shared = Shared { connection, tasks, meter, control, timeout, broken, halves };
         QuicStream { shared: Arc::new(shared) }
     }
 }
 
 impl Shared {
     /// Waits for `work` on the two halves, but not when the stream is broken off, and no longer
-    /// than `patience`.
+    /// than `timeout`.
     fn wait<T, F: AsyncFnOnce(&mut SendStream, &mut RecvStream) -> io::Result<T>>(
         &self,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         work: F,
     ) -> io::Result<T> {
         let mut halves = lock(&self.halves);
@@ -92,7 +92,7 @@ impl Shared {
                 }
             }
         };
-        let result = self.tasks.wait(limited(patience, work)).flatten();
+        let result = self.tasks.wait(limited(timeout, work)).flatten();
         if *self.broken.borrow() {
             halves.reset();
         }
@@ -102,12 +102,12 @@ impl Shared {
 
 /// `work`, which may take so long.
 async fn limited<T>(
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    match patience {
+    match timeout {
         None => work.await,
-        Some(patience) => tokio::time::timeout(patience, work)
+        Some(timeout) => tokio::time::timeout(timeout, work)
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::WouldBlock.into())),
     }
@@ -118,8 +118,8 @@ impl Read for QuicStream {
         if into.is_empty() {
             return Ok(0);
         }
-        let patience = *lock(&self.shared.patience);
-        self.shared.wait(patience, async |_, recv| {
+        let timeout = *lock(&self.shared.timeout);
+        self.shared.wait(timeout, async |_, recv| {
             recv.read(into).await.map(|read| read.unwrap_or(0)).map_err(unreadable)
         })
     }
@@ -236,7 +236,7 @@ impl ConnectionControl for OfStream {
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        *lock(&self.0.patience) = timeout;
+        *lock(&self.0.timeout) = timeout;
         Ok(())
     }
 }

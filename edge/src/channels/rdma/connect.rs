@@ -8,7 +8,7 @@ use crate::channels::key::Key;
 use crate::sys::lock::lock;
 use crate::sys::verbs::{Connecting, Domain, RdmaConnection};
 use farline_core::rdma::{
-    EndpointSettings, Greeting, GreetingReply, Placement, QueuePair, ack_timeout_exponent,
+    EndpointSettings, GreetingReply, Placement, QueuePair, RdmaGreeting, ack_timeout_exponent,
     credits_for,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -95,7 +95,7 @@ impl RdmaDialer {
             };
             let queue_pair = QueuePair(on);
             let proof = self.key.proof_of_queue_pair(channel, on);
-            let greeting = Greeting {
+            let greeting = RdmaGreeting {
                 proof,
                 channel,
                 queue_pair,

@@ -1,12 +1,12 @@
 //! Connections that do not come about, or end without a word, against real verbs, in a guest as
 //! `guest_tests` says.
 
-use super::guest_tests::{PATIENCE, SLOT_LEN, drive, fabric, is_iwarp, key, listener, terms, wire};
+use super::guest_tests::{SLOT_LEN, TIMEOUT, drive, fabric, is_iwarp, key, listener, terms, wire};
 use super::*;
 use crate::channels::told;
 use crate::sys::pool::pool;
 use crate::sys::verbs::{Connecting, Rejected};
-use farline_core::rdma::{Greeting, QueuePair, Refusal, VERSION};
+use farline_core::rdma::{QueuePair, RdmaGreeting, Refusal, VERSION};
 use farline_core::units::{ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -21,20 +21,19 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
         false => (Placement::Immediate, Placement::Behind),
     };
     let greet = |bytes: &[u8]| {
-        let connecting = Connecting::resolve(listener.address(), PATIENCE).expect("a way");
+        let connecting = Connecting::resolve(listener.address(), TIMEOUT).expect("a way");
         let mtu = connecting.mtu();
         let domain = connecting.domain(None).expect("a domain");
         let settings =
             EndpointSettings { queue_pairs: 1, credits: 2, placement: own, connected: true };
         let mut link = RdmaConnection::new(domain, shape(&settings)).expect("a link");
-        let error =
-            link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
+        let error = link.connect(0, connecting, bytes, 14, TIMEOUT).expect_err("nobody wants that");
         let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
         (rejected.and_then(|rejected| Refusal::decode(&rejected.private_data)), mtu)
     };
     let greeting = |mtu| {
         let proof = key.proof_of_queue_pair(0, 0);
-        Greeting {
+        RdmaGreeting {
             proof,
             channel: 0,
             queue_pair: QueuePair(0),
@@ -47,11 +46,12 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
             rtt: Span::ZERO,
         }
     };
-    let (mut later, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
+    let (mut later, stranger) =
+        (greeting(0).encode(), RdmaGreeting { proof: [7; 32], ..greeting(0) });
     later[7] = VERSION + 1;
     assert_eq!(greet(&later).0, Some(Refusal::Version(VERSION)));
     assert_eq!(greet(&stranger.encode()).0, None);
-    let foreign = Greeting { placement: other, ..greeting(0) };
+    let foreign = RdmaGreeting { placement: other, ..greeting(0) };
     assert_eq!(greet(&foreign.encode()).0, Some(Refusal::OtherFabric));
     if !is_iwarp() {
         let (refusal, mtu) = greet(&greeting(u16::MAX).encode());
@@ -66,13 +66,13 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let (listener, _delivered) = listener(&key, 2);
     let gone = SocketAddr::new(listener.address().ip(), 9);
     let error =
-        RdmaDialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
+        RdmaDialer::new(key.clone(), fabric()).open(gone, TIMEOUT).err().expect("nobody listens");
     assert!(
         error.code == ErrorCode::DataConnection && error.message.contains("refused"),
         "{error:?}"
     );
     let error = RdmaDialer::new(key, fabric())
-        .open("10.9.9.9:9".parse().expect("an address"), PATIENCE)
+        .open("10.9.9.9:9".parse().expect("an address"), TIMEOUT)
         .err()
         .expect("no way");
     assert!(
@@ -125,7 +125,7 @@ fn exchange_refuses_strangers_and_misses_a_lost_peer() {
     drop(gone);
     let (tell, heard) = mpsc::channel();
     let driving = std::thread::spawn(move || drive(waits, tell));
-    let error = heard.recv_timeout(2 * PATIENCE).expect("an answer").expect_err("nothing came");
+    let error = heard.recv_timeout(2 * TIMEOUT).expect("an answer").expect_err("nothing came");
     let error = told(&error).expect("it says why");
     assert_eq!((error.code, error.fault), (ErrorCode::ChannelLost, Fault::Between), "{error}");
     let mut waits = driving.join().expect("it lives");

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long one channel may take to be made at least, besides some round trips.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Queue pairs of each channel.
 const PAIRS: &str = "pairs";
@@ -145,7 +145,7 @@ fn terms(Slots { slot_len, begin, most }: Slots) -> Terms {
 
 impl Dialer for RdmaDialer {
     fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
-        let timeout = timeout.max(PATIENCE + 10 * Duration::from(self.rtt()));
+        let timeout = timeout.max(TIMEOUT + 10 * Duration::from(self.rtt()));
         RdmaDialer::open(self, address, timeout)
             .map(|channel| Opened::Channel(Box::new(channel) as Box<dyn Channel>))
     }

@@ -9,8 +9,8 @@ use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::sys::verbs::{Domain, LocalPort, RdmaConnection};
 use farline_core::rdma::{
-    Acceptance, EndpointSettings, Greeting, GreetingReply, Offer, Placement, QpAddress, QueuePair,
-    Refusal,
+    Acceptance, EndpointSettings, GreetingReply, Placement, QpAddress, QueuePair, RdmaGreeting,
+    RdmaOffer, Refusal,
 };
 use farline_core::rdma::{ack_timeout_exponent, credits_for};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
@@ -58,7 +58,7 @@ impl Offered {
         let own = link
             .make_pairs(&local_port, &first_packets(queue_pairs).map_err(failed)?, fabric.read)
             .map_err(failed)?;
-        let greeting = Greeting {
+        let greeting = RdmaGreeting {
             proof: key.proof_of_queue_pair(channel, 0),
             channel,
             queue_pair: QueuePair(0),
@@ -70,7 +70,7 @@ impl Offered {
             begin: begin.min(settings.credits),
             rtt: fabric.rtt,
         };
-        let text = Offer { greeting, address: own.clone() }.encode();
+        let text = RdmaOffer { greeting, address: own.clone() }.encode();
         Ok(Offered { local_port, link, settings, begin, rtt: fabric.rtt, own, text })
     }
 
@@ -139,7 +139,7 @@ impl Exchange {
         terms: Terms,
         text: &str,
     ) -> Result<(Box<dyn Channel>, String), Error> {
-        let Offer { greeting, address } = Offer::decode(text)?;
+        let RdmaOffer { greeting, address } = RdmaOffer::decode(text)?;
         if !self.key.proves_queue_pair(greeting.channel, 0, greeting.proof)
             || !self.served.insert(greeting.channel)
         {

@@ -6,7 +6,7 @@ use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::Flags;
-use farline_core::rdma::{Announcement, Credit, Failure};
+use farline_core::rdma::{Announcement, Credit, RdmaFailure};
 use farline_core::units::{ErrorCode, Fault};
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -14,7 +14,7 @@ use std::sync::{Once, mpsc};
 
 pub(super) const SLOT_LEN: usize = 64 << 10;
 /// A guest is slow, and its host may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two devices with a wire between them, once for all tests of this process.
 pub(in crate::channels) fn wire() {
@@ -32,8 +32,8 @@ pub(in crate::channels) fn is_iwarp() -> bool {
 
 /// What an end sees whose request the other device refused for this reason: iWARP's requests are
 /// done when they are sent, and its devices end the connection.
-pub(super) fn refused(why: Failure) -> Failure {
-    if is_iwarp() { Failure::Flushed } else { why }
+pub(super) fn refused(why: RdmaFailure) -> RdmaFailure {
+    if is_iwarp() { RdmaFailure::Flushed } else { why }
 }
 
 pub(super) fn key() -> Key {
@@ -78,11 +78,11 @@ pub(super) fn ends(read: bool) -> (RdmaListener, RdmaChannel, Box<dyn Channel>) 
     let key = key();
     let (listener, delivered) = listener(&key, 2);
     let mut liar = RdmaDialer::new(key, Fabric { read, ..fabric() })
-        .open(listener.address(), PATIENCE)
+        .open(listener.address(), TIMEOUT)
         .expect("a channel");
     // The first word, without which the other end may not speak.
     liar.progress(None).expect("sent");
-    (listener, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
+    (listener, liar, delivered.recv_timeout(TIMEOUT).expect("the other end"))
 }
 
 pub(super) fn offer_two(honest: &mut dyn Channel) {
@@ -97,7 +97,7 @@ fn slot() -> Slot {
 
 /// What the device says next that `wanted` takes; what it said behind that waits for the next time.
 pub(super) fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let mut said = std::mem::take(&mut channel.completions).into_iter();
         let found = said.find_map(&wanted);
@@ -131,7 +131,7 @@ pub(super) fn advertises(completion: Completion) -> Option<Vec<Credit>> {
     }
 }
 
-pub(super) fn failure(completion: Completion) -> Option<Failure> {
+pub(super) fn failure(completion: Completion) -> Option<RdmaFailure> {
     match completion {
         Completion::Failed(failure) => Some(failure),
         _ => None,
@@ -199,11 +199,15 @@ fn a_key_opens_its_slot_alone_and_for_its_transfer_alone() {
             liar.link
                 .post(0, &Record::Mark { credit: credits[1].number, blocks: 1, header }.encode())
                 .expect("posted");
-            assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::Data { .. }))));
-            assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
+            assert!(matches!(told.recv_timeout(TIMEOUT), Ok(Ok(Arrival::Data { .. }))));
+            assert!(matches!(told.recv_timeout(TIMEOUT), Ok(Ok(Arrival::End { .. }))));
             write_only(&mut liar, credits[0], 1);
         }
-        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "crossed: {crossed}");
+        assert_eq!(
+            next(&mut liar, failure),
+            refused(RdmaFailure::RemoteAccess),
+            "crossed: {crossed}"
+        );
         drop(liar);
         driving.join().expect("the honest end lives");
     }
@@ -246,7 +250,7 @@ fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> ErrorCode {
     let credits = advertised(&mut liar);
     lie(&mut liar, &credits);
     let error =
-        heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
+        heard.recv_timeout(TIMEOUT).expect("an answer").expect_err("no arrival came of a lie");
     let error = told(&error).unwrap_or_else(|| panic!("{error}"));
     assert_eq!(error.fault, Fault::There, "{error}");
     let mut honest = driving.join().expect("the honest end lives");
@@ -339,7 +343,7 @@ fn reads_expose_no_receiver_and_close_their_source_after() {
     liar.link.read(0, index, len, source.address, source.key).expect("posted");
     next(&mut liar, is_read);
     liar.link.post(0, &Record::Done(vec![credit]).encode()).expect("posted");
-    assert!(back.recv_timeout(PATIENCE).expect("an answer"), "its slot is its own again");
+    assert!(back.recv_timeout(TIMEOUT).expect("an answer"), "its slot is its own again");
     assert_eq!(liar.link.release(index).expect("held")[..1000], [0x5a; 1000]);
     assert!(
         advertised(&mut liar).iter().all(|credit| (credit.address, credit.key) == (0, 0)),
@@ -350,7 +354,7 @@ fn reads_expose_no_receiver_and_close_their_source_after() {
     let index = into.index();
     liar.link.hold(into, Access::Fetched).expect("registered");
     liar.link.read(0, index, len, source.address, source.key).expect("posted");
-    assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
+    assert_eq!(next(&mut liar, failure), refused(RdmaFailure::RemoteAccess));
     drop(liar);
     driving.join().expect("the honest end lives");
 }
@@ -379,5 +383,5 @@ fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
             break failure;
         }
     };
-    assert_eq!(failed, refused(Failure::ReceiverNotReady));
+    assert_eq!(failed, refused(RdmaFailure::ReceiverNotReady));
 }

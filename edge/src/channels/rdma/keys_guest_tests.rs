@@ -2,20 +2,20 @@
 //! `guest_tests` says.
 
 use super::guest_tests::{
-    PATIENCE, SLOT_LEN, advertises, ends, fabric, failure, is_iwarp, key, listener, next,
-    offer_two, refused, wire, write, write_only,
+    SLOT_LEN, TIMEOUT, advertises, ends, fabric, failure, is_iwarp, key, listener, next, offer_two,
+    refused, wire, write, write_only,
 };
 use super::*;
 use crate::sys::pool::pool;
 use crate::sys::verbs::{CmListener, Connecting};
 use farline_core::gridftp::mode_e::Flags;
-use farline_core::rdma::{Announcement, Credit, Failure};
+use farline_core::rdma::{Announcement, Credit, RdmaFailure};
 use farline_core::units::ErrorCode;
 use std::net::{IpAddr, SocketAddr};
 
 /// The slots that an honest end advertises, which is driven meanwhile.
 fn credits_of(honest: &mut dyn Channel, liar: &mut RdmaChannel) -> Vec<Credit> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut completions = Vec::new();
     while Instant::now() < until {
         let sent = honest.sent(Some(Instant::now() + Duration::from_millis(50)));
@@ -46,7 +46,7 @@ fn a_key_opens_nothing_after_its_mark_though_a_lie_follows() {
     let end = honest.receive();
     assert!(matches!(end, Ok(Some(Arrival::End { .. }))), "{end:?}");
     write_only(&mut liar, credits[0], 1);
-    assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
+    assert_eq!(next(&mut liar, failure), refused(RdmaFailure::RemoteAccess));
     let error = honest.receive().expect_err("the lie is told of next");
     assert_eq!(
         crate::channels::told(&error).map(|error| error.code),
@@ -63,9 +63,9 @@ fn keys_of_a_failed_channel_open_nothing_to_the_others() {
         let (listener, delivered) = listener(&key, 2);
         let dialer = RdmaDialer::new(key, fabric());
         let open = || {
-            let mut liar = dialer.open(listener.address(), PATIENCE).expect("a channel");
+            let mut liar = dialer.open(listener.address(), TIMEOUT).expect("a channel");
             liar.progress(None).expect("sent");
-            let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
+            let mut honest = delivered.recv_timeout(TIMEOUT).expect("the other end");
             offer_two(&mut *honest);
             let credits = credits_of(&mut *honest, &mut liar);
             (liar, honest, credits)
@@ -86,7 +86,11 @@ fn keys_of_a_failed_channel_open_nothing_to_the_others() {
             "its own keys are open still: {arrival:?}"
         );
         write_only(&mut liar, of_failed[0], 1);
-        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "dropped: {dropped}");
+        assert_eq!(
+            next(&mut liar, failure),
+            refused(RdmaFailure::RemoteAccess),
+            "dropped: {dropped}"
+        );
     }
 }
 
@@ -95,7 +99,7 @@ fn keys_of_a_failed_channel_open_nothing_to_the_others() {
 fn a_pool_that_nobody_uses_is_pinned_no_longer() {
     wire();
     let way =
-        Connecting::resolve("10.9.1.2:9".parse().expect("an address"), PATIENCE).expect("a way");
+        Connecting::resolve("10.9.1.2:9".parse().expect("an address"), TIMEOUT).expect("a way");
     let mut link = link(way.domain(None).expect("a domain"));
     let before = lockable().pinned;
     let mut slots = pool(2, SLOT_LEN).expect("memory");
@@ -130,11 +134,11 @@ fn an_unacceptable_request_returns_without_a_queue_pair() {
     let listener = CmListener::bind(ip).expect("a listener");
     let at = SocketAddr::new(ip, listener.port());
     let asking = std::thread::spawn(move || {
-        let connecting = Connecting::resolve(at, PATIENCE).expect("a way");
+        let connecting = Connecting::resolve(at, TIMEOUT).expect("a way");
         let mut asks = link(connecting.domain(None).expect("a domain"));
-        asks.connect(0, connecting, b"hello", 14, PATIENCE).expect_err("it is refused").kind()
+        asks.connect(0, connecting, b"hello", 14, TIMEOUT).expect_err("it is refused").kind()
     });
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let request = loop {
         if let Some(request) = listener.next().expect("a working device") {
             break request;
@@ -161,12 +165,12 @@ fn a_way_by_another_device_than_the_links_is_refused_and_named() {
     wire();
     let (here, there) = ("10.9.1.1", "10.9.1.2");
     let way = |to: &str| {
-        Connecting::resolve(SocketAddr::new(to.parse().expect("an address"), 9), PATIENCE)
+        Connecting::resolve(SocketAddr::new(to.parse().expect("an address"), 9), TIMEOUT)
             .expect("a way")
     };
     let mut link = link(way(there).domain(None).expect("a domain"));
     let error = link
-        .connect(0, way(here), b"hello", 14, PATIENCE)
+        .connect(0, way(here), b"hello", 14, TIMEOUT)
         .expect_err("that leads by the other device");
     assert_eq!(error.to_string(), "another RDMA device leads there");
 }

@@ -6,7 +6,7 @@ use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
 use crate::sys::verbs::{CmListener, Domain, RdmaConnection, Request};
 use farline_core::rdma::{
-    EndpointSettings, Greeting, GreetingError, GreetingReply, MOST_CREDITS, Placement, Refusal,
+    EndpointSettings, GreetingError, GreetingReply, MOST_CREDITS, Placement, RdmaGreeting, Refusal,
     VERSION,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a channel may take from its first queue pair to its last.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Channels put together at once, and unfinished.
 const MOST_UNFINISHED: usize = 64;
 /// Slots below which a channel is not worth its making: `cp` begins with as many.
@@ -40,11 +40,11 @@ impl Terms {
     /// What a greeting comes to at a device: the channel, and with how many credits it begins.
     pub(super) fn agree(
         &self,
-        greeting: &Greeting,
+        greeting: &RdmaGreeting,
         domain: &Domain,
     ) -> Result<(EndpointSettings, u16), Refusal> {
         let begin = greeting.begin.min(within(self.begin));
-        let Greeting { queue_pairs, placement, .. } = *greeting;
+        let RdmaGreeting { queue_pairs, placement, .. } = *greeting;
         let credits = greeting.credits.min(within(self.credits));
         let settings = EndpointSettings { queue_pairs, credits, placement, connected: false };
         let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
@@ -164,7 +164,7 @@ impl AcceptQueue {
                         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
                 );
             }
-            let most = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+            let most = Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
             match poll(&mut watched, (!self.unfinished.is_empty()).then_some(&most)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -174,7 +174,7 @@ impl AcceptQueue {
             while let Some(request) = listener.next()? {
                 self.admit(request);
             }
-            self.unfinished.retain(|_, unfinished| unfinished.since.elapsed() < PATIENCE);
+            self.unfinished.retain(|_, unfinished| unfinished.since.elapsed() < TIMEOUT);
             for number in self.unfinished.keys().copied().collect::<Vec<_>>() {
                 let Some(unfinished) = self.unfinished.get_mut(&number) else { continue };
                 let established = unfinished.link.is_established();
@@ -196,7 +196,7 @@ impl AcceptQueue {
     /// Takes a queue pair in. Whoever has no right to it is refused without a word; who has one,
     /// and wants what cannot be, is told why.
     fn admit(&mut self, request: Request) {
-        let greeting = match Greeting::decode(&request.private_data) {
+        let greeting = match RdmaGreeting::decode(&request.private_data) {
             Ok(greeting) => greeting,
             // Whether they have a right to it cannot be known then, and the version is no secret.
             Err(GreetingError::Version(_)) => {
@@ -224,7 +224,7 @@ impl AcceptQueue {
     }
 
     /// Finds the channel that a queue pair is of, or makes room for it.
-    fn join(&mut self, request: &Request, greeting: &Greeting) -> Result<(), Refusal> {
+    fn join(&mut self, request: &Request, greeting: &RdmaGreeting) -> Result<(), Refusal> {
         let domain = request.domain(self.domain.as_ref()).map_err(|_| Refusal::NoRoom)?;
         if !greeting.placement.fits(domain.is_iwarp()) {
             return Err(Refusal::OtherFabric);

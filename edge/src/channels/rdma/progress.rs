@@ -8,7 +8,7 @@ use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::rdma::completion_poller;
 use farline_core::rdma::{
-    Failure, Input, Output, QueuePair, Record, RecordHeader, Violation, Work,
+    Input, Output, QueuePair, RdmaFailure, Record, RecordHeader, Violation, WorkRequest,
 };
 use farline_core::transfer::{Block, SlotId};
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
@@ -104,13 +104,13 @@ impl RdmaChannel {
                 Input::Written { on: QueuePair(on), credit: immediate, len }
             }
             Completion::RecordSent { on } => {
-                Input::Completed { on: QueuePair(on), work: Work::Record }
+                Input::Completed { on: QueuePair(on), work: WorkRequest::Record }
             }
             Completion::SlotSent { on, slot } => {
-                Input::Completed { on: QueuePair(on), work: Work::Write(SlotId(slot)) }
+                Input::Completed { on: QueuePair(on), work: WorkRequest::Write(SlotId(slot)) }
             }
             Completion::SlotRead { on, slot } => {
-                Input::Completed { on: QueuePair(on), work: Work::Read(SlotId(slot)) }
+                Input::Completed { on: QueuePair(on), work: WorkRequest::Read(SlotId(slot)) }
             }
             Completion::Failed(failure) => return Err(self.broken_by(failure)),
         };
@@ -120,9 +120,9 @@ impl RdmaChannel {
 
     /// The error of a failed request. That a connection closed says little where its device was
     /// removed.
-    fn broken_by(&mut self, failure: Failure) -> io::Error {
+    fn broken_by(&mut self, failure: RdmaFailure) -> io::Error {
         let failure = if failure.is_consequence() && self.link.is_removed() {
-            Failure::Removed
+            RdmaFailure::Removed
         } else {
             failure
         };

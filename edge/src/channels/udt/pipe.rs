@@ -89,7 +89,7 @@ struct State {
     arrived_len: usize,
     /// A reader waits for so many bytes.
     wanted: Option<usize>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     /// A task waits for bytes, or for room.
     task: Option<task::Waker>,
     ended: Option<Ended>,
@@ -113,7 +113,7 @@ impl State {
             arrived: VecDeque::new(),
             arrived_len: 0,
             wanted: None,
-            patience: None,
+            timeout: None,
             task: None,
             ended: None,
             is_refused: false,
@@ -326,11 +326,11 @@ impl Pipe {
         &self,
         mut state: MutexGuard<'a, State>,
     ) -> io::Result<MutexGuard<'a, State>> {
-        let Some(patience) = state.patience else {
+        let Some(timeout) = state.timeout else {
             return Ok(self.readable.wait(state).unwrap_or_else(PoisonError::into_inner));
         };
         let (waited, result) =
-            self.readable.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            self.readable.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
         state = waited;
         if result.timed_out() && state.arrived_len == 0 && state.ended.is_none() {
             state.wanted = None;
@@ -359,8 +359,8 @@ impl Pipe {
         let _ = self.writable.wait_timeout_while(state, most, |state| state.ended.is_none());
     }
 
-    pub(super) fn set_patience(&self, patience: Option<Duration>) {
-        lock(&self.state).patience = patience;
+    pub(super) fn set_timeout(&self, timeout: Option<Duration>) {
+        lock(&self.state).timeout = timeout;
     }
 
     pub(super) fn rtt(&self) -> Option<Span> {

@@ -9,7 +9,7 @@ use super::pipe::{Pipe, Waker};
 use super::stream::UdtStream;
 use farline_core::udt::{
     ConnectFailure, Connection, Connector, ConnectorOutput, Content, ControlPacket, EndSettings,
-    Established, HEADER_LEN, Handshake, Listener, ListenerOutput, SequenceNumber, SocketId,
+    Established, HEADER_LEN, ListenerOutput, SequenceNumber, SocketId, UdtHandshake, UdtListener,
     UdtPacket,
 };
 use farline_core::units::{Rng, Span, Time};
@@ -62,7 +62,7 @@ struct Asking {
 
 /// Who waits to be asked.
 struct Waiting {
-    listener: Listener,
+    listener: UdtListener,
     accept: Accept,
     stops: Arc<AtomicBool>,
 }
@@ -148,7 +148,7 @@ pub(super) fn listen(
     random(&mut secret)?;
     let mut port = Port::new(socket, settings.clone())?;
     let stops = Arc::new(AtomicBool::new(false));
-    let listener = Listener::new(secret, settings.ends, most);
+    let listener = UdtListener::new(secret, settings.ends, most);
     port.waits = Some(Waiting { listener, accept, stops: Arc::clone(&stops) });
     let open = Open { stops, waker: Arc::clone(&port.waker) };
     port.start()?;
@@ -259,7 +259,7 @@ impl Port {
             // A packet that does not go there whole is not agreed on.
             let longest = longest_datagram(from).map_or(handshake.packet_len, packet_len);
             let packet_len = handshake.packet_len.min(longest);
-            waits.listener.handle(now, from, &Handshake { packet_len, ..*handshake });
+            waits.listener.handle(now, from, &UdtHandshake { packet_len, ..*handshake });
         }
     }
 
@@ -396,7 +396,7 @@ impl Port {
 }
 
 /// Sends a handshake.
-fn say(datagrams: &mut Datagrams, address: SocketAddr, to: SocketId, handshake: Handshake) {
+fn say(datagrams: &mut Datagrams, address: SocketAddr, to: SocketId, handshake: UdtHandshake) {
     let mut bytes = Vec::new();
     let content = Content::Control(ControlPacket::Handshake(handshake));
     UdtPacket { timestamp: 0, to, content }.encode(&mut bytes);

@@ -179,7 +179,7 @@ impl ConnectionControl for UdtControl {
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_patience(timeout);
+        self.0.set_timeout(timeout);
         Ok(())
     }
 }

@@ -8,16 +8,16 @@ use crate::sys::rtnetlink::Refusal;
 use crate::sys::{ethtool, interface};
 use farline_core::units::{Error, Rate};
 
-/// The handle of Farline's own root, `fa11:`, and its classes: all, best effort, and ARP, which has to
-/// get through whatever best effort does.
+/// The handle of Farline's own root, `fa11:`, and its classes: all, best effort, and ARP, which has
+/// to get through whatever best effort does.
 const MAJOR: u16 = 0xfa11;
 const ALL: u16 = 1;
 const BEST_EFFORT: u16 = 2;
 const ARP: u16 = 3;
 /// The first of the circuits' classes.
 const CIRCUITS: u16 = 0x4000;
-/// The preference of circuits' filters: before all others below a root of our own, and behind those that
-/// somebody placed first below his.
+/// The preference of circuits' filters: before all others below a root of our own, and behind those
+/// that somebody placed first below his.
 const PREFERENCES: [u16; 2] = [1, 4_001];
 /// What Ethernet adds to each frame that is not in the packet: preamble, check sequence, gap.
 const OVERHEAD: u16 = 24;
@@ -53,7 +53,8 @@ impl Base {
                     failed(format!("{name} does not say how fast it is"))
                         .hint("say what it carries with --rate")
                 })?;
-                // A device that cuts trains itself puts more around packets than can be counted here.
+                // A device that cuts trains itself puts more around packets than can be counted
+                // here.
                 Rate::from_bps(u64::from(says) * 980_000)
             }
         };
@@ -92,7 +93,8 @@ impl Base {
         queueing::set_class(self.interface, class, parent, share)
     }
 
-    /// Makes what circuits are below, or sets it right again; done twice, it does nothing the second time.
+    /// Makes what circuits are below, or sets it right again; done twice, it does nothing the
+    /// second time.
     pub(super) fn ensure(&self) -> Result<(), Error> {
         let looking =
             |error: rustix::io::Errno| failed(format!("looking at {}: {error}", self.name));
@@ -147,7 +149,8 @@ impl Base {
             }
         }
         let filters = queueing::filters(self.interface, self.root()).map_err(looking)?;
-        // In a VLAN it is another protocol to the kernel, of which each has a preference of its own.
+        // In a VLAN it is another protocol to the kernel, of which each has a preference of its
+        // own.
         for (at, arp) in [Match::Arp, Match::TaggedArp].into_iter().enumerate() {
             let is_there = filters.iter().any(|one| one.target == own(ARP) && arp.is_of(one));
             if !is_there && (at == 0 || self.has_vlans) {

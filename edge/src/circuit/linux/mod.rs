@@ -1,10 +1,11 @@
-//! Circuits on an interface of this host, by the kernel's own means: a class of HTB with the booked rate,
-//! chosen by the circuit's two addresses, which nobody else has; on a VLAN of its own where that is wanted.
+//! Circuits on an interface of this host, by the kernel's own means: a class of HTB with the booked
+//! rate, chosen by the circuit's two addresses, which nobody else has; on a VLAN of its own where
+//! that is wanted.
 //!
-//! All that is there is read back from the kernel; nothing is kept here. What belongs to a circuit is a
-//! class, its FIFO (of no packets while the circuit is shut), a filter, an address, and a VLAN. What
-//! Farline did not make is not touched: a root that is somebody else's is refused, unless a class of it is
-//! named below which circuits may be.
+//! All that is there is read back from the kernel; nothing is kept here. What belongs to a circuit
+//! is a class, its FIFO (of no packets while the circuit is shut), a filter, an address, and a
+//! VLAN. What Farline did not make is not touched: a root that is somebody else's is refused,
+//! unless a class of it is named below which circuits may be.
 
 mod base;
 mod place;
@@ -168,8 +169,8 @@ impl LinuxDriver {
         }
     }
 
-    /// The VLAN of a circuit, called as Farline calls those that it makes: one of its id with another name is
-    /// somebody else's.
+    /// The VLAN of a circuit, called as Farline calls those that it makes: one of its id with
+    /// another name is somebody else's.
     fn vlan<'a>(&self, place: Place, found: &'a Found) -> Option<&'a Interface> {
         let id = self.places.vlan(place)?;
         let is_ours = |name: &str| {
@@ -323,8 +324,8 @@ impl LinuxDriver {
     }
 }
 
-/// What a class has for a circuit: its rate and no more where that is booked, and what is left up to that
-/// rate where it is not.
+/// What a class has for a circuit: its rate and no more where that is booked, and what is left up
+/// to that rate where it is not.
 fn share(rate: Rate, is_booked: bool) -> Share {
     let bytes = rate.as_bps() / 8;
     let (rate, priority) = match is_booked {
@@ -428,8 +429,8 @@ impl CircuitDriver for LinuxDriver {
     }
 }
 
-/// The rate of a class: what is wanted where it has all that makes it, and never that where it has not, or
-/// nobody would mend it.
+/// The rate of a class: what is wanted where it has all that makes it, and never that where it has
+/// not, or nobody would mend it.
 fn rate_of(there: Option<Share>, wanted: Option<(Rate, Share)>) -> Rate {
     let rate = Rate::from_bps(there.map_or(0, |share| 8 * share.ceil));
     match wanted {

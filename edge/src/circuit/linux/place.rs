@@ -1,6 +1,6 @@
-//! Where circuits are among the numbers that a kernel has for them: class, addresses and VLAN follow from
-//! the circuit's number alone, so that both ends agree without a word, and an agent that was started anew
-//! knows what is there.
+//! Where circuits are among the numbers that a kernel has for them: class, addresses and VLAN
+//! follow from the circuit's number alone, so that both ends agree without a word, and an agent
+//! that was started anew knows what is there.
 
 use farline_core::calendar::ReservationId;
 use farline_core::calendar::circuit::CircuitNumber;
@@ -123,8 +123,8 @@ impl Places {
         Places { count, addresses, vlans }
     }
 
-    /// A circuit's place. Reservations that follow each other have places that do; more routes of one are
-    /// a sixteenth of all further on.
+    /// A circuit's place. Reservations that follow each other have places that do; more routes of
+    /// one are a sixteenth of all further on.
     pub(super) fn of(&self, number: CircuitNumber) -> Place {
         let ReservationId(id) = number.reservation();
         let route = u64::from(number.0 % ROUTES);

@@ -11,7 +11,10 @@ use crate::client::early::{self, Agreed};
 use crate::client::ssh::Ssh;
 use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, DataAuthentication, Mode, Options as Opts, Protection, Site};
+use farline_core::gridftp::{
+    Command, CommandOptions as Opts, DataAuthentication, Mode, Protection, Site,
+};
+use farline_core::units::Setting::NoEncrypt;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,8 +30,8 @@ impl Control {
         self.protected = Some(self.try_request(ask(Command::Protection(level))));
     }
 
-    /// Has data connections of a session by GSI encrypted, or only shown whose they are (GFD.20, section
-    /// 3): [`Self::data_security`] learns whether the server can.
+    /// Has data connections of a session by GSI encrypted, or only shown whose they are (GFD.20,
+    /// section 3): [`Self::data_security`] learns whether the server can.
     pub(in crate::client) fn protect_grid(&mut self, is_private: bool) {
         let Some(grid) = self.grid.take() else { return };
         self.grid = Some(grid.with(None, is_private));
@@ -42,8 +45,8 @@ impl Control {
         self.protected = Some(self.try_request(Request::Exec(Command::Protection(level))));
     }
 
-    /// Has data connections of a session by GSI belong to whoever connects: what another server, which
-    /// knows nothing of proxies, is to connect to.
+    /// Has data connections of a session by GSI belong to whoever connects: what another server,
+    /// which knows nothing of proxies, is to connect to.
     ///
     /// # Errors
     /// When the server does not allow it.
@@ -65,7 +68,7 @@ impl Control {
             self.done(asked).await.map_err(|error| {
                 let doing = format!("{} cannot encrypt data", self.server);
                 Error { code: ErrorCode::CannotEncrypt, ..error.while_doing(doing) }
-                    .hint("let it go in the clear with --no-encrypt")
+                    .hint(format!("let it go in the clear with {NoEncrypt}"))
             })?;
         }
         Ok(self.grid.clone())
@@ -128,7 +131,7 @@ impl Control {
                 ErrorCode::CannotEncrypt,
                 format!("{} cannot encrypt data", self.server),
             )
-            .hint("let it go in the clear with --no-encrypt"));
+            .hint(format!("let it go in the clear with {NoEncrypt}")));
         };
         self.data_tls = Some(pinned(fingerprint)?);
         Ok(self.data_tls.clone())

@@ -19,7 +19,8 @@ use farline_core::copy::{HeldRate, NodePaths, SeenPath, farline_option};
 use farline_core::gridftp::client::{
     ClientConfig, ClientSession, Event, Input, PeerFeatures, Request,
 };
-use farline_core::gridftp::{Command, Options as Opts, Protection, Site, TransferEvent};
+use farline_core::gridftp::{Command, CommandOptions as Opts, Protection, Site, TransferEvent};
+use farline_core::units::Setting::{AllowHeld, Gsi, NoEncrypt, Tls, TlsCa, TlsPin};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -128,7 +129,7 @@ impl Control {
                 ErrorCode::CannotEncrypt,
                 "between two other hosts data is not encrypted",
             )
-            .hint("let it go in the clear with --no-encrypt"));
+            .hint(format!("let it go in the clear with {NoEncrypt}")));
         }
         Ok(Control::connect(remote, reach, Vec::new(), false, None).await?.0)
     }
@@ -147,16 +148,16 @@ impl Control {
             let message =
                 format!("{remote} is not encrypted, so that no certificate can be looked at");
             return Err(Error::new(Fault::You, ErrorCode::CannotEncrypt, message).hint(format!(
-                "write {scheme}s:// for {scheme}://, or leave --tls-pin and --tls-ca out"
+                "write {scheme}s:// for {scheme}://, or leave {TlsPin} and {TlsCa} out"
             )));
         }
         if remote.via == ControlTransport::Tls && !cfg!(feature = "tls") {
             return Err(Error::not_built("TLS", "tls"));
         }
         if remote.via == ControlTransport::Gsi && reach.trust.authorities.is_some() {
-            let message = "authorities of a grid are a folder, not the file of --tls-ca";
+            let message = format!("authorities of a grid are a folder, not the file of {TlsCa}");
             return Err(Error::new(Fault::You, ErrorCode::BadCertificate, message)
-                .hint("name their folder in X509_CERT_DIR, and leave --tls-ca out"));
+                .hint(format!("name their folder in X509_CERT_DIR, and leave {TlsCa} out")));
         }
         let (user, password) = reach.credentials.login(remote)?;
         // What lacks here should not cost a round trip to learn.
@@ -169,8 +170,8 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
-            // Over UDP a server says nothing before its client does; elsewhere its greeting, and the
-            // round trip that it takes, need not be waited for.
+            // Over UDP a server says nothing before its client does; elsewhere its greeting, and
+            // the round trip that it takes, need not be waited for.
             known_farline: remote.farline && remote.via != ControlTransport::Ssh,
             reply_timeout: reach
                 .idle_timeout()
@@ -294,19 +295,14 @@ impl Control {
         &mut self,
         mechanism: &str,
         lacks: &str,
-        hint: &'static str,
+        hint: &str,
     ) -> Result<ControlStream, Error> {
         let auth = self.request(Request::Exec(Command::Auth(mechanism.to_owned())));
         self.replied_to(auth, lacks, hint).await?;
         self.line.take().ok_or_else(closed)
     }
 
-    async fn replied_to(
-        &mut self,
-        auth: u64,
-        lacks: &str,
-        hint: &'static str,
-    ) -> Result<(), Error> {
+    async fn replied_to(&mut self, auth: u64, lacks: &str, hint: &str) -> Result<(), Error> {
         self.done(auth).await.map(drop).map_err(|error| match error.fault {
             Fault::Between => error,
             _ => Error::new(
@@ -323,10 +319,10 @@ impl Control {
     async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
         let (lacks, hint) = (
             "offers no TLS",
-            "its operator can offer it: farline serve --tls; ftp:// goes without",
+            format!("its operator can offer it: farline serve {Tls}; ftp:// goes without"),
         );
         if !remote.farline {
-            let line = self.auth("TLS", lacks, hint).await?;
+            let line = self.auth("TLS", lacks, &hint).await?;
             self.line = Some(line.start_tls(remote, reach).await?);
             return Ok(());
         }
@@ -344,7 +340,7 @@ impl Control {
             Err(error) => {
                 // What the server said of it tells more than how the handshake ended.
                 self.session.handle(now, Input::Closed);
-                let said = self.replied_to(auth, lacks, hint).await;
+                let said = self.replied_to(auth, lacks, &hint).await;
                 // It could not hear of what is wrong at this end.
                 if matches!(error.fault, Fault::Between | Fault::There) {
                     said?;
@@ -352,7 +348,7 @@ impl Control {
                 return Err(error);
             }
         }
-        self.replied_to(auth, lacks, hint).await
+        self.replied_to(auth, lacks, &hint).await
     }
 
     /// `AUTH GSSAPI` and the exchange, before anything else is said.
@@ -362,15 +358,16 @@ impl Control {
         reach: &ConnectOptions,
         proxy: &UserProxy,
     ) -> Result<(), Error> {
-        let hint = "its operator can have it take them: farline serve --gsi; ftp:// goes without";
-        let line = self.auth("GSSAPI", "takes no proxies", hint).await?;
+        let hint =
+            format!("its operator can have it take them: farline serve {Gsi}; ftp:// goes without");
+        let line = self.auth("GSSAPI", "takes no proxies", &hint).await?;
         self.line = Some(line.start_gssapi(remote, reach, proxy).await?);
         self.grid = Some(proxy.data());
         Ok(())
     }
 
-    /// Whether data of a session by GSI goes encrypted: as everywhere between Farline's own, and as it is
-    /// asked for with others, whose clients have it in the clear unless they are told.
+    /// Whether data of a session by GSI goes encrypted: as everywhere between Farline's own, and as
+    /// it is asked for with others, whose clients have it in the clear unless they are told.
     pub(in crate::client) fn encrypts_grid(&self, reach: &ConnectOptions) -> bool {
         reach.encrypt || (self.session.features().is_farline && !reach.no_encrypt)
     }
@@ -409,8 +406,9 @@ impl Control {
         let Some((held, asked)) = self.rate.take() else { return Ok(()) };
         if !self.features.rate {
             let message = format!("{} cannot be asked to hold {}", self.server, held.rate);
-            return Err(Error::new(Fault::There, ErrorCode::HeldRateRefused, message)
-                .hint("a Farline node of this version can: farline serve --allow-held RATE"));
+            return Err(Error::new(Fault::There, ErrorCode::HeldRateRefused, message).hint(
+                format!("a Farline node of this version can: farline serve {AllowHeld} RATE"),
+            ));
         }
         let server = self.server.clone();
         self.done(asked).await.map(drop).map_err(|error| error.while_doing(format!("at {server}")))

@@ -16,7 +16,7 @@ use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
 use farline_core::plan::{ControlReason, PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, Fault, Rate, Setting, Span};
 use std::net::IpAddr;
 
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
@@ -47,7 +47,8 @@ pub(in crate::client) fn known(name: ControlName) -> Result<(), Error> {
 }
 
 impl Copy<'_> {
-    /// The congestion control of the channel driver that was asked for, where it has one of its own.
+    /// The congestion control of the channel driver that was asked for, where it has one of its
+    /// own.
     ///
     /// # Errors
     /// [`Fault::You`] when it does not have the one that was asked for.
@@ -85,8 +86,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// The channel driver that the user asked for, or else that a profile of the path found best, where
-    /// a session that is encrypted or not, as this one, can have it.
+    /// The channel driver that the user asked for, or else that a profile of the path found best,
+    /// where a session that is encrypted or not, as this one, can have it.
     pub(in crate::client) fn channel(&self, encrypt: bool) -> Option<Stack> {
         let advice = || {
             let name = self.overrides.prior.as_ref()?.channel?;
@@ -205,8 +206,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Begins to load the control that holds a rate over TCP, if this copy is to hold one: by the time of
-    /// [`Self::obtain_held`] it is there.
+    /// Begins to load the control that holds a rate over TCP, if this copy is to hold one: by the
+    /// time of [`Self::obtain_held`] it is there.
     pub(in crate::client) fn begin_held(&mut self) {
         let usual = || self.options.drivers.default_channel().map(|driver| driver.name);
         let asked = self.options.channel.as_ref().map(|stack| stack.channel().name);
@@ -228,7 +229,7 @@ impl Copy<'_> {
             None => loaded.unwrap_or_else(obtain).map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();
                 let error = error.while_doing("a rate cannot be held over TCP");
-                error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp --channel; {hint}"))
+                error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp {}; {hint}", Setting::Channel))
             })?,
         };
         let name = guard.name;

@@ -1,5 +1,6 @@
-//! Sessions that a source of a copy has ended with: kept for the next source of the same server, for what
-//! wildcards match by the hundred costs one connection and one login, or ended with the copy.
+//! Sessions that a source of a copy has ended with: kept for the next source of the same server,
+//! for what wildcards match by the hundred costs one connection and one login, or ended with the
+//! copy.
 
 use super::Copy;
 use crate::client::control::Control;
@@ -15,8 +16,8 @@ pub(in crate::client) struct IdleSession {
 }
 
 impl Copy<'_> {
-    /// A session with `remote`'s server: the one that is kept, or a new one. The requests `ahead` go
-    /// out as early as may be; their numbers come back.
+    /// A session with `remote`'s server: the one that is kept, or a new one. The requests `ahead`
+    /// go out as early as may be; their numbers come back.
     ///
     /// # Errors
     /// When a new one cannot be had.
@@ -47,8 +48,9 @@ impl Copy<'_> {
         self.idle_session = Some(IdleSession { server: remote.with_path(Vec::new()), control });
     }
 
-    /// Is done with a session. What a node holds for it, and a circuit that is taken down behind it, end with
-    /// the copy and not when the node misses its client: such a session is ended in due form.
+    /// Is done with a session. What a node holds for it, and a circuit that is taken down behind
+    /// it, end with the copy and not when the node misses its client: such a session is ended in
+    /// due form.
     pub(in crate::client) fn let_go(&mut self, control: Control) {
         if self.options.held.is_some() || self.options.reach.address.is_some() {
             self.finished.push(control);

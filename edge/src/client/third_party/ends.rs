@@ -93,8 +93,8 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Waits for the first last word on one of these transfers, at most until then; of files it shows
-    /// how far they are.
+    /// Waits for the first last word on one of these transfers, at most until then; of files it
+    /// shows how far they are.
     pub(super) async fn word(
         &mut self,
         copy: &mut Copy<'_>,

@@ -69,7 +69,8 @@ pub(super) async fn copy(
     let (here, there) = (ends.from.place(), ends.to.place());
     let rules = FileRules {
         lands_here: false,
-        // Where it was begun from this host's point of view says nothing of what the sender has now.
+        // Where it was begun from this host's point of view says nothing of what the sender has
+        // now.
         resumes_there: false,
         is_comparable: checksum::common(&[&ends.sender, &ends.receiver]).is_some(),
         compares_all: copy.options.verify == Verify::Digest,
@@ -113,8 +114,8 @@ pub(super) async fn copy(
     Ok(())
 }
 
-/// Makes the folders at the receiver. Returns what of `entries` may go there: nothing below a folder that it
-/// refused.
+/// Makes the folders at the receiver. Returns what of `entries` may go there: nothing below a
+/// folder that it refused.
 async fn made(
     copy: &mut Copy<'_>,
     ends: &mut Ends<'_>,
@@ -174,7 +175,8 @@ impl Between<'_, '_> {
         }
     }
 
-    /// Has new sessions with both servers, because in these one of them may still wait for the other.
+    /// Has new sessions with both servers, because in these one of them may still wait for the
+    /// other.
     async fn renew_sessions(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
         self.partial.iter_mut().for_each(|partial| partial.take_back(&self.ends.receiver));
         let (ends, _) = open(copy, self.ends.from, self.ends.to).await?;

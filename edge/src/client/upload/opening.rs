@@ -103,7 +103,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Whether all that is listed is copied, and read as it comes: no trial, and not past the page cache.
+/// Whether all that is listed is copied, and read as it comes: no trial, and not past the page
+/// cache.
 fn may_prefetch(options: &Options) -> bool {
     options.existing == Existing::Replace
         && !options.dry_run

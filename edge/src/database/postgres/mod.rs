@@ -1,8 +1,8 @@
 //! A connection to PostgreSQL: a schema of its own, written by the one who holds an advisory lock.
 //!
-//! A connection that breaks is made anew, later each time. Where it broke while a transaction was committed,
-//! that is in doubt until the tables have been read again. The runtime is the connection's own: its
-//! methods wait, and are called from threads that may.
+//! A connection that breaks is made anew, later each time. Where it broke while a transaction was
+//! committed, that is in doubt until the tables have been read again. The runtime is the
+//! connection's own: its methods wait, and are called from threads that may.
 
 mod session;
 mod tls;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use way::Way;
 
 /// How long a connection may take, and a reply.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long none is tried after one failed: at first, and at most.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 /// How long one that begins waits for one that ended to be gone.
@@ -63,24 +63,24 @@ impl Postgres {
         Ok(Postgres { way, runtime: Some(runtime), session: None, locks: false, rest: None })
     }
 
-    /// Waits for `future`, but no longer than `patience`.
+    /// Waits for `future`, but no longer than `timeout`.
     fn wait<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         future: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
         let Some(runtime) = &self.runtime else {
             return Err(self.way.error(Fault::Bug, "its runtime has ended").into());
         };
         // The timer is made within the runtime.
-        let timed = async { tokio::time::timeout(patience, future).await };
+        let timed = async { tokio::time::timeout(timeout, future).await };
         runtime.block_on(timed).unwrap_or(Err(Trouble::Late))
     }
 
     /// Does `work` in a session, which is begun where there is none.
     fn on<T>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         work: impl AsyncFnOnce(&mut Session) -> Result<T, Trouble>,
     ) -> Result<T, Failure> {
         let had_one = self.session.is_some();
@@ -88,7 +88,7 @@ impl Postgres {
             Some(session) => session,
             None => self.begun()?,
         };
-        let outcome = self.wait(patience, work(&mut session));
+        let outcome = self.wait(timeout, work(&mut session));
         if outcome.as_ref().map_or_else(Trouble::leaves_session, |_| true) {
             self.session = Some(session);
         }
@@ -103,7 +103,7 @@ impl Postgres {
         if let Some(rest) = self.rest.as_ref().filter(|rest| Instant::now() < rest.until) {
             return Err(rest.why.clone());
         }
-        match self.wait(PATIENCE, self.way.session(self.locks)) {
+        match self.wait(TIMEOUT, self.way.session(self.locks)) {
             Ok(session) => {
                 self.rest = None;
                 Ok(session)
@@ -148,28 +148,29 @@ impl Connection for Postgres {
 
     fn make_room(&mut self) -> Result<(), Failure> {
         let sql = self.way.making();
-        self.on(PATIENCE, async |session| session.define(&sql).await)
+        self.on(TIMEOUT, async |session| session.define(&sql).await)
     }
 
     fn define(&mut self, sql: &'static str) -> Result<(), Failure> {
-        self.on(PATIENCE, async |session| session.define(sql).await)
+        self.on(TIMEOUT, async |session| session.define(sql).await)
     }
 
     fn begin(&mut self) -> Result<(), Failure> {
-        self.on(PATIENCE, async |session| session.define("BEGIN").await)
+        self.on(TIMEOUT, async |session| session.define("BEGIN").await)
     }
 
     fn commit(&mut self) -> Result<(), NotCommitted> {
         let Some(mut session) = self.session.take() else {
             return Err(self.way.error(Fault::Bug, "there is nothing to commit").into());
         };
-        match self.wait(PATIENCE, session.define("COMMIT")) {
+        match self.wait(TIMEOUT, session.define("COMMIT")) {
             Ok(()) => {
                 self.session = Some(session);
                 Ok(())
             }
             Err(trouble) => {
-                // An error that leaves the session is a refusal; anything else may have come too late.
+                // An error that leaves the session is a refusal; anything else may have come too
+                // late.
                 let in_doubt = !trouble.leaves_session();
                 self.session = (!in_doubt).then_some(session);
                 Err(NotCommitted { error: self.way.told(&trouble), in_doubt })
@@ -180,22 +181,22 @@ impl Connection for Postgres {
     fn rollback(&mut self) {
         // A session that is gone has taken back what it had begun, and so does one that ends here.
         if let Some(mut session) = self.session.take()
-            && self.wait(PATIENCE, session.define("ROLLBACK")).is_ok()
+            && self.wait(TIMEOUT, session.define("ROLLBACK")).is_ok()
         {
             self.session = Some(session);
         }
     }
 
     fn query(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
-        self.on(PATIENCE, async |session| session.query(sql, values).await)
+        self.on(TIMEOUT, async |session| session.query(sql, values).await)
     }
 
     fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, Failure> {
-        self.on(PATIENCE, async |session| session.execute(sql, values).await)
+        self.on(TIMEOUT, async |session| session.execute(sql, values).await)
     }
 
     fn execute_each(&mut self, sql: &'static str, rows: &[Vec<Value<'_>>]) -> Result<(), Failure> {
-        let patience = PATIENCE + Duration::from_millis(rows.len() as u64);
-        self.on(patience, async |session| session.execute_each(sql, rows).await)
+        let timeout = TIMEOUT + Duration::from_millis(rows.len() as u64);
+        self.on(timeout, async |session| session.execute_each(sql, rows).await)
     }
 }

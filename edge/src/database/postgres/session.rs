@@ -140,7 +140,8 @@ impl Session {
         Ok(self.client.execute(&statement, &parameters(values)).await?)
     }
 
-    /// Runs `sql` once for each row; the next is on its way before the reply to the one before has come.
+    /// Runs `sql` once for each row; the next is on its way before the reply to the one before has
+    /// come.
     pub(super) async fn execute_each(
         &mut self,
         sql: &'static str,

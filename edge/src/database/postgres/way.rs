@@ -1,7 +1,8 @@
-//! The way to a server: how a session is begun, what is asked of the server first, and what its errors say.
+//! The way to a server: how a session is begun, what is asked of the server first, and what its
+//! errors say.
 
 use super::super::{DatabaseAddress, Schema};
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::session::{Session, Trouble};
 use super::tls::DatabaseTls;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -47,13 +48,14 @@ impl Way {
         {
             config.password(std::os::unix::ffi::OsStrExt::as_bytes(&*password));
         }
-        // Between hosts it is TLS, unless the URL says `sslmode=disable`; within one, where it says so.
+        // Between hosts it is TLS, unless the URL says `sslmode=disable`; within one, where it says
+        // so.
         if config.get_ssl_mode() == SslMode::Prefer {
             let mode = if is_local(&config) { SslMode::Disable } else { SslMode::Require };
             config.ssl_mode(mode);
         }
-        config.application_name(format!("farline {}", schema.owner)).connect_timeout(PATIENCE);
-        config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
+        config.application_name(format!("farline {}", schema.owner)).connect_timeout(TIMEOUT);
+        config.tcp_user_timeout(TIMEOUT).keepalives_idle(TIMEOUT);
         Ok(Way { schema, url: url.clone(), config })
     }
 
@@ -73,8 +75,8 @@ impl Way {
         format!("farline_{}", self.schema.owner)
     }
 
-    /// Waits for whoever makes tables, and makes the schema where there is none: who may make none can have
-    /// one made for him.
+    /// Waits for whoever makes tables, and makes the schema where there is none: who may make none
+    /// can have one made for him.
     pub(super) fn making(&self) -> String {
         let (schema, lock) = (self.schema(), self.schema.locks[1]);
         format!(

@@ -24,7 +24,7 @@ const LEAST: Rate = Rate::from_bps(1_000_000);
 /// Circuits that are up or prepared at most.
 const CIRCUITS: usize = 256;
 /// How long whoever gives an order may take to say it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a network's emulator: settings come on standard input, one line about how it went goes to
 /// standard output. The process must have one thread.
@@ -249,7 +249,8 @@ impl Emulator {
     fn obey(&mut self, order: NetworkOrder) -> Result<Rest, Error> {
         match order {
             NetworkOrder::Show => {}
-            // A circuit that is being made cannot be removed yet, nor one that is being removed made.
+            // A circuit that is being made cannot be removed yet, nor one that is being removed
+            // made.
             NetworkOrder::Prepare(NetworkCircuit { number, .. }) | NetworkOrder::Remove(number)
                 if self.under_way.contains(&number) =>
             {
@@ -412,7 +413,7 @@ impl Emulator {
                     let Ok((stream, _)) = accepted else { continue };
                     let mut stream = BufReader::new(stream);
                     let mut line = String::new();
-                    let read = tokio::time::timeout(PATIENCE, stream.read_line(&mut line)).await;
+                    let read = tokio::time::timeout(TIMEOUT, stream.read_line(&mut line)).await;
                     if !matches!(read, Ok(Ok(_))) {
                         continue;
                     }
@@ -449,7 +450,8 @@ impl Emulator {
         }
     }
 
-    /// Says how an order went, and how things stand. Who asked may have gone; that is no trouble of ours.
+    /// Says how an order went, and how things stand. Who asked may have gone; that is no trouble of
+    /// ours.
     async fn reply(&self, mut stream: BufReader<UnixStream>, outcome: Result<(), Error>) {
         let reply = match outcome {
             Ok(()) => OrderReply::Done(self.state()),

@@ -1,13 +1,13 @@
 //! A network of several sites in one emulator: a namespace for each site, best-effort links between
 //! neighbours, and circuits, each a path of its own, that come, change and go while others run.
 //!
-//! A circuit is a TUN device in both of its sites' namespaces, as a VLAN interface appears at a site,
-//! with the rate and the delay of its route; no other traffic can enter it. Links between neighbours
-//! carry what has no circuit, hop by hop, at what circuits leave of them.
+//! A circuit is a TUN device in both of its sites' namespaces, as a VLAN interface appears at a
+//! site, with the rate and the delay of its route; no other traffic can enter it. Links between
+//! neighbours carry what has no circuit, hop by hop, at what circuits leave of them.
 //!
-//! How it fits: [`EmulatedNetwork`] is the handle that commands and tests use; `emulator` is the process;
-//! `paths` makes a path and moves its packets; `sites` sets namespaces up; `orders` is what crosses
-//! between handle and emulator.
+//! How it fits: [`EmulatedNetwork`] is the handle that commands and tests use; `emulator` is the
+//! process; `paths` makes a path and moves its packets; `sites` sets namespaces up; `orders` is
+//! what crosses between handle and emulator.
 
 mod emulator;
 mod orders;
@@ -36,7 +36,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long an emulator may take for an order, and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a network shall be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,7 @@ impl NetworkSettings {
 
 /// The record of a network that is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NetworkInfo {
     /// Its name.
     pub name: String,
@@ -191,7 +192,7 @@ impl EmulatedNetwork {
         };
         let ask = || -> std::io::Result<String> {
             let mut stream = UnixStream::connect(place::file(&file_name(name), "sock"))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             let mut text = serde_json::to_vec(order)?;
             text.push(b'\n');
             stream.write_all(&text)?;
@@ -265,8 +266,8 @@ impl EmulatedNetwork {
             if let Some(lock) = place::lock(&file_name(name))? {
                 break lock;
             }
-            let signal = if asked.elapsed() > PATIENCE / 2 { Signal::KILL } else { Signal::TERM };
-            match Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < PATIENCE) {
+            let signal = if asked.elapsed() > TIMEOUT / 2 { Signal::KILL } else { Signal::TERM };
+            match Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < TIMEOUT) {
                 // The lock is held, so the process is the emulator.
                 Some(pid) => drop(kill_process(pid, signal)),
                 None => {

@@ -40,6 +40,7 @@ pub enum NetworkOrder {
 
 /// A circuit as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CircuitState {
     /// As it was ordered; the rate is that of now.
     pub circuit: NetworkCircuit,
@@ -61,6 +62,7 @@ pub struct CircuitState {
 
 /// What is there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NetworkState {
     /// The circuits, by number.
     pub circuits: Vec<CircuitState>,

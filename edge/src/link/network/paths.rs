@@ -76,7 +76,7 @@ impl RunningPath {
                 let message = format!("{} MiB for packets in flight: {error}", bytes >> 20);
                 here(ErrorCode::LinkMemory, message)
             })?;
-            let link = wan::Link::new(now(), direction, [], &seed.fork(at as u64));
+            let link = wan::OneWayLink::new(now(), direction, [], &seed.fork(at as u64));
             let [from, to] = [&devices[at], &devices[1 - at]].map(Arc::clone);
             let direction = Direction::new(
                 from,

@@ -65,8 +65,8 @@ pub(super) fn configure(
         interface::set_up(number, mtu, queue).map_err(|refusal| failed(&refusal))?;
         interface::add_peer(number, own, peer).map_err(|refusal| failed(&refusal))
     })?;
-    // As for links: the mover's writes are then received by a thread of the kernel. It has time, and may
-    // not be there any more.
+    // As for links: the mover's writes are then received by a thread of the kernel. It has time,
+    // and may not be there any more.
     let threaded = format!("/sys/class/net/{device}/threaded");
     let namespace = namespace.to_owned();
     let work = move || drop(ip(&["netns", "exec", &namespace, "tee", &threaded], "1"));

@@ -21,11 +21,11 @@ pub(super) fn ping(
 ) -> Result<End, Error> {
     let (mut end, mut took) = (End::default(), Vec::new());
     let deadline = Instant::now() + Duration::from_secs_f64(job.most_s);
-    let patience = LOST + Duration::from_nanos(job.rtt_ns.as_nanos());
+    let timeout = LOST + Duration::from_nanos(job.rtt_ns.as_nanos());
     let began = Instant::now();
     while end.done < job.messages && end.failure.is_none() && Instant::now() < deadline {
         let sent = Instant::now();
-        let answered = pairs.post(0, Verb::Send, 1).and_then(|()| answer(pairs, sent + patience));
+        let answered = pairs.post(0, Verb::Send, 1).and_then(|()| answer(pairs, sent + timeout));
         match answered {
             Ok(Some(Answer::Came(at))) => {
                 end.done += 1;

@@ -5,7 +5,7 @@ use super::device::{counted, staleness};
 use super::echo;
 use super::flow::{self, Part};
 use super::peer_protocol::PeerProtocol;
-use crate::prober::PATIENCE;
+use crate::prober::TIMEOUT;
 use crate::sys::verbs::{Address, Plan, QpSet, RdmaEndpoint};
 use farline_core::profile::verbs::{End, QpService, Setup, VerbsJob, VerbsMetric};
 use farline_core::units::{Error, ErrorCode, Fault, Rng, Span};
@@ -44,7 +44,7 @@ impl VerbsEnd {
         let listener = TcpListener::bind((address, 0))
             .and_then(|listener| {
                 // For a listening socket this bounds accept (socket(7)).
-                SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).map(|()| listener)
+                SockRef::from(&listener).set_read_timeout(Some(TIMEOUT)).map(|()| listener)
             })
             .map_err(|error| {
                 Error::new(
@@ -98,7 +98,7 @@ impl VerbsEnd {
             QpSet::new(&self.endpoint, self.plan(job)).map_err(|error| locked(job, &error))?;
         let bytes = pattern(job);
         pairs.fill(&bytes);
-        let peer = self.connect(&mut pairs, &mut protocol, job, PATIENCE + rtt * 8)?;
+        let peer = self.connect(&mut pairs, &mut protocol, job, TIMEOUT + rtt * 8)?;
         let count = || counted(self.endpoint.device(), self.endpoint.port());
         // Before this end says that it is ready: the other one may send at once.
         let before = count();
@@ -129,7 +129,7 @@ impl VerbsEnd {
     /// The socket to the other end.
     fn meet(&self) -> io::Result<TcpStream> {
         match &self.side {
-            Side::Near(to) => TcpStream::connect_timeout(to, PATIENCE),
+            Side::Near(to) => TcpStream::connect_timeout(to, TIMEOUT),
             Side::Far(listener) => listener.accept().map(|(stream, _)| stream),
         }
     }

@@ -1,6 +1,6 @@
 //! What the ends of a measurement of verbs say to each other: one JSON value a line, over a socket.
 
-use crate::prober::PATIENCE;
+use crate::prober::TIMEOUT;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -22,7 +22,7 @@ impl PeerProtocol {
     /// patience.
     pub(super) fn over(stream: TcpStream, longest: Duration) -> io::Result<PeerProtocol> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(longest + PATIENCE))?;
+        stream.set_read_timeout(Some(longest + TIMEOUT))?;
         Ok(PeerProtocol { stream: BufReader::new(stream) })
     }
 

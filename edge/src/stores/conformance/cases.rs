@@ -88,7 +88,8 @@ fn zeros(site: &Site) {
     if !site.capabilities.sink {
         return;
     }
-    // Of a file that is too short for a hole, and of one that is not; a pipe that nobody reads holds no more.
+    // Of a file that is too short for a hole, and of one that is not; a pipe that nobody reads
+    // holds no more.
     let long = if site.is_ordered() { 6 } else { 150_000_usize.div_ceil(BLOCK) };
     for blocks in [5, long] {
         let mut content = bytes(blocks * BLOCK + 9, 6);
@@ -320,7 +321,7 @@ fn busy(site: &Site) {
     let files = one(bytes(BLOCK, 18));
     let first = site.write(&files).from(1);
     let second = site.write(&files);
-    let origin = Origin { source: [2; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
+    let origin = PartialOrigin { source: [2; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
     assert_eq!(second.sink.begin(origin).expect_err("taken").code, ErrorCode::Busy);
     drop((first, second));
     site.write(&files).from(2);

@@ -9,7 +9,7 @@ mod drivers;
 use super::driver::{Access, LandingOptions, Store, StoreCapabilities};
 use super::{Landed, Landing, ResumeState};
 use farline_core::gridftp::checked::is_zeros;
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{
     Block, DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest,
 };
@@ -110,7 +110,8 @@ impl<'a> Writing<'a> {
     /// The same, which claims its place as a transfer from `source`.
     pub(super) fn from(mut self, source: u8) -> Writing<'a> {
         let digests = Some(DigestAlgorithm::Crc64Nvme);
-        self.held = self.sink.begin(Origin { source: [source; 32], digests }).expect("begun");
+        self.held =
+            self.sink.begin(PartialOrigin { source: [source; 32], digests }).expect("begun");
         if let Some(held) = &mut self.held {
             let fresh = Digests::new(&self.layout, digests);
             self.digests = std::mem::replace(&mut held.digests, fresh);

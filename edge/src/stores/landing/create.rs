@@ -67,8 +67,8 @@ impl PosixSink {
         Ok(())
     }
 
-    /// Makes the folder `path`, of the entry `index` or the one that all goes into, and notes it if it
-    /// was not there. Those above belong to nobody.
+    /// Makes the folder `path`, of the entry `index` or the one that all goes into, and notes it if
+    /// it was not there. Those above belong to nobody.
     pub(super) fn make_own_folder(&self, index: Option<usize>, path: &[u8]) -> Result<(), Error> {
         let mut is_new = false;
         // What is private is so from the beginning.
@@ -136,8 +136,8 @@ impl PosixSink {
             Error::new(Fault::You, ErrorCode::SpecialFile, message)
         };
         if self.in_place.is_some() {
-            // Looked at before it is opened: opening a FIFO waits for a reader, and opening a device
-            // may do anything.
+            // Looked at before it is opened: opening a FIFO waits for a reader, and opening a
+            // device may do anything.
             if self.root.stat(&path).is_ok_and(|stat| is_no_file(&stat)) {
                 return Err(special());
             }

@@ -33,6 +33,7 @@ const LEAST_PART: usize = 256;
 
 /// What became of a transfer's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Landed {
     /// Regular files that landed.
     pub files: u64,
@@ -47,8 +48,8 @@ pub struct Landed {
 }
 
 impl Landed {
-    /// Lands the entries of `layout` by `land`, one after the other: all but those in `left`, and but
-    /// for files whose digest is not what the sender says, where `check` has what it says.
+    /// Lands the entries of `layout` by `land`, one after the other: all but those in `left`, and
+    /// but for files whose digest is not what the sender says, where `check` has what it says.
     pub fn each(
         layout: &Layout,
         left: &BTreeSet<usize>,
@@ -178,8 +179,8 @@ impl PosixSink {
         if let Some(partial) = self.journal() {
             partial.finish(&self.root);
         }
-        // The journal may have lain in the copy's own folder, which has changed by its going; in one that
-        // may not be written to it could not have gone.
+        // The journal may have lain in the copy's own folder, which has changed by its going; in
+        // one that may not be written to it could not have gone.
         if let Some(top) = self.layout.entries().first().filter(|top| self.metadata && is_top(top))
         {
             let _ = self.finish_folder(top, lock(&self.state).made.has_top());
@@ -250,7 +251,7 @@ impl PosixSink {
         }
         let failed =
             |error: io::Error| self.root.error("set mode and time of", &self.path(entry), &error);
-        if self.unnamed.get(index).is_none() {
+        if self.unnamed_of(index).is_none() {
             // Until it lands its owner may write to it: it may have to be opened again.
             file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
         }
@@ -268,7 +269,7 @@ impl PosixSink {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
         let temporary = lock(&self.state).entries.temporary(index);
         let again = temporary.is_some_and(|temporary| temporary.is_again);
-        if let Some(file) = self.unnamed.get(index) {
+        if let Some(file) = self.unnamed_of(index) {
             return if again { self.set_metadata(index, entry, &file.file) } else { Ok(()) };
         }
         let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
@@ -296,9 +297,9 @@ impl PosixSink {
         entry: &Entry,
         sync: bool,
     ) -> Result<Option<Stat>, Error> {
-        if let Some(file) = self.unnamed.get(index) {
+        if let Some(file) = self.unnamed_of(index) {
             let stat = self.land_unnamed(entry, &file.file)?;
-            self.unnamed.remove(index);
+            self.is_named(index);
             return Ok(Some(stat));
         }
         let path = self.path(entry);
@@ -364,8 +365,8 @@ impl PosixSink {
         self.refuse_same_name(there, entry)
     }
 
-    /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for, what
-    /// has that name is kept.
+    /// Gives `temporary` of `folder` the name `name`, of the path `path`; where it is asked for,
+    /// what has that name is kept.
     pub(super) fn take_name(
         &self,
         (folder, name, temporary): (&OwnedFd, &[u8], &[u8]),

@@ -1,5 +1,5 @@
-//! Two files of one tree whose names are one at the destination: by case, by Unicode normalisation, or
-//! through a link. The first keeps the name, the second is refused.
+//! Two files of one tree whose names are one at the destination: by case, by Unicode normalisation,
+//! or through a link. The first keeps the name, the second is refused.
 
 use super::PosixSink;
 use crate::stores::in_short;
@@ -25,7 +25,8 @@ impl PosixSink {
     ) -> Result<(), Error> {
         let Some(there) = there else { return Ok(()) };
         let is_older = changed_ns(there) < self.began_ns.saturating_sub(CLOCK_LAG_NS);
-        // What lands has one name; of links that were there a moment ago the change of one dates all.
+        // What lands has one name; of links that were there a moment ago the change of one dates
+        // all.
         if (is_older && !self.has_resumed()) || there.st_nlink > 1 {
             return Ok(());
         }

@@ -5,12 +5,12 @@
 //!                     |                                                  |
 //!                     '--failed--> as it was      Opening <----open------'
 //! ```
-//! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good, and so is `Landed`,
-//! which a `Closed` one becomes when it takes its final name before the end. An `Open` one becomes
-//! `Closed` before its last byte where too many others were opened after it.
+//! An earlier run's temporary file is `Closed` to begin with. `Kept` is for good, and so is
+//! `Landed`, which a `Closed` one becomes when it takes its final name before the end. An `Open`
+//! one becomes `Closed` before its last byte where too many others were opened after it.
 
 use rustix::process::{Resource, getrlimit};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// How many files are open at once: a sender that begins all of millions takes no more descriptors. They are
 /// fewer where this process may have few.
@@ -33,8 +33,8 @@ pub(super) struct Temporary {
     is_named: bool,
 }
 
-/// The state of one entry, as bits of a byte: there are millions, of which most are `Absent`, then `Closed` and
-/// whole. What else there is to know of few stands apart.
+/// The state of one entry, as bits of a byte: there are millions, of which most are `Absent`, then
+/// `Closed` and whole. What else there is to know of few stands apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct EntryState(u8);
 
@@ -120,6 +120,8 @@ pub(super) struct Table<F> {
     /// Those that were opened, the first first; some are closed again.
     opened: VecDeque<usize>,
     most_open: usize,
+    /// Open files of those that have no name until they land.
+    unnamed: HashMap<usize, F>,
 }
 
 impl<F: Clone> Table<F> {
@@ -137,6 +139,7 @@ impl<F: Clone> Table<F> {
             held: BTreeMap::new(),
             opened: VecDeque::new(),
             most_open,
+            unnamed: HashMap::new(),
         }
     }
 
@@ -150,6 +153,21 @@ impl<F: Clone> Table<F> {
     /// What is at the places of these entries stays.
     pub(super) fn keep(&mut self, entries: &BTreeSet<usize>) {
         entries.iter().for_each(|&entry| self.set(entry, EntryState::KEPT));
+    }
+
+    /// The file of an entry that has no name yet, if it is one.
+    pub(super) fn unnamed(&self, entry: usize) -> Option<F> {
+        self.unnamed.get(&entry).cloned()
+    }
+
+    /// The entry's file has no name until it lands.
+    pub(super) fn add_unnamed(&mut self, entry: usize, file: F) {
+        self.unnamed.insert(entry, file);
+    }
+
+    /// The entry's file has its name: returns it, to be closed where no lock is held.
+    pub(super) fn remove_unnamed(&mut self, entry: usize) -> Option<F> {
+        self.unnamed.remove(&entry)
     }
 
     /// The entry has its final name.

@@ -13,45 +13,31 @@ use farline_core::units::Error;
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
-use std::collections::HashMap;
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
-/// How many there are at once in this process, at most: one for each four descriptors that it may have.
+/// How many there are at once in this process, at most: one for each four descriptors that it may
+/// have.
 const MOST: u64 = 8_192;
 const DESCRIPTORS_EACH: u64 = 4;
 
 /// How many there are in this process.
 static IN_USE: AtomicU64 = AtomicU64::new(0);
 
-/// The unnamed files of one transfer, by entry.
+/// How many unnamed files one transfer has: which, stands in the table of its entries.
 #[derive(Debug, Default)]
 pub(super) struct UnnamedFiles {
-    files: Mutex<HashMap<usize, Arc<OpenFile>>>,
+    count: AtomicU64,
     /// The file system makes none, or the names are taken already, which costs more than it saves.
     is_over: AtomicBool,
 }
 
 impl UnnamedFiles {
-    /// Of the entry, if it is one.
-    pub(super) fn get(&self, entry: usize) -> Option<Arc<OpenFile>> {
-        lock(&self.files).get(&entry).cloned()
-    }
-
-    /// It has its name, or is to have none.
-    pub(super) fn remove(&self, entry: usize) {
-        // Closed outside the lock.
-        let removed = lock(&self.files).remove(&entry);
-        if removed.is_some() {
-            IN_USE.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// One that is not entered here yet.
+    /// One more that the table has not yet.
     fn make(&self, folder: &OwnedFd, mode: u32) -> Option<File> {
         if self.is_over.load(Ordering::Relaxed) {
             return None;
@@ -67,6 +53,8 @@ impl UnnamedFiles {
             IN_USE.fetch_sub(1, Ordering::Relaxed);
             // What is wrong with the place is said where it is tried with a name.
             self.is_over.store(true, Ordering::Relaxed);
+        } else {
+            self.count.fetch_add(1, Ordering::Relaxed);
         }
         made.ok().map(File::from)
     }
@@ -74,7 +62,7 @@ impl UnnamedFiles {
 
 impl Drop for UnnamedFiles {
     fn drop(&mut self) {
-        IN_USE.fetch_sub(lock(&self.files).len() as u64, Ordering::Relaxed);
+        IN_USE.fetch_sub(*self.count.get_mut(), Ordering::Relaxed);
     }
 }
 
@@ -86,8 +74,8 @@ fn most() -> u64 {
     })
 }
 
-/// Has the kernel enlarge its table of this process's descriptors once: it waits for all processors,
-/// and would at each doubling.
+/// Has the kernel enlarge its table of this process's descriptors once: it waits for all
+/// processors, and would at each doubling.
 fn make_room(any: &OwnedFd) {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
@@ -97,8 +85,23 @@ fn make_room(any: &OwnedFd) {
 }
 
 impl PosixSink {
-    /// The file of an entry without a name: one that is there `again`, or a new one where that may be. It may
-    /// where it lands soon, among many, and nothing of it is to be set by its name.
+    /// The unnamed file of an entry, if it has one.
+    pub(super) fn unnamed_of(&self, index: usize) -> Option<Arc<OpenFile>> {
+        lock(&self.state).entries.unnamed(index)
+    }
+
+    /// It has its name.
+    pub(super) fn is_named(&self, index: usize) {
+        // Closed outside the lock.
+        let removed = lock(&self.state).entries.remove_unnamed(index);
+        if removed.is_some() {
+            self.unnamed.count.fetch_sub(1, Ordering::Relaxed);
+            IN_USE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The file of an entry without a name: one that is there `again`, or a new one where that may
+    /// be. It may where it lands soon, among many, and nothing of it is to be set by its name.
     pub(super) fn unnamed_file(
         &self,
         index: usize,
@@ -106,7 +109,7 @@ impl PosixSink {
         again: bool,
     ) -> Option<Arc<OpenFile>> {
         if again {
-            return self.unnamed.get(index);
+            return self.unnamed_of(index);
         }
         if !self.lands_soon || self.attributes.is_some() || entry.len() >= SPARSE_FROM {
             return None;
@@ -115,12 +118,12 @@ impl PosixSink {
         // Nobody finds it before it lands: it may have its own mode.
         let file = self.unnamed.make(&folder, if self.metadata { mode(entry) } else { 0o666 })?;
         let file = Arc::new(OpenFile::to_write(file, &self.direct));
-        lock(&self.unnamed.files).insert(index, Arc::clone(&file));
+        lock(&self.state).entries.add_unnamed(index, Arc::clone(&file));
         Some(file)
     }
 
-    /// Gives an unnamed file its name; where something has it, a temporary one first. Returns what there is
-    /// to know of it then.
+    /// Gives an unnamed file its name; where something has it, a temporary one first. Returns what
+    /// there is to know of it then.
     pub(super) fn land_unnamed(&self, entry: &Entry, file: &File) -> Result<Stat, Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| self.root.error("write", &path, &error);

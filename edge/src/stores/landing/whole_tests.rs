@@ -2,7 +2,7 @@
 
 use super::PosixSink;
 use crate::stores::{ResumeState, Root, Sink};
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{
     DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest, VerdictList,
 };
@@ -15,7 +15,8 @@ const BLOCK: usize = 1024;
 const LEN: u64 = 1500;
 /// So many files and they are made durable together, and have no names before they land.
 const MANY: usize = 20;
-const ORIGIN: Origin = Origin { source: [5; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
+const ORIGIN: PartialOrigin =
+    PartialOrigin { source: [5; 32], digests: Some(DigestAlgorithm::Crc64Nvme) };
 
 /// Three files, and so many `others`.
 fn layout(others: usize) -> Arc<Layout> {

@@ -2,7 +2,7 @@
 
 use super::abi::{Event as RawEvent, EventChannel, Identifier};
 use super::library::{Library, library};
-use farline_core::rdma::Failure;
+use farline_core::rdma::RdmaFailure;
 use farline_core::units::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -177,10 +177,10 @@ impl From<ConnectionError> for io::Error {
                 (io::ErrorKind::ConnectionRefused, "the peer refused the RDMA connection")
             }
             ConnectionError::Disconnected => {
-                return io::Error::new(io::ErrorKind::UnexpectedEof, Failure::Flushed.error());
+                return io::Error::new(io::ErrorKind::UnexpectedEof, RdmaFailure::Flushed.error());
             }
             ConnectionError::Removed => {
-                return io::Error::new(io::ErrorKind::NotConnected, Failure::Removed.error());
+                return io::Error::new(io::ErrorKind::NotConnected, RdmaFailure::Removed.error());
             }
         };
         io::Error::new(kind, text)

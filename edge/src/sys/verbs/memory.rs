@@ -4,7 +4,7 @@ use super::abi::*;
 use super::library::{Library, by_code, library};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
-use farline_core::rdma::Limits;
+use farline_core::rdma::DeviceLimits;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -156,7 +156,7 @@ impl Domain {
     ///
     /// # Errors
     /// When it does not say.
-    pub(crate) fn limits(&self) -> io::Result<Limits> {
+    pub(crate) fn limits(&self) -> io::Result<DeviceLimits> {
         let mut attributes = std::mem::MaybeUninit::<DeviceAttributes>::zeroed();
         // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills
         // it in.
@@ -168,7 +168,7 @@ impl Domain {
             attributes.assume_init()
         };
         let number = |count: i32| u32::try_from(count).unwrap_or(0);
-        Ok(Limits {
+        Ok(DeviceLimits {
             queue_pairs: number(attributes.queue_pairs),
             work: number(attributes.work),
             completions: number(attributes.completions),

@@ -1,8 +1,9 @@
 //! RDMA verbs: devices, registered memory, queue pairs and their connections, through libibverbs
 //! and librdmacm.
 //!
-//! What is safe here is made so by ownership: a [`RdmaConnection`] owns every slot that a device may still
-//! touch, and gives none back before the device is done with it or the queue pairs are destroyed.
+//! What is safe here is made so by ownership: a [`RdmaConnection`] owns every slot that a device
+//! may still touch, and gives none back before the device is done with it or the queue pairs are
+//! destroyed.
 
 #![cfg_attr(
     not(feature = "profile"),

@@ -5,7 +5,7 @@ use super::events::wait;
 use super::qp_abi::*;
 use super::qp_set::{DATAGRAM_KEY, QpSet, ROUTE_LEN};
 use super::queue::{post_receive, post_send};
-use farline_core::rdma::Failure;
+use farline_core::rdma::RdmaFailure;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,7 +35,7 @@ pub(crate) enum Done {
     /// A message came to this queue pair, in its buffer of this number, which is free again.
     Arrived(usize, usize),
     /// A connection is broken.
-    Failed(Failure),
+    Failed(RdmaFailure),
 }
 
 impl QpSet {
@@ -127,7 +127,7 @@ impl QpSet {
         let count = self.queue.poll(&mut done)?;
         into.extend(done[..count].iter().map(|done| {
             let (on, buffer) = ((done.id & 0xffff_ffff) as usize, (done.id >> 32) as usize);
-            match Failure::of_status(done.status) {
+            match RdmaFailure::of_status(done.status) {
                 Some(failure) => Done::Failed(failure),
                 None if done.opcode & DONE_RECEIVE != 0 => Done::Arrived(on, buffer),
                 None => Done::Sent(on),

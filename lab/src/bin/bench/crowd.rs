@@ -1,5 +1,5 @@
-//! What a copy pays for a crowd before its node: how soon it begins, and at what rate it moves, with
-//! and without, in turns.
+//! What a copy pays for a crowd before its node: how soon it begins, and at what rate it moves,
+//! with and without, in turns.
 
 use super::table::median;
 use anyhow::{Context, Result};

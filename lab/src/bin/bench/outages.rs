@@ -31,7 +31,7 @@ const SMALL: u64 = 8;
 const PACE: u64 = 25_000_000;
 
 /// What a user has who says nothing; the lab's commands have none.
-const PATIENCE: &str = "10min";
+const TIMEOUT: &str = "10min";
 
 /// What is away.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +110,7 @@ fn through(case: &Case, file: &Path, mib: u64) -> Result<Value> {
         true => [text(file).to_owned(), format!("{url}/landed")],
         false => [format!("{url}/file"), text(&landed).to_owned()],
     };
-    let copy = ["--json", "-q", "cp", "--retry-for", PATIENCE, "--limit", "200M"];
+    let copy = ["--json", "-q", "cp", "--retry-for", TIMEOUT, "--limit", "200M"];
     let result = match case.away {
         Away::Path => {
             let outage = format!("{}s:outage={}s", middle.as_secs() + 2, case.seconds);
@@ -149,7 +149,7 @@ fn at_once(copies: u64, folder: &Path) -> Result<()> {
     let copy = |index| {
         let to = format!("{url}/{index}");
         // Slow enough that the first still run when the last begins.
-        let copy = ["--json", "-q", "cp", "--retry-for", PATIENCE, "--limit", "20M"];
+        let copy = ["--json", "-q", "cp", "--retry-for", TIMEOUT, "--limit", "20M"];
         begun(farline().args(copy).args([source, &to]))
     };
     let running: Vec<Running> = (0..copies).map(copy).collect::<Result<_>>()?;

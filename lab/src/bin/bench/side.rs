@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Where iperf3 listens.
 const IPERF3_PORT: u16 = 5299;
 /// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The channel of data that nothing encrypts, as other movers send it.
 pub(crate) const CLEAR: &str = "clear";
 
@@ -48,7 +48,8 @@ impl Ends {
         Ok(Ends::Veth(spaces))
     }
 
-    /// The ends of a link of 10 Gbit/s and this round trip; for `0ms` of a veth pair without a link.
+    /// The ends of a link of 10 Gbit/s and this round trip; for `0ms` of a veth pair without a
+    /// link.
     ///
     /// # Errors
     /// When this machine does not let us make them.
@@ -148,7 +149,7 @@ impl Server {
     pub(crate) fn listening(ends: &Ends, mut command: Command, port: u16) -> Result<Server> {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let server = Server(Running(child));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let look = format!("ss -Hltn 'sport = {port}' | grep -q .");
         while !ends.b("sh").args(["-c", &look]).status()?.success() {
             if Instant::now() > deadline {
@@ -225,9 +226,9 @@ impl Node {
         Ok(Node { server: Server(running), address, fingerprint, quic, binary: binary.to_owned() })
     }
 
-    /// `cp` of this binary over an encrypted `channel`, over one UDP port where that is `farlineq`, or,
-    /// as all who need no login, over TCP in the clear where it is `clear`; and the node's URL for it,
-    /// without a path.
+    /// `cp` of this binary over an encrypted `channel`, over one UDP port where that is `farlineq`,
+    /// or, as all who need no login, over TCP in the clear where it is `clear`; and the node's URL
+    /// for it, without a path.
     ///
     /// # Errors
     /// When the node has no certificate, or no such port.

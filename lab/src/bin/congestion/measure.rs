@@ -70,7 +70,7 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     }
     runs.retain(|(_, run)| plan.control.is_none_or(|control| control == run.algorithm));
     // The slow ones first, two at a time: they wait more than they work.
-    runs.sort_by_key(|(_, run)| run.patience);
+    runs.sort_by_key(|(_, run)| run.timeout);
     let asked = runs.len();
     let queue =
         Mutex::new(Queue { runs, under_way: Vec::new(), wrong: Vec::new(), void: Vec::new() });
@@ -129,7 +129,7 @@ fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result
         window,
         rtt,
         mtu: 1500,
-        patience: watched.min(LONGEST),
+        timeout: watched.min(LONGEST),
         trouble,
     })
 }
@@ -223,7 +223,7 @@ fn kernel_release() -> String {
 /// is wrong it takes two that are right.
 fn one(part: &str, run: &RecoveryRun, link: &str) -> Value {
     let head = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(), "kernel": kernel_release(),
-        "rtt_s": run.rtt.as_secs_f64(), "window": run.window, "watched_s": run.patience.as_secs_f64() });
+        "rtt_s": run.rtt.as_secs_f64(), "window": run.window, "watched_s": run.timeout.as_secs_f64() });
     let (mut right, mut wrong, mut last) = (Vec::new(), Vec::new(), head.clone());
     for _ in 0..MOST_RUNS {
         let mut line = head.clone();

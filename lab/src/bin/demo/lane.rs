@@ -144,7 +144,7 @@ impl Lane {
     }
 
     /// How exact the link was since it came up.
-    pub(crate) fn accuracy(&self) -> Result<demo::Accuracy> {
+    pub(crate) fn accuracy(&self) -> Result<demo::DemoAccuracy> {
         let stats = document(Command::new(&self.farline).args(["link", "stats", NAME, "--json"]))?;
         let valid = find(&stats, "valid")
             .and_then(Value::as_bool)
@@ -168,7 +168,7 @@ impl Lane {
                 .sum::<u64>()
         };
         let limit = find(&stats, "lateness_limit_us").and_then(Value::as_f64).unwrap_or_default();
-        Ok(demo::Accuracy {
+        Ok(demo::DemoAccuracy {
             valid,
             reason: if valid {
                 format!(

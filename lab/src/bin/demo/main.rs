@@ -5,7 +5,8 @@
 //! every byte, prints a table, and writes demo.json and demo.html to the current folder. All that
 //! it starts ends with it, also on Ctrl-C.
 //!
-//! `farline-demo calendar` is another, `make demo-calendar`: channels booked in an emulated network.
+//! `farline-demo calendar` is another, `make demo-calendar`: channels booked in an emulated
+//! network.
 //!
 //! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: /dev/shm where
 //! there is plenty of memory, else the folder for temporary files); `FARLINE_DEMO_TOOLS`, the tools

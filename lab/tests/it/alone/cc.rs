@@ -439,16 +439,8 @@ fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> Recovery
         theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
     let spans: Vec<Span> = losses.iter().map(|&part| theory.mul_f64(part)).collect();
     let last = spans.last().copied().unwrap_or_default();
-    let patience = last + theory.mul_f64(1.5) + Span::from_millis(800);
-    RecoveryRun {
-        algorithm,
-        set,
-        window,
-        rtt,
-        mtu: 1500,
-        patience,
-        trouble: Trouble::Losses(spans),
-    }
+    let timeout = last + theory.mul_f64(1.5) + Span::from_millis(800);
+    RecoveryRun { algorithm, set, window, rtt, mtu: 1500, timeout, trouble: Trouble::Losses(spans) }
 }
 
 #[test]

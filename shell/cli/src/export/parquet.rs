@@ -1,7 +1,7 @@
 //! A document's columns as a Parquet file, for the data frames and databases that read it: typed,
 //! nulls as nulls, lists as lists.
 
-use farline_core::report::{Columns, Values};
+use farline_core::report::{ColumnValues, Columns};
 use farline_core::units::{Error, ErrorCode, Fault};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -35,17 +35,17 @@ fn encode(table: &Columns) -> Result<Vec<u8>> {
     for (_, values) in &table.columns {
         let Some(mut column) = rows.next_column()? else { break };
         match values {
-            Values::Text(all) => {
+            ColumnValues::Text(all) => {
                 put::<ByteArrayType, _>(&mut column, all, |text| {
                     ByteArray::from(text.as_bytes().to_vec())
                 })?;
             }
-            Values::Whole(all) => {
+            ColumnValues::Whole(all) => {
                 put::<Int64Type, _>(&mut column, all, |number| number.cast_signed())?
             }
-            Values::Real(all) => put::<DoubleType, _>(&mut column, all, |number| *number)?,
-            Values::Flag(all) => put::<BoolType, _>(&mut column, all, |flag| *flag)?,
-            Values::Wholes(all) => put_lists(&mut column, all)?,
+            ColumnValues::Real(all) => put::<DoubleType, _>(&mut column, all, |number| *number)?,
+            ColumnValues::Flag(all) => put::<BoolType, _>(&mut column, all, |flag| *flag)?,
+            ColumnValues::Wholes(all) => put_lists(&mut column, all)?,
         }
         column.close()?;
     }
@@ -55,14 +55,14 @@ fn encode(table: &Columns) -> Result<Vec<u8>> {
 
 /// A column as the schema has it (Apache Parquet, LogicalTypes.md): what is whole is unsigned, a
 /// list has three levels.
-fn field(name: &str, values: &Values) -> Result<TypePtr> {
+fn field(name: &str, values: &ColumnValues) -> Result<TypePtr> {
     let whole = || Some(LogicalType::integer(64, false));
     let (physical, logical) = match values {
-        Values::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        Values::Whole(_) => (Physical::INT64, whole()),
-        Values::Real(_) => (Physical::DOUBLE, None),
-        Values::Flag(_) => (Physical::BOOLEAN, None),
-        Values::Wholes(_) => {
+        ColumnValues::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        ColumnValues::Whole(_) => (Physical::INT64, whole()),
+        ColumnValues::Real(_) => (Physical::DOUBLE, None),
+        ColumnValues::Flag(_) => (Physical::BOOLEAN, None),
+        ColumnValues::Wholes(_) => {
             let element =
                 Type::primitive_type_builder("element", Physical::INT64).with_logical_type(whole());
             let element = element.with_repetition(Repetition::REQUIRED).build()?;
@@ -117,16 +117,19 @@ mod tests {
             columns: vec![
                 (
                     "path",
-                    Values::Text(vec![
+                    ColumnValues::Text(vec![
                         Some("usn-8600".to_owned()),
                         None,
                         Some("rückweg, \"b\"".to_owned()),
                     ]),
                 ),
-                ("seed", Values::Whole(vec![Some(u64::MAX), Some(0), None])),
-                ("loss", Values::Real(vec![None, Some(1e-5), Some(0.0)])),
-                ("valid", Values::Flag(vec![Some(true), Some(false), Some(true)])),
-                ("samples_bps", Values::Wholes(vec![vec![1, 2, 3], vec![], vec![9_290_000_000]])),
+                ("seed", ColumnValues::Whole(vec![Some(u64::MAX), Some(0), None])),
+                ("loss", ColumnValues::Real(vec![None, Some(1e-5), Some(0.0)])),
+                ("valid", ColumnValues::Flag(vec![Some(true), Some(false), Some(true)])),
+                (
+                    "samples_bps",
+                    ColumnValues::Wholes(vec![vec![1, 2, 3], vec![], vec![9_290_000_000]]),
+                ),
             ],
         };
         let bytes = encoded(&table).expect("a table that can be written");
@@ -176,11 +179,11 @@ mod tests {
         let text = |text: &Option<String>| text.clone().map_or(Field::Null, Field::Str);
         let row = |at: usize| {
             let fields = table.columns.iter().map(|(name, values)| match values {
-                Values::Text(all) => text(&all[at]),
-                Values::Whole(all) => all[at].map_or(Field::Null, Field::ULong),
-                Values::Real(all) => all[at].map_or(Field::Null, Field::Double),
-                Values::Flag(all) => all[at].map_or(Field::Null, Field::Bool),
-                Values::Wholes(_) => panic!("{name}: a line test has no lists"),
+                ColumnValues::Text(all) => text(&all[at]),
+                ColumnValues::Whole(all) => all[at].map_or(Field::Null, Field::ULong),
+                ColumnValues::Real(all) => all[at].map_or(Field::Null, Field::Double),
+                ColumnValues::Flag(all) => all[at].map_or(Field::Null, Field::Bool),
+                ColumnValues::Wholes(_) => panic!("{name}: a line test has no lists"),
             });
             fields.collect()
         };
@@ -245,10 +248,10 @@ mod tests {
         }
         let table = document.columns();
         let lost = table.columns.iter().find(|(name, _)| *name == "lost").expect("a column");
-        assert_eq!(lost.1, Values::Whole((0..4).map(Some).collect()));
+        assert_eq!(lost.1, ColumnValues::Whole((0..4).map(Some).collect()));
         let rtt = table.columns.iter().find(|(name, _)| *name == "rtt_ns").expect("a column");
         assert!(
-            matches!(&rtt.1, Values::Real(all) if all[0].is_some() && all[3].is_none()),
+            matches!(&rtt.1, ColumnValues::Real(all) if all[0].is_some() && all[3].is_none()),
             "{rtt:?}"
         );
     }

@@ -61,7 +61,8 @@ impl ReportDocument for RawPresetReport<'_> {
     }
 }
 
-/// Runs what is left of `state`, which is kept in `file` where there is one; what was not whole begins anew.
+/// Runs what is left of `state`, which is kept in `file` where there is one; what was not whole
+/// begins anew.
 pub(super) fn run(
     preset: &LinePreset,
     mut state: PresetState,
@@ -140,7 +141,7 @@ pub(super) fn run(
 /// Does `work` over a link of Ethernet that is there for it alone.
 fn over<T>(
     path: &str,
-    wan: wan::Settings,
+    wan: wan::LinkSettings,
     output: &Output,
     work: impl FnOnce(&Link) -> Result<T, Error>,
 ) -> Result<T, Error> {

@@ -34,7 +34,8 @@ pub(crate) struct Args {
     /// Send STAMP packets back to anybody (RFC 8762)
     #[arg(long)]
     stamp: bool,
-    /// Key of authenticated STAMP packets, the only ones then; other tests need none [default: none]
+    /// Key of authenticated STAMP packets, the only ones then; other tests need none [default:
+    /// none]
     #[arg(long, value_name = "FILE", requires = "stamp")]
     stamp_key: Option<PathBuf>,
     /// Receive buffer of the socket

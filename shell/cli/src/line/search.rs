@@ -24,7 +24,8 @@ const PRECISION: f64 = 1.0;
 const TRIALS: u64 = 21;
 /// The ratios where none are given: no loss, and half a per cent.
 const RATIOS: [f64; 2] = [0.0, 0.005];
-/// How often the longest burst is looked for, and how long the first one is (RFC 2544, section 26.4).
+/// How often the longest burst is looked for, and how long the first one is (RFC 2544, section
+/// 26.4).
 const REPEATS: usize = 10;
 const LONGEST_BURST: u64 = 2;
 /// A burst that took longer than this part more, or this long, was not sent as asked.

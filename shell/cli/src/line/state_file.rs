@@ -27,8 +27,8 @@ impl StateFile {
     /// Takes the state in `file` for this process.
     ///
     /// # Errors
-    /// [`Fault::You`] when another process has it: the two would be one test's, and each would count what
-    /// the other sends.
+    /// [`Fault::You`] when another process has it: the two would be one test's, and each would
+    /// count what the other sends.
     pub(super) fn hold(file: &Path) -> Result<StateFile, Error> {
         let mut lock = place(file).into_os_string();
         lock.push(".lock");
@@ -71,8 +71,8 @@ impl StateFile {
         }
     }
 
-    /// Writes it. A disk that is full is said once, and ends no test: `--resume` then goes on from what was
-    /// written last.
+    /// Writes it. A disk that is full is said once, and ends no test: `--resume` then goes on from
+    /// what was written last.
     pub(super) fn save(&self, state: &impl Serialize, output: &Output) {
         let written = serde_json::to_vec(state)
             .map_err(|error| Error::new(Fault::Bug, ErrorCode::LineState, error.to_string()))

@@ -92,7 +92,7 @@ impl Options {
             *direction = wan::Direction::new(rate, direction.one_way_delay, rtt);
             direction.reorder = self.reorder;
         }
-        let wan::Settings { a_to_b, b_to_a, .. } = &mut wan;
+        let wan::LinkSettings { a_to_b, b_to_a, .. } = &mut wan;
         set(self.loss.map(parts), &mut a_to_b.loss, &mut b_to_a.loss);
         set(self.ber.map(parts), &mut a_to_b.ber, &mut b_to_a.ber);
         set(self.flips.map(parts), &mut a_to_b.flips, &mut b_to_a.flips);

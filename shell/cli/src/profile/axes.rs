@@ -3,7 +3,8 @@
 use crate::channel::{self, Measured};
 use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::{
-    Copies, Driver, Grid, Order, PathEstimate, PathPoint, Repetitions, Store, TrafficDirection,
+    Copies, Grid, Order, PathEstimate, PathPoint, ProfileDriver, Repetitions, StagingStore,
+    TrafficDirection,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Probability, Rate, Span};
 use std::str::FromStr;
@@ -60,7 +61,7 @@ pub(super) struct Axes {
     staging: Vec<Bytes>,
     /// With --staging, where its bytes come from and go to: memory, file [default: memory]
     #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
-    store: Vec<Store>,
+    store: Vec<StagingStore>,
     /// With --staging, whether reading waits for sending: synchronous, asynchronous [default:
     /// asynchronous]
     #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
@@ -141,7 +142,7 @@ impl Axes {
     }
 
     /// The drivers over which a mover sends; bare streams are TCP without one.
-    fn drivers(&self) -> Vec<Driver> {
+    fn drivers(&self) -> Vec<ProfileDriver> {
         let driver = |channel: &Measured| match channel {
             Measured::Streams(driver) => Some(*driver),
             Measured::Messages => None,
@@ -169,9 +170,9 @@ impl Axes {
         let given = [
             (
                 "--channel",
-                self.channel
-                    .iter()
-                    .any(|one| matches!(one, Measured::Streams(driver) if *driver != Driver::Tcp)),
+                self.channel.iter().any(
+                    |one| matches!(one, Measured::Streams(driver) if *driver != ProfileDriver::Tcp),
+                ),
             ),
             ("--rate", self.rate.is_some()),
             ("--congestion", !self.congestion.is_empty()),
@@ -260,7 +261,7 @@ impl Axes {
         put(&mut grid.directions, self.direction.clone());
         let drivers = self.drivers();
         if !self.staging.is_empty()
-            || drivers.iter().any(|driver| *driver != Driver::Tcp)
+            || drivers.iter().any(|driver| *driver != ProfileDriver::Tcp)
             || grid.copies.is_some()
         {
             let mut copies = grid.copies.take().unwrap_or_else(Copies::usual);

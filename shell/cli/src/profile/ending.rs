@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Who asked does not wait longer for a document to be written.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is between a profile and the signal that ends it.
 pub(super) struct Ending {
@@ -41,7 +41,7 @@ impl Ending {
             of_signal.asked.store(true, Ordering::Relaxed);
             if let Some(told) = put(&of_signal.told, None) {
                 // An end that is gone has nothing more to write, either.
-                let _ = told.recv_timeout(PATIENCE);
+                let _ = told.recv_timeout(TIMEOUT);
             }
             if let Some(words) = put(&of_signal.words, None) {
                 // What the ticker says last has no end of its own.

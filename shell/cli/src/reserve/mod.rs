@@ -395,9 +395,9 @@ pub(crate) fn refused(error: Error, hint: &str, output: &Output) -> Result<ExitC
 
 fn watch(after: Option<u64>, idle: Option<Span>, at: &At, output: &Output) -> Result<(), Error> {
     let mut events = at.client()?.events(after)?;
-    let patience = idle.map_or(Duration::from_secs(3600), Duration::from);
+    let timeout = idle.map_or(Duration::from_secs(3600), Duration::from);
     loop {
-        match events.next(patience)? {
+        match events.next(timeout)? {
             Some(event) => output.result(&event, line(&event))?,
             None if idle.is_some() => return Ok(()),
             None => {}

@@ -86,8 +86,8 @@ pub(crate) fn read(text: &str, now: &Zoned) -> Result<Time, Error> {
     }
 }
 
-/// `text` in RFC 3339 without what is less than a second, if it can be read: rounded up, for who waits
-/// until then.
+/// `text` in RFC 3339 without what is less than a second, if it can be read: rounded up, for who
+/// waits until then.
 pub(crate) fn whole_seconds(text: &str) -> String {
     let Ok(timestamp) = text.parse::<Timestamp>() else { return text.to_owned() };
     let up = jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Ceil);

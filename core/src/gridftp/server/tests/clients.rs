@@ -88,7 +88,7 @@ fn globus_url_copy_gets_a_file_over_four_channels_of_the_server() {
     let request = d.transfer();
     assert_eq!(
         (request.parallelism, request.part),
-        (4, Some(Part { offset: 100, length: Some(1000) }))
+        (4, Some(FilePart { offset: 100, length: Some(1000) }))
     );
     assert_eq!((request.action, &request.path), (Action::Retrieve, &"/big".into()));
     d.edge(not_found());

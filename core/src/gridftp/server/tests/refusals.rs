@@ -111,7 +111,7 @@ fn a_refused_restart_never_lets_the_transfer_begin_anew() {
     d.client("REST 9-1\r\nREST 0-10,20-30\r\nESTO A 5 /x\r\n");
     assert_eq!(
         (d.transfer().held.to_string(), d.transfer().part),
-        ("0-10,20-30".into(), Some(Part { offset: 5, length: None }))
+        ("0-10,20-30".into(), Some(FilePart { offset: 5, length: None }))
     );
     d.edge(Answer::Finished { bytes: 1 }).said();
     d.client("STOR /x\r\n");

@@ -4,7 +4,7 @@ use super::requests::Job;
 use super::{Pair, RdmaConnection};
 use crate::sys::verbs::abi::*;
 use crate::sys::verbs::events::{ConnectionError, Events, Kind, wait};
-use farline_core::rdma::Failure;
+use farline_core::rdma::RdmaFailure;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -52,7 +52,7 @@ pub(crate) enum Completion {
         slot: usize,
     },
     /// A work request failed, and with it the queue pair.
-    Failed(Failure),
+    Failed(RdmaFailure),
 }
 
 impl RdmaConnection {
@@ -74,7 +74,7 @@ impl RdmaConnection {
         if done.id >> 56 == Job::Record as u64 {
             self.records.put_back(index);
         }
-        if let Some(failure) = Failure::of_status(done.status) {
+        if let Some(failure) = RdmaFailure::of_status(done.status) {
             return Ok(Some(Completion::Failed(failure)));
         }
         if done.id >> 56 == Job::Record as u64 {

@@ -1,13 +1,14 @@
 //! How much of a week's requests is admitted, by three ways to say yes.
 //!
-//! The workload is that of the comparison of OSCARS, SuPA and SiteRM that Farline began with: a port of
-//! 100 Gbit/s, 150 requests for a week, on the hour, 20 seeds. Its rates (5 to 40 Gbit/s) and lengths
-//! (2 to 12 hours) were found so that exact admission takes what it took there: 85.8 of 150, 64.8 %.
-//! Another 20 seeds are another figure; so many more are drawn here that the interval says which it is.
+//! The workload is that of the comparison of OSCARS, SuPA and SiteRM that Farline began with: a
+//! port of 100 Gbit/s, 150 requests for a week, on the hour, 20 seeds. Its rates (5 to 40 Gbit/s)
+//! and lengths (2 to 12 hours) were found so that exact admission takes what it took there: 85.8 of
+//! 150, 64.8 %. Another 20 seeds are another figure; so many more are drawn here that the interval
+//! says which it is.
 
 use crate::table::{heading, row};
 use farline_core::calendar::{
-    LinkId, LinkSpec, Network, SiteId, TimeWindow, Topology, TopologySpec, VolumeProblem,
+    LinkId, LinkSpec, NetworkTimelines, SiteId, TimeWindow, Topology, TopologySpec, VolumeProblem,
     VolumeShape, search, volume,
 };
 use farline_core::units::{Rate, Rng, Span, Time};
@@ -33,7 +34,7 @@ fn hour(hours: u64) -> Time {
     Time::from_nanos(hours * 3_600_000_000_000)
 }
 
-fn port() -> Network {
+fn port() -> NetworkTimelines {
     let spec = TopologySpec {
         name: "port".to_owned(),
         sites: vec!["a".to_owned(), "b".to_owned()],
@@ -45,7 +46,7 @@ fn port() -> Network {
         }],
         ..TopologySpec::default()
     };
-    Network::new(Arc::new(Topology::new(&spec).expect("makes sense")))
+    NetworkTimelines::new(Arc::new(Topology::new(&spec).expect("makes sense")))
 }
 
 /// How many are admitted, and how much of the port's week they use.

@@ -1,4 +1,5 @@
-//! Whether the calendar is exact: against a plain array of instants, and over HTTPS by many clients.
+//! Whether the calendar is exact: against a plain array of instants, and over HTTPS by many
+//! clients.
 
 use super::crash::{Served, reserve_body};
 use crate::table::{heading, row};

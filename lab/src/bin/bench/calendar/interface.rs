@@ -1,5 +1,5 @@
-//! Circuits on a real interface, a veth pair, by HTB: what is delivered of each rate, what a change loses,
-//! what best effort takes, and how long a step takes.
+//! Circuits on a real interface, a veth pair, by HTB: what is delivered of each rate, what a change
+//! loses, what best effort takes, and how long a step takes.
 
 use super::punctual::{changes_row, datagrams_lost, isolated_row};
 use crate::table::{heading, row};

@@ -1,5 +1,5 @@
-//! The calendar's figures: exactness, speed, what is admitted, what a crash costs, how punctual circuits
-//! are, what a copy gains by one, and what other people's clients find.
+//! The calendar's figures: exactness, speed, what is admitted, what a crash costs, how punctual
+//! circuits are, what a copy gains by one, and what other people's clients find.
 
 mod admitted;
 mod crash;

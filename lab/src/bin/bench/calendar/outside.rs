@@ -1,5 +1,6 @@
-//! Somebody else's client: `schemathesis` asks what the OpenAPI document allows, and more, and every reply
-//! is held against the document; a client that `openapi-python-client` writes from it books a slot.
+//! Somebody else's client: `schemathesis` asks what the OpenAPI document allows, and more, and
+//! every reply is held against the document; a client that `openapi-python-client` writes from it
+//! books a slot.
 
 use super::crash::Served;
 use crate::table::{heading, row};

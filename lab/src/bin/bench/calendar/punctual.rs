@@ -1,5 +1,5 @@
-//! Circuits against their schedule and their rate: when packets pass and when not, how much is delivered,
-//! what a change of rate loses, and what best-effort traffic takes.
+//! Circuits against their schedule and their rate: when packets pass and when not, how much is
+//! delivered, what a change of rate loses, and what best-effort traffic takes.
 
 use crate::table::{heading, row};
 use anyhow::{Context, Result, ensure};
@@ -214,7 +214,8 @@ pub(super) fn changes_row(count: u32, lost: &str) {
     row(&format!("{count} changes of rate under 40 Mbit/s of datagrams"), lost, "0");
 }
 
-/// The row of what best effort takes from a circuit that delivered `alone`, then `next_to_it`, in bit/s.
+/// The row of what best effort takes from a circuit that delivered `alone`, then `next_to_it`, in
+/// bit/s.
 ///
 /// # Errors
 /// When nothing was delivered to begin with.

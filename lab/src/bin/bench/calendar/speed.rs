@@ -3,7 +3,7 @@
 use crate::table::{heading, row};
 use anyhow::Result;
 use farline_core::calendar::{
-    CircuitRoute, LinkId, LinkSpec, Network, NetworkView, SiteId, TimeWindow, Topology,
+    CircuitRoute, LinkId, LinkSpec, NetworkTimelines, NetworkView, SiteId, TimeWindow, Topology,
     TopologySpec, VolumeProblem, VolumeShape, routes, search, volume,
 };
 use farline_core::units::{Bytes, Rate, Rng, Span, Time};
@@ -25,7 +25,7 @@ fn second(seconds: u64) -> Time {
 }
 
 /// 100 sites and 400 links: a ring, so that all is joined, and random chords.
-fn drawn(rng: &mut Rng) -> Network {
+fn drawn(rng: &mut Rng) -> NetworkTimelines {
     let mut spec = TopologySpec { name: "drawn".to_owned(), ..TopologySpec::default() };
     spec.sites = (0..SITES).map(|site| format!("s{site}")).collect();
     for link in 0..LINKS {
@@ -38,7 +38,7 @@ fn drawn(rng: &mut Rng) -> Network {
             name: Some(format!("l{link}")),
         });
     }
-    Network::new(Arc::new(Topology::new(&spec).expect("makes sense")))
+    NetworkTimelines::new(Arc::new(Topology::new(&spec).expect("makes sense")))
 }
 
 fn ends(rng: &mut Rng) -> (SiteId, SiteId) {
@@ -47,9 +47,9 @@ fn ends(rng: &mut Rng) -> (SiteId, SiteId) {
     (SiteId(from as u32), SiteId(to as u32))
 }
 
-/// The route of least delay that has `rate` free in `window`. A look at a list of many reservations costs more
-/// than a search: what is on the route of least delay alone is looked at, and what of it is full is left out
-/// of the next.
+/// The route of least delay that has `rate` free in `window`. A look at a list of many reservations
+/// costs more than a search: what is on the route of least delay alone is looked at, and what of it
+/// is full is left out of the next.
 fn free_route(
     view: NetworkView<'_>,
     ends: (SiteId, SiteId),
@@ -73,7 +73,7 @@ fn free_route(
 
 /// Books until `count` reservations stand; each is shorter and slower the more there are, so that
 /// the network stays about as full.
-fn fill(network: &mut Network, rng: &mut Rng, from: usize, count: usize) {
+fn fill(network: &mut NetworkTimelines, rng: &mut Rng, from: usize, count: usize) {
     let share = (count as f64 / 10_000.0).max(1.0).sqrt();
     for _ in from..count {
         let ends = ends(rng);
@@ -93,7 +93,8 @@ fn fill(network: &mut Network, rng: &mut Rng, from: usize, count: usize) {
 struct Took {
     median: f64,
     p99: f64,
-    /// The 99th percentile of this thread's processor time: what is left when others use the machine.
+    /// The 99th percentile of this thread's processor time: what is left when others use the
+    /// machine.
     own_p99: f64,
 }
 

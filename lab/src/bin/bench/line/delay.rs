@@ -1,5 +1,5 @@
-//! One-way delays of a test against the account of the emulated link that it goes over: mean and deviation,
-//! each way, at a low and at a high load.
+//! One-way delays of a test against the account of the emulated link that it goes over: mean and
+//! deviation, each way, at a low and at a high load.
 
 use crate::table::{heading, row};
 use anyhow::{Context, Result, ensure};
@@ -7,11 +7,11 @@ use farline_core::units::Rng;
 use farline_lab::{LinkUp, farline};
 use serde_json::Value;
 
-/// Bytes of each frame of the load: the link has an account of its own of shorter packets, which are the
-/// test's questions and answers alone then.
+/// Bytes of each frame of the load: the link has an account of its own of shorter packets, which
+/// are the test's questions and answers alone then.
 const FRAME_BYTES: &str = "1518";
-/// Other traffic that is in the link's queue at once, in bytes, and how often a second: of 20 Mbit/s a
-/// millisecond.
+/// Other traffic that is in the link's queue at once, in bytes, and how often a second: of 20
+/// Mbit/s a millisecond.
 const BURST_BYTES: u32 = 2_500;
 const BURSTS: f64 = 20.0;
 /// Events are told for so long beyond the test, in seconds.
@@ -21,7 +21,8 @@ const AGAIN: usize = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Seconds of each test: its mean of some hundred questions a second is as sure as these are many
+    /// Seconds of each test: its mean of some hundred questions a second is as sure as these are
+    /// many
     #[arg(long, default_value_t = 180)]
     seconds: u64,
     /// Rate of the link in Mbit/s
@@ -70,7 +71,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The document of a test; `None` where less than a third of the seconds count, since the link was late.
+/// The document of a test; `None` where less than a third of the seconds count, since the link was
+/// late.
 fn test(options: &Options, load: &str) -> Result<Option<Value>> {
     let Options { seconds, mbit, jitter_us } = options;
     let (rate, jitter) = (format!("{mbit}M"), format!("{jitter_us}us"));

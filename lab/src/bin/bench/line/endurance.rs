@@ -1,5 +1,5 @@
-//! A long test over an emulated link, of which either end is killed in turn: whether every second is
-//! accounted for, whether anything is held against the line, and whether memory stays flat.
+//! A long test over an emulated link, of which either end is killed in turn: whether every second
+//! is accounted for, whether anything is held against the line, and whether memory stays flat.
 
 use crate::table::{heading, row};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long an end that was killed is away.
 const DOWN: Duration = Duration::from_secs(3);
-/// Memory is looked at so often, and not in the first seconds of a life: what a process takes at its
-/// begin is no growth.
+/// Memory is looked at so often, and not in the first seconds of a life: what a process takes at
+/// its begin is no growth.
 const LOOK: u64 = 10;
 const SETTLES: u64 = 30;
 /// Part of the link's rate that is sent: STAMP packets and questions need room too.

@@ -1,5 +1,6 @@
-//! Ethernet frames a second that the tester sends by a veth pair, next to trafgen of netsniff-ng in the
-//! same run: both counted by the device at the other end, where the tester's reflector listens to both.
+//! Ethernet frames a second that the tester sends by a veth pair, next to trafgen of netsniff-ng in
+//! the same run: both counted by the device at the other end, where the tester's reflector listens
+//! to both.
 
 use crate::table::{heading, median, row};
 use anyhow::{Context, Result, ensure};

@@ -1,19 +1,19 @@
-//! Searches on lines of known capacity and buffer, in virtual time: MLRsearch for two loss ratios at once,
-//! next to RFC 2544's halving for each of them, and the longest burst without loss.
+//! Searches on lines of known capacity and buffer, in virtual time: MLRsearch for two loss ratios
+//! at once, next to RFC 2544's halving for each of them, and the longest burst without loss.
 
 use crate::table::row;
 use farline_core::line::{BurstSearch, LoadSearch, RatioSearch, SearchGoal};
 use farline_core::statistics::Summary;
 use farline_core::units::{Bytes, Rate, Rng, Span, Time};
-use farline_core::wan::{Direction, Frames, Link, Output, Packet};
+use farline_core::wan::{Direction, Frames, OneWayLink, Output, Packet};
 
 const RATIOS: [f64; 2] = [0.0, 0.005];
 /// Seconds after which a load is decided on; and those of a trial of the search by halving.
 const SUM: f64 = 21.0;
 /// How exact both are.
 const WIDTH: f64 = 0.005;
-/// Of bursts: the rate at which they come, bytes of a frame's time on the wire, the longest, and how exact
-/// its length is found.
+/// Of bursts: the rate at which they come, bytes of a frame's time on the wire, the longest, and
+/// how exact its length is found.
 const BURST_RATE: Rate = Rate::from_bps(1_000_000_000);
 const BURST_WIRE: f64 = 1_538.0;
 const LONGEST_BURST: u64 = 10_000;
@@ -43,8 +43,8 @@ impl Line {
         (0..seconds as u64).map(|_| second()).sum::<f64>() / seconds
     }
 
-    /// What comes in half of the seconds at least of any load above it: the conditional throughput at
-    /// the load below, whatever the ratio.
+    /// What comes in half of the seconds at least of any load above it: the conditional throughput
+    /// at the load below, whatever the ratio.
     fn throughput(&self) -> f64 {
         self.capacity * (1.0 - self.missing * std::f64::consts::LN_2)
     }
@@ -60,8 +60,8 @@ impl Line {
 struct Seen {
     held: [u64; 2],
     near: [u64; 2],
-    /// Those whose conditional throughput is within the width of the true one, and what was found over
-    /// that.
+    /// Those whose conditional throughput is within the width of the true one, and what was found
+    /// over that.
     throughput_near: [u64; 2],
     throughput: [Vec<f64>; 2],
     seconds: f64,
@@ -117,7 +117,8 @@ fn bursts(seeds: u64) {
     }
 }
 
-/// What a search finds of a link's queue, over the truth, and whether that is within what it states.
+/// What a search finds of a link's queue, over the truth, and whether that is within what it
+/// states.
 fn queue_found(seed: u64) -> (f64, bool) {
     let mut rng = Rng::new(seed);
     let rate = Rate::from_bps(100_000_000 + rng.next_u64() % 800_000_000);
@@ -136,7 +137,7 @@ fn queue_found(seed: u64) -> (f64, bool) {
 fn burst_lost(rate: Rate, queue: u64, frames: u64) -> u64 {
     let direction =
         Direction { queue: Bytes(queue), ..Direction::new(rate, Span::ZERO, Span::ZERO) };
-    let mut link = Link::new(Time::ZERO, &direction, [], &Rng::new(1));
+    let mut link = OneWayLink::new(Time::ZERO, &direction, [], &Rng::new(1));
     let gap = Span::from_secs_f64(BURST_WIRE * 8.0 / BURST_RATE.as_bps() as f64);
     let mut now = Time::ZERO;
     for token in 0..frames {

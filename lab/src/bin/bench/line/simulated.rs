@@ -34,7 +34,8 @@ pub(crate) fn run(options: &Options) {
     };
     row("true uniform loss in the interval, 1e-5..1e-2", &held(&uniform_loss), "at least 93 %");
     row("true bursty loss in the interval", &held(&bursty_loss), "at least 93 %");
-    // Where few bursts come or none, their size is not known, and no bound from what came is high enough.
+    // Where few bursts come or none, their size is not known, and no bound from what came is high
+    // enough.
     let drawn: Vec<(f64, bool)> = (0..seeds).map(bursty_loss_drawn).collect();
     let share = |least: f64| {
         let of: Vec<bool> =
@@ -112,7 +113,8 @@ fn bursty_loss(seed: u64) -> bool {
     bursty_loss_holds(2e-4, turns_good, &mut rng)
 }
 
-/// The same of a ratio that is drawn: how many bursts are to be expected, and whether it is in the interval.
+/// The same of a ratio that is drawn: how many bursts are to be expected, and whether it is in the
+/// interval.
 fn bursty_loss_drawn(seed: u64) -> (f64, bool) {
     let mut rng = Rng::new(seed);
     let (loss, turns_good) = (drawn(-5.0, -2.0, seed), 0.1 + 0.4 * rng.unit());

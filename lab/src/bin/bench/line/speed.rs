@@ -1,5 +1,5 @@
-//! Frames a second that the tester holds over a veth pair without losing any itself, next to iperf3,
-//! and what comparing every bit costs.
+//! Frames a second that the tester holds over a veth pair without losing any itself, next to
+//! iperf3, and what comparing every bit costs.
 
 use crate::table::{heading, row};
 use anyhow::{Context, Result};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
 
-/// Each rate is tried so much above the one before, and so often: one run on a machine that is never
-/// quiet says little.
+/// Each rate is tried so much above the one before, and so often: one run on a machine that is
+/// never quiet says little.
 const STEP: f64 = 1.25;
 const TRIES: u32 = 3;
 

@@ -1,5 +1,5 @@
-//! What it costs a copy to come as somebody, within limits and in the log, next to one that comes as nobody over
-//! the same TLS.
+//! What it costs a copy to come as somebody, within limits and in the log, next to one that comes
+//! as nobody over the same TLS.
 
 use super::{Bench, GIB};
 use crate::side::{Ends, Node, timed};

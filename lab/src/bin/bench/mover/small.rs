@@ -1,5 +1,5 @@
-//! Files of a kilobyte by the thousand, next to rsync's daemon and the Globus tools; and a million of
-//! them, for the memory that they take.
+//! Files of a kilobyte by the thousand, next to rsync's daemon and the Globus tools; and a million
+//! of them, for the memory that they take.
 
 use super::{Bench, GLOBUS_PORT, MIB, globus};
 use crate::side::{Ends, Node, Server, number, timed};

@@ -1,5 +1,5 @@
-//! QUIC channels against quinn as its own bulk benchmark drives it: one connection, one stream, its own
-//! settings and congestion control, and nothing but bytes.
+//! QUIC channels against quinn as its own bulk benchmark drives it: one connection, one stream, its
+//! own settings and congestion control, and nothing but bytes.
 
 use super::end::processor_seconds as cpu_seconds;
 use crate::side::{Ends, Node, RateAndCpu, binary, json, number};

@@ -1,5 +1,5 @@
-//! How UDT shares a path with its like and with TCP's CUBIC and BBR, and what a flow that begins from
-//! what an earlier one saw takes from a CUBIC flow that is there.
+//! How UDT shares a path with its like and with TCP's CUBIC and BBR, and what a flow that begins
+//! from what an earlier one saw takes from a CUBIC flow that is there.
 
 use crate::side::{Ends, Node, binary, json};
 use crate::table::{heading, median, row};
@@ -133,7 +133,8 @@ impl Flow {
     }
 }
 
-/// What a CUBIC flow has left of the path in the three seconds after a copy of one channel has joined it.
+/// What a CUBIC flow has left of the path in the three seconds after a copy of one channel has
+/// joined it.
 fn joined(options: &Options, ends: &Ends, channel: &str) -> Result<()> {
     heading(&format!(
         "What a CUBIC flow that is there keeps in the three seconds after a copy over {channel} begins"

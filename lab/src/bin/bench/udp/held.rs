@@ -1,5 +1,5 @@
-//! A booked rate held from the first round trip on: what the receiver's device takes in the first full
-//! second, and how long the whole takes.
+//! A booked rate held from the first round trip on: what the receiver's device takes in the first
+//! full second, and how long the whole takes.
 
 use super::watch::Watch;
 use crate::side::{Ends, Node, binary, json, number};

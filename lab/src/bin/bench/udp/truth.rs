@@ -1,5 +1,5 @@
-//! UDT's machine in virtual time next to the real ends over the link, by loss and round trip: the same
-//! bytes, and how long they take.
+//! UDT's machine in virtual time next to the real ends over the link, by loss and round trip: the
+//! same bytes, and how long they take.
 
 use super::link::pair;
 use crate::side::Ends;
@@ -23,8 +23,8 @@ pub(crate) struct Options {
     /// Of each run, as the machine has it
     #[arg(long, default_value_t = 6.0)]
     seconds: f64,
-    /// A host of the machine that has slept wakes at multiples of this: what the link's packets are late
-    /// by, so that they come together as they do here
+    /// A host of the machine that has slept wakes at multiples of this: what the link's packets are
+    /// late by, so that they come together as they do here
     #[arg(long, default_value = "300us")]
     wakes: Span,
     /// Real runs of each cell, and ten times as many in virtual time

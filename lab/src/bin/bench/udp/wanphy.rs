@@ -1,5 +1,5 @@
-//! Figure 11 of the trans-European paper: UDT from CERN to Amsterdam over a WAN PHY of 9.2 Gbit/s, next
-//! to TCP over the same path.
+//! Figure 11 of the trans-European paper: UDT from CERN to Amsterdam over a WAN PHY of 9.2 Gbit/s,
+//! next to TCP over the same path.
 
 use super::link::pair;
 use crate::side::{Ends, iperf3};

@@ -1,9 +1,9 @@
-//! `make demo-calendar`: the UltraScience Net in this machine, three channels booked in it, a fourth
-//! refused with what can be had, and a gigabyte copied into its slot.
+//! `make demo-calendar`: the UltraScience Net in this machine, three channels booked in it, a
+//! fourth refused with what can be had, and a gigabyte copied into its slot.
 //!
-//! It brings up the network with a calendar and an agent in it, books, sends through every channel, and
-//! writes demo-calendar.json and demo-calendar.html to the current folder: what was booked against what was
-//! delivered. All that it starts ends with it.
+//! It brings up the network with a calendar and an agent in it, books, sends through every channel,
+//! and writes demo-calendar.json and demo-calendar.html to the current folder: what was booked
+//! against what was delivered. All that it starts ends with it.
 
 mod page;
 
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// How often the network is asked what its circuits carried.
 const READING: Duration = Duration::from_millis(250);
 /// The most that all of it may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A circuit: what was booked, and what was delivered.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -66,8 +66,8 @@ struct Refused {
     alternatives: Vec<(String, String)>,
 }
 
-/// The channels that are booked besides the copy's: what for, where to, rate, beginning and end in seconds
-/// from now.
+/// The channels that are booked besides the copy's: what for, where to, rate, beginning and end in
+/// seconds from now.
 const OTHERS: [(&str, &str, u64, u64, u64); 2] = [
     ("visualisation", "seattle", 500_000_000, 8, 24),
     ("monitoring", "chicago", 250_000_000, 11, 27),
@@ -207,7 +207,7 @@ fn serve(net: &BookedNetwork, site: &str, folder: &Path) -> Running {
 
 /// Calls `look` until it finds something.
 fn until<T>(
-    patience: Duration,
+    timeout: Duration,
     what: &str,
     mut look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
@@ -216,7 +216,7 @@ fn until<T>(
         if let Some(found) = look()? {
             return Ok(found);
         }
-        ensure!(began.elapsed() < patience, "{what}: not within {} s", patience.as_secs());
+        ensure!(began.elapsed() < timeout, "{what}: not within {} s", timeout.as_secs());
         if interrupted() {
             bail!("interrupted");
         }
@@ -296,7 +296,7 @@ fn watch(
     let last = channels.iter().take(OTHERS.len()).map(|c| c.slot[1]).fold(0.0, f64::max) + 1.5;
     let mut copy = None;
     while copy.is_none() || began.elapsed().as_secs_f64() < last {
-        if began.elapsed() > PATIENCE || interrupted() {
+        if began.elapsed() > TIMEOUT || interrupted() {
             bail!("the copy does not end");
         }
         let state = net.shown();
