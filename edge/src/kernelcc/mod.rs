@@ -63,6 +63,10 @@ fn is_brought(algorithm: Algorithm) -> bool {
 /// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a
 /// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
 /// one without links where no record can be made of what is held.
+///
+/// [`Fault::You`]: farline_core::units::Fault::You
+/// [`Fault::Refused`]: farline_core::units::Fault::Refused
+/// [`Fault::Here`]: farline_core::units::Fault::Here
 pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     loader::obtain(wish).unwrap_or_else(|| load::obtain(wish))
 }
