@@ -99,6 +99,7 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
             rtt: least,
             min_rtt,
             rwnd_limited: Span::ZERO,
+            filled: 0,
             starved: 0,
             sndbuf_limited: Span::ZERO,
             silence: Span::ZERO,

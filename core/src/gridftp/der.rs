@@ -19,7 +19,7 @@ pub(super) const DIRECTORY: u8 = 0xa4;
 pub(super) struct Der<'a>(pub(super) &'a [u8]);
 
 /// One value.
-pub(super) struct FilePart<'a> {
+pub(super) struct DerValue<'a> {
     pub(super) tag: u8,
     pub(super) content: &'a [u8],
     /// With tag and length.
@@ -27,7 +27,7 @@ pub(super) struct FilePart<'a> {
 }
 
 impl<'a> Der<'a> {
-    pub(super) fn next(&mut self) -> Option<FilePart<'a>> {
+    pub(super) fn next(&mut self) -> Option<DerValue<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (len, rest) = match first {
@@ -48,11 +48,11 @@ impl<'a> Der<'a> {
         let (content, left) = rest.split_at_checked(len)?;
         let whole = &self.0[..self.0.len() - left.len()];
         self.0 = left;
-        Some(FilePart { tag, content, whole })
+        Some(DerValue { tag, content, whole })
     }
 
     /// The next part, which has to be of that kind.
-    pub(super) fn take(&mut self, tag: u8) -> Option<FilePart<'a>> {
+    pub(super) fn take(&mut self, tag: u8) -> Option<DerValue<'a>> {
         self.next().filter(|part| part.tag == tag)
     }
 

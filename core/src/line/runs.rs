@@ -97,7 +97,11 @@ impl LossRuns {
             by_length: added(&self.by_length, &next.by_length),
             by_distance: added(&self.by_distance, &next.by_distance),
             burst_squares: self.burst_squares.saturating_add(next.burst_squares),
-            bursts: self.bursts.saturating_add(next.bursts),
+            bursts: if self.tells_bursts() && next.tells_bursts() {
+                self.bursts.saturating_add(next.bursts)
+            } else {
+                0
+            },
             counts: self.counts.with(&next.counts),
             ..LossRuns::default()
         }
@@ -107,6 +111,10 @@ impl LossRuns {
         self.sequence.unknown();
         self.end_run();
         self.end_burst();
+    }
+
+    fn tells_bursts(&self) -> bool {
+        self.lost == 0 || self.bursts > 0
     }
 
     /// The mean size of the burst in which a lost frame is: 1 where each is lost by itself.

@@ -54,7 +54,7 @@ impl Display for IntervalReason {
             IntervalReason::Assumed { below, above, at_wire } => write!(
                 f,
                 "the interval is {:.0} % below and {:.0} % above{}, which is assumed: one repetition \
-                 says nothing of others, and the best of several is a lucky one",
+                 says nothing of others, and the best of those that were tried is a lucky one",
                 below * 100.0,
                 above * 100.0,
                 if *at_wire { AT_WIRE } else { "" }
@@ -86,7 +86,8 @@ impl Display for IntervalReason {
                 loss * 100.0
             ),
             IntervalReason::Varied => f.write_str(
-                "the interval is by what the rate of one repetition varied, in fifths of its time",
+                "the interval is by what the rate of one repetition varied, in fifths of its time, \
+                 and reaches a quarter above at least",
             ),
         }
     }

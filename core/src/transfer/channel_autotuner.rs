@@ -360,6 +360,7 @@ mod tests {
                 min_rtt,
                 network_bound,
                 rwnd_limited: Span::ZERO,
+                filled: 0,
                 starved: 0,
                 sndbuf_limited: Span::ZERO,
                 silence: Span::ZERO,

@@ -114,6 +114,7 @@ mod tests {
             rtt: Span::from_millis(rtt + queue),
             min_rtt: Span::from_millis(rtt),
             rwnd_limited: Span::ZERO,
+            filled: 0,
             starved: 0,
             sndbuf_limited: Span::ZERO,
             silence: Span::ZERO,

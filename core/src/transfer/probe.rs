@@ -84,6 +84,7 @@ mod tests {
                 min_rtt: Span::from_secs_f64(rtt),
                 network_bound: true,
                 rwnd_limited: Span::ZERO,
+                filled: 0,
                 starved: 0,
                 sndbuf_limited: Span::ZERO,
                 silence: Span::ZERO,

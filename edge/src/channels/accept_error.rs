@@ -28,6 +28,11 @@ impl AfterError {
     }
 }
 
+/// Whether this process, or all of this host, has no file descriptor left.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// How long to wait between two tries: longer each time, until one succeeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BackOff {
@@ -51,11 +56,12 @@ impl BackOff {
     }
 }
 
-/// The next connection, whatever keeps this host from taking one for a while; nothing once the listener is
-/// none any more.
+/// The next connection, whatever keeps this host from taking one for a while, of which `full` hears
+/// where that is that no file descriptor is left; nothing once the listener is none any more.
 pub(crate) async fn accept_next(
     listener: &TcpListener,
     back_off: &mut BackOff,
+    full: impl Fn(&io::Error),
 ) -> Option<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {
@@ -65,7 +71,12 @@ pub(crate) async fn accept_next(
             }
             Err(error) => match AfterError::of(&error) {
                 AfterError::GoOn => {}
-                AfterError::BackOff => tokio::time::sleep(back_off.next()).await,
+                AfterError::BackOff => {
+                    if is_out_of_descriptors(&error) {
+                        full(&error);
+                    }
+                    tokio::time::sleep(back_off.next()).await;
+                }
                 AfterError::End => return None,
             },
         }

@@ -1,5 +1,5 @@
-//! Connections that have yet to show whose they are: a task each, and a bounded number of them, of which the one
-//! that has got least far goes when another wants its place.
+//! Connections that have yet to show whose they are: a task each, and a bounded number of them, of
+//! which a stranger's goes when another wants its place, and then the one that has got least far.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 /// What who lost its place is told of.
-pub(crate) const NO_PLACE: &str = "had said less than the others when its place was wanted";
+pub(crate) const NO_PLACE: &str = "lost its place, which another wanted";
 
 /// How far a peer has got: the messages of its handshake that came whole and made sense.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl Steps {
 pub(crate) struct Pending {
     runtime: Handle,
     most: usize,
-    /// Whose port it is: among those that got equally far its own connections stay.
+    /// Whose port it is: its own connections stay as long as there is a stranger's.
     client: Option<IpAddr>,
     /// The oldest first.
     under_way: VecDeque<UnderWay>,
@@ -58,8 +58,9 @@ impl Pending {
     }
 
     /// Begins the handshake of who came from `from`; where there is no place left, another goes for
-    /// it, and this returns from where that was. A client says something at once: of those that have
-    /// got least far the strangers' go first, and of these the oldest.
+    /// it, and this returns from where that was: a stranger's, however far it has got, then the one
+    /// that has got least far, and of these the oldest. A stranger that finds the client's own in all
+    /// places goes itself.
     pub(crate) fn begin<F>(
         &mut self,
         from: SocketAddr,
@@ -71,6 +72,9 @@ impl Pending {
         self.under_way.retain(|one| !one.task.is_finished());
         let is_full = self.under_way.len() >= self.most;
         let goes = is_full.then(|| self.least()).flatten();
+        if goes.is_some_and(|at| self.is_own(self.under_way[at].from)) && !self.is_own(from) {
+            return Some(from);
+        }
         let gone = goes.and_then(|at| self.under_way.remove(at)).map(|one| one.from);
         let steps = Steps::default();
         let task = self.runtime.spawn(handshake(steps.clone())).abort_handle();
@@ -78,10 +82,15 @@ impl Pending {
         gone
     }
 
+    /// Which goes first.
     fn least(&self) -> Option<usize> {
-        let is_own = |from: SocketAddr| Some(from.ip().to_canonical()) == self.client;
         let least = self.under_way.iter().enumerate();
-        least.min_by_key(|(at, one)| (one.steps.taken(), is_own(one.from), *at)).map(|(at, _)| at)
+        let key = |(at, one): &(usize, &UnderWay)| (self.is_own(one.from), one.steps.taken(), *at);
+        least.min_by_key(key).map(|(at, _)| at)
+    }
+
+    fn is_own(&self, from: SocketAddr) -> bool {
+        Some(from.ip().to_canonical()) == self.client
     }
 }
 
@@ -118,12 +127,34 @@ mod tests {
             Some(7),
             "a stranger before the client"
         );
-        assert_eq!(begin(&mut under_way, client, 9, false), Some(2), "the oldest");
-        for port in 10..100 {
-            assert_eq!(begin(&mut under_way, client, port, false), Some(port - 2));
+        assert_eq!(begin(&mut under_way, client, 9, false), Some(4), "also one that said more");
+        for (port, gone) in [(10, 2), (11, 8)] {
+            assert_eq!(begin(&mut under_way, client, port, false), Some(gone), "the oldest");
+        }
+        for port in 12..100 {
+            assert_eq!(begin(&mut under_way, client, port, false), Some(port - 3));
         }
         let left: Vec<u16> = under_way.under_way.iter().map(|one| one.from.port()).collect();
-        assert_eq!(left, [1, 4, 98, 99], "who said something is still there");
+        assert_eq!(left, [1, 97, 98, 99], "who said something is still there");
+    }
+
+    #[tokio::test]
+    async fn strangers_that_say_something_evict_no_silent_client() {
+        let (client, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let mut under_way = Pending::new(Handle::current(), 4, Some(client.into()));
+        assert_eq!(begin(&mut under_way, client, 1, false), None);
+        for port in 2..100 {
+            let gone = begin(&mut under_way, stranger, port, true);
+            assert_eq!(gone, port.checked_sub(3).filter(|&gone| gone > 1), "at {port}");
+            tokio::task::yield_now().await;
+        }
+        for port in 100..103 {
+            assert!(begin(&mut under_way, client, port, false).is_some_and(|gone| gone > 90));
+        }
+        // None of these is a stranger's any more: who comes then goes itself.
+        assert_eq!(begin(&mut under_way, stranger, 103, true), Some(103));
+        let left: Vec<u16> = under_way.under_way.iter().map(|one| one.from.port()).collect();
+        assert_eq!(left, [1, 100, 101, 102]);
     }
 
     #[tokio::test]

@@ -140,7 +140,11 @@ async fn accept(
 ) {
     let mut pending = Pending::new(Handle::current(), MOST_PENDING, client);
     let mut back_off = BackOff::default();
-    while let Some((stream, from)) = accept_next(&listener, &mut back_off).await {
+    // The session hears of it as of a connection that there is no room for.
+    let full = |_: &io::Error| {
+        let _ = arrivals.upgrade().is_some_and(|arrivals| arrivals.has_room());
+    };
+    while let Some((stream, from)) = accept_next(&listener, &mut back_off, &full).await {
         let Some(arrivals) = arrivals.upgrade() else { return };
         if !arrivals.has_room() {
             continue;

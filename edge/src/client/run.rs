@@ -60,13 +60,13 @@ async fn run(
         _ => None,
     };
     if let (Some((most, source)), true) = (deletes, options.dry_run) {
-        make_room(&mut copy, source, destination, most).await;
+        make_room(&mut copy, source, destination, most).await?;
     }
     carry(&mut copy, sources, destination).await?;
     if let Some((most, source)) = deletes
         && !options.dry_run
         && extraneous::lacks_room(&copy)
-        && make_room(&mut copy, source, destination, most).await
+        && make_room(&mut copy, source, destination, most).await?
     {
         // Once more, for what has room now; what landed does not come again.
         let skipped = copy.stats.skipped.len();
@@ -78,7 +78,7 @@ async fn run(
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
     if let Some((most, source)) = deletes {
-        delete(&mut copy, source, destination, most).await;
+        delete(&mut copy, source, destination, most).await?;
     }
     note_what_was_not_had(&mut copy);
     let elapsed = Span::from(began.elapsed());
@@ -199,30 +199,41 @@ async fn make_room(
     source: &Location,
     destination: &Location,
     most: u64,
-) -> bool {
+) -> Result<bool, Error> {
     let mut has_room = false;
     let made = with_retries(copy, async |copy| {
         has_room = extraneous::make_room(copy, source, destination, most).await?;
         Ok(())
     });
     let made = made.await;
-    note_failed(copy, made, "deleting what stands where something of another kind is to be");
-    has_room
+    note_failed(copy, made, "deleting what stands where something of another kind is to be")?;
+    Ok(has_room)
 }
 
 /// Deletes at most `most` of what the source does not have; the copy itself has succeeded.
-async fn delete(copy: &mut Copy<'_>, source: &Location, destination: &Location, most: u64) {
+async fn delete(
+    copy: &mut Copy<'_>,
+    source: &Location,
+    destination: &Location,
+    most: u64,
+) -> Result<(), Error> {
     let deleted =
         with_retries(copy, async |copy| extraneous::delete(copy, source, destination, most).await);
     let deleted = deleted.await;
-    note_failed(copy, deleted, "deleting what the source does not have");
+    note_failed(copy, deleted, "deleting what the source does not have")
 }
 
 /// Notes that nothing was deleted, where that failed as a whole.
-fn note_failed(copy: &mut Copy<'_>, deleted: Result<(), Error>, doing: &str) {
-    if let Err(error) = deleted {
-        copy.stats.not_deleted.push((Vec::new(), error.while_doing(doing)));
+///
+/// # Errors
+/// When the copy was asked to end meanwhile.
+fn note_failed(copy: &mut Copy<'_>, deleted: Result<(), Error>, doing: &str) -> Result<(), Error> {
+    match deleted {
+        Err(error) if error.code == ErrorCode::Interrupted => return Err(error.while_doing(doing)),
+        Err(error) => copy.stats.not_deleted.push((Vec::new(), error.while_doing(doing))),
+        Ok(()) => {}
     }
+    Ok(())
 }
 
 /// Says what was asked for and did without.
@@ -232,10 +243,12 @@ fn note_what_was_not_had(copy: &mut Copy<'_>) {
         && !copy.stats.tried_channel
         && (copy.stats.data_path.is_some() || copy.stats.direction == DataDirection::Elsewhere)
     {
-        copy.stats.note(format!(
+        let why = format!(
             "without {}, which is for copies between this host and a Farline node",
             driver.title
-        ));
+        );
+        copy.stats.channel_fallback.get_or_insert_with(|| why.clone());
+        copy.stats.note(why);
     }
     if let Some(refusal) = copy.options.direct_io.refusal() {
         copy.stats.note(format!(

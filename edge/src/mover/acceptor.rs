@@ -1,7 +1,7 @@
 //! Accepts data connections for a transfer, and can be woken while it waits for one.
 
 use crate::channels::Channel;
-use crate::channels::accept_error::AfterError;
+use crate::channels::accept_error::{AfterError, is_out_of_descriptors};
 use crate::channels::socket::{TcpChannel, TcpOptions, bind, no_port};
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -14,8 +14,10 @@ use std::time::Duration;
 /// Between two tries where the network made one fail.
 const AGAIN: Duration = Duration::from_millis(20);
 
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+/// That this host cannot take a data connection.
+pub(super) fn cannot_accept(error: &io::Error) -> Error {
+    let message = format!("cannot accept a data connection: {error}");
+    Error::new(Fault::Here, ErrorCode::AcceptFailed, message)
 }
 
 /// Where channels come in while a transfer runs.
@@ -102,13 +104,7 @@ impl Acceptor {
     /// # Errors
     /// As [`Incoming::accept`].
     pub(crate) fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
-        let failed = |error: io::Error| {
-            Error::new(
-                Fault::Here,
-                ErrorCode::AcceptFailed,
-                format!("cannot accept a data connection: {error}"),
-            )
-        };
+        let failed = |error: io::Error| cannot_accept(&error);
         let mut watched =
             [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
         let timeout =

@@ -1,6 +1,7 @@
 //! Where data connections come in that have to show whose they are before they are any: by GSI, or by TLS where
 //! there is no key.
 
+use super::acceptor::cannot_accept;
 use super::{DataPeers, Incoming};
 use crate::channels::Channel;
 use crate::channels::accept_error::{BackOff, accept_next};
@@ -11,7 +12,7 @@ use crate::channels::secured::{Bound, secured_in_task};
 use crate::channels::socket::{TcpOptions, bind, no_port};
 use crate::channels::trust::ServerConfig;
 use crate::sys::lock::lock;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::Error;
 use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -76,6 +77,8 @@ struct Door {
     under_way: AtomicUsize,
     /// The first that failed.
     failure: Mutex<Option<String>>,
+    /// Why no connection can be taken now: no file descriptor left.
+    full: Mutex<Option<Error>>,
 }
 
 impl SecuredPort {
@@ -118,6 +121,7 @@ impl SecuredPort {
             stranger: Box::new(stranger),
             under_way: AtomicUsize::new(0),
             failure: Mutex::default(),
+            full: Mutex::default(),
         });
         let pending = Pending::new(runtime.clone(), MOST_HANDSHAKES, client);
         let accepting = runtime.spawn(accept_all(listener, peers, pending, Arc::clone(&door)));
@@ -143,14 +147,12 @@ impl SecuredPort {
     /// The next connection, without MODE E; `None` after `timeout` or a wake.
     ///
     /// # Errors
-    /// When the port is gone.
+    /// When this host cannot accept: no file descriptor left.
     pub(crate) fn accept_stream(&self, timeout: Duration) -> Result<Arrival, Error> {
-        match lock(&self.arrived).recv_timeout(timeout) {
-            Ok(arrival) => Ok(arrival),
-            Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                Err(Error::new(Fault::Bug, ErrorCode::DoorClosed, "the data port closed itself"))
-            }
+        // This has a sender of its own: it is never without one.
+        match lock(&self.arrived).recv_timeout(timeout).ok().flatten() {
+            Some(stream) => Ok(Some(stream)),
+            None => lock(&self.door.full).take().map_or(Ok(None), Err),
         }
     }
 }
@@ -181,7 +183,9 @@ async fn accept_all(
     door: Arc<Door>,
 ) {
     let mut back_off = BackOff::default();
-    while let Some((stream, from)) = accept_next(&listener, &mut back_off).await {
+    let full = |error: &io::Error| *lock(&door.full) = Some(cannot_accept(error));
+    while let Some((stream, from)) = accept_next(&listener, &mut back_off, &full).await {
+        *lock(&door.full) = None;
         if !peers.admit(from) {
             continue;
         }
@@ -218,5 +222,33 @@ impl Door {
                 (self.stranger)(from.ip(), &error);
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+    use crate::channels::trust::NodeCertificate;
+    use farline_core::units::ErrorCode;
+
+    #[tokio::test]
+    async fn who_waits_hears_that_no_descriptor_is_left() {
+        let identity = NodeCertificate::fresh().expect("a key");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let security = PortSecurity::Tls(identity.config, None);
+        let peers = (DataPeers::any(), None);
+        let port = SecuredPort::over(listener, peers, security, |_, _| {}).expect("it listens");
+        assert!(matches!(port.accept_stream(Duration::ZERO), Ok(None)), "nobody came");
+        let full = io::Error::from_raw_os_error(libc::EMFILE);
+        *lock(&port.door.full) = Some(cannot_accept(&full));
+        let refused = port.accept_stream(Duration::ZERO).err().expect("it is told");
+        assert_eq!(refused.code, ErrorCode::AcceptFailed);
+        *lock(&port.door.full) = Some(cannot_accept(&full));
+        let _client = TcpStream::connect(port.address()).await.expect("a way");
+        // Once one is taken, there is a descriptor again.
+        while !port.is_heard() {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(port.accept_stream(Duration::ZERO), Ok(None)));
     }
 }

@@ -67,18 +67,27 @@ pub(crate) fn window_limit(sysctl: &str) -> Bytes {
 /// for that ticks in milliseconds, and a receiver may be late with what it acknowledges.
 const STALE_TRIPS: f64 = 2.0;
 const HEARD: Span = Span::from_millis(40);
+/// A channel has on its way what the peer has room for from this part of that on.
+const FILLED: f64 = 0.75;
 
 /// Turns what the kernel and the tally say into samples of the path.
 pub(super) struct PathSampler {
     began: Instant,
     network: Span,
     store_wait: Span,
+    /// Since when there was something on its way at each look.
+    waiting_since: Option<Time>,
 }
 
 impl PathSampler {
     /// Begins now.
     pub(super) fn new() -> PathSampler {
-        PathSampler { began: Instant::now(), network: Span::ZERO, store_wait: Span::ZERO }
+        PathSampler {
+            began: Instant::now(),
+            network: Span::ZERO,
+            store_wait: Span::ZERO,
+            waiting_since: None,
+        }
     }
 
     /// What a look at all channels showed, which are given nothing more when `is_flushing`; `None`
@@ -101,8 +110,9 @@ impl PathSampler {
         let min_rtt = infos.iter().map(|info| info.min_rtt).min().unwrap_or_default();
         let heard =
             infos.iter().filter(|info| info.silence <= info.rtt.max(HEARD).mul_f64(STALE_TRIPS));
+        let at = Time::ZERO + Span::from(self.began.elapsed());
         Some(PathSample {
-            at: Time::ZERO + Span::from(self.began.elapsed()),
+            at,
             channels: infos.len(),
             delivered: Bytes(infos.iter().map(|info| info.delivered).sum()),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
@@ -116,8 +126,9 @@ impl PathSampler {
             } else {
                 infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count()
             },
+            filled: infos.iter().filter(|info| is_filled(info)).count(),
             sndbuf_limited: sum(|info| info.sndbuf_limited),
-            silence: silence(&infos),
+            silence: self.silence(at, &infos),
             network_bound: in_network,
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
@@ -141,12 +152,24 @@ impl PathSampler {
             rtt,
             min_rtt,
             rwnd_limited: Span::ZERO,
+            filled: 0,
             starved: 0,
             sndbuf_limited: Span::ZERO,
             silence: Span::ZERO,
             network_bound: self.in_network(tally),
             is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
+    }
+
+    /// How long none of those with something on its way has heard of it. What the kernel has since the
+    /// last acknowledgement began before a store gave the next block, where nothing was on its way.
+    fn silence(&mut self, at: Time, infos: &[&TcpInfo]) -> Span {
+        let waiting = infos.iter().filter(|info| info.in_flight > 0);
+        let Some(silence) = waiting.map(|info| info.silence).min() else {
+            self.waiting_since = None;
+            return Span::ZERO;
+        };
+        silence.min(at.since(*self.waiting_since.get_or_insert(at)))
     }
 
     /// Whether channels waited for the network since the last look. Those that mostly wait for the
@@ -162,10 +185,9 @@ impl PathSampler {
     }
 }
 
-/// How long none of those with something on its way has heard of it.
-fn silence(infos: &[&TcpInfo]) -> Span {
-    let waiting = infos.iter().filter(|info| info.in_flight > 0);
-    waiting.map(|info| info.silence).min().unwrap_or_default()
+/// Whether what is on its way fills what the peer has room for.
+fn is_filled(info: &TcpInfo) -> bool {
+    info.peer_window.is_some_and(|window| info.in_flight as f64 >= FILLED * window as f64)
 }
 
 /// The connections that a look at channels showed: several channels may be of one.
@@ -249,5 +271,23 @@ impl Room {
     /// Whether it is as it was.
     pub(super) fn is_none(&self) -> bool {
         self.slots.is_empty() && self.wider == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_in_which_nothing_was_on_its_way_is_no_silence() {
+        let mut sampler = PathSampler::new();
+        let seconds = |seconds: u64| Time::ZERO + Span::from_secs(seconds);
+        let idle = TcpInfo { silence: Span::from_secs(5), ..TcpInfo::default() };
+        let sent = TcpInfo { in_flight: 1, ..idle };
+        assert_eq!(sampler.silence(seconds(10), &[&idle]), Span::ZERO);
+        assert_eq!(sampler.silence(seconds(11), &[&sent]), Span::ZERO, "just sent");
+        assert_eq!(sampler.silence(seconds(14), &[&sent]), Span::from_secs(3));
+        let heard = TcpInfo { silence: Span::from_millis(20), ..sent };
+        assert_eq!(sampler.silence(seconds(15), &[&sent, &heard]), heard.silence);
     }
 }

@@ -1,8 +1,10 @@
 //! Where a session connects to for its client's data, and what it says where nothing was arranged.
 
 use super::data::DataPlane;
+use super::descriptors::{Descriptors, OF_TRANSFER, Reservation};
 use crate::channels::TcpOptions;
 use crate::channels::socket::{TcpChannel, connect};
+use crate::sys::lock::lock;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -71,14 +73,31 @@ impl DataPlane {
         Error::new(Fault::You, ErrorCode::DataConnection, what)
     }
 
-    /// Makes sure that this session may open `count` descriptors more for data.
+    /// Makes sure that this session may open `count` descriptors more for data, at once.
     ///
     /// # Errors
     /// When others have them; it stands in the log.
     pub(super) fn need_descriptors(&self, count: usize) -> Result<(), Error> {
-        self.shared.descriptors.take(count).inspect_err(|error| {
-            let client = self.client_ip();
-            self.shared.notices.say("descriptors", format_args!("{client}: {error}"));
-        })
+        self.shared.descriptors.take(count).inspect_err(|error| self.say_no_descriptors(error))
+    }
+
+    /// What a transfer may open besides its connections, for as long as it runs.
+    ///
+    /// # Errors
+    /// As [`Self::need_descriptors`].
+    pub(super) fn reserve_descriptors(&self) -> Result<Reservation, Error> {
+        let reserved = Descriptors::reserve(&self.shared.descriptors, OF_TRANSFER);
+        reserved.inspect_err(|error| self.say_no_descriptors(error))
+    }
+
+    fn say_no_descriptors(&self, error: &Error) {
+        let client = self.client_ip();
+        self.shared.notices.say("descriptors", format_args!("{client}: {error}"));
+    }
+
+    /// # Errors
+    /// Where the last connection that came to this session was closed for want of room.
+    pub(super) fn check_room(&self) -> Result<(), Error> {
+        lock(&self.no_room).clone().map_or(Ok(()), Err)
     }
 }

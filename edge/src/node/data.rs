@@ -31,7 +31,7 @@ use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A session's pool to begin with; what is not used of it takes no memory.
 const STAGING: Bytes = Bytes::mib(64);
@@ -55,6 +55,8 @@ pub(super) struct DataPlane {
     pub(super) gsi_port: Option<SecuredPort>,
     /// Whether one of the two was closed since nothing used it.
     pub(super) is_port_over: bool,
+    /// Why the last connection that came was closed, where that was for want of room.
+    pub(super) no_room: Arc<Mutex<Option<Error>>>,
     /// Whose they have to be, in a session by GSI.
     pub(super) data_authentication: DataAuthentication,
     /// Whether data connections are under TLS: `PROT P`.
@@ -137,6 +139,7 @@ impl DataPlane {
             acceptor: None,
             gsi_port: None,
             is_port_over: false,
+            no_room: Arc::default(),
             data_authentication: DataAuthentication::Own,
             private: false,
             listener: None,

@@ -91,6 +91,7 @@ impl DataListeners {
 
     /// Gives a connection that came with `preamble` to the session it is of, which may be a while
     /// behind it (K-7); it is closed, and this false, when there is none.
+    /// One that its session has no room for is closed too.
     pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) -> bool {
         self.admit_within(preamble, stream, PREAMBLE_TIMEOUT).await
     }
@@ -116,6 +117,9 @@ impl DataListeners {
             }
         };
         let Ok(arrivals) = tokio::time::timeout(within, found).await else { return false };
+        if !arrivals.has_room() {
+            return true;
+        }
         if !self.begin_wide.load(Ordering::Relaxed) || widen(&stream, arrivals.buffer()).is_ok() {
             let from = stream.peer_addr().ok();
             arrivals.enter(stream, from, &Steps::default()).await;

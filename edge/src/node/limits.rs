@@ -23,7 +23,8 @@ pub struct NodeLimits {
     /// Memory for the lists of files of trees, all sessions together; one takes at most half.
     pub list_memory: Bytes,
     /// File descriptors that the process may have open, of which a part is kept for control
-    /// connections; what the system gives it when absent.
+    /// connections; what the system gives it when absent. A node that is told of fewer lowers the
+    /// process's own limit (RLIMIT_NOFILE) to them.
     pub descriptors: Option<usize>,
     /// How long transfers may go on once the node is asked to end.
     pub drain: Duration,

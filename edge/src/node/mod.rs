@@ -123,7 +123,7 @@ struct Shared {
     /// Memory that the lists of trees take.
     lists: Arc<list_memory::ListMemory>,
     /// File descriptors that data may take.
-    descriptors: descriptors::Descriptors,
+    descriptors: Arc<descriptors::Descriptors>,
     admission: Arc<admission::Admission>,
     notices: Arc<notices::Notices>,
     listeners: Arc<data_listener::DataListeners>,
@@ -182,7 +182,7 @@ impl Shared {
             held: Arc::new(held::HeldRates::new(config.allow_held)),
             wide: None,
             lists: list_memory::ListMemory::new(limits.list_memory),
-            descriptors: descriptors::Descriptors::new(&limits),
+            descriptors: Arc::new(descriptors::Descriptors::new(&limits)),
             config,
             certificate,
             gsi,
@@ -257,11 +257,14 @@ fn ends(connection: &str) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 impl Node {
-    /// Opens the exported directory and listens. Runs inside a tokio runtime.
+    /// Opens the exported directory and listens. Runs inside a tokio runtime. Where
+    /// [`NodeLimits::descriptors`] says fewer than this process may have, it may have so many from
+    /// then on.
     ///
     /// # Errors
     /// When the directory cannot be opened or the address is taken.
     pub async fn bind(config: Config) -> Result<Node, Error> {
+        descriptors::limit_process(&config.limits);
         let root = Root::open(&config.root)?.exported();
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", config.listen);

@@ -7,6 +7,7 @@ use crate::channels::arrivals::{RefusedConnection, Room};
 use crate::channels::driver::Listen;
 use crate::channels::one_port;
 use crate::mover::{Acceptor, DataPeers};
+use crate::sys::lock::lock;
 use farline_core::gridftp::Family;
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +23,7 @@ impl DataPlane {
     pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
         self.need_descriptors(OF_PORT)?;
         self.is_port_over = false;
+        *lock(&self.no_room) = None;
         self.open_passive(family).inspect_err(|error| {
             if matches!(error.code, ErrorCode::NoDataPort | ErrorCode::Busy) {
                 let client = self.client_ip();
@@ -69,12 +71,15 @@ impl DataPlane {
     /// Whether data has a descriptor left for a connection that came.
     pub(super) fn room(&self) -> Room {
         let (shared, client) = (Arc::clone(&self.shared), self.client_ip());
-        Box::new(move || match shared.descriptors.take(1) {
-            Ok(()) => true,
-            Err(error) => {
+        let no_room = Arc::clone(&self.no_room);
+        Box::new(move || {
+            let refused = shared.descriptors.take(1).err();
+            if let Some(error) = &refused {
                 shared.notices.say("descriptors", format_args!("{client}: {error}"));
-                false
             }
+            let has_room = refused.is_none();
+            *lock(&no_room) = refused;
+            has_room
         })
     }
 

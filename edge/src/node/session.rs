@@ -22,7 +22,7 @@ use farline_core::gridftp::server::{
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Time};
 use std::fmt::Display;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -149,8 +149,19 @@ impl Session {
     }
 
     fn close_idle_port(&mut self) {
-        self.port_used = None;
-        self.close_data(DataPlane::close_idle_port);
+        // At once: what is asked for next is another. Who has the data uses its port.
+        let data = match self.data.try_lock() {
+            Ok(data) => Some(data),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        self.port_used = match data {
+            Some(mut data) => {
+                data.close_idle_port();
+                None
+            }
+            None => Some(Instant::now()),
+        };
     }
 
     /// Waits until `wake`; for good where nothing is to be waited for.

@@ -129,7 +129,7 @@ fn open(
     if let Some(port) = plane.gsi_port.take() {
         // Who is somebody else stands in the log, and does not come this far.
         let deadline = Instant::now() + ACCEPT_TIMEOUT;
-        let stream = accepted(deadline, run, |wait| port.accept_stream(wait))?;
+        let stream = accepted(plane, deadline, run, |wait| port.accept_stream(wait))?;
         return shown(run, stream.ok_or_else(|| nobody_came(plane))?);
     }
     let Some(acceptor) = plane.acceptor.take() else {
@@ -138,7 +138,7 @@ fn open(
     };
     let deadline = Instant::now() + ACCEPT_TIMEOUT;
     let Some(config) = plane.tls() else {
-        let stream = accepted(deadline, run, |wait| acceptor.accept_stream(wait))?;
+        let stream = accepted(plane, deadline, run, |wait| acceptor.accept_stream(wait))?;
         let stream = stream.ok_or_else(|| nobody_came(plane))?;
         return dressed(plane, run, stream).map_err(|error| broken(run, &error));
     };
@@ -173,6 +173,7 @@ fn client_among(
         if let Some(reason) = run.cancel.reason() {
             return Err(reason);
         }
+        plane.check_room()?;
         if let Some(stream) = port.accept_stream(LOOK_EVERY)? {
             return Ok(stream);
         }
@@ -184,8 +185,12 @@ fn client_among(
         }
         // Who came in time is heard to the end.
         if now >= deadline && (!port.is_heard() || now >= deadline + HANDSHAKE_TIMEOUT) {
-            return Err(failed
-                .map_or_else(|| nobody_came(plane), |why| broken(run, &io::Error::other(why))));
+            // The last handshake may have ended well since this looked.
+            let stream = port.accept_stream(Duration::ZERO)?;
+            return stream.ok_or_else(|| match failed {
+                Some(why) => broken(run, &io::Error::other(why)),
+                None => nobody_came(plane),
+            });
         }
     }
 }
@@ -222,6 +227,7 @@ fn dressed(
 
 /// The next connection that `accept` brings before `deadline`.
 fn accepted<S>(
+    plane: &DataPlane,
     deadline: Instant,
     run: &RunningTransfer<'_>,
     accept: impl Fn(Duration) -> Result<Option<S>, Error>,
@@ -230,6 +236,7 @@ fn accepted<S>(
         if let Some(reason) = run.cancel.reason() {
             return Err(reason);
         }
+        plane.check_room()?;
         if let Some(stream) = accept(LOOK_EVERY)? {
             return Ok(Some(stream));
         }

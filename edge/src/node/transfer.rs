@@ -2,7 +2,6 @@
 
 use super::checksum;
 use super::data::DataPlane;
-use super::descriptors::OF_TRANSFER;
 use super::files::{Files, beneath};
 use super::quota::{QuotaShare, QuotaSink};
 use super::reporter::Reporter;
@@ -14,6 +13,7 @@ use crate::mover::{BLOCK_LEN, Cancel, UNKNOWN_LEN};
 use crate::stores::{
     BytesSource, Landing, PosixSink, PosixSource, Sink, UnnamedFile, join, storage_error,
 };
+use crate::sys::lock::lock;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
@@ -28,7 +28,15 @@ impl DataPlane {
         cancel: &Cancel,
         reporter: &Reporter,
     ) -> Result<u64, Error> {
-        let result = self.dispatch(request, cancel, reporter);
+        let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
+        let result = self.dispatch(&run);
+        let no_room = lock(&self.no_room).take();
+        let result = result.map_err(|error| match (no_room, error.code) {
+            // What was closed here is nothing that a firewall held back.
+            (Some(no_room), ErrorCode::DataConnection) => no_room,
+            (Some(no_room), ErrorCode::ChannelLost) if run.tally.bytes() == 0 => no_room,
+            _ => error,
+        });
         if let Err(error) = &result {
             self.channels.clear();
             if request.mode == Mode::Stream {
@@ -46,13 +54,8 @@ impl DataPlane {
         result
     }
 
-    fn dispatch(
-        &mut self,
-        request: &TransferRequest,
-        cancel: &Cancel,
-        reporter: &Reporter,
-    ) -> Result<u64, Error> {
-        let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
+    fn dispatch(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {
+        let request = run.request;
         let has_key = self.listener.is_some() || self.by_gsi().is_some();
         if self.private && !has_key && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
@@ -65,23 +68,22 @@ impl DataPlane {
         let measures =
             |name: &str| profile::MODULES.iter().any(|own| name.eq_ignore_ascii_case(own));
         if let Some(module) = request.module.as_ref().filter(|module| measures(&module.name)) {
-            return profile::measure(self, &module.parms, &run);
+            return profile::measure(self, &module.parms, run);
         }
         self.account().check_data(self.private)?;
-        let connections = run.request.parallelism.max(1) as usize;
-        self.need_descriptors(OF_TRANSFER + connections.saturating_sub(self.channels.len()))?;
+        let _reserved = self.reserve_descriptors()?;
         if let Some(module) = &request.module {
             let phase = TreePhase::parse(&module.parms)?;
             return if request.action.is_store() {
-                tree::store(self, phase, &run)
+                tree::store(self, phase, run)
             } else {
-                tree::retrieve(self, phase, &run)
+                tree::retrieve(self, phase, run)
             };
         }
         match request.action {
-            Action::List(format) => self.list(format, &run),
-            Action::Retrieve => self.retrieve(&run),
-            Action::Store | Action::Append => self.store(&run),
+            Action::List(format) => self.list(format, run),
+            Action::Retrieve => self.retrieve(run),
+            Action::Store | Action::Append => self.store(run),
         }
     }
 

@@ -102,6 +102,9 @@ pub struct TcpInfo {
     pub not_sent: u64,
     /// Bytes on their way: sent and not acknowledged.
     pub in_flight: u64,
+    /// What the peer had room for at its last word, from its last acknowledgement on; kernels before
+    /// 5.4 do not tell.
+    pub peer_window: Option<u64>,
     /// Congestion window in segments.
     pub congestion_window: u32,
     /// Largest segment this end sends, in bytes.
@@ -160,6 +163,8 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         pacing: (info.pacing_rate, info.max_pacing_rate),
         not_sent: info.notsent_bytes.into(),
         in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
+        peer_window: has(std::mem::offset_of!(KernelTcpInfo, snd_wnd), size_of::<u32>())
+            .then(|| info.snd_wnd.into()),
         congestion_window: info.snd_cwnd,
         segment: info.snd_mss,
         busy: micros(info.busy_time_us),

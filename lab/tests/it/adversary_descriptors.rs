@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A node that may have 64 descriptors, with its log.
+/// A node that may have 128 descriptors, with its log.
 fn poor(root: &Path) -> (Running, String) {
     let mut command = farline_lab::command("prlimit");
-    command.arg("--nofile=64:64").arg(farline_binary());
+    command.arg("--nofile=128:128").arg(farline_binary());
     command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]);
     announced(command.arg(root).stderr(Stdio::piped()))
 }
@@ -50,7 +50,7 @@ fn a_node_out_of_descriptors_says_so_and_goes_on_after() {
         std::thread::sleep(Duration::from_millis(100));
         crowd.push((client, Some(data)));
     }
-    assert!(!refused.is_empty(), "64 descriptors are enough for 14 transfers");
+    assert!(!refused.is_empty(), "128 descriptors are enough for 14 transfers");
     for reply in &refused {
         assert!(reply.starts_with("450") && reply.contains("file descriptors"), "{reply}");
     }

@@ -151,5 +151,5 @@ fn silent_strangers_over_udt_take_no_threads_and_no_places() {
     assert_eq!(std::fs::read(dir.path().join("f")).expect("stored"), b"own");
     drop((flood, own, client));
     let log = log_of(node);
-    assert!(log.contains("had said less than the others"), "{}: {log}", text(dir.path()));
+    assert!(log.contains("lost its place, which another wanted"), "{}: {log}", text(dir.path()));
 }

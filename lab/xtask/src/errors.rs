@@ -110,9 +110,11 @@ fn asked(line: &str) -> Option<&'static str> {
     let asks = |word: &str, rest: &str| {
         let rest = rest.strip_prefix("()").unwrap_or(rest);
         let argument = ASKS.iter().find_map(|ask| rest.strip_prefix(ask));
-        // A kind that is held against a constant may be a number of the kernel's.
-        argument
-            .is_some_and(|said| said.starts_with('"') || !KINDS.contains(&word) && is_name(said))
+        // An error's message is held against nothing. A kind that is held against a constant may be
+        // a number of the kernel's.
+        argument.is_some_and(|said| {
+            word == "message" || said.starts_with('"') || !KINDS.contains(&word) && is_name(said)
+        })
     };
     let is_asked = |word: &&str| {
         line.match_indices(*word).any(|(at, _)| {

@@ -60,9 +60,10 @@ fn command(arguments: &[String]) -> Result<()> {
         }
         ["lint"] => lint::lint(),
         ["nightly"] => nightly::nightly(root, nightly::SECONDS),
-        ["nightly", seconds] => {
-            nightly::nightly(root, seconds.parse().context("so many seconds for each target")?)
-        }
+        ["nightly", seconds] => nightly::nightly(
+            root,
+            seconds.parse().context("so many seconds for each target, 1 at least")?,
+        ),
         ["guest", ..] => {
             guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
         }

@@ -1,14 +1,15 @@
-//! `cargo xtask nightly`: what takes longer than a change should wait for. Each fuzz target runs for some minutes;
-//! one that breaks a law fails the night, after all others had their time.
+//! `cargo xtask nightly`: what takes longer than a change should wait for. Each fuzz target runs for
+//! some minutes; one that breaks a law fails the night, after all others had their time.
 
 use crate::run;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::num::NonZeroU64;
 use std::path::Path;
 
 /// For each target, in seconds, where nothing else is said: two hours together.
-pub(crate) const SECONDS: u64 = 600;
+pub(crate) const SECONDS: NonZeroU64 = NonZeroU64::new(600).expect("above zero");
 /// Lines of a log that are shown of a target that failed.
 const SHOWN: usize = 40;
 
@@ -16,8 +17,8 @@ const MANIFEST: &str = "lab/fuzz/Cargo.toml";
 const CORPUS: &str = "lab/fuzz/corpus";
 const PAGE: &str = "docs/security.md";
 
-/// Fuzzes each target for so many seconds, and prints what each did as a row of a table.
-pub(crate) fn nightly(root: &Path, seconds: u64) -> Result<()> {
+/// Fuzzes each target for so many seconds, of which libFuzzer takes 0 for no end, and prints what each did as a row of a table.
+pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     let manifest = fs::read_to_string(root.join(MANIFEST)).context(MANIFEST)?;
     let logs = root.join("target/nightly");
     fs::create_dir_all(&logs)?;

@@ -112,7 +112,7 @@ pub(crate) struct How {
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
-    /// All files land at the end [default: each when whole]
+    /// All files land at the end [default: when whole]
     #[arg(long)]
     atomic: bool,
     /// digest, blake3, checksum or none [default: digest]
@@ -130,8 +130,9 @@ pub(crate) struct How {
     /// Retry passing faults; 0: never [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = retry_time)]
     retry_for: Option<Span>,
-    /// End after so much time, such as 2h, whatever still comes; what is durable is kept [default: none]
+    /// End after so long, such as 2h [default: none]
     #[arg(long, hide = true, value_name = "TIME", value_parser = deadline)]
+    #[arg(conflicts_with = "reserve")]
     deadline: Option<Span>,
     /// Begin as over any path, whatever earlier copies saw [default: $FARLINE_FRESH_START, or no]
     #[arg(long, hide = true)]

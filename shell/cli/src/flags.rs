@@ -1,4 +1,5 @@
-//! The library's settings by their flags: what it names in backticks, people give as `--flag`.
+//! The library's settings by their flags: what it calls `Setting::NoEncrypt` people give as
+//! `--no-encrypt`.
 
 use farline::client::{Failure, Outcome};
 use farline_core::units::{Error, Setting};
@@ -49,8 +50,9 @@ mod tests {
             .filter_map(clap::Arg::get_long)
             .map(str::to_owned)
             .collect();
-        for (_, name) in Setting::all() {
-            assert!(flags.contains(&name.replace('_', "-")), "no command has a flag for {name}");
+        for setting in Setting::ALL {
+            let flag = setting.name().replace('_', "-");
+            assert!(flags.contains(&flag), "no command has a flag for {setting}");
         }
     }
 }

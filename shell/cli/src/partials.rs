@@ -1,6 +1,7 @@
 //! `farline partials`: what broken-off copies left behind, listed and removed.
 
 use crate::duration::duration;
+use crate::flags;
 use crate::interrupt;
 use crate::node::hello;
 use crate::output::Output;
@@ -326,7 +327,7 @@ fn end(failed: &[Error], output: &Output) -> ExitCode {
 fn problems_of(all: Leftovers) -> impl Iterator<Item = Problem> {
     all.problems.into_iter().map(|problem| Problem {
         path: String::from_utf8_lossy(&problem.path).into_owned(),
-        error: problem.error,
+        error: flags::of_error(&problem.error),
     })
 }
 
@@ -342,7 +343,7 @@ fn row(left: &Leftover, error: Option<Error>) -> Row {
         disk_bytes: Bytes(left.on_disk),
         age: left.age,
         running: left.running,
-        error,
+        error: error.as_ref().map(flags::of_error),
     }
 }
 
@@ -358,7 +359,7 @@ fn row_of_tree(tree: &LandedTree, error: Option<Error>) -> Row {
         disk_bytes: Bytes(0),
         age: tree.changed.elapsed().unwrap_or_default().into(),
         running: tree.running,
-        error,
+        error: error.as_ref().map(flags::of_error),
     }
 }
 
@@ -374,6 +375,6 @@ fn row_elsewhere(receipt: &Receipt, error: Option<Error>) -> Row {
         disk_bytes: Bytes(0),
         age: receipt.changed.elapsed().unwrap_or_default().into(),
         running: receipt.running,
-        error,
+        error: error.as_ref().map(flags::of_error),
     }
 }

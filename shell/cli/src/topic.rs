@@ -30,7 +30,7 @@ Examples:
   farline profile --channel rdma --preset sc08-ib-distance -o page.html";
 
 /// What `sync` takes and does not show: `cp` does, which in turn hides what chooses files.
-const OF_CP: [&str; 14] = [
+const OF_CP: [&str; 13] = [
     "channel",
     "streams",
     "congestion",
@@ -38,7 +38,6 @@ const OF_CP: [&str; 14] = [
     "reserve",
     "staging",
     "no_encrypt",
-    "deadline",
     "retry_for",
     "ssh",
     "timeout",
@@ -47,11 +46,12 @@ const OF_CP: [&str; 14] = [
     "remote_farline",
 ];
 /// What chooses files, what is kept of them, and for what `cp` has no room.
-const OF_SYNC: [&str; 14] = [
+const OF_SYNC: [&str; 15] = [
     "archive",
     "backup",
     "backup_dir",
     "checksum",
+    "deadline",
     "suffix",
     "direct_io",
     "dry_run",

@@ -235,12 +235,15 @@ impl PathMonitor {
             // What was lost so often that its repair was lost too waits for a timer, whatever the
             // model says.
             LastLosses::Stray if !judged.fills => PathTimes { lossy: rest, ..PathTimes::default() },
+            _ if sample.is_model_based && sample.filled * 2 > sample.channels => {
+                PathTimes { window: rest, ..PathTimes::default() }
+            }
             _ if sample.is_model_based => full,
             LastLosses::Congestion => full,
             LastLosses::None => PathTimes { growing: rest, ..PathTimes::default() },
             LastLosses::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
         };
-        PathTimes { window, buffer, ..path }
+        PathTimes { window: window + path.window, buffer, ..path }
     }
 }
 
@@ -284,6 +287,7 @@ mod tests {
                     rtt: Span::from_millis(50),
                     min_rtt: Span::from_millis(50),
                     rwnd_limited: Span::ZERO,
+                    filled: 0,
                     starved: 0,
                     sndbuf_limited: Span::ZERO,
                     silence: Span::ZERO,
@@ -380,6 +384,9 @@ mod tests {
         assert!(seconds(losses.growing) > 19.0, "{losses:?}");
         let model = watch(|_, sample| PathSample { is_model_based: true, ..sample });
         assert!(seconds(model.full) > 18.0, "{model:?}");
+        // But where it settles below what the receiver has room for.
+        let room = watch(|_, sample| PathSample { is_model_based: true, filled: 2, ..sample });
+        assert!(seconds(room.window) > 18.0 && seconds(room.full) < 1.0, "{room:?}");
     }
 
     /// As BBR over a path that loses every fifth packet: what is left of a short copy waits for

@@ -277,7 +277,7 @@ impl Port {
                 }
                 ConnectorOutput::Connected(established) => {
                     if let Some(Asking { peer, says, .. }) = self.asks.take() {
-                        let stream = self.connected(now, peer, established);
+                        let stream = self.connected(now, peer, established, true);
                         // Who asked may have gone: dropping the stream closes it again, on a thread
                         // that may wait.
                         if let Err(mpsc::SendError(Ok(stream))) = says.send(Ok(stream)) {
@@ -315,7 +315,7 @@ impl Port {
             }
         }
         for (address, established) in accepted {
-            let stream = self.connected(now, address, established);
+            let stream = self.connected(now, address, established, false);
             if let Some(waits) = &mut self.waits
                 && !(waits.accept)(stream, address)
             {
@@ -324,7 +324,14 @@ impl Port {
         }
     }
 
-    fn connected(&mut self, now: Time, peer: SocketAddr, established: Established) -> UdtStream {
+    /// The program's end of a connection, which `waits` to say farewell or not.
+    fn connected(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        established: Established,
+        waits: bool,
+    ) -> UdtStream {
         let mut seed = [0; 8];
         // Only what controls draw lots with.
         drop(random(&mut seed));
@@ -335,7 +342,7 @@ impl Port {
         let pipe = Arc::new(Pipe::new(Arc::clone(&self.waker), limit.min(share.len())));
         let connected = Connected::new(now, machine, peer, Arc::clone(&pipe), (share, limit));
         self.connections.insert(connected.own(), connected);
-        UdtStream::new(pipe, self.settings.ends.rate.name())
+        UdtStream::new(pipe, self.settings.ends.rate.name(), waits)
     }
 
     /// Tells connections of a path that became narrower.

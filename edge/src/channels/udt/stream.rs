@@ -28,12 +28,16 @@ pub struct UdtStream {
     read: u64,
     expected: usize,
     is_refused: bool,
+    /// Whether it waits for its farewell when it goes. One that was accepted may be dropped on a
+    /// thread that has others to serve, and its process goes on.
+    waits: bool,
 }
 
 impl UdtStream {
-    pub(super) fn new(pipe: Arc<Pipe>, control: &'static str) -> UdtStream {
+    /// One that this end asked for, and `waits` to say farewell, or one that was accepted.
+    pub(super) fn new(pipe: Arc<Pipe>, control: &'static str, waits: bool) -> UdtStream {
         let ready = VecDeque::new();
-        UdtStream { pipe, control, ready, read: 0, expected: 1, is_refused: false }
+        UdtStream { pipe, control, ready, read: 0, expected: 1, is_refused: false, waits }
     }
 
     /// Reads what is there into `into`, without waiting for it.
@@ -145,7 +149,9 @@ impl Drop for UdtStream {
             return;
         }
         self.pipe.finish();
-        self.pipe.wait_for_end(FAREWELL);
+        if self.waits {
+            self.pipe.wait_for_end(FAREWELL);
+        }
     }
 }
 
@@ -181,5 +187,30 @@ impl ConnectionControl for UdtControl {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.0.set_timeout(timeout);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::Waker;
+    use super::*;
+    use std::time::Instant;
+
+    /// How long it takes to drop one whose peer is never heard of, at the least of three.
+    fn shortest_drop(waits: bool) -> Duration {
+        let drops = (0..3).map(|_| {
+            let waker = Arc::new(Waker::new().expect("a way to wake"));
+            let stream = UdtStream::new(Arc::new(Pipe::new(waker, 1 << 20)), "native", waits);
+            let began = Instant::now();
+            drop(stream);
+            began.elapsed()
+        });
+        drops.min().expect("three")
+    }
+
+    #[test]
+    fn only_who_asked_for_a_connection_waits_for_its_farewell() {
+        assert!(shortest_drop(true) >= FAREWELL);
+        assert!(shortest_drop(false) < FAREWELL);
     }
 }

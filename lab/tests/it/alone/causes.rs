@@ -19,9 +19,12 @@ fn a_copy_names_what_was_made_to_hold_it_back() {
     let is_chosen = |cause: &Cause| match cause.place() {
         "link" => true,
         "loopback" => cause.is_pinned() || cause.limit == "disk_read",
-        _ => ["disk_read", "receiver_window", "loss", "rate_limit"].contains(&cause.limit),
+        _ => ["disk_read", "receiver_window", "set_up"].contains(&cause.limit),
     };
-    let strong = causes().into_iter().filter(|cause| cause.strength == 2 && is_chosen(cause));
+    // Of outages the strongest is the longest.
+    let strength = |cause: &Cause| if cause.limit == "outage" { 0 } else { 2 };
+    let is_strong = |cause: &Cause| cause.strength == strength(cause);
+    let strong = causes().into_iter().filter(|cause| is_strong(cause) && is_chosen(cause));
     // Of this host's processors each has one thing to do.
     let (links, processors): (Vec<Cause>, Vec<Cause>) =
         strong.partition(|cause| !cause.link.is_empty());
