@@ -98,7 +98,7 @@ pub use search::{LoadSearch, LoadTrial};
 pub use sequential::{RatioDecision, RatioTest};
 pub use service::{ServiceLevel, ServiceRow};
 pub use settings::{LineCriterion, LineSettings};
-pub use simulate::simulate;
+pub use simulate::{simulate, simulate_bursts};
 pub use state::LineState;
 pub use strip::StripPart;
 pub use tally::{Arrived, SecondRow, Tally, TallyTotals};

@@ -86,24 +86,15 @@ fn chance(p: f64) -> String {
 mod tests {
     use super::*;
     use crate::line::compared_path::PathLosses;
-    use crate::line::{Arrived, Tally};
+    use crate::line::simulate_bursts;
     use crate::statistics::counts;
     use crate::units::Rng;
 
     /// Losses of a path that loses bursts of `burst` frames in the mean, `ratio` of all frames.
     fn losses(ratio: f64, burst: f64, seed: u64) -> PathLosses {
-        let (mut rng, mut tally, mut is_bad) = (Rng::new(seed), Tally::new(), false);
         let (turns_good, frames) = (1.0 / burst, 20_000);
         let turns_bad = ratio * turns_good / (1.0 - ratio);
-        for sequence in 0..frames {
-            is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
-            if !is_bad {
-                let (second, compared_bits, wrong_bits, after_own_drops) = (0, 0, 0, false);
-                let came = Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops };
-                tally.arrive(&came);
-            }
-        }
-        let runs = tally.totals(Some(frames)).runs;
+        let runs = simulate_bursts(frames, turns_bad, turns_good, &mut Rng::new(seed));
         let (seen, burst_squares) = (runs.lost as f64, runs.burst_squares as f64);
         PathLosses { lost: seen, sent: frames as f64, seen, burst_squares }
     }

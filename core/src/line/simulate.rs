@@ -1,6 +1,7 @@
 //! A test in virtual time: frames over the link's machine to a tally, for tests whose truth is
 //! known.
 
+use super::runs::LossRuns;
 use super::tally::{Arrived, Tally, TallyTotals};
 use crate::units::{Bytes, Rng, Span, Time};
 use crate::wan::frames::{FCS, GAP, HEADER, PREAMBLE};
@@ -30,17 +31,30 @@ pub fn simulate(
     (tally.totals(Some(count)), link.counters())
 }
 
+/// Sends `count` frames, of which bursts are lost: each frame begins one with the probability
+/// `turns_bad`, or ends it with `turns_good`; returns what the receiver counts.
+pub fn simulate_bursts(count: u64, turns_bad: f64, turns_good: f64, rng: &mut Rng) -> LossRuns {
+    let (mut tally, mut is_bad) = (Tally::new(), false);
+    for sequence in 0..count {
+        is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
+        if !is_bad {
+            tally.arrive(&arrived(sequence, 0));
+        }
+    }
+    tally.totals(Some(count)).runs
+}
+
+fn arrived(sequence: u64, wrong_bits: u64) -> Arrived {
+    Arrived { sequence, second: 0, compared_bits: 0, wrong_bits, after_own_drops: false }
+}
+
 /// Counts what has arrived.
 fn take(link: &mut OneWayLink, now: Time, tally: &mut Tally) {
     loop {
         match link.poll(now) {
-            Output::Deliver { token, flip, .. } => tally.arrive(&Arrived {
-                sequence: token,
-                second: 0,
-                compared_bits: 0,
-                wrong_bits: u64::from(flip.is_some()),
-                after_own_drops: false,
-            }),
+            Output::Deliver { token, flip, .. } => {
+                tally.arrive(&arrived(token, u64::from(flip.is_some())));
+            }
             Output::Dropped { .. } => {}
             Output::Wait(_) => return,
         }

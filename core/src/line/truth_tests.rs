@@ -28,21 +28,6 @@ fn true_loss_and_bit_error_ratios_lie_in_the_intervals() {
     assert!(held.iter().all(|held| f64::from(*held) >= 0.93 * links as f64), "{held:?} of {links}");
 }
 
-/// What came of `frames`, of which bursts are lost: each frame begins one, or ends it, with these
-/// probabilities.
-fn bursts(frames: u64, turns_bad: f64, turns_good: f64, rng: &mut Rng) -> LossRuns {
-    let (mut tally, mut is_bad) = (Tally::new(), false);
-    for sequence in 0..frames {
-        is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
-        if !is_bad {
-            let (second, compared_bits, wrong_bits, after_own_drops) = (0, 0, 0, false);
-            let came = Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops };
-            tally.arrive(&came);
-        }
-    }
-    tally.totals(Some(frames)).runs
-}
-
 #[test]
 fn the_true_ratio_of_bursty_loss_lies_in_the_interval() {
     let (links, mut held, mut alone) = (300, 0, 0);
@@ -50,7 +35,7 @@ fn the_true_ratio_of_bursty_loss_lies_in_the_interval() {
         let mut rng = Rng::new(seed);
         let (turns_bad, turns_good) = (2e-4, 0.1 + 0.4 * rng.unit());
         let frames = 100_000;
-        let runs = bursts(frames, turns_bad, turns_good, &mut rng);
+        let runs = simulate_bursts(frames, turns_bad, turns_good, &mut rng);
         let truth = turns_bad / (turns_bad + turns_good);
         let of = |dispersion: f64| Ratio::clustered(runs.lost, frames as f64, dispersion, 0.95);
         held += u32::from(of(runs.dispersion()).is_some_and(|ratio| ratio.holds(truth)));
@@ -67,7 +52,7 @@ fn the_true_ratio_lies_there_after_few_bursts_too() {
         let mut rng = Rng::new(seed);
         let (loss, turns_good) = (10_f64.powf(-4.3 + 2.3 * rng.unit()), 0.1 + 0.4 * rng.unit());
         let frames = 10_000;
-        let runs = bursts(frames, loss * turns_good / (1.0 - loss), turns_good, &mut rng);
+        let runs = simulate_bursts(frames, loss * turns_good / (1.0 - loss), turns_good, &mut rng);
         if !(1..10).contains(&runs.bursts) {
             continue;
         }

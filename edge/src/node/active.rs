@@ -95,6 +95,8 @@ impl DataPlane {
         self.shared.notices.say("descriptors", format_args!("{client}: {error}"));
     }
 
+    /// That connections of this session found room.
+    ///
     /// # Errors
     /// Where the last connection that came to this session was closed for want of room.
     pub(super) fn check_room(&self) -> Result<(), Error> {

@@ -13,6 +13,9 @@ fn path(rate: &str, rtt: &str, more: &[&str]) -> Vec<String> {
     ["custom", "--rate", rate, "--rtt", rtt].iter().chain(more).map(|&s| s.to_owned()).collect()
 }
 
+/// Makes a store slow, by options of one end.
+type Slow = fn(&'static [&'static str]) -> Means;
+
 /// What a copy is, and what holds it back, from the weakest.
 type Cases = [(Vec<String>, DataDirection, u64, Means); 3];
 
@@ -111,7 +114,6 @@ fn over_the_link() -> Vec<Cause> {
             (far(), DataDirection::Back, 16 * MIB, Means::Path),
         ],
     );
-    type Slow = fn(&'static [&'static str]) -> Means;
     let readers: [(_, _, Slow); 2] = [
         ("here", DataDirection::Out, Means::Options),
         ("there", DataDirection::Back, Means::NodeOptions),
@@ -218,7 +220,6 @@ fn on_loopback() -> Vec<Cause> {
         let cases = cases.map(|(mib, means)| (Vec::new(), way, mib * MIB, means));
         add(&mut all, limit, party, cases);
     };
-    type Slow = fn(&'static [&'static str]) -> Means;
     let (out, back) = (DataDirection::Out, DataDirection::Back);
     let (ours, nodes): (Slow, Slow) = (Means::Options, Means::NodeOptions);
     add(
@@ -254,49 +255,21 @@ fn on_loopback() -> Vec<Cause> {
     all
 }
 
-/// Between two nodes at the ends of a link, of which neither is the host that asks.
+/// Between two nodes at the ends of a link, of which neither is the host that asks: what can hold
+/// back the one that sends, the one that receives, or the path.
 fn between_nodes() -> Vec<Cause> {
-    let mut all = Vec::new();
-    let between = DataDirection::Between;
-    let mut add = |limit, party, cases: [(Vec<String>, u64, Means); 3]| {
-        let cases = cases.map(|(link, size, means)| (link, between, size, means));
-        add(&mut all, limit, party, cases);
+    let between = |cause: Cause| {
+        let means = match (cause.limit, cause.party, cause.means) {
+            ("disk_read", "there", Means::NodeOptions(options)) => Means::SenderOptions(options),
+            ("disk_write", "there", means)
+            | (
+                "rate_limit" | "receiver_window" | "path_rate" | "loss" | "slow_start" | "set_up",
+                _,
+                means,
+            ) => means,
+            _ => return None,
+        };
+        Some(Cause { way: DataDirection::Between, means, ..cause })
     };
-    let wide = || path("300M", "20ms", &[]);
-    let limits = [
-        (wide(), 40 * MIB, Means::Options(&["--limit", "200M"])),
-        (wide(), 20 * MIB, Means::Options(&["--limit", "100M"])),
-        (wide(), 8 * MIB, Means::Options(&["--limit", "30M"])),
-    ];
-    add("rate_limit", "you", limits);
-    let read = [
-        (gigabit(&[]), 60 * MIB, Means::SenderOptions(&["--trial-read", "300M"])),
-        (gigabit(&[]), 30 * MIB, Means::SenderOptions(&["--trial-read", "100M"])),
-        (gigabit(&[]), 8 * MIB, Means::SenderOptions(&["--trial-read", "20M"])),
-    ];
-    add("disk_read", "there", read);
-    let write = [
-        (gigabit(&[]), 200 * MIB, Means::NodeOptions(&["--trial-write", "400M"])),
-        (gigabit(&[]), 250 * MIB, Means::NodeOptions(&["--trial-write", "300M"])),
-        (gigabit(&[]), 150 * MIB, Means::NodeOptions(&["--trial-write", "100M"])),
-    ];
-    add("disk_write", "there", write);
-    let window = [(60, MIB), (30, MIB / 2), (10, MIB / 8)];
-    let window = window.map(|(mib, len)| (gigabit(&[]), mib * MIB, Means::Buffer(len)));
-    add("receiver_window", "there", window);
-    let full = [
-        (path("600M", "20ms", &[]), 200 * MIB, Means::Path),
-        (path("300M", "20ms", &[]), 100 * MIB, Means::Path),
-        (path("100M", "20ms", &[]), 40 * MIB, Means::Path),
-    ];
-    add("path_rate", "path", full);
-    let lossy = |loss: &str, mib| {
-        let link = gigabit(&["--loss", loss, "--mtu", "1500"]);
-        (link, mib * MIB, Means::Options(&["--congestion", "cubic", "--streams", "2"]))
-    };
-    add("loss", "path", [lossy("2e-3", 16), lossy("5e-3", 8), lossy("1e-2", 4)]);
-    let far = |size| (path("1G", "160ms", &[]), size, Means::Path);
-    add("slow_start", "path", [far(40 * MIB), far(24 * MIB), far(16 * MIB)]);
-    add("set_up", "path", [far(20_000), far(4_000), far(10)]);
-    all
+    over_the_link().into_iter().filter_map(between).collect()
 }

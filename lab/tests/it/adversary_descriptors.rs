@@ -3,7 +3,7 @@
 use crate::adversary::{configured, log_of};
 use farline_lab::files::{folder, random, text};
 use farline_lab::raw::RawClient;
-use farline_lab::{Running, announced, farline, farline_binary, succeed};
+use farline_lab::{Running, announced, farline, farline_binary, processor_seconds, succeed};
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
@@ -16,16 +16,6 @@ fn poor(root: &Path) -> (Running, String) {
     command.arg("--nofile=128:128").arg(farline_binary());
     command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]);
     announced(command.arg(root).stderr(Stdio::piped()))
-}
-
-/// Processor time that a process has taken, in seconds.
-fn processor_seconds(process: &Running) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("it runs");
-    let after_name = stat.rsplit(')').next().expect("a name");
-    let ticks = after_name.split_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
-    // USER_HZ of every Linux.
-    ticks as f64 / 100.0
 }
 
 #[test]
@@ -58,9 +48,10 @@ fn a_node_out_of_descriptors_says_so_and_goes_on_after() {
     let address = url.trim_start_matches("ftp://");
     let silent: Vec<TcpStream> =
         (0..100).filter_map(|_| TcpStream::connect(address).ok()).collect();
-    let before = processor_seconds(&node);
+    let cpu = || processor_seconds(node.id()).expect("it runs");
+    let before = cpu();
     std::thread::sleep(Duration::from_secs(3));
-    let took = processor_seconds(&node) - before;
+    let took = cpu() - before;
     assert!(took < 1.0, "{took} s of processor time in three");
     let mut copy = farline();
     copy.env("FARLINE_RETRY_FOR", "60s");

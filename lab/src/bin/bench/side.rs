@@ -177,13 +177,7 @@ impl Server {
     /// # Errors
     /// When it is gone.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?))?;
-        // proc_pid_stat(5): the name in parentheses may hold anything; utime and stime are fields
-        // 14 and 15, the third stands right after it.
-        let fields: Vec<&str> =
-            stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();
-        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-        Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+        farline_lab::processor_seconds(self.pid()?).context("its processor time")
     }
 
     /// The most memory that was its own at a time, in bytes.

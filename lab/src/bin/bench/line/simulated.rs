@@ -4,7 +4,7 @@
 use super::searches;
 use crate::table::{heading, row};
 use farline_core::line::{
-    Arrived, DelaySample, PathDelay, Ratio, RatioDecision, RatioTest, Tally, simulate,
+    DelaySample, PathDelay, Ratio, RatioDecision, RatioTest, simulate, simulate_bursts,
 };
 use farline_core::units::{Rate, Rng, Span, Time};
 use farline_core::wan::Direction;
@@ -123,20 +123,7 @@ fn bursty_loss_drawn(seed: u64) -> (f64, bool) {
 }
 
 fn bursty_loss_holds(turns_bad: f64, turns_good: f64, rng: &mut Rng) -> bool {
-    let (mut is_bad, mut tally) = (false, Tally::new());
-    for sequence in 0..BURSTY_FRAMES {
-        is_bad ^= rng.unit() < if is_bad { turns_good } else { turns_bad };
-        if !is_bad {
-            tally.arrive(&Arrived {
-                sequence,
-                second: 0,
-                compared_bits: 0,
-                wrong_bits: 0,
-                after_own_drops: false,
-            });
-        }
-    }
-    let runs = tally.totals(Some(BURSTY_FRAMES)).runs;
+    let runs = simulate_bursts(BURSTY_FRAMES, turns_bad, turns_good, rng);
     Ratio::clustered(runs.lost, BURSTY_FRAMES as f64, runs.dispersion(), 0.95)
         .is_some_and(|ratio| ratio.holds(turns_bad / (turns_bad + turns_good)))
 }

@@ -110,9 +110,5 @@ fn receive(stream: &mut UdtStream, bytes: u64, seconds: Option<f64>) -> Result<u
 /// # Errors
 /// When the system does not tell.
 pub(crate) fn processor_seconds() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // proc_pid_stat(5): utime and stime are fields 14 and 15; the third stands behind the name.
-    let fields: Vec<&str> = stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();
-    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+    farline_lab::processor_seconds(std::process::id()).context("its processor time")
 }
