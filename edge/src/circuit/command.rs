@@ -8,11 +8,11 @@
 //! else the last line of standard error says why not.
 
 use super::driver::{CircuitDriver, DeviceCircuit};
+use crate::sys::child::ended_within;
 use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The driver.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl CommandDriver {
             let _ = stdin.write_all(order.to_string().as_bytes());
         }
         let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
-        let Some(status) = ended(&mut child, self.timeout) else {
+        let Some(status) = ended_within(&mut child, self.timeout) else {
             let group = Pid::from_child(&child);
             let _ = kill_process_group(group, Signal::KILL);
             let _ = child.wait();
@@ -124,32 +124,6 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Said {
     // Without the thread nothing was said.
     drop(std::thread::Builder::new().name("circuits".to_owned()).spawn(work));
     (said, is_over)
-}
-
-/// How `child` ended, if it did within `timeout`.
-fn ended(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
-    let until = Instant::now() + timeout;
-    if let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).ok();
-            let mut waited = [PollFd::new(&pidfd, PollFlags::IN)];
-            match poll(&mut waited, timeout.as_ref()) {
-                Ok(1..) => return child.wait().ok(),
-                Ok(0) => return child.try_wait().ok().flatten(),
-                // A signal came in between.
-                Err(_) if left.is_zero() => return None,
-                Err(_) => {}
-            }
-        }
-    }
-    while Instant::now() < until {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    None
 }
 
 fn order(topology: &Topology, step: &CircuitStep) -> Value {
@@ -217,6 +191,7 @@ impl CircuitDriver for CommandDriver {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
 
     /// What a program of this text comes to within half a second.
     fn run(text: &str) -> Result<Vec<u8>, Error> {

@@ -8,6 +8,7 @@ use super::location::Remote;
 use crate::channels::Handle;
 use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
+use crate::sys::child::ended_within;
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Setting};
@@ -18,9 +19,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a program that closed its output may take to end.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -205,15 +206,8 @@ fn remote_command(path: Option<&str>) -> String {
 }
 
 /// The status of a program that has ended, or is about to.
-fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-            _ => return None,
-        }
-    }
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    ended_within(child, TIMEOUT)
 }
 
 /// The last thing that a program which has ended said on its standard error.

@@ -4,6 +4,7 @@
 use super::load::{CcGuard, CcOrigin, obtain as obtain_here, resuming as resume_here};
 use super::request::CcRequest;
 use crate::reexec;
+use crate::sys::child::ended_within;
 use crate::sys::lock::lock;
 use farline_core::congestion::{ControlName, SavedPath};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
@@ -14,15 +15,13 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Controls that are held at once: each is the kernel's memory.
 const MOST_HELD: usize = 4_096;
 /// How long the process may take to end by itself: it may be amid a load.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks at whether it has.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A process that loads until its standard input ends.
 #[derive(Debug, Serialize, Deserialize)]
@@ -187,12 +186,8 @@ pub(super) fn end_loader() {
 
 /// Waits for a process that is about to end, and ends it where that takes longer than `within`.
 fn end(mut process: Child, within: Duration) {
-    let deadline = Instant::now() + within;
-    while Instant::now() < deadline {
-        match process.try_wait() {
-            Ok(None) => std::thread::sleep(LOOK_EVERY),
-            Ok(Some(_)) | Err(_) => return,
-        }
+    if ended_within(&mut process, within).is_some() {
+        return;
     }
     // Gone already is as good.
     let _ = process.kill();
@@ -267,6 +262,7 @@ impl Drop for HeldElsewhere {
 mod tests {
     use super::*;
     use std::process::Command;
+    use std::time::Instant;
 
     impl Named for ControlName {
         fn named(&self) -> (String, CcOrigin) {

@@ -4,6 +4,7 @@
 #[cfg(feature = "line")]
 mod bpf_program;
 pub(crate) mod busy;
+pub(crate) mod child;
 pub(crate) mod clock;
 #[cfg(feature = "line")]
 pub(crate) mod datagrams;
