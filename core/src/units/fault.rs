@@ -1,6 +1,6 @@
 //! Errors that say what failed, whose fault it is, and what to try.
 
-use super::{ErrorCode, Retry, escaped_lines};
+use super::{ErrorCode, Retry, Setting, SettingName, escaped_lines};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -92,6 +92,15 @@ impl Error {
     pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         self.source = Some(Arc::new(source));
         self
+    }
+
+    /// The same error with each setting that its words name called as `name` says.
+    #[must_use]
+    pub fn with_settings_named(&self, name: SettingName) -> Error {
+        let mut named = self.clone();
+        named.message = Setting::renamed(&self.message, name);
+        named.hint = self.hint.as_deref().map(|hint| Setting::renamed(hint, name));
+        named
     }
 
     /// Whether the same request may succeed when it is made again. A wrong request stays wrong and

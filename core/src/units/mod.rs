@@ -23,5 +23,5 @@ pub(crate) use polynomial::CrcPolynomial;
 pub use quantity::{Bytes, Probability, Rate};
 pub use ranges::ByteRanges;
 pub use rng::Rng;
-pub use setting::Setting;
+pub use setting::{Setting, SettingName};
 pub use time::{Span, Time};

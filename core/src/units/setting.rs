@@ -6,6 +6,27 @@ use std::fmt::{self, Display};
 /// How a message names a setting, up to the name of its variant.
 const MARK: &str = "`Setting::";
 
+/// How the messages of a program name a setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SettingName {
+    /// As a key of a file of settings: `` `no_encrypt` ``.
+    #[default]
+    Key,
+    /// As a flag of a command line: `--no-encrypt`.
+    Flag,
+}
+
+impl SettingName {
+    /// What `setting` is called.
+    pub fn of(self, setting: Setting) -> String {
+        match self {
+            SettingName::Key => format!("`{}`", setting.name()),
+            SettingName::Flag => format!("--{}", setting.name().replace('_', "-")),
+        }
+    }
+}
+
 /// Makes the enum of settings from rows such as `NoEncrypt "no_encrypt";`.
 macro_rules! settings {
     ($($(#[doc = $meaning:literal])+ $name:ident $word:literal;)+) => {
@@ -35,22 +56,40 @@ macro_rules! settings {
 }
 
 settings! {
+    /// From which addresses circuits are made.
+    Addresses "addresses";
+    /// That a node loads congestion controls for its clients.
+    AllowCongestion "allow_congestion";
+    /// That a node admits held rates.
+    AllowHeld "allow_held";
     /// That a node lets a line be tested.
     AllowLine "allow_line";
+    /// How much memory a node's clients may fill.
+    AllowMemory "allow_memory";
     /// That a node has a store of memory or of nothing.
     AllowNull "allow_null";
     /// That a node lets its path be profiled.
     AllowProfile "allow_profile";
-    /// That a node admits held rates.
-    AllowHeld "allow_held";
+    /// By what name a congestion control is registered.
+    As "as";
     /// That a tree's files land together.
     Atomic "atomic";
     /// Where replaced files are kept.
     Backup "backup";
+    /// Beneath which class of a device circuits are made.
+    Below "below";
+    /// The authority whose certificate a calendar shows.
+    Ca "ca";
     /// What carries the data.
     Channel "channel";
     /// That files are compared by content.
     Checksum "checksum";
+    /// The program that makes circuits.
+    Command "command";
+    /// Which congestion control sends.
+    Congestion "congestion";
+    /// The ports of data connections.
+    DataPorts "data_ports";
     /// That what the source lacks is deleted.
     Delete "delete";
     /// That digests are kept with the files.
@@ -59,41 +98,95 @@ settings! {
     Direction "direction";
     /// That nothing is changed.
     DryRun "dry_run";
+    /// The two ends of a measurement.
+    Ends "ends";
+    /// That whole frames are carried.
+    Ethernet "ethernet";
+    /// What frames a line is tested with.
+    Frames "frames";
     /// That a node serves grids.
     Gsi "gsi";
+    /// The most that hosts send.
+    HostRate "host_rate";
     /// The most that a copy may use of a path.
     Limit "limit";
     /// An emulated link.
     Link "link";
+    /// Where a node or a reflector listens.
+    Listen "listen";
     /// Where a node has control and data on one UDP port.
     ListenUdp "listen_udp";
+    /// Which part of a line's rate is sent.
+    Load "load";
     /// The most that may be deleted.
     MaxDelete "max_delete";
+    /// What a link is called.
+    Name "name";
     /// That what is there is left alone.
     NoClobber "no_clobber";
     /// That data goes in the clear.
     NoEncrypt "no_encrypt";
+    /// That a node is not confined.
+    NoSandbox "no_sandbox";
+    /// The fingerprint of the certificate that a calendar shows.
+    Pin "pin";
+    /// How much a link's queue holds.
+    Queue "queue";
+    /// How much is sent, or carried, in a second.
+    Rate "rate";
     /// Where Farline is on the other host.
     RemoteFarline "remote_farline";
+    /// That what was interrupted goes on.
+    Resume "resume";
+    /// The directory that a node exports.
+    Root "root";
+    /// How long a round trip takes.
+    Rtt "rtt";
+    /// How long one measurement takes.
+    Seconds "seconds";
+    /// Which constants a congestion control has.
+    Set "set";
+    /// That a reservation may have several routes.
+    Several "several";
+    /// Which site of a network this host is.
+    Site "site";
     /// That what is the same is left alone.
     SkipSame "skip_same";
     /// Which program is ssh.
     Ssh "ssh";
+    /// How much memory data passes through.
+    Staging "staging";
+    /// That STAMP is spoken.
+    Stamp "stamp";
+    /// Where state is kept.
+    State "state";
     /// That a node moves data between others.
     ThirdParty "third_party";
     /// That a node offers TLS.
     Tls "tls";
     /// Whom to trust, by an authority.
     TlsCa "tls_ca";
+    /// The certificate that a node shows.
+    TlsCert "tls_cert";
+    /// The key of that certificate.
+    TlsKey "tls_key";
     /// Whom to trust, by a fingerprint.
     TlsPin "tls_pin";
+    /// The file of a token.
+    TokenFile "token_file";
+    /// That a reservation's rate may change.
+    Variable "variable";
     /// How arrived files are checked.
     Verify "verify";
+    /// A path within a link.
+    Vlan "vlan";
+    /// Which VLANs circuits are made of.
+    Vlans "vlans";
 }
 
 impl Setting {
-    /// `text` with what `name` calls each setting that stands in it by its variant.
-    pub fn renamed(text: &str, name: impl Fn(Setting) -> String) -> String {
+    /// `text` with each setting that stands in it by its variant called as `name` says.
+    pub fn renamed(text: &str, name: SettingName) -> String {
         let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((before, after)) = rest.split_once(MARK) {
             shown.push_str(before);
@@ -103,7 +196,7 @@ impl Setting {
             });
             match named {
                 Some((setting, after)) => {
-                    shown.push_str(&name(setting));
+                    shown.push_str(&name.of(setting));
                     rest = after;
                 }
                 None => {
@@ -126,17 +219,15 @@ impl Display for Setting {
 mod tests {
     use super::*;
 
-    fn flags(setting: Setting) -> String {
-        format!("--{}", setting.name().replace('_', "-"))
-    }
-
     #[test]
     fn a_program_puts_its_own_names_in_the_place_of_the_library_s() {
         let hint =
             format!("let it go with {}, or leave {} out", Setting::NoEncrypt, Setting::TlsCa);
         assert_eq!(hint, "let it go with `Setting::NoEncrypt`, or leave `Setting::TlsCa` out");
-        let shown = Setting::renamed(&hint, flags);
+        let shown = Setting::renamed(&hint, SettingName::Flag);
         assert_eq!(shown, "let it go with --no-encrypt, or leave --tls-ca out");
+        let shown = Setting::renamed(&hint, SettingName::Key);
+        assert_eq!(shown, "let it go with `no_encrypt`, or leave `tls_ca` out");
     }
 
     #[test]
@@ -148,7 +239,7 @@ mod tests {
             "`Setting::Unknown` and `Setting::",
             "`NoEncrypt`",
         ] {
-            assert_eq!(Setting::renamed(text, flags), text);
+            assert_eq!(Setting::renamed(text, SettingName::Flag), text);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::sys::ethtool;
 use farline_core::calendar::{
     BookingPrediction, TimeWindow, Topology, booked_volume, payload_rate, set_up_time,
 };
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span, Time};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting, Span, Time};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,7 @@ fn leg_at(legs: &[LegDocument], now: Time) -> Result<(LegDocument, TimeWindow), 
         return Err(you(
             "a copy goes over one route without a break, and this reservation does not",
         )
-        .hint("book one without --variable and --several"));
+        .hint(format!("book one without {} and {}", Setting::Variable, Setting::Several)));
     };
     let at = windows.iter().position(|window| now < window.end).unwrap_or(windows.len() - 1);
     Ok((legs[at].clone(), TimeWindow { start: first.start, end: last.end }))

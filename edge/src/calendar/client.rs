@@ -3,7 +3,7 @@
 use super::clock::local;
 use super::wire::{ProblemKind, RefusalDocument, ReservationDocument, ReservationsDocument};
 use crate::channels::trust::{self, Trust};
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, escaped};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting, Span, escaped};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -347,7 +347,7 @@ impl CalendarClient {
         }
         let error = Error::new(fault, code, escaped(&message).into_owned());
         match status.as_u16() {
-            401 => error.hint("name the token's file with --token-file"),
+            401 => error.hint(format!("name the token's file with {}", Setting::TokenFile)),
             _ => error.caused_by(Refused(Box::new(refusal))),
         }
     }
@@ -388,8 +388,11 @@ async fn connect(
             if untrusted {
                 let message =
                     format!("the certificate of the calendar {host}:{port} is not trusted");
-                return Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message)
-                    .hint("name its fingerprint with --pin, or its authority with --ca");
+                return Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(format!(
+                    "name its fingerprint with {}, or its authority with {}",
+                    Setting::Pin,
+                    Setting::Ca
+                ));
             }
             let message = format!("TLS with the calendar {host}:{port}: {error}");
             Error::new(Fault::There, ErrorCode::TlsFailed, message)

@@ -5,7 +5,7 @@ use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use farline_core::calendar::{
     BookLimits, BookingPolicy, ProjectPolicy, Topology, TopologyError, TopologySpec,
 };
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -171,8 +171,10 @@ impl CalendarConfigFile {
             return Err(wrong(message));
         }
         let state = self.state.ok_or_else(|| {
-            wrong("no state folder is named".to_owned())
-                .hint("a folder for the database, the key and the first token: --state DIR")
+            wrong("no state folder is named".to_owned()).hint(format!(
+                "a folder for the database, the key and the first token: {} DIR",
+                Setting::State
+            ))
         })?;
         Ok(CalendarConfig {
             listen: self.listen.unwrap_or((IpAddr::V4(Ipv4Addr::LOCALHOST), PORT).into()),

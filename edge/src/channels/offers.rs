@@ -5,7 +5,7 @@ use super::driver::{Capabilities, Carries, Driver, Offered, Peer, Role, Transpor
 use super::registry::Registry;
 use super::stack::Stack;
 use crate::drivers::Values;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ impl Registry {
             let message = || format!("nothing encrypts {}", driver.title);
             layers.push(Arc::clone(layer.ok_or_else(|| {
                 Error::new(Fault::You, ErrorCode::CannotEncrypt, message())
-                    .hint("--no-encrypt lets data go in the clear")
+                    .hint(format!("{} lets data go in the clear", Setting::NoEncrypt))
             })?));
         }
         let agreed = transport.agree(values, &need.peer)?;

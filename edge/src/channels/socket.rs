@@ -9,7 +9,7 @@ use crate::sys::tcp::{
 };
 use farline_core::congestion::ControlName;
 use farline_core::copy::HeldRate;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting};
 use farline_core::wan::frames::wire_bytes;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -74,7 +74,7 @@ pub(super) fn at_free_port<T>(
     (low..=high).find_map(free).unwrap_or_else(|| {
         let message = format!("all ports for data, {low} to {high}, are taken by others");
         let taken = Error::new(Fault::Refused, ErrorCode::Busy, message)
-            .hint("more of them: --data-ports LOW-HIGH, there");
+            .hint(format!("more of them: {} LOW-HIGH, there", Setting::DataPorts));
         Err(io::Error::other(taken))
     })
 }
@@ -92,7 +92,7 @@ pub(crate) fn no_port(address: SocketAddr, error: &io::Error) -> Error {
     }
     let message = format!("cannot listen for data connections on {}: {error}", address.ip());
     Error::new(Fault::Here, ErrorCode::NoDataPort, message)
-        .hint("check the address and the range of --data-ports")
+        .hint(format!("check the address and the range of {}", Setting::DataPorts))
 }
 
 /// No connection to `address` came about.

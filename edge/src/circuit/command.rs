@@ -11,7 +11,7 @@ use super::driver::{CircuitDriver, DeviceCircuit};
 use crate::sys::child::ended_within;
 use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting, Span};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ impl CommandDriver {
             let _ = child.wait();
             let timeout = Span::from(self.timeout);
             return Err(failed(format!("it did not end within {timeout}, and was killed"))
-                .hint("a program of --command does its step and ends"));
+                .hint(format!("a program of {} does its step and ends", Setting::Command)));
         };
         // What it left running may hold its pipes; what it said itself is there by then.
         let said = |(said, is_over): Said| {

@@ -136,7 +136,7 @@ impl Ssh {
                 ErrorCode::RemoteFarlineFailed,
                 format!("farline on {host} ended with {status}{because}"),
             )
-            .hint("is it of a version that knows `farline serve --stdio`?"),
+            .hint(format!("is it of a version that knows `farline {REMOTE_NODE}`?")),
         })
     }
 }
@@ -187,6 +187,10 @@ fn folder() -> io::Result<PathBuf> {
     make(base).or_else(|_| make("/tmp".into()))
 }
 
+/// What of the command line of Farline on another host this end relies on: a node that speaks over
+/// its standard input and output.
+const REMOTE_NODE: &str = "serve --stdio";
+
 /// What the other host's shell is to run. Its PATH, without a login, often lacks what a user
 /// installed.
 fn remote_command(path: Option<&str>) -> String {
@@ -195,13 +199,12 @@ fn remote_command(path: Option<&str>) -> String {
         // be expanded.
         Some(path) => {
             let (home, rest) = path.strip_prefix("~/").map_or(("", path), |rest| ("~/", rest));
-            format!("exec {home}'{}' serve --stdio", rest.replace('\'', "'\\''"))
+            format!("exec {home}'{}' {REMOTE_NODE}", rest.replace('\'', "'\\''"))
         }
-        None => {
+        None => format!(
             "exec sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; exec \
-             farline serve --stdio'"
-                .to_owned()
-        }
+             farline {REMOTE_NODE}'"
+        ),
     }
 }
 

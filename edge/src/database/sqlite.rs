@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Failure, NotCommitted};
 use super::{Row, Schema, Value};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, Fault, Setting};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::borrow::Cow;
 use std::fs::File;
@@ -221,7 +221,7 @@ fn failed(schema: &Schema, path: &Path, error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DiskFull) => made.hint("make room on its disk"),
         Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::ReadOnly) => {
-            made.hint("its folder must exist and be writable: see --state")
+            made.hint(format!("its folder must exist and be writable: see {}", Setting::State))
         }
         Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
             made.hint("restore it from a backup")

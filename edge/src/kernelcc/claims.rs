@@ -3,7 +3,7 @@
 use super::host;
 use super::record::{self, Claim, Entry};
 use farline_core::congestion::ControlName;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::path::Path;
 
 /// Where the link and the trace of a pinned control stand.
@@ -34,5 +34,5 @@ pub(super) fn taken(name: ControlName) -> Error {
         _ => "by the kernel or by somebody's BPF program".to_owned(),
     };
     Error::new(Fault::You, ErrorCode::CongestionTaken, format!("the name `{name}` is taken {by}"))
-        .hint("register it by another name, for example --as fl_htcp")
+        .hint(format!("register it by another name, for example {} fl_htcp", Setting::As))
 }

@@ -8,7 +8,7 @@ use super::record::{self, Claim};
 use super::request::CcRequest;
 use super::{host, is_brought};
 use farline_core::congestion::{Algorithm, Constants, ControlName, SavedPath};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -227,8 +227,10 @@ fn native_alone(algorithm: Algorithm) -> Error {
              name to be registered by"
         );
         return Error::new(Fault::You, ErrorCode::CongestionNative, message).hint(format!(
-            "use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be \
-                loaded with --set and --as"
+            "use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be loaded with {} \
+             and {}",
+            Setting::Set,
+            Setting::As
         ));
     }
     let message = format!(

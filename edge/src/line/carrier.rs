@@ -10,7 +10,7 @@ use crate::sys::frame_flood::{FloodFrame, FrameFlood};
 use crate::sys::frames::{FrameDevice, FrameSender};
 use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::{EthernetFraming, FrameKind, FrameWay, LoadTemplate, framed_bits};
-use farline_core::units::{Error, ErrorCode, Fault, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Time};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -33,8 +33,10 @@ impl FromStr for HardwareAddress {
     fn from_str(text: &str) -> Result<HardwareAddress, Error> {
         let wrong = |why: &str| {
             let message = format!("`{text}` {why}");
-            Error::new(Fault::You, ErrorCode::LineDevice, message)
-                .hint("the other end's `farline line reflect --ethernet DEV` says its own")
+            Error::new(Fault::You, ErrorCode::LineDevice, message).hint(format!(
+                "the other end's `farline line reflect {} DEV` says its own",
+                Setting::Ethernet
+            ))
         };
         let parts: Vec<u8> = text
             .split(':')
@@ -296,8 +298,10 @@ fn failed(framing: &EthernetFraming, error: &io::Error) -> Error {
         }
         _ if error.kind() == io::ErrorKind::InvalidInput => {
             let message = format!("the frames of {device} are not Ethernet's");
-            Error::new(Fault::You, ErrorCode::LineDevice, message)
-                .hint("an emulated link carries them with `farline link up --ethernet`")
+            Error::new(Fault::You, ErrorCode::LineDevice, message).hint(format!(
+                "an emulated link carries them with `farline link up {}`",
+                Setting::Ethernet
+            ))
         }
         _ => Error::new(Fault::Here, ErrorCode::LineDevice, format!("{device}: {error}")),
     }

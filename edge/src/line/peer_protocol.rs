@@ -9,7 +9,7 @@ use farline_core::line::stamp::{ReflectorPacket, SenderPacket};
 use farline_core::line::{
     DelaySample, FOLLOW_UP_PACKET, FollowUp, FollowedSamples, LineAnswer, LineRequest, read_message,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -191,9 +191,11 @@ impl PeerProtocol {
         )
         .hint(match *self.socket {
             LineSocket::Udp { .. } => {
-                "run `farline line reflect` there, and let UDP through to its port"
+                "run `farline line reflect` there, and let UDP through to its port".to_owned()
             }
-            LineSocket::Ethernet(_) => "run `farline line reflect --ethernet DEV` there",
+            LineSocket::Ethernet(_) => {
+                format!("run `farline line reflect {} DEV` there", Setting::Ethernet)
+            }
         }))
     }
 
@@ -223,7 +225,11 @@ impl PeerProtocol {
                         "the other end lets {} be sent to it, not {rate}",
                         Rate::from_bps(most)
                     ))
-                    .hint("take a smaller --rate or --load, or raise the rate there"),
+                    .hint(format!(
+                        "take a smaller {} or {}, or raise the rate there",
+                        Setting::Rate,
+                        Setting::Load
+                    )),
                     None => refused("the other end has as many tests as it takes".to_owned()),
                 })
             }

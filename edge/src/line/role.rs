@@ -5,7 +5,7 @@ use super::test::{LineProgress, LineRequestOptions, run};
 use crate::link::{Link, Side};
 use crate::reexec::{self, say};
 use farline_core::line::{EthernetFraming, LineSettings, LineState, LineTest, TestedSecond};
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -158,7 +158,7 @@ fn started_far(link: &Link, ethernet: Option<String>) -> Result<LinkFarEnd<'_>, 
     if ethernet.is_some() && !link.info().ethernet {
         let message = format!("link `{name}` carries packets of IP, no Ethernet frames");
         return Err(Error::new(Fault::You, ErrorCode::LineDevice, message)
-            .hint("bring one up with `farline link up --ethernet`"));
+            .hint(format!("bring one up with `farline link up {}`", Setting::Ethernet)));
     }
     let role = Role::Reflect { ethernet: ethernet.clone() };
     let mut far = started(&mut link.agent(Side::B, program, &role)?)?;

@@ -7,7 +7,7 @@ use crate::sys::datagrams::DatagramTrain;
 use farline_core::line::{
     FrameKind, FramePacer, FrameWay, LineSettings, LoadWriter, SenderTotals, SentSecond,
 };
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -255,7 +255,7 @@ impl LoadSender {
         let message = format!("sending a frame of {bytes} bytes: {error}");
         if error.raw_os_error() == Some(libc::EMSGSIZE) {
             return Error::new(Fault::You, ErrorCode::LineFrames, message)
-                .hint("the path's MTU is smaller: take smaller --frames");
+                .hint(format!("the path's MTU is smaller: take smaller {}", Setting::Frames));
         }
         Error::new(Fault::Here, ErrorCode::LineSocket, message)
     }

@@ -13,7 +13,7 @@ use farline_core::line::{
     Arrived, ClockState, DelaySample, LineSettings, LineState, LineTest, RatioDecision, SentSecond,
     Tally, TestedSecond, framed_bits,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span, Time};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -178,12 +178,12 @@ fn payload_of(settings: &LineSettings, least: usize, is_ipv6: bool) -> Result<us
     let turn = &settings.frames.turn;
     let Some(kind) = turn.first().filter(|first| turn.iter().all(|kind| kind == *first)) else {
         let message = format!("STAMP's packets are of one size, and {} is a mix", settings.frames);
-        return wrong(message, "say one size, such as --frames 512".to_owned());
+        return wrong(message, format!("say one size, such as {} 512", Setting::Frames));
     };
     let around = framed_bits(least, is_ipv6) / 8;
     if u64::from(kind.frame_bytes) < around {
         let message = format!("a frame of {} bytes holds no packet of STAMP", kind.frame_bytes);
-        return wrong(message, format!("--frames {around} is the smallest"));
+        return wrong(message, format!("{} {around} is the smallest", Setting::Frames));
     }
     Ok(kind.payload_bytes(is_ipv6))
 }
@@ -196,10 +196,12 @@ impl StampTest<'_> {
         let came =
             self.test.refused_answers.words().map_or(String::new(), |came| format!(": {came}"));
         let message = format!("{at} sends nothing back that is STAMP's{came}");
-        Error::new(Fault::Between, ErrorCode::LineGone, message).hint(
-            "is a STAMP or TWAMP Light reflector at that port (`farline line reflect --stamp --listen \
+        Error::new(Fault::Between, ErrorCode::LineGone, message).hint(format!(
+            "is a STAMP or TWAMP Light reflector at that port (`farline line reflect {} {} \
              '[::]:862'`), with the same key, and UDP let through?",
-        )
+            Setting::Stamp,
+            Setting::Listen
+        ))
     }
 
     fn send(&mut self, time: u64) -> Result<(), Error> {

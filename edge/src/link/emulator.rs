@@ -10,7 +10,7 @@ use super::stats::Stats;
 use super::wires::Wires;
 use super::{Info, Settings, Side, place, rootless};
 use crate::sys::tun;
-use farline_core::units::{Error, ErrorCode, Rate, Rng, Span, Time};
+use farline_core::units::{Error, ErrorCode, Rate, Rng, Setting, Span, Time};
 use farline_core::wan::{self, Change};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use std::fs::File;
@@ -89,7 +89,8 @@ impl Emulator {
         let name = &settings.name;
         let taken = || {
             you(ErrorCode::LinkTaken, format!("a link called `{name}` is up")).hint(format!(
-                "choose another --name, or take it down with `farline link down {name}`"
+                "choose another {}, or take it down with `farline link down {name}`",
+                Setting::Name
             ))
         };
         let lock = place::lock(name)?.ok_or_else(taken)?;
@@ -130,7 +131,7 @@ impl Emulator {
                     ErrorCode::LinkTaken,
                     format!("there is a network namespace `{namespace}` that no link made"),
                 )
-                .hint("choose another --name"));
+                .hint(format!("choose another {}", Setting::Name)));
             }
         }
         // From here on there is something to clean up, so it is on record first.
@@ -328,7 +329,12 @@ fn rings(info: &Info) -> Result<[Ring; 2], Error> {
                 "this link holds up to {needed} MiB in flight, and {available} MiB are available"
             ),
         )
-        .hint("a lower --rate, a shorter --rtt or a smaller --queue needs less"));
+        .hint(format!(
+            "a lower {}, a shorter {} or a smaller {} needs less",
+            Setting::Rate,
+            Setting::Rtt,
+            Setting::Queue
+        )));
     }
     let ring = |bytes: u64| {
         Ring::new(bytes as usize).map_err(|error| {

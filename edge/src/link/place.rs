@@ -7,7 +7,7 @@
 use super::Info;
 use super::failure::{here, you};
 use crate::run_dir;
-use farline_core::units::{Error, ErrorCode};
+use farline_core::units::{Error, ErrorCode, Setting};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -39,7 +39,10 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
     if name.is_empty() || name.len() > 40 || name.starts_with(['.', '-']) || !name.chars().all(fits)
     {
         return Err(you(ErrorCode::LinkName, format!("`{name}` cannot be the name of a link"))
-            .hint("up to 40 letters, digits, `.`, `-` and `_`, for example --name lab1"));
+            .hint(format!(
+                "up to 40 letters, digits, `.`, `-` and `_`, for example {} lab1",
+                Setting::Name
+            )));
     }
     Ok(())
 }

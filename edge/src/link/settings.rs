@@ -3,7 +3,7 @@
 use super::failure::you;
 use super::place;
 use super::vlan::VlanPath;
-use farline_core::units::{Error, ErrorCode};
+use farline_core::units::{Error, ErrorCode, Setting};
 use farline_core::wan::{self, Path};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -114,7 +114,7 @@ impl Settings {
         }
         if !self.ethernet && !self.vlans.is_empty() {
             return Err(you(ErrorCode::LinkSetting, "this link carries packets of IP, no VLANs")
-                .hint("add --ethernet"));
+                .hint(format!("add {}", Setting::Ethernet)));
         }
         VlanPath::check(&self.vlans)
     }

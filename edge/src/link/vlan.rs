@@ -1,7 +1,7 @@
 //! VLANs that are paths of their own within one link.
 
 use super::failure::you;
-use farline_core::units::{Error, ErrorCode, Rate, Span};
+use farline_core::units::{Error, ErrorCode, Rate, Setting, Span};
 use farline_core::wan;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -34,7 +34,7 @@ impl VlanPath {
         for (at, vlan) in vlans.iter().enumerate() {
             let wrong = |why: &str| {
                 Err(you(ErrorCode::LinkSetting, format!("VLAN {}: {why}", vlan.id))
-                    .hint("for example --vlan 3001=1G,13ms"))
+                    .hint(format!("for example {} 3001=1G,13ms", Setting::Vlan)))
             };
             if !(1..=4_094).contains(&vlan.id) {
                 return wrong("it has a number from 1 to 4094");

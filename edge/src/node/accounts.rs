@@ -14,7 +14,7 @@ use crate::mover::Pace;
 use crate::sys::clock::since_1970;
 use crate::sys::fs_user::AsUser;
 use crate::sys::lock::lock;
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
@@ -190,8 +190,10 @@ impl Account {
         if private || self.clear_data {
             return Ok(());
         }
-        let message = "your data goes encrypted here: by PROT P, without --no-encrypt \
-                       (globus-url-copy -dcpriv)";
+        let message = format!(
+            "your data goes encrypted here: by PROT P, without {} (globus-url-copy -dcpriv)",
+            Setting::NoEncrypt
+        );
         Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message))
     }
 }

@@ -98,8 +98,7 @@ impl Targets<'_> {
         if !is_public(ip) && !self.networks.iter().any(|network| network.contains(ip)) {
             return Err((
                 "it is no public address, and its network is not named",
-                "the operator can name networks: `third_party_networks`, or --third-party-net \
-                 10.0.0.0/8",
+                "the operator can name networks, such as 10.0.0.0/8: `third_party_networks`",
             ));
         }
         Ok(())

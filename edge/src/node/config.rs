@@ -9,7 +9,9 @@ use crate::channels::one_port;
 use crate::channels::trust::GridSecurity;
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IdentityRights, IssuerFile};
 use crate::stores::StoreRegistry;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
+use farline_core::units::{
+    Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Setting, SettingName,
+};
 use serde::Deserialize;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -109,6 +111,8 @@ pub struct Config {
     pub limits: NodeLimits,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
     pub idle_timeout: Option<Duration>,
+    /// How replies name settings.
+    pub setting_name: SettingName,
     /// For measuring: files are read, and written, no faster than this.
     pub trial_read: Option<Rate>,
     /// See [`Self::trial_read`].
@@ -331,7 +335,11 @@ impl ConfigFile {
         };
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => wrong("a folder, and no configuration file".to_owned())
-                .hint(format!("to serve what is in it: farline serve --root {}", path.display())),
+                .hint(format!(
+                    "to serve what is in it: farline serve {} {}",
+                    Setting::Root,
+                    path.display()
+                )),
             _ => wrong(error.to_string()),
         })?;
         toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
@@ -344,7 +352,8 @@ impl ConfigFile {
     pub fn build(self) -> Result<Config, Error> {
         let wrong = |message: String| Error::new(Fault::You, ErrorCode::BadConfig, message);
         let root = self.root.ok_or_else(|| {
-            wrong("no directory to serve".to_owned()).hint("say which with --root DIR")
+            wrong("no directory to serve".to_owned())
+                .hint(format!("say which with {} DIR", Setting::Root))
         })?;
         let listen = match self.listen {
             Some(listen) => listen,
@@ -369,7 +378,7 @@ impl ConfigFile {
             (None, None, _) => None,
             _ => {
                 return Err(wrong("a TLS certificate and its key go together".to_owned())
-                    .hint("give both --tls-cert and --tls-key"));
+                    .hint(format!("give both {} and {}", Setting::TlsCert, Setting::TlsKey)));
             }
         };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
@@ -438,6 +447,7 @@ impl ConfigFile {
             },
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
                 .filter(|idle_timeout| !idle_timeout.is_zero()),
+            setting_name: SettingName::default(),
             trial_read: None,
             trial_write: None,
         }

@@ -27,7 +27,7 @@ use crate::sys::pool::{Slot, pool_of_short};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
 use farline_core::transfer::{AttributeSet, DigestAlgorithm, StoreMedium};
-use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Setting, Span};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -330,7 +330,9 @@ impl DataPlane {
                     let message = "it is not there, and this node loads none for its clients";
                     let error =
                         Error::new(Fault::Refused, ErrorCode::CongestionCapability, message);
-                    return Err(cannot(error.hint("its operator can: serve --allow-congestion")));
+                    return Err(cannot(
+                        error.hint(format!("its operator can: {}", Setting::AllowCongestion)),
+                    ));
                 }
                 let obtain =
                     |_| as_service(|| kernelcc::obtain(&CcRequest::new(asked))).map_err(cannot);

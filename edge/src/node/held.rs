@@ -2,7 +2,7 @@
 
 use crate::sys::lock::lock;
 use farline_core::copy::HeldRate;
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting};
 use std::sync::{Arc, Mutex};
 
 /// What all sessions of a node hold together.
@@ -30,9 +30,10 @@ impl HeldRates {
     /// # Errors
     /// When this node admits none, or not so much, or others hold too much of it.
     pub(super) fn admit(self: &Arc<HeldRates>, held: HeldRate) -> Result<Admitted, Error> {
-        let refused =
-            |code, message: String, hint| Err(Error::new(Fault::Refused, code, message).hint(hint));
-        let hint = "its operator can admit it: farline serve --allow-held RATE";
+        let refused = |code, message: String, hint: String| {
+            Err(Error::new(Fault::Refused, code, message).hint(hint))
+        };
+        let hint = format!("its operator can admit it: {} RATE", Setting::AllowHeld);
         let Some(most) = self.most else {
             let message =
                 format!("this node holds no rate for its clients, {} was asked", held.rate);
@@ -51,7 +52,7 @@ impl HeldRates {
                 Rate::from_bps(*taken),
                 held.rate
             );
-            let hint = "take less, or wait until they end";
+            let hint = "take less, or wait until they end".to_owned();
             return refused(ErrorCode::HeldRateTaken, message, hint);
         }
         *taken += held.rate.as_bps();
@@ -101,6 +102,6 @@ mod tests {
     fn without_a_word_of_the_operators_none_is_held() {
         let refused = Arc::new(HeldRates::new(None)).admit(gbit(1)).expect_err("none");
         assert_eq!((refused.code, refused.fault), (ErrorCode::HeldRateRefused, Fault::Refused));
-        assert!(refused.hint.is_some_and(|hint| hint.contains("--allow-held")));
+        assert!(refused.hint.is_some_and(|hint| hint.contains("`Setting::AllowHeld` RATE")));
     }
 }

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::data::DataPlane;
 use crate::line::{LineGrants, ReflectOptions, Reflector};
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ impl DataPlane {
         let Some(reflector) = self.shared.line.as_ref().filter(|_| may) else {
             let message = "this node does not let you test the line to it";
             return Err(Error::new(Fault::Refused, ErrorCode::LineNotAllowed, message)
-                .hint("its operator can allow it: farline serve --allow-line RATE"));
+                .hint(format!("its operator can allow it: {} RATE", Setting::AllowLine)));
         };
         let session = u64::from_str_radix(session, 16).map_err(|_| {
             let message = format!("`{session}` is no number of a test: up to 16 hex digits");

@@ -75,7 +75,7 @@ use crate::mover::UnsentWork;
 use crate::stores::{Root, StoreRegistry};
 use farline_core::copy::HeldRate;
 use farline_core::gridftp::Pathname;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
 #[cfg(not(feature = "line"))]
 use no_line as line;
 #[cfg(not(feature = "profile"))]
@@ -269,7 +269,7 @@ impl Node {
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", config.listen);
             Error::new(Fault::Here, ErrorCode::ListenFailed, message)
-                .hint("choose another address with --listen ADDR:PORT")
+                .hint(format!("choose another address with {} ADDR:PORT", Setting::Listen))
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         // Data connections come there too: K-5, K-7.
@@ -398,7 +398,7 @@ fn listen_udp(address: SocketAddr, shared: &Arc<Shared>) -> Result<OnePort, Erro
     OnePort::open(address, Arc::new(shows)).map_err(|error| {
         let message = format!("cannot listen on {address} over UDP: {error}");
         Error::new(Fault::Here, ErrorCode::ListenFailed, message)
-            .hint("choose another address with --listen-udp ADDR:PORT")
+            .hint(format!("choose another address with {} ADDR:PORT", Setting::ListenUdp))
     })
 }
 

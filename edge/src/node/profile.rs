@@ -7,7 +7,7 @@ use crate::channels::Handle;
 use crate::prober::{self, MODULE, ProbeRequest, Report, drain, fill};
 use farline_core::gridftp::server::Answer;
 use farline_core::profile::TrafficDirection;
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting};
 use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
 use std::net::TcpStream;
@@ -45,7 +45,7 @@ pub(super) fn measure(
             ErrorCode::ProfileNotAllowed,
             "this node does not let itself be measured",
         )
-        .hint("its operator can allow it: farline serve --allow-profile RATE"));
+        .hint(format!("its operator can allow it: {} RATE", Setting::AllowProfile)));
     };
     let request = ProbeRequest::parse(parms)?;
     let limit = request.limit.map_or(ceiling, |limit| limit.min(ceiling));
@@ -174,7 +174,7 @@ impl Watch {
         }
         let message = format!("this node may be measured at {} at most", self.ceiling);
         Err(Error::new(Fault::Refused, ErrorCode::ProfileCeiling, message)
-            .hint("send no faster: --host-rate"))
+            .hint(format!("send no faster: {}", Setting::HostRate)))
     }
 }
 

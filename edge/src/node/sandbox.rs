@@ -7,7 +7,7 @@ use crate::identity::KeySource;
 use crate::kernelcc::start_loader;
 use crate::run_dir;
 use crate::stores::state_folder;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
@@ -97,7 +97,7 @@ pub fn confine(config: &Config) -> Result<Confinement, Error> {
         Err(error) => {
             let message = format!("this process cannot be confined to what it exports: {error}");
             Err(Error::new(Fault::Here, ErrorCode::NotConfined, message)
-                .hint("--no-sandbox serves all the same"))
+                .hint(format!("{} serves all the same", Setting::NoSandbox)))
         }
     }
 }

@@ -452,6 +452,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         secure: is_secure,
         login_within: shared.config.limits.login_timeout.into(),
         home: shared.home.clone(),
+        setting_name: shared.config.setting_name,
         modules: [TREE_MODULE].iter().chain(profile::MODULES).map(ToString::to_string).collect(),
         net_stacks: shared.drivers.listening().map(|driver| driver.name.to_owned()).collect(),
         ..ServerConfig::default()

@@ -6,7 +6,7 @@ mod profile;
 #[cfg(feature = "profile")]
 pub use profile::{read, spare, text};
 
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 const MARGIN: u64 = 1 << 20;
 /// What to do where a file cannot be written for want of space, as it seems.
 const AS_IT_WAS: &str = "is there space? a file that was there is as it was";
-const GOES_ON: &str =
-    "is there space? results so far stand in the file; `--resume` goes on from it";
+fn goes_on() -> String {
+    format!("is there space? results so far stand in the file; {} goes on from it", Setting::Resume)
+}
 
 /// Writes next to `file` and then renames, so that a full disk or an interruption leaves the file
 /// that was there.
@@ -27,7 +28,7 @@ const GOES_ON: &str =
 /// [`Fault::Here`] when it cannot be written: the file that was there stays; [`Fault::Refused`]
 /// while another run writes it.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
-    DocumentReservation::of(file, bytes.len() as u64, AS_IT_WAS)?.put(bytes).map(|_| ())
+    DocumentReservation::of(file, bytes.len() as u64, AS_IT_WAS.to_owned())?.put(bytes).map(|_| ())
 }
 
 /// The place of a document for one run: whoever else would write it, or go on with it, is refused.
@@ -64,7 +65,7 @@ impl DocumentPlace {
     /// # Errors
     /// [`Fault::Here`] when they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let new = DocumentReservation::of(&self.file, bytes.len() as u64, AS_IT_WAS)?;
+        let new = DocumentReservation::of(&self.file, bytes.len() as u64, AS_IT_WAS.to_owned())?;
         self.held = Some(new.put(bytes)?);
         Ok(())
     }
@@ -74,7 +75,7 @@ impl DocumentPlace {
     /// # Errors
     /// [`Fault::Here`] when there is not so much.
     pub fn reserve(&mut self, len: u64) -> Result<DocumentReservation<'_>, Error> {
-        let mut reserved = DocumentReservation::of(&self.file.clone(), len, GOES_ON)?;
+        let mut reserved = DocumentReservation::of(&self.file.clone(), len, goes_on())?;
         reserved.place = Some(self);
         Ok(reserved)
     }
@@ -117,17 +118,17 @@ pub struct DocumentReservation<'a> {
     file: PathBuf,
     temporary: PathBuf,
     part: Option<File>,
-    hint: &'static str,
+    hint: String,
     place: Option<&'a mut DocumentPlace>,
 }
 
 impl DocumentReservation<'_> {
-    fn of(file: &Path, len: u64, hint: &'static str) -> Result<Self, Error> {
+    fn of(file: &Path, len: u64, hint: String) -> Result<Self, Error> {
         let temporary = temporary(file, ".part");
         let mut options = File::options();
         // What another run has in it stays until it is known that none has it.
         options.write(true).create(true).truncate(false);
-        let failed = |error: std::io::Error| cannot_write(file, &error, hint);
+        let failed = |error: std::io::Error| cannot_write(file, &error, &hint);
         let _ = options.open(&temporary).map_err(failed)?;
         let part = held(|| options.open(&temporary), &temporary).map_err(|_| taken(file))?;
         let part = part.ok_or_else(|| failed(ErrorKind::Other.into()))?;
@@ -136,7 +137,7 @@ impl DocumentReservation<'_> {
             file: file.to_owned(),
             temporary,
             part: Some(part),
-            hint,
+            hint: hint.clone(),
             place: None,
         };
         match reserved {
@@ -161,7 +162,7 @@ impl DocumentReservation<'_> {
 
     /// The same; the new file is returned, still locked.
     fn put(mut self, bytes: &[u8]) -> Result<File, Error> {
-        let failed = |error: &std::io::Error| cannot_write(&self.file, error, self.hint);
+        let failed = |error: &std::io::Error| cannot_write(&self.file, error, &self.hint);
         let Some(mut part) = self.part.take() else {
             return Err(failed(&ErrorKind::NotFound.into()));
         };

@@ -7,7 +7,7 @@ use crate::link::{Link, Side};
 use farline_core::congestion::ControlName;
 use farline_core::profile::{Cell, Grid, LimitedBy, Observed, Order, ProfileDriver, StagingStore};
 use farline_core::transfer::Limit;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -186,7 +186,7 @@ pub(crate) fn check_channel(
         ErrorCode::ProfileStaged,
         format!("a copy was not made over {}: {why}", driver.title()),
     )
-    .hint("leave it out of --channel"))
+    .hint(format!("leave it out of {}", Setting::Channel)))
 }
 
 impl Drop for ScratchDir {
@@ -204,7 +204,7 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Observation, Error> {
             ErrorCode::ProfileStaged,
             format!("a copy was over after {:.3} s", copied.seconds),
         )
-        .hint("give --seconds, so that there is more to copy"));
+        .hint(format!("give {}, so that there is more to copy", Setting::Seconds)));
     }
     let at = |t: f64| {
         let next = copied.samples.partition_point(|sample| sample.t < t);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const OPTIONS: [DriverOption; 1] = [DriverOption {
     name: "direct",
     kind: OptionKind::Flag,
-    help: "past the page cache, where the file system can (`--direct-io`)",
+    help: "past the page cache, where the file system can",
 }];
 
 /// The driver; its paths count from `/`.

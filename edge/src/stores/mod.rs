@@ -73,7 +73,7 @@ pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk
 
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, PieceDigest, VerdictList};
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, Setting};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -224,8 +224,11 @@ impl Landing for PosixSink {
 
 /// The error of a store that a node's operator does not let clients use.
 pub(crate) fn not_allowed(message: String) -> Error {
-    Error::new(Fault::Refused, ErrorCode::StoreNotAllowed, message)
-        .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE")
+    Error::new(Fault::Refused, ErrorCode::StoreNotAllowed, message).hint(format!(
+        "the node's operator can allow it: {} and {}",
+        Setting::AllowNull,
+        Setting::AllowMemory
+    ))
 }
 
 /// An error of this host's storage, with the path and what to do about the common ones.

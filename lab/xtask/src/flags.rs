@@ -7,53 +7,8 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Files of the library that still name flags, and how often. This list only shrinks.
-const NAMED: &[(&str, usize)] = &[
-    ("edge/src/booking/mod.rs", 2),
-    ("edge/src/calendar/client.rs", 3),
-    ("edge/src/calendar/config.rs", 1),
-    ("edge/src/channels/offers.rs", 1),
-    ("edge/src/channels/quic/mod.rs", 2),
-    ("edge/src/channels/rdma/connect.rs", 1),
-    ("edge/src/channels/rdma/exchange.rs", 3),
-    ("edge/src/channels/rdma/fabric.rs", 3),
-    ("edge/src/channels/rdma/progress.rs", 1),
-    ("edge/src/channels/socket.rs", 2),
-    ("edge/src/channels/trust/by_rustls.rs", 5),
-    ("edge/src/channels/udt/driver.rs", 1),
-    ("edge/src/circuit/command.rs", 1),
-    ("edge/src/circuit/linux/base.rs", 2),
-    ("edge/src/circuit/linux/mod.rs", 5),
-    ("edge/src/client/ssh.rs", 3),
-    ("edge/src/database/sqlite.rs", 1),
-    ("edge/src/kernelcc/claims.rs", 1),
-    ("edge/src/kernelcc/load.rs", 2),
-    ("edge/src/line/carrier.rs", 2),
-    ("edge/src/line/peer_protocol.rs", 3),
-    ("edge/src/line/role.rs", 1),
-    ("edge/src/line/sender.rs", 1),
-    ("edge/src/line/stamp_test.rs", 4),
-    ("edge/src/link/emulator.rs", 5),
-    ("edge/src/link/place.rs", 1),
-    ("edge/src/link/settings.rs", 1),
-    ("edge/src/link/vlan.rs", 1),
-    ("edge/src/node/accounts.rs", 1),
-    ("edge/src/node/bounce.rs", 1),
-    ("edge/src/node/config.rs", 4),
-    ("edge/src/node/data.rs", 1),
-    ("edge/src/node/held.rs", 1),
-    ("edge/src/node/line.rs", 1),
-    ("edge/src/node/mod.rs", 2),
-    ("edge/src/node/profile.rs", 2),
-    ("edge/src/node/sandbox.rs", 1),
-    ("edge/src/plan/document.rs", 1),
-    ("edge/src/prober/staged.rs", 2),
-    ("edge/src/prober/verbs/device.rs", 2),
-    ("edge/src/prober/verbs/wire.rs", 1),
-    ("edge/src/stores/files.rs", 1),
-    ("edge/src/stores/mod.rs", 2),
-    ("edge/src/sys/verbs/library.rs", 1),
-];
+/// Files of the library that name flags, and how often: what runs on another host is a command line.
+const NAMED: &[(&str, usize)] = &[("edge/src/client/ssh.rs", 1)];
 
 /// Every file of the library at `root` that names more flags than it may, or fewer than the list
 /// says.

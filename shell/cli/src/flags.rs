@@ -2,19 +2,16 @@
 //! `--no-encrypt`.
 
 use farline::client::{Failure, Outcome};
-use farline_core::units::{Error, Setting};
+use farline_core::units::{Error, Setting, SettingName};
 
 /// `text` with the flag of each setting that it names.
 pub(crate) fn in_flags(text: &str) -> String {
-    Setting::renamed(text, |setting| format!("--{}", setting.name().replace('_', "-")))
+    Setting::renamed(text, SettingName::Flag)
 }
 
 /// `error` with flags in its message and its hint.
 pub(crate) fn of_error(error: &Error) -> Error {
-    let mut error = error.clone();
-    error.message = in_flags(&error.message);
-    error.hint = error.hint.as_deref().map(in_flags);
-    error
+    error.with_settings_named(SettingName::Flag)
 }
 
 /// `outcome` with flags in whatever it says to people.
@@ -44,15 +41,18 @@ mod tests {
 
     #[test]
     fn each_setting_is_a_flag_of_some_command() {
-        let flags: Vec<String> = Cli::command()
-            .get_subcommands()
-            .flat_map(clap::Command::get_arguments)
-            .filter_map(clap::Arg::get_long)
-            .map(str::to_owned)
-            .collect();
+        let flags = flags_of(&Cli::command());
         for setting in Setting::ALL {
-            let flag = setting.name().replace('_', "-");
-            assert!(flags.contains(&flag), "no command has a flag for {setting}");
+            assert!(
+                flags.contains(&SettingName::Flag.of(*setting)),
+                "no command has a flag for {setting}"
+            );
         }
+    }
+
+    fn flags_of(command: &clap::Command) -> Vec<String> {
+        let own = command.get_arguments().filter_map(clap::Arg::get_long);
+        let own = own.map(|name| format!("--{name}"));
+        own.chain(command.get_subcommands().flat_map(flags_of)).collect()
     }
 }

@@ -67,7 +67,8 @@ impl Output {
     /// # Errors
     /// When it cannot be written; a reader that has seen enough (`| head`) is not an error.
     pub(crate) fn text(&self, text: impl fmt::Display) -> Result<(), Error> {
-        written(writeln!(self.out(), "{}", escaped_lines(&text.to_string())))
+        let text = flags::in_flags(&text.to_string());
+        written(writeln!(self.out(), "{}", escaped_lines(&text)))
     }
 
     /// Says on stderr, next to the results, what a person should know of them; not with `--quiet`.

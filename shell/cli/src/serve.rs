@@ -1,6 +1,7 @@
 //! `farline serve`: run a node.
 
 use crate::cp;
+use crate::flags;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::kernelcc;
@@ -8,7 +9,7 @@ use farline::node::{
     Anonymous, Config, ConfigFile, Confinement, Node, become_user, confine, give_freed_memory_back,
     serve_stdio,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, SettingName, Span};
 use rustix::process::{Resource, Rlimit};
 use serde::Serialize;
 use std::io::Write;
@@ -195,6 +196,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     file.sandbox = if args.no_sandbox { Some(false) } else { file.sandbox };
     let mut config = file.build()?;
     (config.trial_read, config.trial_write) = (args.trial_read, args.trial_write);
+    config.setting_name = SettingName::Flag;
     if config.anonymous == Anonymous::None && config.identities.is_empty() {
         return Err(Error::new(
             Fault::You,
@@ -291,7 +293,7 @@ async fn serve(
     if !output.quiet() {
         node.log_to(|line| {
             // A log that nobody takes is no reason to end.
-            let _ = writeln!(std::io::stderr().lock(), "farline: {line}");
+            let _ = writeln!(std::io::stderr().lock(), "farline: {}", flags::in_flags(line));
         });
     }
     let mut signals = Signals::listen()?;

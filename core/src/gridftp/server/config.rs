@@ -1,7 +1,7 @@
 //! What a server offers and to whom, fixed for one session.
 
 use crate::gridftp::Pathname;
-use crate::units::Span;
+use crate::units::{SettingName, Span};
 
 /// What a user may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,8 @@ pub struct ServerConfig {
     pub options_at_once: Vec<String>,
     /// The directory that relative pathnames start from at first. Default: the root.
     pub home: Pathname,
+    /// How its replies name settings. Default: as a file of settings does.
+    pub setting_name: SettingName,
 }
 
 impl Default for ServerConfig {
@@ -90,6 +92,7 @@ impl Default for ServerConfig {
             passive_retrieve: false,
             options_at_once: Vec::new(),
             home: Pathname::root(),
+            setting_name: SettingName::Key,
         }
     }
 }

@@ -383,7 +383,8 @@ impl ServerSession {
     }
 
     pub(super) fn fail(&mut self, error: &Error) {
-        self.reply(reply_to(error, false));
+        let error = error.with_settings_named(self.config.setting_name);
+        self.reply(reply_to(&error, false));
     }
 
     /// Replies that the edge answered something else than was asked.

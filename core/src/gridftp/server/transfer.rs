@@ -138,6 +138,7 @@ impl ServerSession {
                     true => aborted(),
                     false => error,
                 };
+                let error = error.with_settings_named(self.config.setting_name);
                 self.reply(reply_to(&error, running.begun));
                 return self.transfer_over();
             }

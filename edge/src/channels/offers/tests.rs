@@ -102,7 +102,7 @@ fn slots_are_not_offered_where_data_must_be_encrypted() {
     assert_eq!(
         Fallback::new(offers).notes(),
         [
-            "over TCP instead of Fabric: nothing encrypts Fabric (--no-encrypt lets data go in the clear)"
+            "over TCP instead of Fabric: nothing encrypts Fabric (`Setting::NoEncrypt` lets data go in the clear)"
         ]
     );
 }

@@ -23,7 +23,7 @@ use super::socket::TcpOptions;
 use crate::drivers::{DriverOption, OptionKind, Values};
 use congestion::QuicControl;
 use farline_core::congestion::ControlName;
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 use std::sync::Arc;
 use tasks::Tasks;
 
@@ -83,10 +83,11 @@ impl Transport for Quic {
     fn agree(&self, values: &Values, peer: &Peer<'_>) -> Result<Agreed, Error> {
         if !(peer.has)(FEATURE) {
             let message = format!("{} takes no channels over QUIC", peer.server);
-            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(
-                "its operator or its version has none: farline serve --channel; or leave \
-                 --channel out here",
-            ));
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(format!(
+                "its operator or its version has none: farline serve {channel}; or leave \
+                 {channel} out here",
+                channel = Setting::Channel
+            )));
         }
         Ok(Agreed { values: values.clone(), notes: Vec::new() })
     }

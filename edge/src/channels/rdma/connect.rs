@@ -11,7 +11,7 @@ use farline_core::rdma::{
     EndpointSettings, GreetingReply, Placement, QueuePair, RdmaGreeting, ack_timeout_exponent,
     credits_for,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -118,7 +118,10 @@ impl RdmaDialer {
                         ErrorCode::RdmaBroken,
                         "the node's answer to an RDMA connection is none of ours",
                     )
-                    .hint("is it a Farline node? --channel tcp goes another way")
+                    .hint(format!(
+                        "is it a Farline node? {} tcp goes another way",
+                        Setting::Channel
+                    ))
                 })?;
             settings.credits = answer.credits;
         }

@@ -13,7 +13,7 @@ use farline_core::rdma::{
     RdmaOffer, Refusal,
 };
 use farline_core::rdma::{ack_timeout_exponent, credits_for};
-use farline_core::units::{Error, ErrorCode, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeSet;
 use std::io;
@@ -97,7 +97,10 @@ impl Offered {
                 ErrorCode::RdmaBroken,
                 "the node agreed to more slots than it was offered",
             )
-            .hint("is it a Farline of another version? --channel tcp goes another way"));
+            .hint(format!(
+                "is it a Farline of another version? {} tcp goes another way",
+                Setting::Channel
+            )));
         }
         self.settings.credits = answer.credits;
         let joined = self.link.join(
@@ -185,7 +188,7 @@ fn local_port(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Erro
             ErrorCode::RdmaFabric,
             "iWARP is connected by rdma_cm alone",
         )
-        .hint("leave `:exchange` out, or use --channel tcp"));
+        .hint(format!("leave `:exchange` out, or use {} tcp", Setting::Channel)));
     }
     let index = gid_index(local_port.device(), local_port.port(), ip).ok_or_else(|| {
         Error::new(
@@ -218,5 +221,5 @@ fn not_connected(error: &io::Error) -> Error {
         ErrorCode::RdmaRoom,
         format!("the RDMA device makes no such connection: {error}"),
     )
-    .hint("use fewer queue pairs (--channel rdma:1), or leave `:exchange` out")
+    .hint(format!("use fewer queue pairs ({} rdma:1), or leave `:exchange` out", Setting::Channel))
 }

@@ -3,7 +3,7 @@
 use crate::channels::told;
 use crate::sys::verbs::Rejected;
 use farline_core::rdma::{MOST_CREDITS, Refusal};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
 use std::io;
 use std::net::SocketAddr;
 
@@ -52,15 +52,20 @@ pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error 
             another connection: {error}"
             ),
         )
-        .hint(
-            "use fewer queue pairs (--channel rdma:1), less --staging, or raise the limit \
-                of locked memory (`ulimit -l`)",
-        );
+        .hint(format!(
+            "use fewer queue pairs ({} rdma:1), less {}, or raise the limit of locked memory \
+             (`ulimit -l`)",
+            Setting::Channel,
+            Setting::Staging
+        ));
     }
     Error::new(
         Fault::Between,
         ErrorCode::DataConnection,
         format!("cannot connect to {address} by RDMA: {error}"),
     )
-    .hint("both hosts need a route between their RDMA devices; --channel tcp goes without")
+    .hint(format!(
+        "both hosts need a route between their RDMA devices; {} tcp goes without",
+        Setting::Channel
+    ))
 }

@@ -11,7 +11,7 @@ use farline_core::rdma::{
     Input, Output, QueuePair, RdmaFailure, Record, RecordHeader, Violation, WorkRequest,
 };
 use farline_core::transfer::{Block, SlotId};
-use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Setting, Span, Time};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -217,10 +217,11 @@ impl RdmaChannel {
 fn lie(violation: Violation) -> io::Error {
     let error =
         Error::new(Fault::There, ErrorCode::RdmaBroken, format!("data connection: {violation}"))
-            .hint(
+            .hint(format!(
                 "it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? \
-            --channel tcp does without",
-            );
+                 {} tcp does without",
+                Setting::Channel
+            ));
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

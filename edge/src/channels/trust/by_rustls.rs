@@ -3,7 +3,7 @@
 use super::tickets::Tickets;
 use super::{ClientKey, Duplex, Fingerprint, Trust};
 use aws_lc_rs::digest::{SHA256, digest};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite, default_provider};
@@ -180,16 +180,18 @@ pub(crate) fn untrusted(
         (None, Some(seen)) if is_an_authoritys(error) => {
             let message = format!("{host} shows the certificate of an authority as its own");
             Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(format!(
-                "if its operator confirms it: --tls-pin {seen}; or the node has a certificate \
-                 that the authority signed (openssl req -addext basicConstraints=CA:FALSE)"
+                "if its operator confirms it: {} {seen}; or the node has a certificate that the \
+                 authority signed (openssl req -addext basicConstraints=CA:FALSE)",
+                Setting::TlsPin
             ))
         }
         (None, Some(seen)) => {
             let hint = match is_late(error) {
                 true => "its certificate is over: its operator must renew it; or the clock of this host is wrong".to_owned(),
                 false => format!(
-                    "name its authority with --tls-ca FILE or, if its operator confirms it, \
-                     --tls-pin {seen}"
+                    "name its authority with {} FILE or, if its operator confirms it, {} {seen}",
+                    Setting::TlsCa,
+                    Setting::TlsPin
                 ),
             };
             let message = format!("{host} cannot be trusted: {error}");
@@ -362,9 +364,11 @@ pub(crate) fn client(
                     ErrorCode::NoAuthorities,
                     format!("no certificate authority to trust: {error}"),
                 )
-                .hint(
-                    "install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-pin",
-                )
+                .hint(format!(
+                    "install ca-certificates, or say whom to trust with {} FILE or {}",
+                    Setting::TlsCa,
+                    Setting::TlsPin
+                ))
             })?)
         }
     };
@@ -479,7 +483,7 @@ mod tests {
             untrusted("dtn", &Trust::default(), seen, &error).hint.unwrap_or_default()
         };
         assert!(hint(rustls::CertificateError::Expired).contains("renew"));
-        assert!(hint(rustls::CertificateError::UnknownIssuer).contains("--tls-ca"));
+        assert!(hint(rustls::CertificateError::UnknownIssuer).contains("`Setting::TlsCa` FILE"));
     }
 
     #[test]

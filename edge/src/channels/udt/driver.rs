@@ -16,7 +16,7 @@ use super::unproven::UnprovenUdt;
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::congestion::ControlName;
 use farline_core::udt::{EndSettings, RateAlgorithm, SequenceNumber};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting, Span};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -151,7 +151,7 @@ fn algorithm(values: &Values, asked: Option<ControlName>) -> Result<RateAlgorith
                 false => format!("UDT has no congestion control {name}"),
             };
             Err(Error::new(Fault::You, ErrorCode::UnknownCongestion, message)
-                .hint("leave --congestion out for UDT's own, or ask for bbr"))
+                .hint(format!("leave {} out for UDT's own, or ask for bbr", Setting::Congestion)))
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{InterfaceSettings, failed, refused};
 use crate::sys::queueing::{self, Class, Match, Share, handle};
 use crate::sys::rtnetlink::Refusal;
 use crate::sys::{ethtool, interface};
-use farline_core::units::{Error, Rate};
+use farline_core::units::{Error, Rate, Setting};
 
 /// The handle of Farline's own root, `fa11:`, and its classes: all, best effort, and ARP, which has
 /// to get through whatever best effort does.
@@ -51,7 +51,7 @@ impl Base {
             None => {
                 let says = ethtool::speed(&name).ok_or_else(|| {
                     failed(format!("{name} does not say how fast it is"))
-                        .hint("say what it carries with --rate")
+                        .hint(format!("say what it carries with {}", Setting::Rate))
                 })?;
                 // A device that cuts trains itself puts more around packets than can be counted
                 // here.
@@ -118,9 +118,10 @@ impl Base {
             Some(root) if root.handle != 0 => {
                 let (name, kind, major) = (&self.name, &root.kind, root.handle >> 16);
                 let message = format!("{name} has a root that is not Farline's: {kind} {major:x}:");
-                return Err(failed(message).hint(
-                    "name a class of HTB with --below, or take it away: tc qdisc del dev NAME root",
-                ));
+                return Err(failed(message).hint(format!(
+                    "name a class of HTB with {}, or take it away: tc qdisc del dev NAME root",
+                    Setting::Below
+                )));
             }
             _ => queueing::add_root(self.interface, self.root(), BEST_EFFORT)
                 .map_err(doing("a root of HTB"))?,

@@ -19,7 +19,7 @@ use crate::sys::rtnetlink::Refusal;
 use base::Base;
 use farline_core::calendar::circuit::{ActualCircuit, CircuitNumber, CircuitStep, DesiredCircuit};
 use farline_core::calendar::{SiteId, Topology};
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting};
 use place::{Place, Places};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -218,7 +218,10 @@ impl LinuxDriver {
         if all > most {
             let name = &self.settings.interface;
             return Err(failed(format!("{name} carries {most}, and circuits want {all} together"))
-                .hint("--rate says what it carries; the network's file what may be booked"));
+                .hint(format!(
+                    "{} says what it carries; the network's file what may be booked",
+                    Setting::Rate
+                )));
         }
         Ok(())
     }
@@ -228,7 +231,11 @@ impl LinuxDriver {
         let place = self.places.of(number);
         if let Some(other) = self.taken.get(&place).filter(|other| **other != number) {
             let message = format!("c{} has the place of c{}, which is there", number.0, other.0);
-            return Err(failed(message).hint("a larger range of --addresses or --vlans has more"));
+            return Err(failed(message).hint(format!(
+                "a larger range of {} or {} has more",
+                Setting::Addresses,
+                Setting::Vlans
+            )));
         }
         let mut found = self.found()?;
         self.has_room(place, circuit.rate, &found)?;
@@ -338,9 +345,8 @@ fn share(rate: Rate, is_booked: bool) -> Share {
 fn no_vlan(number: CircuitNumber, id: u16, refusal: &Refusal) -> Error {
     let error = refused(&format!("VLAN {id} for c{}", number.0), refusal);
     match refusal.errno {
-        rustix::io::Errno::OPNOTSUPP => {
-            error.hint("this kernel has no VLANs: load 8021q, or leave --vlans out")
-        }
+        rustix::io::Errno::OPNOTSUPP => error
+            .hint(format!("this kernel has no VLANs: load 8021q, or leave {} out", Setting::Vlans)),
         rustix::io::Errno::EXIST => error.hint("somebody else has this VLAN, or its name"),
         _ => error,
     }
@@ -352,7 +358,9 @@ impl CircuitDriver for LinuxDriver {
         let said = self.settings.site.as_deref();
         let name = said.or(own.nodename().to_str().ok()).unwrap_or_default();
         self.site = topology.site_of_host(name);
-        let known = || format!("say it with --site; its sites are {}", topology.sites().join(", "));
+        let known = || {
+            format!("say it with {}; its sites are {}", Setting::Site, topology.sites().join(", "))
+        };
         match self.site {
             Some(_) => self.base.ensure(),
             None => {

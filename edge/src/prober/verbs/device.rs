@@ -4,7 +4,7 @@
 use crate::channels::rdma::{DEVICES, ports};
 use farline_core::profile::verbs;
 use farline_core::rdma::{Gid, Port};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -55,8 +55,8 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
     if let Some((near, far)) = asked {
         return Ok((at(near), at(far)));
     }
-    let wrong = |message: String, hint: &str| {
-        Err(Error::new(Fault::You, ErrorCode::ProfileDevices, message).hint(hint.to_owned()))
+    let wrong = |message: String, hint: String| {
+        Err(Error::new(Fault::You, ErrorCode::ProfileDevices, message).hint(hint))
     };
     match &found[..] {
         [] => Err(Error::new(
@@ -74,8 +74,11 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
                 "this host has one RDMA device with an address: {} at {}",
                 one.name, one.address
             ),
-            "a measurement has two ends: --ends ADDRESS,ADDRESS names them, and one device may be \
-             both",
+            format!(
+                "a measurement has two ends: {} ADDRESS,ADDRESS names them, and one device may be \
+                 both",
+                Setting::Ends
+            ),
         ),
         many => {
             let names: Vec<String> = many
@@ -84,7 +87,7 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
                 .collect();
             wrong(
                 format!("which two of {}?", names.join(", ")),
-                "--ends ADDRESS,ADDRESS names them",
+                format!("{} ADDRESS,ADDRESS names them", Setting::Ends),
             )
         }
     }
@@ -175,7 +178,7 @@ mod tests {
         let error = choose(here(), None).expect_err("one is no two");
         assert!(
             error.code == ErrorCode::ProfileDevices
-                && error.hint.is_some_and(|hint| hint.contains("--ends")),
+                && error.hint.is_some_and(|hint| hint.contains("`Setting::Ends`")),
             "{}",
             error.message
         );

@@ -7,7 +7,7 @@
 
 use super::device::Device;
 use farline_core::profile::verbs::{Bottleneck, VerbsJob};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
 use std::path::Path;
 use std::process::Command;
 
@@ -105,7 +105,7 @@ fn interface(device: &Device) -> Result<&str, Error> {
                 device.address
             ),
         )
-        .hint("measure the path as it is: --rtt 0ms")),
+        .hint(format!("measure the path as it is: {} 0ms", Setting::Rtt))),
     }
 }
 

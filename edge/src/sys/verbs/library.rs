@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::qp_abi::{AddressHandle, Attributes};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
@@ -97,7 +97,10 @@ pub(super) fn library() -> Result<&'static Library, Error> {
             ErrorCode::NoRdma,
             format!("RDMA needs libibverbs and librdmacm: {error}"),
         )
-        .hint("install them (Debian: librdmacm1 and ibverbs-providers), or use --channel tcp")
+        .hint(format!(
+            "install them (Debian: librdmacm1 and ibverbs-providers), or use {} tcp",
+            Setting::Channel
+        ))
     })
 }
 

@@ -1,8 +1,8 @@
 //! The confusion matrix of `limited_by`: copies that are held back on purpose, and what they say.
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 use farline_lab::causes::{Cause, causes, run as run_cause};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -12,12 +12,21 @@ pub(crate) struct Options {
     /// Only these causes, by the names of `limited_by`
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Only in these places: link, loopback, "link, two nodes"
+    /// Only in this place, which may be given again: link, loopback, "link, two nodes"
     #[arg(long)]
     place: Vec<String>,
     /// Say each copy's verdict as it comes
     #[arg(long, short)]
     verbose: bool,
+}
+
+/// Refuses a name of `asked` that `there` has not: a matrix without rows would be right of nothing.
+fn known<'a>(what: &str, asked: &[String], there: impl Iterator<Item = &'a str>) -> Result<()> {
+    let there: BTreeSet<&str> = there.collect();
+    let stranger = asked.iter().find(|name| !there.contains(name.as_str()));
+    let Some(stranger) = stranger else { return Ok(()) };
+    let there: Vec<&str> = there.into_iter().collect();
+    bail!("there is no {what} `{stranger}`: {}", there.join("; "))
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -27,7 +36,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let is_among = |names: &[String], one| names.is_empty() || names.iter().any(|n| n == one);
         is_among(&options.only, cause.limit) && is_among(&options.place, cause.place())
     };
-    let causes: Vec<Cause> = causes().into_iter().filter(chosen).collect();
+    let all_causes = causes();
+    known("cause", &options.only, all_causes.iter().map(|cause| cause.limit))?;
+    known("place", &options.place, all_causes.iter().map(Cause::place))?;
+    let causes: Vec<Cause> = all_causes.into_iter().filter(chosen).collect();
+    ensure!(!causes.is_empty(), "none of these causes is brought about in these places");
     for seed in 1..=options.runs {
         for cause in &causes {
             let folder = tempfile::tempdir()?;

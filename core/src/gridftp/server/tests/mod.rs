@@ -7,7 +7,7 @@ mod refusals;
 
 use super::*;
 use crate::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname, Perf, Timestamp};
-use crate::units::{ByteRanges, Error, ErrorCode, Fault, Span};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault, Setting, SettingName, Span};
 
 /// A session whose edge answers by script.
 struct Dialogue {

@@ -182,3 +182,21 @@ fn in_the_clear_nobody_is_asked_for_a_password() {
     let asked = Ask::Login { user: b"anonymous".to_vec(), password: b"x".to_vec() };
     assert_eq!(d.asked(), &asked);
 }
+
+#[test]
+fn a_reply_calls_a_setting_as_its_server_is_configured() {
+    let refused = |hint: String| {
+        let message = "this node does not let you test the line to it";
+        Error::new(Fault::Refused, ErrorCode::LineNotAllowed, message).hint(hint)
+    };
+    for (setting_name, called) in
+        [(SettingName::Key, "`allow_line` RATE"), (SettingName::Flag, "--allow-line RATE")]
+    {
+        let mut d = Dialogue::new(ServerConfig { setting_name, ..ServerConfig::default() });
+        d.client("USER anonymous\r\nPASS x\r\nCWD /a\r\n");
+        d.said();
+        d.edge(Answer::Failed(refused(format!("allow it: {} RATE", Setting::AllowLine))));
+        let said = d.said();
+        assert!(said.contains(&format!("Hint: allow it: {called}\r\n")), "{said}");
+    }
+}
