@@ -1,5 +1,6 @@
-//! `cargo xtask nightly`: what takes longer than a change should wait for. Each fuzz target runs for
-//! some minutes; one that breaks a law fails the night, after all others had their time.
+//! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is built,
+//! which is to be small, and each fuzz target runs for some minutes; one that breaks a law fails the
+//! night, after all others had their time.
 
 use crate::run;
 use anyhow::{Context, Result, bail};
@@ -17,12 +18,17 @@ const MANIFEST: &str = "lab/fuzz/Cargo.toml";
 const CORPUS: &str = "lab/fuzz/corpus";
 const PAGE: &str = "docs/security.md";
 
-/// Fuzzes each target for so many seconds, of which libFuzzer takes 0 for no end, and prints what each did as a row of a table.
+/// Builds what is installed, fuzzes each target for so many seconds, of which libFuzzer takes 0 for no
+/// end, and prints what each did as a row of a table.
 pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     let manifest = fs::read_to_string(root.join(MANIFEST)).context(MANIFEST)?;
     let logs = root.join("target/nightly");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
+    if let Err(error) = install(root) {
+        eprintln!("{error:#}");
+        failed.push("install".to_owned());
+    }
     println!("| target | executions |\n|---|---:|");
     for target in targets(&manifest)? {
         let log = logs.join(format!("{target}.log"));
@@ -46,6 +52,14 @@ pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
         bail!("failed: {}; what broke a law is in lab/fuzz/artifacts", failed.join(", "));
     }
     Ok(())
+}
+
+/// Installs the command below `target/nightly`, as `make install` does: it refuses what is too large.
+fn install(root: &Path) -> Result<()> {
+    run::cargo(&["build", "--locked", "--profile", "dist", "-p", "farline-cli"])?;
+    let mut install = run::program("lab/install-stripped");
+    install.args(["target/dist/farline", "target/nightly/bin"]).current_dir(root);
+    run::succeed(&mut install)
 }
 
 /// The targets of that manifest, in order.
