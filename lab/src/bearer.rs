@@ -1,5 +1,6 @@
-//! What the fuzzers feed to the readers of bearer tokens, of issuers' keys and of where those are: laws, not just
-//! "no panic". Next to `targets`, which take the core alone and build in a moment: these readers are the library's.
+//! What the fuzzers feed to the readers of bearer tokens, of issuers' keys and of where those are:
+//! laws, not just "no panic". Next to `targets`, which take the core alone and build in a moment:
+//! these readers are the library's.
 
 use farline::identity::readers::{claimed, judged, kept_for, place_of_keys};
 use farline::identity::{Grant, Issuer, IssuerFile, Permissions};
@@ -30,8 +31,8 @@ static KEYS: LazyLock<String> = LazyLock::new(|| {
         .to_string()
 });
 
-/// Five lines: a token as it comes, header and claims of one that is signed here, a set of keys, and a discovery
-/// document, with what the server says of keeping it behind a TAB.
+/// Five lines: a token as it comes, header and claims of one that is signed here, a set of keys,
+/// and a discovery document, with what the server says of keeping it behind a TAB.
 ///
 /// # Panics
 /// When a law does not hold.

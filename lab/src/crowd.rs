@@ -156,7 +156,8 @@ fn store_zeros(url: &str, name: &str, over: &AtomicBool) {
 /// Entries of a list that are sent in one block.
 const ENTRIES_AT_ONCE: usize = 16_384;
 
-/// Sends the list of a tree with so many entries, as far as the node takes it, in a session of its own.
+/// Sends the list of a tree with so many entries, as far as the node takes it, in a session of its
+/// own.
 fn send_list(url: &str, entries: usize, over: &AtomicBool) {
     let mut client = RawClient::open(url);
     let mut data = client.passive();

@@ -120,8 +120,8 @@ impl LossRuns {
     /// The mean size of the burst in which a lost frame is: 1 where each is lost by itself.
     ///
     /// Of k bursts whose sizes are geometric the mean that was seen is k / (k + 1) of it: of
-    /// exponential sizes x that add up to s the sum of (x/s)^2 is 2 / (k + 1) in the mean (Dirichlet's
-    /// distribution), and their mean size is s / k.
+    /// exponential sizes x that add up to s the sum of (x/s)^2 is 2 / (k + 1) in the mean
+    /// (Dirichlet's distribution), and their mean size is s / k.
     pub fn dispersion(&self) -> f64 {
         if self.lost == 0 {
             return 1.0;

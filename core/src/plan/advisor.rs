@@ -23,8 +23,8 @@ const ASSUMED: f64 = 0.1;
 /// drawn at random nine of ten copies took no longer (`cargo xtask bench plan drawn`).
 const UNKNOWN_QUEUE: f64 = 0.5;
 /// How much longer a copy may take than the one repetition of the best of a probe's cells, which is
-/// the luckiest of them too: over 40 paths drawn at random it took 20 % longer at most, and once 34 %
-/// (`cargo xtask bench plan drawn --from probe`).
+/// the luckiest of them too: over 40 paths drawn at random it took 20 % longer at most, and
+/// once 34 % (`cargo xtask bench plan drawn --from probe`).
 const ONE_REPETITION: f64 = 0.25;
 /// Round trips that no data fills: login, key, data connections and request, three until the first
 /// byte leaves, and one in which the other end says that all has arrived (seen at 100 ms: 4.2 to

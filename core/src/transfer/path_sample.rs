@@ -22,8 +22,8 @@ pub struct PathSample {
     /// Time in which the receiver's window held a channel back, summed over channels, since the
     /// start.
     pub rwnd_limited: Span,
-    /// Channels that have on their way what the receiver has room for, but for a part: a control that
-    /// goes by a model of the path settles just below, where the kernel counts no waiting.
+    /// Channels that have on their way what the receiver has room for, but for a part: a control
+    /// that goes by a model of the path settles just below, where the kernel counts no waiting.
     pub filled: usize,
     /// Channels whose socket buffer holds nothing that is not on its way.
     pub starved: usize,

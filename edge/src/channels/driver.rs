@@ -196,8 +196,8 @@ pub trait Transport: Send + Sync {
         0
     }
 
-    /// The congestion control that its channels have where `asked` is asked for; `None` where it has
-    /// none of its own.
+    /// The congestion control that its channels have where `asked` is asked for; `None` where it
+    /// has none of its own.
     ///
     /// # Errors
     /// [`Fault::You`] when they cannot have that one.

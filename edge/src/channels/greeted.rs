@@ -1,5 +1,6 @@
-//! A connection to a node's control port, where the node's greeting comes before data (docs/protocol.md,
-//! K-5): passed over when something is read, so that who writes does not wait for it.
+//! A connection to a node's control port, where the node's greeting comes before data
+//! (docs/protocol.md, K-5): passed over when something is read, so that who writes does not wait
+//! for it.
 
 use super::Handle;
 use super::ordered::ByteStream;

@@ -131,8 +131,8 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Has it hold a booked rate, bits on an Ethernet's wire, under `control`, which is Farline's own for
-    /// that.
+    /// Has it hold a booked rate, bits on an Ethernet's wire, under `control`, which is Farline's
+    /// own for that.
     ///
     /// # Errors
     /// When it is no TCP connection, or cannot have the control.
@@ -227,7 +227,8 @@ impl Handle {
         Ok(socket.try_clone()?.into())
     }
 
-    /// Has the connection take no more than about `len` bytes that it cannot send yet, as far as it can.
+    /// Has the connection take no more than about `len` bytes that it cannot send yet, as far as it
+    /// can.
     pub(crate) fn queue_at_most(&self, len: Bytes) {
         self.0.queue_at_most(len);
     }

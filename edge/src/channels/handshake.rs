@@ -25,8 +25,8 @@ pub trait Handshake: Send {
     fn over(self: Box<Self>, below: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>>;
 }
 
-/// Does a handshake over `stream`, which its caller ends where that takes too long; `steps` counts what this end
-/// had something to say to.
+/// Does a handshake over `stream`, which its caller ends where that takes too long; `steps` counts
+/// what this end had something to say to.
 ///
 /// # Errors
 /// As [`Handshake::take`], or when the connection ends.

@@ -21,8 +21,8 @@ pub trait Layer: Send + Sync {
         trust: &TlsPeer,
     ) -> io::Result<Box<dyn ByteStream>>;
 
-    /// The node's end of the handshake, at its beginning, with a peer that has to prove that it is of
-    /// the session that `key` is of.
+    /// The node's end of the handshake, at its beginning, with a peer that has to prove that it is
+    /// of the session that `key` is of.
     ///
     /// # Errors
     /// When the layer cannot be set up.

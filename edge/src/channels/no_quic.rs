@@ -1,5 +1,5 @@
-//! What stands in for a node's one port over QUIC where this build has none: it cannot be opened, and
-//! nothing is reached over it.
+//! What stands in for a node's one port over QUIC where this build has none: it cannot be opened,
+//! and nothing is reached over it.
 
 use super::driver::{Listen, Listener};
 use super::trust::{ClientConfig, Duplex, ServerConfig, ShownCertificate};

@@ -1,5 +1,5 @@
-//! Bytes of a stream that were taken before anybody needed them: a small file with the headers around
-//! it costs one system call.
+//! Bytes of a stream that were taken before anybody needed them: a small file with the headers
+//! around it costs one system call.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};

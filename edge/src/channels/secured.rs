@@ -36,12 +36,12 @@ pub(crate) fn secured_for_server(
     match tls {}
 }
 
-/// By what a data connection without a key is known to be the client's own (P-5): by resuming its control
-/// connection's TLS or, where it showed a certificate there, by the same one.
+/// By what a data connection without a key is known to be the client's own (P-5): by resuming its
+/// control connection's TLS or, where it showed a certificate there, by the same one.
 pub(crate) type Bound = Option<Fingerprint>;
 
-/// The server's end of TLS over a data connection without a key: RFC 4217 (P-3). With `bound` it has to be
-/// the client's own.
+/// The server's end of TLS over a data connection without a key: RFC 4217 (P-3). With `bound` it
+/// has to be the client's own.
 ///
 /// # Errors
 /// When the peer breaks TLS, takes longer than `timeout`, or is a stranger.

@@ -108,8 +108,8 @@ pub(crate) struct Entrance {
     is_announced: bool,
 }
 
-/// Begins a preamble, of which the rest comes by [`Entrance::approach`]: what the other end acknowledges
-/// opens its window, which is 64 KiB before.
+/// Begins a preamble, of which the rest comes by [`Entrance::approach`]: what the other end
+/// acknowledges opens its window, which is 64 KiB before.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -205,8 +205,8 @@ impl Entrance {
         Ok(stream)
     }
 
-    /// The part of [`Self::enter`] that waits for the peer. The node makes a channel of a connection
-    /// under a layer only by what [`Self::prove`] sends.
+    /// The part of [`Self::enter`] that waits for the peer. The node makes a channel of a
+    /// connection under a layer only by what [`Self::prove`] sends.
     ///
     /// # Errors
     /// As [`Self::enter`].

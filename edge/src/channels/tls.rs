@@ -1,5 +1,6 @@
-//! TLS 1.3 over any channel of ordered bytes, by rustls, and the layer of that name: records are sealed into and opened from
-//! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
+//! TLS 1.3 over any channel of ordered bytes, by rustls, and the layer of that name: records are
+//! sealed into and opened from buffers of a quarter of a mebibyte, so that the kernel is asked as
+//! seldom as without TLS.
 
 use super::Handle;
 use super::driver::{Capabilities, Carries, CongestionBy, Driver, Offered, Role};

@@ -64,8 +64,8 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// A certificate, which those between it and its authority may follow, and its key, in two PEM files
-/// or in one.
+/// A certificate, which those between it and its authority may follow, and its key, in two PEM
+/// files or in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientKey {
@@ -82,9 +82,9 @@ impl ClientKey {
     }
 }
 
-/// What a node shows and trusts where users come with proxies of a grid: a folder as sites have it at
-/// `/etc/grid-security`, with `hostcert.pem`, `hostkey.pem`, the folder `certificates` of authorities,
-/// and `grid-mapfile` where there is one.
+/// What a node shows and trusts where users come with proxies of a grid: a folder as sites have it
+/// at `/etc/grid-security`, with `hostcert.pem`, `hostkey.pem`, the folder `certificates` of
+/// authorities, and `grid-mapfile` where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GridSecurity {
@@ -101,7 +101,8 @@ impl GridSecurity {
     }
 }
 
-/// What a user of a grid shows and trusts, for `gsiftp://`; what is absent is where every client of grids looks.
+/// What a user of a grid shows and trusts, for `gsiftp://`; what is absent is where every client of
+/// grids looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GridProxy {

@@ -1,5 +1,5 @@
-//! The readers of what bearers of tokens and their issuers send, for whoever feeds them anything: fuzzers, and tests
-//! in their manner. No part of the library's interface.
+//! The readers of what bearers of tokens and their issuers send, for whoever feeds them anything:
+//! fuzzers, and tests in their manner. No part of the library's interface.
 
 use super::{Grant, Issuer, https, key_sets, token};
 

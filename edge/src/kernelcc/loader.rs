@@ -1,5 +1,5 @@
-//! Loads for a process that has confined itself: another, which began before, does what this one may not do any
-//! more. What it loaded goes when this process wants it no more, or ends.
+//! Loads for a process that has confined itself: another, which began before, does what this one
+//! may not do any more. What it loaded goes when this process wants it no more, or ends.
 
 use super::load::{CcGuard, CcOrigin, obtain as obtain_here, resuming as resume_here};
 use super::request::CcRequest;

@@ -1,4 +1,5 @@
-//! What stands in for the process that loads for a confined one in a build that starts no processes of its own.
+//! What stands in for the process that loads for a confined one in a build that starts no processes
+//! of its own.
 
 use super::load::CcGuard;
 use super::request::CcRequest;

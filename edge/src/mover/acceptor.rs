@@ -38,14 +38,14 @@ pub(crate) trait Incoming: Sync {
     fn wake(&self);
 }
 
-/// Who may connect to a data port. RFC 2577, section 3: without that, a stranger who connects first takes
-/// or gives the data.
+/// Who may connect to a data port. RFC 2577, section 3: without that, a stranger who connects first
+/// takes or gives the data.
 #[derive(Clone)]
 pub(crate) struct DataPeers(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
 impl DataPeers {
-    /// Those that `admits` says yes to, by their address in its shortest form; others are closed without a
-    /// word to them.
+    /// Those that `admits` says yes to, by their address in its shortest form; others are closed
+    /// without a word to them.
     pub(crate) fn of(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> DataPeers {
         DataPeers(Arc::new(admits))
     }

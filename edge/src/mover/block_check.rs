@@ -17,8 +17,8 @@ pub(super) struct BlockCheck<'a> {
 }
 
 impl BlockCheck<'_> {
-    /// Whether a block is what its sender read; notes its digests if it is. Without `bytes` it is zeros, which
-    /// were not sent. `pieces` is scratch.
+    /// Whether a block is what its sender read; notes its digests if it is. Without `bytes` it is
+    /// zeros, which were not sent. `pieces` is scratch.
     pub(super) fn is_good(
         &self,
         bytes: Option<&[u8]>,

@@ -1,7 +1,8 @@
-//! Receives what is short on the thread that asks for it: to start threads for a file of a kilobyte costs
-//! more than to receive it.
+//! Receives what is short on the thread that asks for it: to start threads for a file of a kilobyte
+//! costs more than to receive it.
 //!
-//! What turns out longer, or slow to come, goes on in [`receive`](super::receive()) where it stands.
+//! What turns out longer, or slow to come, goes on in [`receive`](super::receive()) where it
+//! stands.
 
 use super::BLOCK_LEN;
 use super::broken::{broken, reset};
@@ -28,7 +29,8 @@ const MOST_RANGES: usize = 1 << 10;
 /// One channel of the transfer.
 struct InlineChannel {
     channel: Box<dyn Channel>,
-    /// What it said when it ended: how many channels there are, if it said so, and whether it closes.
+    /// What it said when it ended: how many channels there are, if it said so, and whether it
+    /// closes.
     ended: Option<(Option<u64>, bool)>,
 }
 

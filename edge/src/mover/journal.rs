@@ -29,7 +29,8 @@ impl Journal {
         Time::ZERO + Span::from(self.began.elapsed())
     }
 
-    /// Waits until `bytes` more, of so many `pieces` of files, may be written, or the transfer is over.
+    /// Waits until `bytes` more, of so many `pieces` of files, may be written, or the transfer is
+    /// over.
     pub(super) fn admit(&self, bytes: usize, pieces: usize) {
         let mut state = lock(&self.state);
         while !state.1 && !state.0.admit(bytes as u64, pieces as u64) {

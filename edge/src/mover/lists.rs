@@ -1,5 +1,5 @@
-//! The lists that go before and behind a tree's data, written while they are sent: that of a million
-//! files has a hundred megabytes, which neither end holds as text.
+//! The lists that go before and behind a tree's data, written while they are sent: that of a
+//! million files has a hundred megabytes, which neither end holds as text.
 
 use super::{Audit, BLOCK_LEN};
 use crate::stores::{BytesSink, BytesSource, Sink, Source};
@@ -15,8 +15,9 @@ pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
 /// The shortest block of a list: a new connection sends less than this in its first round trip.
 const LIST_BLOCK_LEN: usize = 64 << 10;
 
-/// How a list of `len` bytes is cut to be sent over so many channels: each carries a part of it, for
-/// over a long path the window of one takes round trips to grow to a list of thousands of files.
+/// How a list of `len` bytes is cut to be sent over so many channels: each carries a part of it,
+/// for over a long path the window of one takes round trips to grow to a list of thousands of
+/// files.
 pub(crate) fn list_layout(len: usize, channels: usize) -> Arc<Layout> {
     let part = len.div_ceil(channels.max(1)).next_power_of_two();
     Arc::new(Layout::of_file(len as u64, part.clamp(LIST_BLOCK_LEN, BLOCK_LEN)))

@@ -5,8 +5,8 @@
 //! channel empties them. Receiving: one thread a channel fills slots, writer threads empty them
 //! into a [`Sink`](crate::stores::Sink). In between, a machine behind a mutex decides; its answers
 //! go to the threads' queues. A block is a mebibyte, so a 10 Gbit/s transfer takes the mutex some
-//! thousand times a second. What a stock client stores of a few kilobytes is received by the thread that
-//! asks ([`receive_inline`]).
+//! thousand times a second. What a stock client stores of a few kilobytes is received by the thread
+//! that asks ([`receive_inline`]).
 
 mod acceptor;
 mod audit;

@@ -72,8 +72,8 @@ impl PathStart {
         PathStart { load: Some(load), ..self }
     }
 
-    /// Whether to begin takes longer than data should wait: a kernel's channels are given a control, which has
-    /// its use for a round trip from then on.
+    /// Whether to begin takes longer than data should wait: a kernel's channels are given a
+    /// control, which has its use for a round trip from then on.
     pub(super) fn takes_long(&self, channels: &[Handle]) -> bool {
         let saved = *lock(&self.saved);
         saved
@@ -126,8 +126,8 @@ impl PathStart {
         self.seen.handle(samples);
     }
 
-    /// The channels have all that is to be sent. Where they keep it in this process, as QUIC and UDT
-    /// do, most of it has yet to go, and that is looked at until the transfer is over.
+    /// The channels have all that is to be sent. Where they keep it in this process, as QUIC and
+    /// UDT do, most of it has yet to go, and that is looked at until the transfer is over.
     pub(super) fn look_on(&self, channels: Vec<Handle>) {
         let samples: Vec<_> = channels.iter().map(Handle::sample).collect();
         self.handle(&samples);

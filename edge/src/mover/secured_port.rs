@@ -1,5 +1,5 @@
-//! Where data connections come in that have to show whose they are before they are any: by GSI, or by TLS where
-//! there is no key.
+//! Where data connections come in that have to show whose they are before they are any: by GSI, or
+//! by TLS where there is no key.
 
 use super::acceptor::cannot_accept;
 use super::{DataPeers, Incoming};
@@ -58,8 +58,8 @@ impl PortSecurity {
     }
 }
 
-/// A listening data port whose connections have to show whose they are. A handshake costs a task and no
-/// thread, and those of who says nothing are in nobody's way.
+/// A listening data port whose connections have to show whose they are. A handshake costs a task
+/// and no thread, and those of who says nothing are in nobody's way.
 pub(crate) struct SecuredPort {
     address: SocketAddr,
     incoming: mpsc::SyncSender<Arrival>,
@@ -82,8 +82,8 @@ struct Door {
 }
 
 impl SecuredPort {
-    /// Listens on `address` for `peers`, of which `client` is the one that it is for, if that is known.
-    /// `stranger` hears who did not show whose it is. Needs a tokio runtime around it.
+    /// Listens on `address` for `peers`, of which `client` is the one that it is for, if that is
+    /// known. `stranger` hears who did not show whose it is. Needs a tokio runtime around it.
     ///
     /// # Errors
     /// When no port can be had.

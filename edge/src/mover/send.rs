@@ -34,8 +34,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What a channel's connection takes at least and at most beyond its window: a few blocks of much, so that
-/// it never waits for this process, and of little a part.
+/// What a channel's connection takes at least and at most beyond its window: a few blocks of much,
+/// so that it never waits for this process, and of little a part.
 const QUEUES: (u64, u64) = (256 << 10, 4 << 20);
 
 /// Whether the receiver has said that it holds a block.
@@ -55,8 +55,8 @@ impl<'a> WantedBlocks<'a> {
         WantedBlocks { blocks: Box::new(blocks), is_held: None }
     }
 
-    /// The same, but those that the receiver turns out to have when it is their turn: a staging pool
-    /// is read before it can say so.
+    /// The same, but those that the receiver turns out to have when it is their turn: a staging
+    /// pool is read before it can say so.
     pub(crate) fn unless(self, is_held: IsHeld<'a>) -> WantedBlocks<'a> {
         WantedBlocks { is_held: Some(is_held), ..self }
     }
@@ -186,7 +186,8 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         watched.extend(channel.handle());
     }
-    // Channels that begin alike do not stay alike: what is left at the end goes to those that can send.
+    // Channels that begin alike do not stay alike: what is left at the end goes to those that can
+    // send.
     let share = job.layout.payload() / (4 * count as u64);
     let queue = Bytes(share.clamp(QUEUES.0, QUEUES.1));
     watched.iter().for_each(|channel: &Handle| channel.queue_at_most(queue));

@@ -63,8 +63,9 @@ pub(crate) fn window_limit(sysctl: &str) -> Bytes {
     Bytes(text.split_whitespace().nth(2).and_then(|text| text.parse().ok()).unwrap_or(4 << 20))
 }
 
-/// A channel that has heard nothing for so many round trips, of this at least, knows of none now: the kernel's clock
-/// for that ticks in milliseconds, and a receiver may be late with what it acknowledges.
+/// A channel that has heard nothing for so many round trips, of this at least, knows of none now:
+/// the kernel's clock for that ticks in milliseconds, and a receiver may be late with what it
+/// acknowledges.
 const STALE_TRIPS: f64 = 2.0;
 const HEARD: Span = Span::from_millis(40);
 /// A channel has on its way what the peer has room for from this part of that on.
@@ -161,8 +162,9 @@ impl PathSampler {
         })
     }
 
-    /// How long none of those with something on its way has heard of it. What the kernel has since the
-    /// last acknowledgement began before a store gave the next block, where nothing was on its way.
+    /// How long none of those with something on its way has heard of it. What the kernel has since
+    /// the last acknowledgement began before a store gave the next block, where nothing was on its
+    /// way.
     fn silence(&mut self, at: Time, infos: &[&TcpInfo]) -> Span {
         let waiting = infos.iter().filter(|info| info.in_flight > 0);
         let Some(silence) = waiting.map(|info| info.silence).min() else {
@@ -220,9 +222,9 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// A look at the open channels' `handles`, whose least round trip is `rtt`: `rests` is how often
-    /// the store's side has rested, `window` how many slots channels may have on their way, and what
-    /// that may come to. Returns what is new, nothing most of the time.
+    /// A look at the open channels' `handles`, whose least round trip is `rtt`: `rests` is how
+    /// often the store's side has rested, `window` how many slots channels may have on their way,
+    /// and what that may come to. Returns what is new, nothing most of the time.
     pub(super) fn sample<'h>(
         &mut self,
         handles: impl Iterator<Item = &'h Handle> + Clone,

@@ -1,6 +1,6 @@
-//! How much of this host's processors goes into blocks that their sender did not send: a header of 57 bytes may
-//! have the receiver look at a mebibyte of zeros (clause Z-2), so that whoever sends nothing else costs others more
-//! than any network can bring.
+//! How much of this host's processors goes into blocks that their sender did not send: a header of
+//! 57 bytes may have the receiver look at a mebibyte of zeros (clause Z-2), so that whoever sends
+//! nothing else costs others more than any network can bring.
 
 use crate::sys::busy::thread_time;
 use crate::sys::lock::lock;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Of all processors' time while others move files: one part in so many.
 const SHARE: u32 = 20;
-/// Turns that are due in less time than this need not wait: a shorter rest would take longer than it is.
+/// Turns that are due in less time than this need not wait: a shorter rest would take longer than
+/// it is.
 const BURST: Duration = Duration::from_millis(1);
 
 /// What all sessions of a node do of it together: as many turns at once as half the processors and,
@@ -85,8 +86,8 @@ impl Rest {
         (left > BURST).then_some(left)
     }
 
-    /// A turn that began at `began` took so much of a processor's time, of which there is `processors` times
-    /// as much.
+    /// A turn that began at `began` took so much of a processor's time, of which there is
+    /// `processors` times as much.
     fn add(&mut self, began: Instant, took: Duration, processors: u32) {
         let due = self.0.map_or(began, |due| due.max(began));
         self.0 = Some(due + took * SHARE / processors);

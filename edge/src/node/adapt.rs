@@ -44,8 +44,8 @@ impl Adapt {
         Ok(adapt)
     }
 
-    /// What the tuner may change of a transfer over `channels`, which is held to a rate or not, and of
-    /// which the client may open more or not.
+    /// What the tuner may change of a transfer over `channels`, which is held to a rate or not, and
+    /// of which the client may open more or not.
     pub(super) fn tuning_limits(
         self,
         paced: bool,
@@ -125,8 +125,8 @@ impl Watch {
         Watch { began: Instant::now() }
     }
 
-    /// Tells the client what limited this end, over channels of which the kernel says `tcp`, from or
-    /// to a store that is a `medium`.
+    /// Tells the client what limited this end, over channels of which the kernel says `tcp`, from
+    /// or to a store that is a `medium`.
     pub(super) fn tell(
         &self,
         run: &RunningTransfer<'_>,

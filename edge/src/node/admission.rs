@@ -76,8 +76,8 @@ impl Admission {
         Admission { limits, most_nobodys, notices, guests: Mutex::default() }
     }
 
-    /// Takes in a connection from `ip`. It always has a place; whoever waited longest without a word
-    /// may lose its own.
+    /// Takes in a connection from `ip`. It always has a place; whoever waited longest without a
+    /// word may lose its own.
     pub(super) fn enter(self: &Arc<Admission>, ip: IpAddr) -> Visitor {
         let address = place_of(ip);
         let (expel, expelled) = watch::channel(None);
@@ -207,7 +207,8 @@ impl Visitor {
         let nobodys = guests.sessions.values().filter(|guest| guest.name.is_none()).count();
         let is_one_too_many = name.is_none() && nobodys >= self.admission.most_nobodys;
         if guests.sessions.len() >= limits.sessions || is_one_too_many {
-            // One of nobody's that moves nothing makes room for whoever is known, however much it says.
+            // One of nobody's that moves nothing makes room for whoever is known, however much it
+            // says.
             let goes_for_a_name = |guest: &Guest| name.is_some() && guest.name.is_none();
             let idle = guests.sessions.iter().filter(|(_, guest)| {
                 // Of those with a name none goes for a nobody beyond their number.

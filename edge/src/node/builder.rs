@@ -38,8 +38,8 @@ impl Node {
 }
 
 impl NodeBuilder {
-    /// Sets what has no method of its own, such as [`Config::identities`]; not where what was said before
-    /// cannot be.
+    /// Sets what has no method of its own, such as [`Config::identities`]; not where what was said
+    /// before cannot be.
     pub fn with(mut self, set: impl FnOnce(&mut Config)) -> NodeBuilder {
         if let Ok(config) = &mut self.0 {
             set(config);
@@ -106,8 +106,8 @@ impl NodeBuilder {
         self.with(|config| config.allow_memory = Some(most))
     }
 
-    /// Lets clients use this store instead of the files, as `farline://NODE/PATH?store=NAME`. Who may
-    /// read, or write, the files may do so there.
+    /// Lets clients use this store instead of the files, as `farline://NODE/PATH?store=NAME`. Who
+    /// may read, or write, the files may do so there.
     pub fn store(self, driver: StoreDriver) -> NodeBuilder {
         let added = |mut config: Config| config.stores.add(driver).map(|()| config);
         NodeBuilder(self.0.and_then(added))
@@ -123,8 +123,8 @@ impl NodeBuilder {
         self.with(|config| config.allow_profile = Some(ceiling))
     }
 
-    /// What sessions may hold of booked rates together, each from its first round trip on and whatever
-    /// is lost: for paths that are reserved. None when not said.
+    /// What sessions may hold of booked rates together, each from its first round trip on and
+    /// whatever is lost: for paths that are reserved. None when not said.
     pub fn allow_held(self, most: Rate) -> NodeBuilder {
         self.with(|config| config.allow_held = Some(most))
     }

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From this length on a checksum may take so long that the client wants to hear how far it is.
 const LONG: u64 = 64 << 20;
-/// Bytes in holes that are summed by what has to look at each: a file that says it has exabytes costs who made it
-/// nothing, and would cost a processor for centuries.
+/// Bytes in holes that are summed by what has to look at each: a file that says it has exabytes
+/// costs who made it nothing, and would cost a processor for centuries.
 const MOST_IN_HOLES: u64 = 64 << 30;
 
 /// The names of what a node computes, for FEAT: what other clients look for goes first.
@@ -117,7 +117,8 @@ fn hole_at(file: &File, at: u64, most: u64) -> io::Result<u64> {
     }
 }
 
-/// How many bytes of `range` lie in holes, as far as they matter: a few more than [`MOST_IN_HOLES`] are enough.
+/// How many bytes of `range` lie in holes, as far as they matter: a few more than [`MOST_IN_HOLES`]
+/// are enough.
 fn bytes_in_holes(file: &File, range: Range<u64>) -> io::Result<u64> {
     let (mut at, mut holes) = (range.start, 0_u64);
     while at < range.end && holes <= MOST_IN_HOLES {

@@ -109,8 +109,8 @@ impl Files<'_> {
         })
     }
 
-    /// Makes a symbolic link that says `target`, wherever that leads: whoever follows it here stays beneath the
-    /// root. One that says so already is as good; nothing else is replaced.
+    /// Makes a symbolic link that says `target`, wherever that leads: whoever follows it here stays
+    /// beneath the root. One that says so already is as good; nothing else is replaced.
     pub(crate) fn make_link(&self, target: &Pathname, path: &Pathname) -> Result<(), Error> {
         self.access.check(Deed::Create, path)?;
         self.within("create link", path, |folder, name| {

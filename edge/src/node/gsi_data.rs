@@ -1,4 +1,5 @@
-//! How the data connections of a session by GSI are authenticated: DCAU and PROT (GFD.20 section 3).
+//! How the data connections of a session by GSI are authenticated: DCAU and PROT (GFD.20 section
+//! 3).
 
 use super::active::CONNECT_TIMEOUT;
 use super::data::DataPlane;

@@ -94,8 +94,8 @@ impl GssWire {
     fn take(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         while let Some(command) = self.commands.next(&mut bytes) {
             let SecurityCommand::Protected(token) = command else {
-                // Anybody between the ends may have said it: the session ends, and whoever is the client
-                // begins again.
+                // Anybody between the ends may have said it: the session ends, and whoever is the
+                // client begins again.
                 return Err("a command came without protection".to_owned());
             };
             let line = self.context.open(&token)?;

@@ -18,7 +18,8 @@ fn load(part: SavedPath) -> Result<(ControlName, LoadedControl), Error> {
 #[derive(Debug)]
 pub(super) struct KnownPath {
     stored: Option<StoredPath>,
-    /// The last transfer, how many bytes it moved, and whether the path held it back: some of them may be on their way yet.
+    /// The last transfer, how many bytes it moved, and whether the path held it back: some of them
+    /// may be on their way yet.
     last: Option<(PathStart, u64, HeldBack)>,
 }
 

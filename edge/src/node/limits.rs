@@ -1,5 +1,5 @@
-//! What one client, one address and all together may take of a node: each limit with its name, which
-//! is its key in the configuration, its flag and the first word of its line in the log.
+//! What one client, one address and all together may take of a node: each limit with its name,
+//! which is its key in the configuration, its flag and the first word of its line in the log.
 
 use farline_core::units::Bytes;
 use std::time::Duration;
@@ -13,8 +13,8 @@ pub struct NodeLimits {
     pub sessions: usize,
     /// Of them, from one address (IPv6: one /64).
     pub sessions_per_address: usize,
-    /// Connections of which nobody knows yet who it is: clients that log in, data connections before
-    /// their key. When there is no room the oldest goes, silent ones first.
+    /// Connections of which nobody knows yet who it is: clients that log in, data connections
+    /// before their key. When there is no room the oldest goes, silent ones first.
     pub logins: usize,
     /// Of them, from one address.
     pub logins_per_address: usize,

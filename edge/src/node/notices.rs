@@ -1,5 +1,5 @@
-//! What a node tells its operator: which limit struck, and for whom. One line a second of each limit
-//! at most, with how many it stands for, so that who runs into a limit does not fill a disk.
+//! What a node tells its operator: which limit struck, and for whom. One line a second of each
+//! limit at most, with how many it stands for, so that who runs into a limit does not fill a disk.
 
 use farline_core::units::escaped;
 use std::collections::HashMap;

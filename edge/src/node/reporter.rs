@@ -116,7 +116,8 @@ impl Reporter {
         self.ticker.every(every, act)
     }
 
-    /// Runs `work` while doing `mark` every `every`, on a thread of its own: it may wait for a store.
+    /// Runs `work` while doing `mark` every `every`, on a thread of its own: it may wait for a
+    /// store.
     pub(super) fn repeat<T>(
         &self,
         every: Duration,

@@ -1,5 +1,6 @@
-//! What a node shows under TLS, and whose certificates it takes: read again when a file of them changes, so that
-//! a renewed certificate, and what an authority took back, count without a new start.
+//! What a node shows under TLS, and whose certificates it takes: read again when a file of them
+//! changes, so that a renewed certificate, and what an authority took back, count without a new
+//! start.
 
 use super::accounts::asking;
 use super::config::{Config, TlsKey};

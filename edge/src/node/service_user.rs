@@ -1,5 +1,5 @@
-//! The user that a node serves as, where root started it: it goes on with that user's rights alone, and with
-//! the few capabilities that what it is told to do takes.
+//! The user that a node serves as, where root started it: it goes on with that user's rights alone,
+//! and with the few capabilities that what it is told to do takes.
 
 use super::Config;
 use crate::sys::fs_user::FsUser;
@@ -10,12 +10,13 @@ use rustix::thread::CapabilitySet;
 /// Below it, ports are root's.
 const FIRST_FREE_PORT: u16 = 1024;
 
-/// Makes this process the user that `config` names, for good; where it names none, nothing. Capabilities go
-/// from the calling thread, and those that it begins later: call it before there are others, and before
-/// [`confine`](super::confine).
+/// Makes this process the user that `config` names, for good; where it names none, nothing.
+/// Capabilities go from the calling thread, and those that it begins later: call it before there
+/// are others, and before [`confine`](super::confine).
 ///
 /// # Errors
-/// When this host has no such user, this process may not become it, or the node needs more than it may.
+/// When this host has no such user, this process may not become it, or the node needs more than it
+/// may.
 pub fn become_user(config: &Config) -> Result<(), Error> {
     let Some(name) = &config.user else { return Ok(()) };
     let wrong =

@@ -1,5 +1,5 @@
-//! `OPTS FARLINE store=`: a store that a session uses instead of the node's files, where the operator
-//! allows it (`docs/protocol.md`, S-1 to S-4).
+//! `OPTS FARLINE store=`: a store that a session uses instead of the node's files, where the
+//! operator allows it (`docs/protocol.md`, S-1 to S-4).
 
 use super::Shared;
 use crate::stores::{Store, StoreRegistry, not_allowed};

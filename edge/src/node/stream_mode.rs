@@ -15,9 +15,9 @@ use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long after the end of the data, and two round trips, the control connection may still bring the
-/// news that the client is gone or wants no more. A client that dies closes both connections within
-/// one system call of each other; on a network their last packets may change places.
+/// How long after the end of the data, and two round trips, the control connection may still bring
+/// the news that the client is gone or wants no more. A client that dies closes both connections
+/// within one system call of each other; on a network their last packets may change places.
 const SECOND_THOUGHTS: Duration = Duration::from_millis(100);
 /// How long the client may take to connect.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -66,8 +66,9 @@ pub(super) fn send(
 
 /// Receives one file to the end of the connection; returns its length.
 ///
-/// The end of a connection says nothing of why it ended. The data is whole only if the session lived
-/// on and nobody cancelled, or if ALLO announced as many bytes as came (docs/protocol.md, X-1).
+/// The end of a connection says nothing of why it ended. The data is whole only if the session
+/// lived on and nobody cancelled, or if ALLO announced as many bytes as came (docs/protocol.md,
+///
 ///
 /// # Errors
 /// When the connection breaks, or the reason for which the transfer was cancelled.
@@ -103,8 +104,8 @@ pub(super) fn receive(
         at += read as u64;
     }
     plane.slots = slots;
-    // A client under TLS may wait for this end's goodbye before it reads the reply (Python's does); who has
-    // gone does not hear it.
+    // A client under TLS may wait for this end's goodbye before it reads the reply (Python's does);
+    // who has gone does not hear it.
     let _ = stream.finish();
     let idle_timeout = match run.request.size {
         Some(size) if size == at => Duration::ZERO,
@@ -160,8 +161,8 @@ fn shown(
     Ok((stream, rtt))
 }
 
-/// The first that shows to be the client, of those who connect before `deadline`. Somebody else's connection
-/// costs the client nothing, whatever is said over it.
+/// The first that shows to be the client, of those who connect before `deadline`. Somebody else's
+/// connection costs the client nothing, whatever is said over it.
 fn client_among(
     plane: &DataPlane,
     run: &RunningTransfer<'_>,

@@ -1,10 +1,10 @@
-//! Takes from this process the system calls that no node makes, by seccomp: who came to run code in it
-//! would begin with one of them.
+//! Takes from this process the system calls that no node makes, by seccomp: who came to run code in
+//! it would begin with one of them.
 
 use seccompiler::{BpfProgram, Error, SeccompAction, SeccompFilter, apply_filter};
 
-/// What no node does: run another program, look into other processes, load code into the kernel, change
-/// what is mounted or seen, the clock or the machine, or open files around their paths.
+/// What no node does: run another program, look into other processes, load code into the kernel,
+/// change what is mounted or seen, the clock or the machine, or open files around their paths.
 const NEVER: [libc::c_long; 44] = [
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -52,8 +52,8 @@ const NEVER: [libc::c_long; 44] = [
     libc::SYS_userfaultfd,
 ];
 
-/// Refuses the calling thread, and all that it begins later, these calls, for good: they fail with EPERM.
-/// Returns false where the kernel has no filters of system calls.
+/// Refuses the calling thread, and all that it begins later, these calls, for good: they fail with
+/// EPERM. Returns false where the kernel has no filters of system calls.
 ///
 /// # Errors
 /// When it has, and does not take this one.

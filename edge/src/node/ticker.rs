@@ -1,5 +1,5 @@
-//! What a node does again and again while transfers run, on one thread for all of them: to say how far
-//! one is, to look whether it still moves.
+//! What a node does again and again while transfers run, on one thread for all of them: to say how
+//! far one is, to look whether it still moves.
 
 use crate::sys::lock::lock;
 use std::collections::BTreeMap;

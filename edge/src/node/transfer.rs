@@ -289,7 +289,8 @@ impl DataPlane {
     }
 }
 
-/// What is at `path`, where something is. Of most files that are stored nothing is, which one look shows.
+/// What is at `path`, where something is. Of most files that are stored nothing is, which one look
+/// shows.
 fn at_its_place(access: &Authorization, path: &Pathname) -> Option<ListingEntry> {
     match access.root().stat_link(beneath(path)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

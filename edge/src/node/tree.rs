@@ -313,8 +313,8 @@ pub(super) fn retrieve(
     }
 }
 
-/// Takes what the tree at `start` will store of what its user may store today: what is `held` of it,
-/// and files that have `landed` already, are there.
+/// Takes what the tree at `start` will store of what its user may store today: what is `held` of
+/// it, and files that have `landed` already, are there.
 fn quota_of(
     plane: &DataPlane,
     start: &[u8],
@@ -377,8 +377,8 @@ fn listed(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listi
     store.list(beneath(path))
 }
 
-/// What the client wants of the folder `path`, each as if it were asked for by itself; what is not to be had
-/// costs the rest nothing where that is named.
+/// What the client wants of the folder `path`, each as if it were asked for by itself; what is not
+/// to be had costs the rest nothing where that is named.
 fn listed_only(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listing, Error> {
     let mut all = Listing::default();
     for name in &plane.only {
@@ -433,8 +433,8 @@ fn say_full(plane: &DataPlane, error: &Error) {
     }
 }
 
-/// Whether a file did not land for its place or its source, and not for what arrived of it, which may
-/// come again.
+/// Whether a file did not land for its place or its source, and not for what arrived of it, which
+/// may come again.
 fn is_final(error: &Error) -> bool {
     !matches!(error.code, ErrorCode::DigestMismatch | ErrorCode::DigestMissing)
 }

@@ -73,8 +73,8 @@ impl DataPlane {
     }
 }
 
-/// Adds the paths that `value` lists, each of which must be one that `may_be`; `none` takes all away. `what`
-/// says what it is to be, and what many are too many for.
+/// Adds the paths that `value` lists, each of which must be one that `may_be`; `none` takes all
+/// away. `what` says what it is to be, and what many are too many for.
 fn add_paths(
     to: &mut BTreeSet<Vec<u8>>,
     value: &str,

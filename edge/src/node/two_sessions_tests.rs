@@ -1,5 +1,5 @@
-//! Two sessions at one node, whatever either says and whenever: core's machines in virtual time against the
-//! node's own budgets, in which a script stands for sockets, disks and the clients.
+//! Two sessions at one node, whatever either says and whenever: core's machines in virtual time
+//! against the node's own budgets, in which a script stands for sockets, disks and the clients.
 
 use super::admission::{Admission, Visitor};
 use super::held::{Admitted, HeldRates};
@@ -310,8 +310,8 @@ fn check(budgets: &SharedBudgets, clients: &[Client]) {
     assert_eq!(budgets.admission.present(), there);
 }
 
-/// Runs `steps` of the clients of `who`, those of the others left out; returns what each was told, and whether
-/// what they share refused it something.
+/// Runs `steps` of the clients of `who`, those of the others left out; returns what each was told,
+/// and whether what they share refused it something.
 fn run(steps: &[(bool, Step)], who: [bool; 2]) -> Vec<(Vec<u8>, bool)> {
     let budgets = SharedBudgets::new();
     let mut clients = vec![Client::new("alpha", 1, &budgets), Client::new("bravo", 2, &budgets)];

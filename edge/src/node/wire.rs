@@ -1,5 +1,5 @@
-//! A control connection as the session sees it: TCP, TLS over it, lines that GSSAPI protects, or the standard
-//! streams of `serve --stdio`.
+//! A control connection as the session sees it: TCP, TLS over it, lines that GSSAPI protects, or
+//! the standard streams of `serve --stdio`.
 
 use super::gss_wire::{GssClient, GssWire};
 use crate::channels::arrivals::PREAMBLE_TIMEOUT;
@@ -67,12 +67,12 @@ impl Wire {
         };
     }
 
-    /// Does the server's side of the TLS handshake, of which `early` has come already; the caller says
-    /// for how long at most.
+    /// Does the server's side of the TLS handshake, of which `early` has come already; the caller
+    /// says for how long at most.
     ///
     /// # Errors
-    /// When the client ends the handshake, or breaks TLS, or shows a certificate that does not count
-    /// (`InvalidData`).
+    /// When the client ends the handshake, or breaks TLS, or shows a certificate that does not
+    /// count (`InvalidData`).
     pub(super) async fn start_tls(
         self,
         config: Arc<ServerConfig>,

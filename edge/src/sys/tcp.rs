@@ -102,8 +102,8 @@ pub struct TcpInfo {
     pub not_sent: u64,
     /// Bytes on their way: sent and not acknowledged.
     pub in_flight: u64,
-    /// What the peer had room for at its last word, from its last acknowledgement on; kernels before
-    /// 5.4 do not tell.
+    /// What the peer had room for at its last word, from its last acknowledgement on; kernels
+    /// before 5.4 do not tell.
     pub peer_window: Option<u64>,
     /// Congestion window in segments.
     pub congestion_window: u32,

@@ -1,4 +1,5 @@
-//! The causes, each at three strengths: over the link, on loopback, and of copies between two nodes.
+//! The causes, each at three strengths: over the link, on loopback, and of copies between two
+//! nodes.
 
 use super::{Cause, DataDirection, Means};
 
@@ -26,8 +27,8 @@ fn add(all: &mut Vec<Cause>, limit: &'static str, party: &'static str, cases: Ca
     }
 }
 
-/// The fourteen causes, each at three strengths: over the link, on loopback where they can be there,
-/// and of copies between two nodes.
+/// The fourteen causes, each at three strengths: over the link, on loopback where they can be
+/// there, and of copies between two nodes.
 pub fn causes() -> Vec<Cause> {
     let mut all = over_the_link();
     all.extend(on_loopback());

@@ -1,5 +1,5 @@
-//! Strangers who go on connecting to a session's data port and say nothing: its client comes in all the same,
-//! and as fast as it should.
+//! Strangers who go on connecting to a session's data port and say nothing: its client comes in all
+//! the same, and as fast as it should.
 
 use crate::adversary::{configured, log_of};
 use crate::gsi::Grid;
@@ -69,8 +69,8 @@ fn free_port() -> u16 {
     port.expect("a port").port()
 }
 
-/// Stands before the server on `port` of the loopback address, and brings what it says `by` so much late; returns
-/// a port of its own.
+/// Stands before the server on `port` of the loopback address, and brings what it says `by` so much
+/// late; returns a port of its own.
 fn late(port: u16, by: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let own = listener.local_addr().expect("bound").port();

@@ -1,5 +1,5 @@
-//! Clients that mean to take a node's memory and descriptors by the lists of trees: each gets its share,
-//! is told when there is no more, and leaves the rest to others.
+//! Clients that mean to take a node's memory and descriptors by the lists of trees: each gets its
+//! share, is told when there is no more, and leaves the rest to others.
 
 use crate::adversary::{configured, log_of};
 use farline_lab::crowd::{Crowd, CrowdSize};
@@ -134,8 +134,8 @@ fn a_large_tree_takes_so_much_of_its_nodes_memory() {
     }
     let copied = format!("{}/", source.display());
     succeed(farline().args(["-q", "cp", "-r", &copied, &format!("{url}/far/")]));
-    // 99 MB as measured, of which 40 are the program's and its staging; some 130 before there were limits to
-    // what is not written and not durable.
+    // 99 MB as measured, of which 40 are the program's and its staging; some 130 before there were
+    // limits to what is not written and not durable.
     let peak = peak_memory(node.id()).expect("it runs");
     assert!(peak < 115_000_000, "{peak} bytes for {files} files");
 }

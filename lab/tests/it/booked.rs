@@ -1,5 +1,5 @@
-//! Copies that book their own circuits: paced at what is booked, given back when they end, and found
-//! again by a copy that was killed.
+//! Copies that book their own circuits: paced at what is booked, given back when they end, and
+//! found again by a copy that was killed.
 
 use farline_core::units::Span;
 use farline_lab::circuits::{BookedNetwork, NoNetwork};
@@ -104,7 +104,8 @@ fn a_copy_books_is_paced_and_gives_back() {
     let Some(pair) = Pair::up(dir.path(), "booked") else { return };
     let (copied, said) = run(&mut pair.cp("by=+5min,rate=100M", &[]));
     assert!(said.contains("is booked for 9.54 MiB: near to far"), "{said}");
-    // Best effort has 2 Mbit/s: 10 MB would take 40 s. The circuit has 100, of which headers take some.
+    // Best effort has 2 Mbit/s: 10 MB would take 40 s. The circuit has 100, of which headers take
+    // some.
     let seconds = copied["seconds"].as_f64().unwrap_or_else(|| panic!("{copied} {said}"));
     assert!((0.8..10.0).contains(&seconds), "{seconds} s: {copied}");
     assert_eq!(copied["booking"]["rate_bps"], 100_000_000, "{copied}");

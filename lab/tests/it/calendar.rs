@@ -1,5 +1,5 @@
-//! A calendar end to end: booked over HTTPS by the command, killed, begun again, and closed to who is
-//! unknown.
+//! A calendar end to end: booked over HTTPS by the command, killed, begun again, and closed to who
+//! is unknown.
 
 use farline_lab::files::copy_program;
 use farline_lab::{Running, farline, succeed};
@@ -480,8 +480,8 @@ fn secrets_are_their_owners_alone() {
     }
 }
 
-/// A switch of an operator's own: circuits in a file, and a log of its orders. It hangs while there is a
-/// file `hang` next to it.
+/// A switch of an operator's own: circuits in a file, and a log of its orders. It hangs while there
+/// is a file `hang` next to it.
 const SWITCH: &str = r#"#!/usr/bin/env python3
 import json, os, sys, time
 here = os.path.dirname(os.path.abspath(__file__))

@@ -1,5 +1,5 @@
-//! What a calendar does amid faults: requests that make no sense, a database that is full or gone, clocks
-//! that step, agents that lie, and a project that wants everything.
+//! What a calendar does amid faults: requests that make no sense, a database that is full or gone,
+//! clocks that step, agents that lie, and a project that wants everything.
 
 use crate::calendar::{Calendar, curl, day, done, refused, slot};
 use farline_lab::{farline, farline_binary, succeed};
@@ -228,7 +228,8 @@ fn a_full_or_missing_database_costs_a_reply() {
     assert!(detail.contains("nothing was changed") && detail.contains("make room"), "{said}");
     let (code, said) = refused(calendar.farline().args(["reserve", "cancel", "r-2"]));
     assert_eq!((code, &said["error"]["code"]), (4, &"calendar-store".into()), "{said}");
-    // Who only asks is served; a hold whose time is over is not there any more as soon as it can be written.
+    // Who only asks is served; a hold whose time is over is not there any more as soon as it can be
+    // written.
     let before = standing(&calendar);
     assert!(before.contains(&"r-2".to_owned()), "{before:?}");
     std::fs::remove_file(&filler).expect("removed");
@@ -422,7 +423,8 @@ fn a_clock_that_steps_loses_no_booking() {
     let (code, said) = refused(&mut book(&calendar, "6G", "now", &[]));
     assert!(code == 6 && said["error"]["code"] == "calendar-refused", "no third: {said}");
     set(0);
-    // A calendar that is begun an hour later: the hold is over, and stays so when the clock goes back.
+    // A calendar that is begun an hour later: the hold is over, and stays so when the clock goes
+    // back.
     calendar.running.end(Signal::KILL);
     set(1800);
     let mut calendar = serve();
@@ -487,7 +489,8 @@ fn silent_connections_do_not_take_all_places() {
     let admin = calendar.state.join("admin.token");
     let address = calendar.url().trim_start_matches("https://").to_owned();
     let begun = Instant::now();
-    // One that goes silent in the middle of a request, and more than there are places for that say nothing.
+    // One that goes silent in the middle of a request, and more than there are places for that say
+    // nothing.
     let mut half = farline_lab::command("openssl");
     half.args(["s_client", "-quiet", "-connect", &address]);
     half.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,5 +1,5 @@
-//! A node and a calendar that know the same identities: who comes to one by certificate or token comes to the
-//! other so, each by its own rights.
+//! A node and a calendar that know the same identities: who comes to one by certificate or token
+//! comes to the other so, each by its own rights.
 
 use crate::calendar::{Calendar, day, done, refused};
 use crate::identities::{ISSUER, certificates, key_set, token};

@@ -1,12 +1,12 @@
-//! The calendar's page in Chromium, by hand: dragged over, clicked, and used by keys alone, at a desk's
-//! and a phone's width, in light and in dark.
+//! The calendar's page in Chromium, by hand: dragged over, clicked, and used by keys alone, at a
+//! desk's and a phone's width, in light and in dark.
 
 use crate::calendar::{Calendar, curl, done};
 use farline_lab::browser::{Browser, key};
 use serde_json::json;
 
-/// Where in the window a time is, `hours` after the full hour at which the page begins, on the first
-/// link's row.
+/// Where in the window a time is, `hours` after the full hour at which the page begins, on the
+/// first link's row.
 fn at(browser: &Browser, hours: f64) -> (f64, f64) {
     let script = "const svg = document.getElementById('lanes'); svg.scrollIntoView({ block: 'center' });
         const box = svg.getBoundingClientRect(), wide = svg.viewBox.baseVal.width;

@@ -52,8 +52,8 @@ fn ask(client: &mut CalendarClient, number: u64) -> Result<ReservationDocument, 
     client.post("/v1/reservations", &body, Some(&format!("key-{number}")))
 }
 
-/// Asks `calendar` as long as `goes_on`, or until it is gone, beginning with `first`: by number what it
-/// said yes to, or `None` where it said no.
+/// Asks `calendar` as long as `goes_on`, or until it is gone, beginning with `first`: by number
+/// what it said yes to, or `None` where it said no.
 fn asked(calendar: &Calendar, first: u64, goes_on: &AtomicBool) -> BTreeMap<u64, Option<String>> {
     let mut client = CalendarClient::new(address(calendar)).expect("a client");
     let mut replies = BTreeMap::new();
@@ -68,8 +68,8 @@ fn asked(calendar: &Calendar, first: u64, goes_on: &AtomicBool) -> BTreeMap<u64,
     replies
 }
 
-/// Holds what is there against what was said: each yes is there, each number once, and what was said no
-/// to is had by the same key.
+/// Holds what is there against what was said: each yes is there, each number once, and what was
+/// said no to is had by the same key.
 fn settle(calendar: &Calendar, replies: &mut BTreeMap<u64, Option<String>>) {
     let mut client = CalendarClient::new(address(calendar)).expect("a client");
     for (number, reply) in replies.iter_mut() {

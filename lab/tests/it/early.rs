@@ -1,5 +1,5 @@
-//! Data connections that a client begins before the node has said where its data port is (docs/protocol.md,
-//! K-7).
+//! Data connections that a client begins before the node has said where its data port is
+//! (docs/protocol.md, K-7).
 
 use farline_lab::files::{plant_file, same};
 use farline_lab::{LinkUp, Running, json_of, skip};
@@ -101,7 +101,8 @@ fn a_stranger_has_little_of_the_window_of_a_held_rate() {
     else {
         return;
     };
-    // Of 500 MB, which an ordinary user's node may not have: its connections begin as at any other node.
+    // Of 500 MB, which an ordinary user's node may not have: its connections begin as at any other
+    // node.
     let most = if rustix::process::geteuid().is_root() { 512 << 10 } else { 8 << 20 };
     // A busy node takes its time to find that somebody came.
     let buffers = [0.5, 2.0, 8.0].map(|seconds| strangers_buffer(&link, seconds));

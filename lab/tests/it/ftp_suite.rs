@@ -1,5 +1,6 @@
-//! pyftpdlib's functional tests, a test suite of FTP servers, run against a node: what of them fails, and why that is
-//! as it should be, is on a list; anything else that fails, or no longer does, fails here.
+//! pyftpdlib's functional tests, a test suite of FTP servers, run against a node: what of them
+//! fails, and why that is as it should be, is on a list; anything else that fails, or no longer
+//! does, fails here.
 
 use crate::tls::openssl;
 use std::collections::BTreeMap;

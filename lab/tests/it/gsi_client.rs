@@ -1,4 +1,5 @@
-//! `farline cp` with a proxy of a grid: `gsiftp://` to and from a node, a real globus server, and between them.
+//! `farline cp` with a proxy of a grid: `gsiftp://` to and from a node, a real globus server, and
+//! between them.
 
 use crate::gsi::{Grid, authority, relay, sign, trust};
 use farline_lab::files::random;

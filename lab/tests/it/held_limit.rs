@@ -1,5 +1,5 @@
-//! A rate that a node admits is a limit: on no more channels than it was booked for, and never where
-//! nothing holds it (docs/protocol.md, O-8).
+//! A rate that a node admits is a limit: on no more channels than it was booked for, and never
+//! where nothing holds it (docs/protocol.md, O-8).
 
 use farline_lab::node;
 use farline_lab::raw::RawClient;

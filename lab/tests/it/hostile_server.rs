@@ -1,5 +1,5 @@
-//! Servers that mean harm: what they say and send leaves nothing outside the destination, nothing on
-//! the terminal that it would obey, no memory without bound, and one clear error.
+//! Servers that mean harm: what they say and send leaves nothing outside the destination, nothing
+//! on the terminal that it would obey, no memory without bound, and one clear error.
 
 use farline_lab::files::names;
 use farline_lab::raw::{Blocks, ScriptedServer, dripping_greeting};

@@ -162,8 +162,8 @@ fn follow(stderr: ChildStderr, log: &Arc<Mutex<String>>) {
     });
 }
 
-/// An authority, and certificates by it of the node and of two users; of carol an expired one too, and one that is
-/// revoked; one more of nobody's.
+/// An authority, and certificates by it of the node and of two users; of carol an expired one too,
+/// and one that is revoked; one more of nobody's.
 pub(crate) fn certificates(pki: &Path) {
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
     for (name, file) in [("/CN=Site authority", "ca"), ("/CN=carol", "stranger")] {

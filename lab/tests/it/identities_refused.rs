@@ -1,5 +1,6 @@
-//! What an identity is refused, and what its operator reads of it: more sessions than it may have, tests of the
-//! line, certificates that do not count, data to a third host. One clear reply, and one line in the log each.
+//! What an identity is refused, and what its operator reads of it: more sessions than it may have,
+//! tests of the line, certificates that do not count, data to a third host. One clear reply, and
+//! one line in the log each.
 
 use crate::identities::{SECRET, Site};
 use farline_lab::{Running, error_of_command, farline, succeed, wait_for};

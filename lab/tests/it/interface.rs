@@ -1,5 +1,5 @@
-//! Circuits on real interfaces, a veth pair between two namespaces: read back by tc(8), kept as they are
-//! booked, and next to what is not Farline's.
+//! Circuits on real interfaces, a veth pair between two namespaces: read back by tc(8), kept as
+//! they are booked, and next to what is not Farline's.
 
 use crate::calendar::{Calendar, done};
 use farline_lab::{Namespaces, Running, farline_binary, succeed};
@@ -184,7 +184,8 @@ fn circuits_on_an_interface_stay_as_booked() {
     hosts.until("it is told", || told(&hosts.report()));
     hosts.shell(true, "tc filter del dev v parent fa11: pref 501");
 
-    // An agent that begins anew finds what is there, and a change is in place: the class goes on counting.
+    // An agent that begins anew finds what is there, and a change is in place: the class goes on
+    // counting.
     drop(near);
     near = hosts.started(true, &[]);
     let before: u64 = carried("fa11:4001");
@@ -256,7 +257,8 @@ fn what_an_interface_cannot_do_is_told() {
     let mut none = hosts.calendar.asked_by(none, &hosts.calendar.state.join("admin.token"));
     let (code, said) = error(none.args(["agent", "--interface", "v", "--site", "near"]));
     assert!(code == "circuit-failed" && said.contains("CAP_NET_ADMIN"), "{said}");
-    // VLANs where the kernel has them, else one clear reason; and no more than the interface carries.
+    // VLANs where the kernel has them, else one clear reason; and no more than the interface
+    // carries.
     let agent = hosts.started(true, &["--vlans", "3000-3009"]);
     hosts.told(&["reserve", "near", "far", "--rate", "100M", "--start", "now", "--for", "10min"]);
     hosts.until("it is up or told", || {

@@ -124,8 +124,8 @@ fn three_copies(bed: &Bed, channel: &str) {
     // What is on its way is the product of rate and round trip: else it is not believed.
     seen["rate"] = (seen["rate"].as_u64().expect("a number") * 10).into();
     std::fs::write(&place, seen.to_string()).expect("written");
-    // Of four times what a path is seen to hold, or more, the word counts though it is less than before; and
-    // of any copy that loses much, as QUIC's does.
+    // Of four times what a path is seen to hold, or more, the word counts though it is less than
+    // before; and of any copy that loses much, as QUIC's does.
     let third = bed.copy(channel, if channel == "tcp" { 24 } else { 16 }, false, &[]);
     assert!(begins(&third).is_some(), "{}", third["reasons"]);
     println!("what was ten times as much {:.2} s", seconds(&third));
@@ -171,8 +171,8 @@ fn a_node_that_loads_controls_resumes_over_tcp() {
     assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
 }
 
-/// A copy that ends while it grows says nothing of what the path has beyond, so that what comes after it is
-/// no slower than what knows nothing.
+/// A copy that ends while it grows says nothing of what the path has beyond, so that what comes
+/// after it is no slower than what knows nothing.
 fn a_small_copy_slows_no_later_one(name: &str, channel: &str, mib: u64) {
     // A node that keeps nothing tells nothing.
     let Some(bed) = Bed::with(name, &["--fresh-start"]) else { return };

@@ -1,5 +1,5 @@
-//! The library as programs use it: its examples run, and a copy in progress can be watched, awaited and
-//! given up.
+//! The library as programs use it: its examples run, and a copy in progress can be watched, awaited
+//! and given up.
 
 use farline::client::Verify;
 use farline::core::units::{Bytes, ErrorCode, Rate};
@@ -10,8 +10,8 @@ use farline_lab::{assert_same_tree, node, plant, succeed, wait_for};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// An example of the crate `farline`, which tests of the whole workspace have built. Cargo would build
-/// it anew, and all below it, because the crate alone has other features than the workspace.
+/// An example of the crate `farline`, which tests of the whole workspace have built. Cargo would
+/// build it anew, and all below it, because the crate alone has other features than the workspace.
 pub(crate) fn example(name: &str) -> Command {
     let this = std::env::current_exe().expect("a program has a path");
     // This is target/PROFILE/deps/TEST.

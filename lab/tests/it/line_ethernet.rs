@@ -1,5 +1,5 @@
-//! Whole Ethernet frames over emulated links whose trouble is known, and `farline line --ethernet` over
-//! them: what it says is what was put in, and what an end drops itself is never the line's.
+//! Whole Ethernet frames over emulated links whose trouble is known, and `farline line --ethernet`
+//! over them: what it says is what was put in, and what an end drops itself is never the line's.
 
 use farline_lab::ordinary::Ordinary;
 use farline_lab::{

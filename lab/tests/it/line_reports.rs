@@ -1,4 +1,5 @@
-//! What `farline line` writes down: each file as its name says, and nothing over what it is made from.
+//! What `farline line` writes down: each file as its name says, and nothing over what it is made
+//! from.
 
 use farline_lab::{LinkUp, Running, error_of_command, farline, succeed, wait_for};
 use rustix::process::Signal;

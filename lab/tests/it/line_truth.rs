@@ -1,11 +1,11 @@
-//! A short form of `farline-bench line truth`: links whose bit error or loss ratio is known, which what
-//! `farline line` says of them must hold.
+//! A short form of `farline-bench line truth`: links whose bit error or loss ratio is known, which
+//! what `farline line` says of them must hold.
 
 use farline_lab::fit_of_three;
 use farline_lab::line_truth::{KnownLink, Trouble, TruthTest};
 
-/// The intervals are of 99.999 %, and wider by this at both ends, since those of bursts are not exact: of
-/// 20,000 such links of each kind none in virtual time was outside.
+/// The intervals are of 99.999 %, and wider by this at both ends, since those of bursts are not
+/// exact: of 20,000 such links of each kind none in virtual time was outside.
 const MARGIN: f64 = 1.6;
 
 /// Tests a link until this host is fit.

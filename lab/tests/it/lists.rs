@@ -1,5 +1,5 @@
-//! Servers whose lists of folders say more than can be read of them: what may be missing is named, and
-//! nothing is deleted for it.
+//! Servers whose lists of folders say more than can be read of them: what may be missing is named,
+//! and nothing is deleted for it.
 
 use farline_lab::files::names;
 use farline_lab::list_server::{CONTENT, Lists, list_server};
@@ -7,7 +7,8 @@ use farline_lab::{farline, json_of};
 use serde_json::Value;
 use std::fs;
 
-/// Syncs `/d` of the server with `--delete` into a folder that has `old`; the result, and what is there.
+/// Syncs `/d` of the server with `--delete` into a folder that has `old`; the result, and what is
+/// there.
 fn synced(lists: Lists, planted: &[&str]) -> (Value, Vec<String>) {
     let dir = tempfile::tempdir().expect("a folder");
     for path in planted {

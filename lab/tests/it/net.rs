@@ -1,5 +1,5 @@
-//! A network of several sites: circuits that come, change and go while others run, and an agent that
-//! makes them of what is booked.
+//! A network of several sites: circuits that come, change and go while others run, and an agent
+//! that makes them of what is booked.
 
 use farline_lab::{Running, farline, own_name, succeed};
 use rustix::process::Signal;

@@ -1,4 +1,5 @@
-//! A reservation over several routes in a network of several sites: an agent makes a circuit of each.
+//! A reservation over several routes in a network of several sites: an agent makes a circuit of
+//! each.
 
 use farline_lab::circuits::{BookedNetwork, NoNetwork};
 use farline_lab::{own_name, wait_for};

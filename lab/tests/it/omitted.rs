@@ -7,7 +7,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-/// A tree with a FIFO, a socket, a file that its owner may not read, and a folder that it may not list.
+/// A tree with a FIFO, a socket, a file that its owner may not read, and a folder that it may not
+/// list.
 fn tree_with_what_cannot_be_copied(root: &Path) {
     plant(root);
     let made = Command::new("mkfifo").arg(root.join("one/pipe")).status().expect("mkfifo runs");

@@ -1,5 +1,5 @@
-//! One file of a tree that a server without trees refuses, or that changes under the copy: the others
-//! land.
+//! One file of a tree that a server without trees refuses, or that changes under the copy: the
+//! others land.
 
 use farline_lab::ordinary::Ordinary;
 use farline_lab::plain_ftp::vsftpd;
@@ -42,8 +42,8 @@ fn set<'a>(paths: &[&'a str]) -> BTreeSet<&'a str> {
     paths.iter().copied().collect()
 }
 
-/// Up over a file that stands where a folder goes, and with a source that cannot be read; down with a
-/// folder here that may not be written to. `serve` serves the user's folder.
+/// Up over a file that stands where a folder goes, and with a source that cannot be read; down with
+/// a folder here that may not be written to. `serve` serves the user's folder.
 fn there_and_back(serve: impl Fn(&Path) -> (Running, String)) {
     let user = Ordinary::new();
     let at = |name: &str| user.path().join(name);

@@ -81,7 +81,8 @@ fn trees_go_both_ways_over_one_udp_port_without_any_tcp() {
     let synced = json_of(&mut bed.copies("sync", &[text(&source), &url("tree/src")]));
     assert_eq!(synced["files"], 1, "{synced}");
     assert!(same(&source.join("more"), &bed.root.join("tree/src/more")));
-    // Another control holds what a node sends, too, although its connection began before it was known.
+    // Another control holds what a node sends, too, although its connection began before it was
+    // known.
     let one = json_of(
         &mut bed
             .copies("cp", &["--congestion", "reno", &url("tree/src/more"), text(&bed.here("one"))]),

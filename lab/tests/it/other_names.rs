@@ -1,5 +1,5 @@
-//! Names that a server takes for others, places that cannot be looked at, and a second sync to a server that is
-//! no Farline node.
+//! Names that a server takes for others, places that cannot be looked at, and a second sync to a
+//! server that is no Farline node.
 
 use farline_lab::files::text;
 use farline_lab::{error_of_command, farline, globus_server, json_of, node, ordinary::Ordinary};

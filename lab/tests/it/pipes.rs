@@ -216,7 +216,8 @@ fn pipes_go_over_ssh() {
     );
 }
 
-/// Rust's runtime opens /dev/null in the place of a stream that is closed: a copy from it would be empty.
+/// Rust's runtime opens /dev/null in the place of a stream that is closed: a copy from it would be
+/// empty.
 #[test]
 fn a_closed_stream_is_no_empty_file() {
     let dir = tempfile::tempdir().expect("a folder");

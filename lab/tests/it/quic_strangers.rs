@@ -1,5 +1,5 @@
-//! What a node's UDP port says to packets of nobody's: no more than it got, and nothing of it counts before the
-//! handshake (docs/protocol.md, Q-2 and Q-4).
+//! What a node's UDP port says to packets of nobody's: no more than it got, and nothing of it
+//! counts before the handshake (docs/protocol.md, Q-2 and Q-4).
 
 use farline_lab::{Running, farline};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -81,7 +81,8 @@ fn an_unknown_quic_version_gets_no_more_than_it_sent() {
     }
 }
 
-/// A client that takes `made` for the other end's, and sends data with its first packet where it may.
+/// A client that takes `made` for the other end's, and sends data with its first packet where it
+/// may.
 fn eager(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Endpoint {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(made.cert.der().clone()).expect("a certificate");

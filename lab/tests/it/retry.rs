@@ -100,8 +100,8 @@ fn a_full_node_is_waited_for() {
     }
 }
 
-/// A copy of `mib` MiB by the scheme `scheme` over a path of 200 Mbit/s that is away from 3 s on for so many
-/// `seconds`; what it says.
+/// A copy of `mib` MiB by the scheme `scheme` over a path of 200 Mbit/s that is away from 3 s on
+/// for so many `seconds`; what it says.
 fn over_an_outage(
     name: &str,
     (seconds, mib): (u64, u64),

@@ -8,8 +8,8 @@ use serde_json::Value;
 const RATE: f64 = 200e6 / 8.0;
 const PATH: [&str; 5] = ["custom", "--rate", "200M", "--rtt", "40ms"];
 const MIB: u64 = 160;
-/// What a process may take at most, 64 MiB of staging and a debug build's own included; with all of the
-/// source in its buffers it took 230 MB.
+/// What a process may take at most, 64 MiB of staging and a debug build's own included; with all of
+/// the source in its buffers it took 230 MB.
 const MEMORY: f64 = 190e6;
 
 struct Bed {

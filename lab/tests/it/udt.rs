@@ -273,8 +273,8 @@ fn a_node_without_udt_gets_tcp_and_the_copy_says_so() {
     assert!(notes.contains("over TCP instead of UDT") && notes.contains("UDT"), "{notes}");
 }
 
-/// Stands before the port at `to`: next to the first reply it says what `spoof` makes of the client's
-/// own handshake, from the address that the client asks. Returns where.
+/// Stands before the port at `to`: next to the first reply it says what `spoof` makes of the
+/// client's own handshake, from the address that the client asks. Returns where.
 fn spoofing(
     to: SocketAddr,
     spoof: impl Fn(&UdtPacket, UdtHandshake) -> UdtPacket + Send + 'static,

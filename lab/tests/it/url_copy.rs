@@ -1,5 +1,5 @@
-//! What `globus-url-copy` does at a node besides plain copies: over ssh, by what differs, begun again, striped,
-//! over many channels.
+//! What `globus-url-copy` does at a node besides plain copies: over ssh, by what differs, begun
+//! again, striped, over many channels.
 
 use farline_lab::files::{names, random, text};
 use farline_lab::{Running, Sshd, farline_binary, globus_server, node, succeed, wait_for};

@@ -1,5 +1,5 @@
-//! What `globus-url-copy` may be told besides, at a node: parts of files, checksums of both ends, figures while
-//! it runs, and plain FTP servers at the other end.
+//! What `globus-url-copy` may be told besides, at a node: parts of files, checksums of both ends,
+//! figures while it runs, and plain FTP servers at the other end.
 
 use farline_lab::files::{names, random};
 use farline_lab::plain_ftp::{proftpd, proftpd_folder, pyftpdlib, vsftpd};

@@ -1,5 +1,5 @@
-//! The tests that the documents on security name: each is there, so that no promise is shown by a test that was
-//! renamed or dropped.
+//! The tests that the documents on security name: each is there, so that no promise is shown by a
+//! test that was renamed or dropped.
 
 use crate::house::{module_path, read_sources};
 use crate::source::Facts;
@@ -103,7 +103,8 @@ mod tests {
     #[test]
     fn a_name_of_no_test_is_caught() {
         for name in [
-            // Renamed; no test but a function; another module's; a module without tests; half a name.
+            // Renamed; no test but a function; another module's; a module without tests; half a
+            // name.
             "adversary::nobody_is_let_in",
             "adversary::begun",
             "node::nobody_is_kept_out",

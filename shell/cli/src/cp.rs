@@ -446,7 +446,8 @@ enum Ended {
     Late(Span),
 }
 
-/// Copies until it is over, a signal comes, or it took too long; what came of it, and which of those.
+/// Copies until it is over, a signal comes, or it took too long; what came of it, and which of
+/// those.
 async fn copy_until_ended(
     sources: &[Location],
     destination: &Location,

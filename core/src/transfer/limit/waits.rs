@@ -175,8 +175,8 @@ impl Waits {
         )
     }
 
-    /// What limited a copy between two other hosts, of whose data moving these `said` what: unless it
-    /// took longer to be set up, or to wait.
+    /// What limited a copy between two other hosts, of whose data moving these `said` what: unless
+    /// it took longer to be set up, or to wait.
     pub fn between_others(&self, said: Diagnosis) -> Diagnosis {
         match self.setting_up.max(self.waited) > self.moving {
             true if self.setting_up > self.waited => self.named(Limit::SetUp),

@@ -246,8 +246,8 @@ fn broken_full(bench: &Bench) {
     assert_eq!(back, SLOTS, "every slot comes back");
 }
 
-/// What was received is read out after the break, as a thread in the middle of a block does: then no
-/// byte is left unread at the end, for which a kernel would reset the connection by itself.
+/// What was received is read out after the break, as a thread in the middle of a block does: then
+/// no byte is left unread at the end, for which a kernel would reset the connection by itself.
 fn broken_far(bench: &Bench) {
     let Ends { mut near, mut far, port: _port } = bench.open();
     let (progress, blocks) = mpsc::channel();

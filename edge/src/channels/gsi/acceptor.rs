@@ -1,4 +1,5 @@
-//! The acceptor's end of a GSSAPI exchange as a machine of tokens, and what protects lines afterwards.
+//! The acceptor's end of a GSSAPI exchange as a machine of tokens, and what protects lines
+//! afterwards.
 
 use super::DataSecurity;
 use super::authorities::{Authorities, Peer, Purpose, Refusal, certificates, shown_chain};
@@ -15,8 +16,8 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-/// Bits of the key that a client delegates to. Elliptic curves would be faster, but are not what every
-/// client of grids signs.
+/// Bits of the key that a client delegates to. Elliptic curves would be faster, but are not what
+/// every client of grids signs.
 const KEY_BITS: u32 = 2048;
 /// What a client may send at once: more than any chain of certificates.
 const MOST_TOKEN: usize = 128 << 10;

@@ -1,6 +1,6 @@
-//! Whom a grid trusts: a folder of authorities, `HASH.0`, with their revocation lists, `HASH.r0`, and signing
-//! policies, `HASH.signing_policy`, where HASH is OpenSSL's of the subject; and what becomes of a peer's
-//! chain there.
+//! Whom a grid trusts: a folder of authorities, `HASH.0`, with their revocation lists, `HASH.r0`,
+//! and signing policies, `HASH.signing_policy`, where HASH is OpenSSL's of the subject; and what
+//! becomes of a peer's chain there.
 
 use super::credential::Credential;
 use super::policy;
@@ -153,8 +153,8 @@ impl Authorities {
     /// Who the peer is whose handshake is over.
     ///
     /// # Errors
-    /// In words, when a proxy of its chain is none that is taken, or an authority signed a name that
-    /// it may not sign.
+    /// In words, when a proxy of its chain is none that is taken, or an authority signed a name
+    /// that it may not sign.
     pub(super) fn judge(&self, tls: &SslRef) -> Result<Peer, String> {
         let chain: Vec<&X509Ref> = match tls.verified_chain() {
             Some(chain) => chain.iter().collect(),

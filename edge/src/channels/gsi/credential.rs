@@ -42,8 +42,8 @@ impl Credential {
         Credential { chain, key }
     }
 
-    /// Of what a peer delegated: the certificate that it signed for `key`, and its own chain; nothing
-    /// when it is for another key.
+    /// Of what a peer delegated: the certificate that it signed for `key`, and its own chain;
+    /// nothing when it is for another key.
     pub(super) fn delegated(chain: Vec<X509>, key: PKey<Private>) -> Option<Credential> {
         let public = chain.first()?.public_key().ok()?;
         public.public_eq(&key).then_some(Credential { chain, key })

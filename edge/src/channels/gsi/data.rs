@@ -1,5 +1,5 @@
-//! Data connections whose ends know each other (DCAU): a handshake, and then MODE E or a file in the clear or
-//! within TLS.
+//! Data connections whose ends know each other (DCAU): a handshake, and then MODE E or a file in
+//! the clear or within TLS.
 
 use super::authorities::{Authorities, Purpose, Refusal};
 use super::credential::Credential;
@@ -65,8 +65,8 @@ impl DataSecurity {
         self.is_private
     }
 
-    /// A connection that was opened to the other end, whose handshake is done when something is to go
-    /// over it: servers do theirs when they have a transfer to do, and not before.
+    /// A connection that was opened to the other end, whose handshake is done when something is to
+    /// go over it: servers do theirs when they have a transfer to do, and not before.
     pub(crate) fn connect_later(&self, stream: TcpStream, within: Duration) -> Box<dyn ByteStream> {
         Box::new(LaterStream::Waiting(stream, self.clone(), within))
     }
@@ -86,8 +86,8 @@ impl DataSecurity {
         DataHandshake::new(self, Role::Accepts)
     }
 
-    /// Does the handshake of a connection that was opened to the other end, however that cuts it into
-    /// pieces `within` so long.
+    /// Does the handshake of a connection that was opened to the other end, however that cuts it
+    /// into pieces `within` so long.
     ///
     /// # Errors
     /// When the other end is somebody else, breaks the protocol or takes too long.
@@ -147,8 +147,9 @@ enum Stage {
     Done,
 }
 
-/// The handshake of a data connection as a machine of TLS records: one of them in, bytes out. It takes
-/// records, not bytes as they come, because what follows the last of them may be in the clear.
+/// The handshake of a data connection as a machine of TLS records: one of them in, bytes out. It
+/// takes records, not bytes as they come, because what follows the last of them may be in the
+/// clear.
 pub(crate) struct DataHandshake {
     tls: SslStream<Pipe>,
     role: Role,
@@ -268,8 +269,8 @@ impl DataHandshake {
         Ok(Box::new(SecuredStream(self.tls)))
     }
 
-    /// Does the handshake of a connection that came; `steps` counts what this end had something to say
-    /// to.
+    /// Does the handshake of a connection that came; `steps` counts what this end had something to
+    /// say to.
     ///
     /// # Errors
     /// When the other end is somebody else, or breaks the protocol.
@@ -319,7 +320,8 @@ fn plain_error(error: openssl::ssl::Error) -> io::Error {
     error.into_io_error().unwrap_or_else(io::Error::other)
 }
 
-/// SSL_R_UNEXPECTED_EOF_WHILE_READING of OpenSSL 3 (`openssl/sslerr.h`), which the crate does not name.
+/// SSL_R_UNEXPECTED_EOF_WHILE_READING of OpenSSL 3 (`openssl/sslerr.h`), which the crate does not
+/// name.
 const UNEXPECTED_EOF_WHILE_READING: std::ffi::c_int = 294;
 
 /// Whether the connection ended without TLS's own farewell.

@@ -1,4 +1,5 @@
-//! Signs a proxy for a key of the server's (RFC 3820): a limited one, which moves files and starts nothing.
+//! Signs a proxy for a key of the server's (RFC 3820): a limited one, which moves files and starts
+//! nothing.
 
 use super::credential::Credential;
 use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString, Asn1Time};
@@ -9,13 +10,15 @@ use openssl::pkey::{Id, PKey, Public};
 use openssl::x509::extension::KeyUsage;
 use openssl::x509::{X509, X509Extension, X509Name, X509Req};
 
-/// How much earlier than now a proxy begins, for clocks that are behind, in seconds: as Globus has it.
+/// How much earlier than now a proxy begins, for clocks that are behind, in seconds: as Globus has
+/// it.
 const CLOCK_SKEW: i64 = 300;
-/// `ProxyCertInfo` in DER, of no more than Globus' language of limited proxies, 1.3.6.1.4.1.3536.1.1.1.9.
+/// `ProxyCertInfo` in DER, of no more than Globus' language of limited proxies,
+/// 1.3.6.1.4.1.3536.1.1.1.9.
 const LIMITED: &[u8] = &[0x30, 15, 0x30, 13, 6, 11, 0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
 
-/// The certificate that `request` asks for, signed with `own`, in DER. The chain does not follow it: servers know
-/// it since the handshake, and Globus' take what follows for a command.
+/// The certificate that `request` asks for, signed with `own`, in DER. The chain does not follow
+/// it: servers know it since the handshake, and Globus' take what follows for a command.
 ///
 /// # Errors
 /// In words, when the request is none.

@@ -1,5 +1,5 @@
-//! Whether a certificate is that of a host: an alternative name of it, or its common name where it has none, as
-//! sites have had it before there were those (RFC 2818, section 3.1).
+//! Whether a certificate is that of a host: an alternative name of it, or its common name where it
+//! has none, as sites have had it before there were those (RFC 2818, section 3.1).
 
 use std::net::IpAddr;
 use x509_parser::extensions::GeneralName;
@@ -8,8 +8,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// The services that common names of hosts begin with: `/CN=host/dtn2.example.org`.
 const SERVICES: [&str; 2] = ["host/", "ftp/"];
 
-/// Whether the certificate in DER names `host`. No other name of the host's is looked up: whoever answers
-/// for its addresses could choose one.
+/// Whether the certificate in DER names `host`. No other name of the host's is looked up: whoever
+/// answers for its addresses could choose one.
 pub(super) fn names(der: &[u8], host: &str) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
     let address: Option<IpAddr> = host.parse().ok();

@@ -1,4 +1,5 @@
-//! The initiator's end of a GSSAPI exchange as a machine of tokens: it finds out who the server is, and delegates.
+//! The initiator's end of a GSSAPI exchange as a machine of tokens: it finds out who the server is,
+//! and delegates.
 
 use super::GssContext;
 use super::authorities::{Peer, Purpose, Refusal};

@@ -1,5 +1,5 @@
-//! A connection whose handshake waits until something is to go over it: servers take connections only once
-//! they have a transfer to do.
+//! A connection whose handshake waits until something is to go over it: servers take connections
+//! only once they have a transfer to do.
 
 use super::DataSecurity;
 use crate::channels::Handle;

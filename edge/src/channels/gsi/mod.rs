@@ -1,8 +1,9 @@
-//! GSI, the security of grids: TLS whose peers show proxies, certificates that users sign themselves for a day
-//! (RFC 3820), for control channels in tokens of GSSAPI and for data connections as they are.
+//! GSI, the security of grids: TLS whose peers show proxies, certificates that users sign
+//! themselves for a day (RFC 3820), for control channels in tokens of GSSAPI and for data
+//! connections as they are.
 //!
-//! By OpenSSL: rustls takes no chain in which a user's certificate signs another. What is on the wire is
-//! Globus' `gssapi_gsi`, which nothing but its source describes:
+//! By OpenSSL: rustls takes no chain in which a user's certificate signs another. What is on the
+//! wire is Globus' `gssapi_gsi`, which nothing but its source describes:
 //!
 //! | step | initiator (TLS client) | acceptor (TLS server) |
 //! |---|---|---|
@@ -12,9 +13,9 @@
 //! | after `D` | | a certificate request, DER |
 //! | | the certificate that it signed, DER; from some, its own chain after it | |
 //!
-//! On a control channel each arrow is a token of `ADAT`. On a data connection the bytes go as they are, and who
-//! connects is the initiator: where data then goes in the clear the flag is `0`; where it goes within TLS
-//! there is neither byte nor flag.
+//! On a control channel each arrow is a token of `ADAT`. On a data connection the bytes go as they
+//! are, and who connects is the initiator: where data then goes in the clear the flag is `0`; where
+//! it goes within TLS there is neither byte nor flag.
 
 mod acceptor;
 mod authorities;

@@ -1,11 +1,11 @@
-//! Signing policies: which names an authority of a grid may sign, in the file `HASH.signing_policy` next to
-//! its certificate.
+//! Signing policies: which names an authority of a grid may sign, in the file `HASH.signing_policy`
+//! next to its certificate.
 
 /// Whether the file `text` lets `issuer` sign `subject`.
 ///
-/// Of Globus' language (EACL) what sites write is read: `access_id_CA X509 'DN'`, `pos_rights globus CA:sign` and
-/// `cond_subjects globus '"PATTERN" ...'`, where `*` in a pattern is any text. Anything else in an
-/// entry makes it grant nothing.
+/// Of Globus' language (EACL) what sites write is read: `access_id_CA X509 'DN'`, `pos_rights
+/// globus CA:sign` and `cond_subjects globus '"PATTERN" ...'`, where `*` in a pattern is any text.
+/// Anything else in an entry makes it grant nothing.
 pub(super) fn allows(text: &str, issuer: &str, subject: &str) -> bool {
     let (mut is_issuer, mut may_sign) = (false, false);
     for line in text.lines() {

@@ -1,12 +1,12 @@
-//! What an authority took back, `HASH.r0`, where OpenSSL found no list: one that is there and cannot be read
-//! vouches for nobody.
+//! What an authority took back, `HASH.r0`, where OpenSSL found no list: one that is there and
+//! cannot be read vouches for nobody.
 
 use openssl::error::ErrorStack;
 use openssl::x509::{X509Crl, X509Ref};
 use std::path::Path;
 
-/// Whether the issuer of `certificate` publishes no list in `folder`. OpenSSL has one error for a list that
-/// is not there and for one that it could not read.
+/// Whether the issuer of `certificate` publishes no list in `folder`. OpenSSL has one error for a
+/// list that is not there and for one that it could not read.
 ///
 /// # Errors
 /// In words, when there is one.

@@ -1,5 +1,5 @@
-//! The proxy of whoever runs this program, and whom its grid trusts: in the files where every client of grids
-//! looks.
+//! The proxy of whoever runs this program, and whom its grid trusts: in the files where every
+//! client of grids looks.
 
 use super::DataSecurity;
 use super::authorities::Authorities;
@@ -24,8 +24,9 @@ pub(crate) struct UserProxy {
 }
 
 impl UserProxy {
-    /// That of `settings`, or where every client of grids looks: `X509_USER_PROXY` or `/tmp/x509up_uUID`,
-    /// and `X509_CERT_DIR`, `~/.globus/certificates` or `/etc/grid-security/certificates`.
+    /// That of `settings`, or where every client of grids looks: `X509_USER_PROXY` or
+    /// `/tmp/x509up_uUID`, and `X509_CERT_DIR`, `~/.globus/certificates` or
+    /// `/etc/grid-security/certificates`.
     ///
     /// # Errors
     /// When there is none, it is not good any more, others may read it, or no authority is known.

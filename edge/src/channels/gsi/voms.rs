@@ -1,6 +1,7 @@
-//! VOMS attributes: what the server of a virtual organisation says of its members, in an attribute certificate
-//! (RFC 5755) that stands in a proxy. None counts but by the signature of a server that this node knows for that
-//! organisation: `vomsdir/VO/*.lsc`, the subjects of the server's certificate and of those above it.
+//! VOMS attributes: what the server of a virtual organisation says of its members, in an attribute
+//! certificate (RFC 5755) that stands in a proxy. None counts but by the signature of a server that
+//! this node knows for that organisation: `vomsdir/VO/*.lsc`, the subjects of the server's
+//! certificate and of those above it.
 
 use crate::channels::trust::subject_of_certificate;
 use farline_core::gridftp::{AttributeCertificate, attribute_certificates};
@@ -28,7 +29,8 @@ pub(super) fn extension_of(proxy: &[u8]) -> Option<Vec<u8>> {
     found.map(|extension| extension.value.to_vec())
 }
 
-/// The attributes that count of `extension`, such as `/vo/group/Role=writer`, of a proxy of `holder`.
+/// The attributes that count of `extension`, such as `/vo/group/Role=writer`, of a proxy of
+/// `holder`.
 ///
 /// # Errors
 /// In words, why none counts.
@@ -54,7 +56,8 @@ pub(crate) fn plain(name: &str) -> &str {
     name.strip_suffix("/Role=NULL").unwrap_or(name)
 }
 
-/// Finds the chain from a certificate, with what lies next to it, to an authority; in words, why there is none.
+/// Finds the chain from a certificate, with what lies next to it, to an authority; in words, why
+/// there is none.
 pub(super) type Vouch<'a> = dyn Fn(&X509, &[X509]) -> Result<Vec<X509>, String> + 'a;
 
 /// Who vouches for servers, and which are known.
@@ -150,7 +153,8 @@ fn vo_of(name: &str) -> Option<&str> {
     (is_shown && !vo.is_empty() && !vo.starts_with('.') && vo.bytes().all(is_plain)).then_some(vo)
 }
 
-/// Whether a file in `folder` lists the beginning of this chain, of a server and of who signed it at least.
+/// Whether a file in `folder` lists the beginning of this chain, of a server and of who signed it
+/// at least.
 fn is_listed(folder: &Path, chain: &[String]) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let lists = entries.flatten().map(|entry| entry.path());

@@ -99,8 +99,8 @@ impl Meter {
         self.buffer.map_or(share, |Bytes(len)| len.min(share))
     }
 
-    /// What the connection may keep of what it sends: twice what its control lets be on its way, and
-    /// a little for what is written meanwhile. `None` while that is about what it was.
+    /// What the connection may keep of what it sends: twice what its control lets be on its way,
+    /// and a little for what is written meanwhile. `None` while that is about what it was.
     pub(super) fn new_send_window(&self) -> Option<u64> {
         let window = self.window.load(Ordering::Relaxed);
         let wanted = window.saturating_mul(2).saturating_add(LEAST_SEND_WINDOW).min(self.most());
@@ -398,8 +398,8 @@ impl Controller for Adapted {
         let window = (allowed.window * self.mtu as f64) as u64;
         let least_rtt = self.made_by.meter.least_rtt();
         let window = match (self.control.held, allowed.pacing, least_rtt) {
-            // quinn paces by the window alone: that of a held rate is what it has on its way over an
-            // empty path, and a little that waits.
+            // quinn paces by the window alone: that of a held rate is what it has on its way over
+            // an empty path, and a little that waits.
             (Some(_), Some(rate), Some(rtt)) => {
                 window.min(rate.bytes_in(rtt.mul_f64(HELD_SPARE) + HELD_WAITS).0 + self.mtu)
             }

@@ -86,8 +86,8 @@ pub(crate) async fn connect(
     };
     let endpoint: Endpoint = endpoint(&tasks, bind(SocketAddr::new(own, 0))?, None)?;
     let port = endpoint.local_addr()?.port();
-    // What carries the connection is a task of the runtime that it was begun in: not of the caller's, who
-    // does other work, and ends before the last word has left.
+    // What carries the connection is a task of the runtime that it was begun in: not of the
+    // caller's, who does other work, and ends before the last word has left.
     let (name, begun) = (name.to_owned(), endpoint.clone());
     let measured = Arc::clone(&meter);
     let connecting = tasks.handle()?.spawn(async move {
@@ -170,8 +170,8 @@ impl AsyncWrite for ControlDuplex {
     }
 }
 
-/// Closes a client's connection, and waits until that has left: a process that ends at once would take
-/// it along, and the node would keep the session until it takes its client for dead.
+/// Closes a client's connection, and waits until that has left: a process that ends at once would
+/// take it along, and the node would keep the session until it takes its client for dead.
 fn farewell(connection: &Connection) {
     connection.close(DONE, b"");
     let began = Instant::now();

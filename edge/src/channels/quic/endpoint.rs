@@ -69,7 +69,8 @@ pub(super) fn settings(
     settings
 }
 
-/// The same for a connection that has a control channel, whose peer is given up sooner: Q-4 of silence.
+/// The same for a connection that has a control channel, whose peer is given up sooner: Q-4 of
+/// silence.
 pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
     settings.max_idle_timeout(IdleTimeout::try_from(WATCHED_IDLE).ok());
     settings
@@ -157,8 +158,8 @@ pub(super) fn endpoint(
 ) -> io::Result<Endpoint> {
     let handle = tasks.handle()?;
     let _inside = handle.enter();
-    // What each end says that it takes ends the other's search for longer packets, whatever the path
-    // has; unsaid it is an Ethernet's 1,472.
+    // What each end says that it takes ends the other's search for longer packets, whatever the
+    // path has; unsaid it is an Ethernet's 1,472.
     let mut config = EndpointConfig::default();
     config.max_udp_payload_size(LARGEST_PAYLOAD).map_err(io::Error::other)?;
     Endpoint::new(config, server, socket, Arc::new(TokioRuntime))

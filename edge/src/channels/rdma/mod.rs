@@ -1,8 +1,9 @@
 //! The RDMA channel: blocks from the sender's staging pool straight into the receiver's, by
 //! InfiniBand, RoCE or iWARP.
 //!
-//! [`Endpoint`] decides, `RdmaConnection` does. Who calls a method of the channel drives both: there is no
-//! thread in between. Nothing on an RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
+//! [`Endpoint`] decides, `RdmaConnection` does. Who calls a method of the channel drives both:
+//! there is no thread in between. Nothing on an RDMA channel is encrypted (docs/protocol.md, V-1 to
+//! V-11).
 
 mod connect;
 #[cfg(test)]

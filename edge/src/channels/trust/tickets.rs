@@ -1,4 +1,5 @@
-//! The tickets by which data connections go on from a control connection's TLS session (RFC 8446, section 2.2).
+//! The tickets by which data connections go on from a control connection's TLS session (RFC 8446,
+//! section 2.2).
 
 use crate::sys::lock::lock;
 use rustls::NamedGroup;
@@ -10,7 +11,8 @@ use std::sync::Mutex;
 /// Tickets that are kept: a Farline node gives 16.
 const MOST: usize = 16;
 
-/// Those of one server. Each is taken once, as its RFC wants it (appendix C.4); of more than 16 the oldest goes.
+/// Those of one server. Each is taken once, as its RFC wants it (appendix C.4); of more than 16 the
+/// oldest goes.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     left: Mutex<VecDeque<Tls13ClientSessionValue>>,

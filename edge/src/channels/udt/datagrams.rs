@@ -1,5 +1,5 @@
-//! A UDP socket that sends trains of packets in one call, and takes what the kernel has put together
-//! in one (GSO, GRO).
+//! A UDP socket that sends trains of packets in one call, and takes what the kernel has put
+//! together in one (GSO, GRO).
 
 use bytes::{Bytes as Shared, BytesMut};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -21,8 +21,8 @@ const TRAIN: usize = 65_000;
 const SEND_BUFFER: usize = 512 << 10;
 /// What it may hold of what came while this host does something else, some fifty milliseconds at 10
 /// Gbit/s where the kernel counts as much again for each packet; an ordinary user gets as much as
-/// `net.core.rmem_max`. With a quarter of it a receiver on a busy host lost packets at 10 Gbit/s that
-/// the path had not (docs/speed.md).
+/// `net.core.rmem_max`. With a quarter of it a receiver on a busy host lost packets at 10 Gbit/s
+/// that the path had not (docs/speed.md).
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 /// The socket, and what waits to be sent.

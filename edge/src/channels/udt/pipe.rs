@@ -286,8 +286,8 @@ impl Pipe {
         state.take_arrived()
     }
 
-    /// What has come, or the end; has `cx` woken where there is nothing yet. `read` packets more are
-    /// done with.
+    /// What has come, or the end; has `cx` woken where there is nothing yet. `read` packets more
+    /// are done with.
     pub(super) fn poll_read(
         &self,
         cx: &task::Context<'_>,

@@ -1,5 +1,5 @@
-//! A UDP port and the thread that serves it: connections by the name of their end, who asks, and who
-//! waits to be asked.
+//! A UDP port and the thread that serves it: connections by the name of their end, who asks, and
+//! who waits to be asked.
 
 use super::super::session_buffers::SessionBuffers;
 use super::super::socket::longest_datagram;

@@ -1,5 +1,5 @@
-//! `limited_by`: what holds a copy back on purpose is what it names. The whole matrix, with its figures,
-//! is `cargo xtask bench causes`.
+//! `limited_by`: what holds a copy back on purpose is what it names. The whole matrix, with its
+//! figures, is `cargo xtask bench causes`.
 
 use farline_lab::alone;
 use farline_lab::causes::{Cause, causes, run};

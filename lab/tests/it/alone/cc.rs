@@ -306,7 +306,8 @@ fn a_copy_loads_a_control_at_the_sender_and_returns_it() {
     assert!(far.path().join("of-nobody").exists());
 }
 
-/// Logs in over TLS and asks the node for a control; prints its reply, and what the kernel has then.
+/// Logs in over TLS and asks the node for a control; prints its reply, and what the kernel has
+/// then.
 const ASK: &str = r#"
 import ftplib, ssl, sys
 host, port, user, control = sys.argv[1:]
