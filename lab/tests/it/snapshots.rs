@@ -37,6 +37,14 @@ fn every_commands_help() {
     assert!(count >= 8, "only {count} commands");
 }
 
+#[test]
+fn plans_of_two_paths_as_a_terminal_shows_them() {
+    let plan = |words: &[&str]| succeed(farline().arg("plan").args(words));
+    let lossy = plan(&["usn-8600", "--loss", "1e-5", "--size", "1TB"]);
+    let wide = plan(&["custom", "--rate", "100G", "--rtt", "200ms", "--size", "10TB"]);
+    assert_snapshot!("plan-terminal", [lossy, wide].join("\n"));
+}
+
 /// What a reader of the page sees but its drawings, a line for each block of text.
 fn visible(html: &str) -> String {
     let mut text = String::new();
