@@ -1,7 +1,7 @@
 //! The name of a congestion control, as sockets take it: one of ours, or any that a kernel has.
 
 use super::Algorithm;
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -35,8 +35,10 @@ impl ControlName {
     /// [`Fault::You`] in words that say why the kernel would refuse it.
     pub fn to_register(text: &str) -> Result<ControlName, Error> {
         let wrong = |why: String| {
-            Error::new(Fault::You, ErrorCode::CongestionName, why)
-                .hint("up to 15 letters, digits, `_` and `.`, for example --as my_htcp")
+            Error::new(Fault::You, ErrorCode::CongestionName, why).hint(format!(
+                "up to 15 letters, digits, `_` and `.`, for example {} my_htcp",
+                Setting::As
+            ))
         };
         if text.len() > ControlName::LONGEST {
             return Err(wrong(format!(

@@ -2,7 +2,7 @@
 //! path that is dead, or that means to hold its client up by single bytes.
 
 use crate::gridftp::client::LEAST_PROGRESS;
-use crate::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Setting, Span, Time};
 
 /// How long the silence has lasted.
 #[derive(Debug)]
@@ -41,10 +41,11 @@ impl IdleTimeout {
                 Bytes(moved.abs_diff(self.moved))
             ),
         };
-        Some(Error::new(Fault::Between, ErrorCode::PeerSilent, message).hint(
+        Some(Error::new(Fault::Between, ErrorCode::PeerSilent, message).hint(format!(
             "it is stopped or overloaded, or the path is dead; run the same command again, or \
-             wait longer with --timeout SECONDS",
-        ))
+             wait longer with {} SECONDS",
+            Setting::Timeout
+        )))
     }
 }
 

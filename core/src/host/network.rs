@@ -3,7 +3,7 @@
 use super::{Finding, HostFacts, Interface, PathFacts};
 use crate::congestion::{Algorithm, ControlName};
 use crate::plan::ChannelLimits;
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Rate, Setting};
 
 /// Channels that Farline opens at most by itself.
 const CHANNELS: u64 = ChannelLimits::TRANSFER as u64;
@@ -133,8 +133,8 @@ fn by_hand(direction: &Direction, most: Bytes, path: &PathFacts) -> Finding {
     Finding::advice(
         direction.fixed_about,
         format!(
-            "{words}, and the path holds {product}; Farline leaves it to the kernel unless \
-            told --buffer"
+            "{words}, and the path holds {product}; Farline leaves it to the kernel unless told {}",
+            Setting::Buffer
         ),
     )
     .mend(format!("sysctl -w {}={want}", direction.fixed_sysctl))
@@ -147,8 +147,8 @@ fn qdisc(facts: &HostFacts) -> Option<Finding> {
         other => Finding::advice(
             "qdisc",
             format!(
-                "the default qdisc is {other}: pacing (bbr, --limit) then needs a timer for \
-                each packet"
+                "the default qdisc is {other}: pacing (bbr, {}) then needs a timer for each packet",
+                Setting::Limit
             ),
         )
         .mend(

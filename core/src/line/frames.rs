@@ -2,7 +2,7 @@
 
 use super::header::HEADER_BYTES;
 use super::pattern::Pattern;
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 use crate::wan::frames::{FCS, GAP, HEADER, PREAMBLE};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -115,7 +115,10 @@ impl FrameMix {
             ErrorCode::LineFrames,
             format!("a frame of {largest} bytes does not fit the path's MTU of {mtu}"),
         )
-        .hint(format!("--frames {most} is the largest; or raise the MTU of the devices")))
+        .hint(format!(
+            "{} {most} is the largest; or raise the MTU of the devices",
+            Setting::Frames
+        )))
     }
 
     /// Bytes of a turn from header to FCS: those in which a wrong bit costs the frame.

@@ -1,7 +1,7 @@
 //! A service level, and whether a line holds it at each step of ITU-T Y.1564's configuration test.
 
 use super::document::LineDocument;
-use crate::units::{Error, ErrorCode, Fault, Rate};
+use crate::units::{Error, ErrorCode, Fault, Rate, Setting};
 use serde::{Deserialize, Serialize};
 
 /// The steps of the committed rate, in per cent (Y.1564, section 8.1).
@@ -55,10 +55,11 @@ impl ServiceLevel {
             toml::from_str(text).map_err(|error| wrong(error.message().to_owned()))?;
         level.committed()?;
         if level.agreed().is_empty() {
-            return Err(wrong("it has a rate and nothing to hold a line against".to_owned()).hint(
+            return Err(wrong("it has a rate and nothing to hold a line against".to_owned()).hint(format!(
                 "agree on frame_loss_ratio, frame_transfer_delay_ms, frame_delay_variation_ms or \
-                 availability; what a line carries, `farline line --search` finds",
-            ));
+                 availability; what a line carries, `farline line {}` finds",
+                Setting::Search
+            )));
         }
         Ok(level)
     }

@@ -1,7 +1,7 @@
 //! What a line test is asked to do.
 
 use super::frames::{EthernetFraming, FrameMix};
-use crate::units::{Error, ErrorCode, Fault, Rate};
+use crate::units::{Error, ErrorCode, Fault, Rate, Setting};
 use serde::{Deserialize, Serialize};
 
 /// What a line is held against.
@@ -52,10 +52,14 @@ impl LineSettings {
         // As fast as the host can, without a rate.
         if self.rate.as_bps() > 0 && seconds > self.most_seconds as f64 {
             let (what, hint) = match self.burst {
-                1 => ("a frame".to_owned(), "take a higher --rate, or a longer --for"),
-                n => {
-                    (format!("a burst of {n} frames"), "take a smaller --burst, or a longer --for")
-                }
+                1 => (
+                    "a frame".to_owned(),
+                    format!("take a higher {}, or a longer {}", Setting::Rate, Setting::For),
+                ),
+                n => (
+                    format!("a burst of {n} frames"),
+                    format!("take a smaller {}, or a longer {}", Setting::Burst, Setting::For),
+                ),
             };
             let message = format!(
                 "{what} takes {seconds:.1} s at this load, longer than the test ({} s)",

@@ -4,7 +4,7 @@
 use super::interval::IntervalReason;
 use super::path::streams_in_words;
 use crate::congestion::{Algorithm, ControlName};
-use crate::units::{Bytes, Error, Rate, Span};
+use crate::units::{Bytes, Error, Rate, Setting, Span};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 
@@ -353,7 +353,7 @@ impl Display for Reason {
                 write!(f, "by the model, {why}: ")?;
                 match rate {
                     Some(rate) => write!(f, "{rate} as asked")?,
-                    None => write!(f, "{assumed} assumed (--rate)")?,
+                    None => write!(f, "{assumed} assumed ({})", Setting::Rate)?,
                 }
                 let begins = match copy_begins_so {
                     true => "begins so",

@@ -8,7 +8,7 @@ use crate::experiment::{
     CellJob, CellRuns, Document, Environment, Experiment, Resumption, Schedule, changes, read,
 };
 use crate::statistics::{Pooled, Summary, error_of_mean};
-use crate::units::{Error, ErrorCode, Fault, Span};
+use crate::units::{Error, ErrorCode, Fault, Setting, Span};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
@@ -151,15 +151,17 @@ impl Profile {
             if let Some(driver) = copies.drivers.iter().find(|driver| driver.is_encrypted()) {
                 let message =
                     format!("the model has no processor: {} would be TCP in it", driver.title());
-                return Err(wrong(message).hint(
-                    "measure it over a link, or model TCP with --host-rate, the most that the \
+                return Err(wrong(message).hint(format!(
+                    "measure it over a link, or model TCP with {}, the most that the \
                     host encrypts",
-                ));
+                    Setting::HostRate
+                )));
             }
             let has_own = copies.drivers.iter().any(|driver| driver.channel().is_some());
             if has_own && copies.stores != [StagingStore::Memory] {
                 let message = "the model of UDT has no store: its bytes are in memory".to_owned();
-                return Err(wrong(message).hint("measure it over a link, or --store memory"));
+                return Err(wrong(message)
+                    .hint(format!("measure it over a link, or {} memory", Setting::Store)));
             }
         }
         let first = grid.repetitions.first_stage();

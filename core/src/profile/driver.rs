@@ -239,7 +239,7 @@ mod tests {
         .expect_err("no processor");
         assert!(
             error.fault == Fault::You
-                && error.hint.is_some_and(|hint| hint.contains("--host-rate")),
+                && error.hint.is_some_and(|hint| hint.contains("`Setting::HostRate`")),
             "{}",
             error.message
         );

@@ -5,7 +5,7 @@ use crate::experiment::{Experiment, Repetitions};
 use crate::plan::limits::{
     ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault,
 };
-use crate::units::{Bytes, Error, ErrorCode, Fault};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Setting};
 
 /// Larger messages are refused: the sender has to keep one.
 const MOST_MESSAGE: Bytes = Bytes::mib(64);
@@ -131,7 +131,10 @@ impl Grid {
         if seconds > LONGEST {
             return wrong(format!("repetitions of {seconds} s: a week, {LONGEST} s, at most"))
                 .map_err(|error: Error| {
-                    error.hint("several repetitions say more than a long one: --repetitions")
+                    error.hint(format!(
+                        "several repetitions say more than a long one: {}",
+                        Setting::Repetitions
+                    ))
                 });
         }
         if !(sample > 0.0 && sample <= seconds / 4.0) {
@@ -143,9 +146,10 @@ impl Grid {
         {
             return wrong(format!("{seconds} s are not four round trips of {}", path.rtt_ns))
                 .map_err(|error: Error| {
-                    error.hint(
-                        "a repetition must be long next to the round-trip time: give --seconds",
-                    )
+                    error.hint(format!(
+                        "a repetition must be long next to the round-trip time: give {}",
+                        Setting::Seconds
+                    ))
                 });
         }
         if self.disturbance.is_some_and(|disturbance| disturbance.at_ns.as_secs_f64() >= seconds) {

@@ -6,7 +6,7 @@ use super::grid::Grid;
 use super::staging::Copies;
 use super::transform::Transform;
 use crate::experiment::Repetitions;
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 
 /// An emulated link's least MTU, as IPv6 asks for it (RFC 8200, section 5).
 const LEAST_MTU: u32 = 1_280;
@@ -41,7 +41,7 @@ impl Grid {
             let words =
                 format!("a scale of {k}: the rates of {} can be divided by 1 to {most}", self.name);
             return Err(Error::new(Fault::You, ErrorCode::ProfileScale, words)
-                .hint("give a lower --rate for less"));
+                .hint(format!("give a lower {} for less", Setting::Rate)));
         }
         let stretched = k > self.largest_division();
         let slower = if stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) };

@@ -5,7 +5,7 @@ use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::document::Job;
 use super::grid::Grid;
 use crate::experiment::Experiment;
-use crate::units::{Error, ErrorCode, Fault, Span};
+use crate::units::{Error, ErrorCode, Fault, Setting, Span};
 use crate::wan::frames;
 
 /// By what rates and packets are divided, the least first: some four let a laptop carry 10 Gbit/s.
@@ -121,8 +121,10 @@ impl Grid {
         let (k, why) = last.unwrap_or((1, "nothing was tried".to_owned()));
         let at = if k == 1 { "at its rate".to_owned() } else { format!("even scaled {k}") };
         let hint = format!(
-            "give --rate 1G, or --simulate; --scale {k} measures it in spite of that, and marks \
-             what does not count"
+            "give {} 1G, or {}; {} {k} measures it in spite of that, and marks what does not count",
+            Setting::Rate,
+            Setting::Simulate,
+            Setting::Scale
         );
         Error::new(
             Fault::Here,
@@ -182,8 +184,8 @@ mod tests {
         let hint = error.hint.unwrap_or_default();
         assert!(
             error.message.contains("late")
-                && hint.contains("--rate 1G")
-                && hint.contains("--scale 7 "),
+                && hint.contains("`Setting::Rate` 1G")
+                && hint.contains("`Setting::Scale` 7 "),
             "{hint}"
         );
         // Its easiest cell, MTU 65520, would be carried as it is.

@@ -4,7 +4,7 @@
 
 use super::greeting::{ANSWER_LEN, GREETING_LEN, GreetingError};
 use super::{GreetingReply, MOST_QUEUE_PAIRS, Placement, RdmaGreeting, VERSION};
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 use std::fmt::Write;
 
 /// Bytes before the queue pairs.
@@ -81,8 +81,10 @@ impl QpAddress {
                 kind(theirs.lid),
                 kind(self.lid)
             );
-            return Err(Error::new(Fault::Between, ErrorCode::RdmaFabric, message)
-                .hint("both ends need devices of one kind; --channel tcp needs none"));
+            return Err(Error::new(Fault::Between, ErrorCode::RdmaFabric, message).hint(format!(
+                "both ends need devices of one kind; {} tcp needs none",
+                Setting::Channel
+            )));
         }
         let is_multicast = theirs.gid[0] == 0xff;
         if is_multicast || (theirs.lid == 0 && theirs.gid == [0; 16]) {
@@ -91,7 +93,10 @@ impl QpAddress {
                 ErrorCode::RdmaGid,
                 "the peer's RDMA port has no GID to send to",
             )
-            .hint("its interface needs an address: `ip addr` there; --channel tcp goes without"));
+            .hint(format!(
+                "its interface needs an address: `ip addr` there; {} tcp goes without",
+                Setting::Channel
+            )));
         }
         Ok(self.mtu.min(theirs.mtu))
     }
@@ -188,8 +193,10 @@ impl Acceptance {
 
 fn nonsense(what: &str) -> Error {
     let message = format!("what the peer said of its RDMA channel makes no sense: {what}");
-    Error::new(Fault::There, ErrorCode::RdmaBroken, message)
-        .hint("is it a Farline of another version? --channel tcp goes another way")
+    Error::new(Fault::There, ErrorCode::RdmaBroken, message).hint(format!(
+        "is it a Farline of another version? {} tcp goes another way",
+        Setting::Channel
+    ))
 }
 
 fn other_version(theirs: u8) -> Error {
@@ -197,7 +204,7 @@ fn other_version(theirs: u8) -> Error {
         "the peer speaks version {theirs} of the RDMA channel, this Farline version {VERSION}"
     );
     Error::new(Fault::There, ErrorCode::RdmaVersion, message)
-        .hint("use the same Farline at both ends, or --channel tcp")
+        .hint(format!("use the same Farline at both ends, or {} tcp", Setting::Channel))
 }
 
 fn hex(bytes: &[u8]) -> String {

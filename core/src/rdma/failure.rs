@@ -1,6 +1,6 @@
 //! What a failed work request means: whose fault it is, and what to try.
 
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 use std::fmt;
 
 /// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h, and what becomes of a
@@ -51,51 +51,63 @@ impl RdmaFailure {
 
     /// The error for who asked for the transfer.
     pub fn error(self) -> Error {
-        let lost = |fault, code, hint: &str| {
+        let lost = |fault, code, hint: String| {
             Error::new(fault, code, format!("data connection lost: {self}")).hint(hint)
         };
         match self {
-            RdmaFailure::LocalMemory => {
-                lost(Fault::Bug, ErrorCode::RdmaMemory, "report it; --channel tcp goes another way")
-            }
+            RdmaFailure::LocalMemory => lost(
+                Fault::Bug,
+                ErrorCode::RdmaMemory,
+                format!("report it; {} tcp goes another way", Setting::Channel),
+            ),
             RdmaFailure::Flushed => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
-                "the peer stopped or the path broke; run the same command again",
+                "the peer stopped or the path broke; run the same command again".to_owned(),
             ),
             RdmaFailure::RemoteInvalid => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
-                "run the same command again; with fewer queue pairs (--channel rdma:1) or \
-                 --channel tcp if it repeats",
+                format!(
+                    "run the same command again; with fewer queue pairs ({0} rdma:1) or {0} tcp if \
+                     it repeats",
+                    Setting::Channel
+                ),
             ),
             RdmaFailure::RemoteAccess => lost(
                 Fault::There,
                 ErrorCode::RdmaAccess,
-                "the peer gave a wrong key or took it back too early: run the same command again, \
-                 or use --channel tcp",
+                format!(
+                    "the peer gave a wrong key or took it back too early: run the same command \
+                     again, or use {} tcp",
+                    Setting::Channel
+                ),
             ),
             RdmaFailure::RetriesExceeded => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
                 "the peer or the path is gone, or a device on it drops packets of this MTU; run \
-                 the same command again",
+                 the same command again"
+                    .to_owned(),
             ),
             RdmaFailure::ReceiverNotReady => lost(
                 Fault::There,
                 ErrorCode::ChannelLost,
-                "the peer hangs or breaks clause V-7; run the same command again",
+                "the peer hangs or breaks clause V-7; run the same command again".to_owned(),
             ),
             RdmaFailure::Removed => lost(
                 Fault::Here,
                 ErrorCode::RdmaDevice,
-                "`rdma link` lists the devices that are left; --channel tcp goes without, and the \
-                 same command goes on where this one stopped",
+                format!(
+                    "`rdma link` lists the devices that are left; {} tcp goes without, and the \
+                     same command goes on where this one stopped",
+                    Setting::Channel
+                ),
             ),
             RdmaFailure::Other(_) => lost(
                 Fault::Between,
                 ErrorCode::ChannelLost,
-                "run the same command again, or use --channel tcp",
+                format!("run the same command again, or use {} tcp", Setting::Channel),
             ),
         }
     }

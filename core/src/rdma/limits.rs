@@ -1,7 +1,7 @@
 //! What a device has room for, and the channel that fits it.
 
 use super::EndpointSettings;
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 
 /// What a device says of itself: `struct ibv_device_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,11 @@ impl EndpointSettings {
                  of them, {} requests in each queue, {} completions, {} pieces of memory",
                 limits.queue_pairs, limits.work, limits.completions, limits.regions
             );
-            Error::new(Fault::Here, ErrorCode::RdmaRoom, message).hint(
-                "use fewer queue pairs: --channel \
+            Error::new(Fault::Here, ErrorCode::RdmaRoom, message).hint(format!(
+                "use fewer queue pairs: {} \
                 rdma:1",
-            )
+                Setting::Channel
+            ))
         })
     }
 }

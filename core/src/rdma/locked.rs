@@ -1,7 +1,7 @@
 //! How much memory an RDMA device may be given: what a process may lock, less what it has locked.
 
 use super::{EndpointSettings, Record};
-use crate::units::{Bytes, Error, ErrorCode, Fault};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Setting};
 
 /// What a process may lock of memory for devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,12 @@ impl Lockable {
             "RDMA needs {wanted} of memory locked for its device; this process may lock \
              {limit}{beside}"
         );
-        Error::new(Fault::Here, ErrorCode::LockedMemory, message).hint(
+        Error::new(Fault::Here, ErrorCode::LockedMemory, message).hint(format!(
             "raise the limit (`ulimit -l unlimited`, or memlock in /etc/security/limits.d), lower \
-             --staging, or use --channel tcp",
-        )
+             {}, or use {} tcp",
+            Setting::Staging,
+            Setting::Channel
+        ))
     }
 }
 

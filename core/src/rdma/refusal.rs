@@ -2,7 +2,7 @@
 //! rejection.
 
 use super::greeting::{MAGIC, VERSION};
-use crate::units::{Error, ErrorCode, Fault};
+use crate::units::{Error, ErrorCode, Fault, Setting};
 
 /// Bytes of a refusal.
 pub const REFUSAL_LEN: usize = 12;
@@ -66,7 +66,7 @@ impl Refusal {
                     version {VERSION}"
                 ),
             )
-            .hint("use the same Farline at both ends, or --channel tcp"),
+            .hint(format!("use the same Farline at both ends, or {} tcp", Setting::Channel)),
             Refusal::Mtu(theirs) => Error::new(
                 Fault::Between,
                 ErrorCode::RdmaMtu,
@@ -85,17 +85,22 @@ impl Refusal {
                 "the node's RDMA device has no room for \
                     another connection of this size",
             )
-            .hint(
-                "use fewer queue pairs (--channel rdma:1) or less --staging, or try \
+            .hint(format!(
+                "use fewer queue pairs ({} rdma:1) or less {}, or try \
                         again when others are done",
-            ),
+                Setting::Channel,
+                Setting::Staging
+            )),
             Refusal::OtherFabric => Error::new(
                 Fault::Between,
                 ErrorCode::RdmaFabric,
                 "one end's RDMA device speaks iWARP, \
                     the other's InfiniBand or RoCE",
             )
-            .hint("both ends need devices of one kind; --channel tcp needs none"),
+            .hint(format!(
+                "both ends need devices of one kind; {} tcp needs none",
+                Setting::Channel
+            )),
         }
     }
 }

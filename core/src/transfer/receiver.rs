@@ -5,7 +5,7 @@ use super::layout::Block;
 use super::staging::Watermarks;
 use super::window::Windows;
 use super::{ChannelId, SlotId};
-use crate::units::{ByteRanges, Error, ErrorCode, Fault};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault, Setting};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What happened at the receiving end.
@@ -402,7 +402,11 @@ impl Receiver {
             let message =
                 "the sender's blocks come in an order that the staging memory cannot set right";
             let error = Error::new(Fault::There, ErrorCode::OutOfOrder, message);
-            return Some(ReceiverOutput::Failed(error.hint("use --streams 1, or more --staging")));
+            return Some(ReceiverOutput::Failed(error.hint(format!(
+                "use {} 1, or more {}",
+                Setting::Streams,
+                Setting::Staging
+            ))));
         }
         if self.all_ended() && self.writing.is_empty() {
             self.over = true;

@@ -78,6 +78,10 @@ settings! {
     Backup "backup";
     /// Beneath which class of a device circuits are made.
     Below "below";
+    /// How large socket buffers are.
+    Buffer "buffer";
+    /// How many frames leave at once.
+    Burst "burst";
     /// The authority whose certificate a calendar shows.
     Ca "ca";
     /// What carries the data.
@@ -102,6 +106,8 @@ settings! {
     Ends "ends";
     /// That whole frames are carried.
     Ethernet "ethernet";
+    /// How long a line is tested.
+    For "for";
     /// What frames a line is tested with.
     Frames "frames";
     /// That a node serves grids.
@@ -128,6 +134,8 @@ settings! {
     NoEncrypt "no_encrypt";
     /// That a node is not confined.
     NoSandbox "no_sandbox";
+    /// How long one way takes.
+    OneWayDelay "one_way_delay";
     /// The fingerprint of the certificate that a calendar shows.
     Pin "pin";
     /// How much a link's queue holds.
@@ -136,18 +144,26 @@ settings! {
     Rate "rate";
     /// Where Farline is on the other host.
     RemoteFarline "remote_farline";
+    /// How often each cell is measured.
+    Repetitions "repetitions";
     /// That what was interrupted goes on.
     Resume "resume";
     /// The directory that a node exports.
     Root "root";
     /// How long a round trip takes.
     Rtt "rtt";
+    /// By what a rate is divided, and times multiplied.
+    Scale "scale";
+    /// That the most that a line carries is searched.
+    Search "search";
     /// How long one measurement takes.
     Seconds "seconds";
     /// Which constants a congestion control has.
     Set "set";
     /// That a reservation may have several routes.
     Several "several";
+    /// That a model is asked, and nothing measured.
+    Simulate "simulate";
     /// Which site of a network this host is.
     Site "site";
     /// That what is the same is left alone.
@@ -160,8 +176,14 @@ settings! {
     Stamp "stamp";
     /// Where state is kept.
     State "state";
+    /// Between which stores is copied.
+    Store "store";
+    /// How many channels a copy has.
+    Streams "streams";
     /// That a node moves data between others.
     ThirdParty "third_party";
+    /// How long nothing may move.
+    Timeout "timeout";
     /// That a node offers TLS.
     Tls "tls";
     /// Whom to trust, by an authority.

@@ -1,7 +1,7 @@
 //! Named paths: the distances and rates that Farline's five papers measured.
 
 use super::settings::LinkSettings;
-use crate::units::{Error, ErrorCode, Fault, Rate, Span};
+use crate::units::{Error, ErrorCode, Fault, Rate, Setting, Span};
 use serde::Serialize;
 
 /// What 10GBASE-W leaves for Ethernet in an OC-192c/STM-64: 9.58464 Gbit/s of SONET payload times
@@ -101,7 +101,7 @@ impl Path {
             return Ok(path);
         }
         if name == "custom" {
-            let about = "set --rtt or --one-way-delay, and --rate";
+            let about = "your own rtt, or one-way delay, and rate";
             return Ok(Path {
                 name: name.to_owned(),
                 rate: Rate::from_bps(10_000_000_000),
@@ -121,7 +121,7 @@ impl Path {
                     ErrorCode::LinkPath,
                     format!("{name}: a pair of Longbows adds at most {LONGBOW_MOST} one way"),
                 )
-                .hint("for a longer path use custom --rtt, or usn-8600"));
+                .hint(format!("for a longer path use custom {}, or usn-8600", Setting::Rtt)));
             }
             let about = "a pair of Obsidian Longbow XRs (ICPP08): the delay is added one way";
             return Ok(Path {
@@ -152,7 +152,12 @@ impl Path {
                 ErrorCode::LinkSetting,
                 format!("the path `{}` has no rtt of its own", self.name),
             )
-            .hint("give --rtt, for example --rtt 50ms, or --one-way-delay")
+            .hint(format!(
+                "give {}, for example {} 50ms, or {}",
+                Setting::Rtt,
+                Setting::Rtt,
+                Setting::OneWayDelay
+            ))
         })?;
         Ok(LinkSettings::new(rate.unwrap_or(self.rate), rtt))
     }

@@ -1,7 +1,7 @@
 //! Where the time of a transfer's channels went at one end, and which account is the largest.
 
 use super::{Diagnosis, Limit, Party, PathTimes};
-use crate::units::{Bytes, Rate, Span};
+use crate::units::{Bytes, Rate, Setting, Span};
 
 /// From here on the threads of a stage that run, or wait for a processor to run on, for this part
 /// of the time in which they have work are what others wait for.
@@ -295,7 +295,7 @@ impl Waits {
         let rtt = if self.path.min_rtt > Span::ZERO { self.path.min_rtt } else { self.rtt };
         let window = self.buffer.unwrap_or(self.window_limit);
         let window_of = |what: &str| match (self.buffer, window.0) {
-            (Some(buffer), _) => format!("--buffer {buffer} "),
+            (Some(buffer), _) => format!("{} {buffer} ", Setting::Buffer),
             (None, 0) => String::new(),
             (None, _) => format!("{what} allows {window} "),
         };
