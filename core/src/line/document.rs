@@ -5,134 +5,25 @@ use super::delay::{ClockDifference, ClockState, DelaySample, PathDelay};
 use super::delay_summary::DelaySummary;
 use super::gilbert::Gilbert;
 use super::gilbert_elliott::GilbertElliott;
+use super::kernel_times::KernelTimes;
 use super::link_late::{LinkAccount, UnsettledDelays};
 use super::loss_sequence::{LossEntry, PeerLossSequence};
+use super::open_losses::SettledFrames;
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::read::read;
 use super::refused_answers::RefusedAnswers;
+use super::seconds::{LineSums, SenderTotals, SentSecond, TestedSecond, Untested};
 use super::sequential::RatioDecision;
 use super::settings::LineSettings;
 use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
-use super::way::FrameWay;
 use crate::units::{Error, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The most parts of the strip of time; it gets coarser as a test gets longer.
 const STRIP: usize = 2_048;
-
-/// What was sent in a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SentSecond {
-    /// Which, from 0 on.
-    pub second: u64,
-    /// Frames.
-    pub frames: u64,
-    /// Their bits from header to FCS.
-    pub framed_bits: u64,
-    /// Packets that this host dropped on their way out.
-    pub own_drops: u64,
-    /// Whether less was sent than was to be.
-    pub is_short: bool,
-}
-
-/// Why a second does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Untested {
-    /// The sender did not send as much as it was to.
-    SenderLate,
-    /// The sender dropped packets on their way out.
-    SenderDrops,
-    /// The receiver dropped packets that had come.
-    ReceiverDrops,
-    /// An end was not there.
-    Away,
-    /// The receiver says that more came, or was compared, than was sent.
-    ImpossibleCounts,
-}
-
-/// Everything that was sent, and what it took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SenderTotals {
-    /// Frames.
-    pub frames: u64,
-    /// Packets that this host dropped on their way out.
-    pub own_drops: u64,
-    /// Processor time of the thread that sends, in nanoseconds.
-    pub cpu_ns: u64,
-    /// How long it sent, in nanoseconds.
-    pub took_ns: u64,
-    /// By which way frames without a pace left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way: Option<FrameWay>,
-}
-
-/// A second, and what can be said of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TestedSecond {
-    /// Which.
-    pub second: u64,
-    /// Frames sent.
-    pub sent: u64,
-    /// Those that did not come.
-    pub lost: u64,
-    /// Those that came with a wrong bit.
-    pub wrong_frames: u64,
-    /// Their wrong bits.
-    pub wrong_bits: u64,
-    /// Why it does not count, where it does not.
-    pub untested: Option<Untested>,
-}
-
-/// Sums over the seconds that count, and how many do not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LineSums {
-    /// Seconds that count.
-    pub tested: u64,
-    /// Those in which the sender was late.
-    pub sender_late: u64,
-    /// Those in which it dropped packets.
-    pub sender_drops: u64,
-    /// Those in which the receiver did.
-    pub receiver_drops: u64,
-    /// Those in which an end was not there.
-    pub away: u64,
-    /// Those of which the receiver counts more than was sent.
-    #[serde(default)]
-    pub impossible_counts: u64,
-    /// Frames sent.
-    pub sent: u64,
-    /// Their bits from header to FCS.
-    pub framed_bits: u64,
-    /// Frames that did not come.
-    pub lost: u64,
-    /// Frames with a wrong bit.
-    pub wrong_frames: u64,
-    /// Wrong bits.
-    pub wrong_bits: u64,
-    /// Bits that were compared.
-    pub compared_bits: u64,
-    /// Seconds in which none of the frames came.
-    pub dark: u64,
-    /// Frames that came again.
-    pub duplicates: u64,
-    /// Frames out of order.
-    pub reordered: u64,
-}
-
-impl LineSums {
-    /// Seconds that do not count.
-    pub fn untested(&self) -> u64 {
-        self.sender_late
-            + self.sender_drops
-            + self.receiver_drops
-            + self.away
-            + self.impossible_counts
-    }
-}
 
 /// A test under way; as it stands it is also what is written down to go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,6 +37,12 @@ pub struct LineTest {
     /// The latest losses, as the receiver told them.
     #[serde(default)]
     pub losses: PeerLossSequence,
+    /// Which frames count, as far as that is settled and the receiver has not been told.
+    #[serde(default)]
+    settled: SettledFrames,
+    /// Whether the receiver heeds it.
+    #[serde(default)]
+    has_tested_runs: bool,
     /// What the sender says in all, once it ended.
     #[serde(default)]
     pub sender: SenderTotals,
@@ -154,6 +51,9 @@ pub struct LineTest {
     /// What this host's kernel says of its clock, and the other end of its own.
     #[serde(default)]
     pub clock_states: Option<(ClockState, ClockState)>,
+    /// Of how many of these packets the kernels told times.
+    #[serde(default)]
+    pub kernel_times: KernelTimes,
     /// How often the other end lost its account, as it was killed or forgot the test.
     #[serde(default)]
     pub restarts: u64,
@@ -214,9 +114,13 @@ pub struct LineDocument {
     /// the bad one; absent where few were lost, and where independent losses say as much.
     #[serde(default)]
     pub gilbert_elliott: Option<GilbertElliott>,
-    /// The receiver's account of all frames, also of seconds that do not count; where it was killed
-    /// meanwhile, of all its lives, less what it had not told.
+    /// The receiver's account of all frames, also of seconds that do not count, but for its runs of
+    /// losses; where it was killed meanwhile, of all its lives, less what it had not told.
     pub totals: TallyTotals,
+    /// Whether its runs of losses are of seconds that count alone; a receiver of a version before
+    /// has those of all.
+    #[serde(default)]
+    pub has_tested_runs: bool,
     /// How often it lost its account.
     #[serde(default)]
     pub restarts: u64,
@@ -237,6 +141,9 @@ pub struct LineDocument {
     /// What this host's kernel says of its clock, and the other end of its own.
     #[serde(default)]
     pub clock_states: Option<(ClockState, ClockState)>,
+    /// Of how many packets the kernels told times.
+    #[serde(default)]
+    pub kernel_times: KernelTimes,
     /// The mean difference between delays of packets that follow each other, in nanoseconds.
     pub delay_variation_ns: Option<f64>,
     /// How often a clock was set while the test ran.
@@ -308,9 +215,12 @@ impl LineTest {
             sums: LineSums::default(),
             totals: TallyTotals::default(),
             losses: PeerLossSequence::default(),
+            settled: SettledFrames::default(),
+            has_tested_runs: false,
             sender: SenderTotals::default(),
             delay: PathDelay::new(is_one_clock),
             clock_states: None,
+            kernel_times: KernelTimes::default(),
             restarts: 0,
             refused_answers: RefusedAnswers::default(),
             link_late: 0,
@@ -342,6 +252,28 @@ impl LineTest {
         if row.second >= self.next {
             self.rows.insert(row.second, row);
         }
+    }
+
+    /// The other end has dropped packets since a frame of the second `since` came: of those up to
+    /// `until` of which nothing came it knows nothing.
+    pub fn note_dropping(&mut self, since: u64, until: u64) {
+        for second in since.max(self.next)..=until {
+            let nothing = SecondRow { second, ..SecondRow::default() };
+            self.rows.entry(second).or_insert(nothing).has_own_drops = true;
+        }
+    }
+
+    /// Which frames count, for the other end.
+    pub fn settled_frames(&self) -> SettledFrames {
+        self.settled.question()
+    }
+
+    /// The other end knows it of the frames below `below`; returns whether it knows all that is
+    /// settled.
+    pub fn note_settled_there(&mut self, below: u64) -> bool {
+        self.settled.note_known(below);
+        self.has_tested_runs |= below > 0;
+        below >= self.settled.below
     }
 
     /// Everything that came in this life of the other end.
@@ -444,6 +376,9 @@ impl LineTest {
             Some(_) => None,
         };
         let sent = sent.unwrap_or_default();
+        // Numbers before its first are of seconds of which nothing is known.
+        self.settled.settle(sent.next.saturating_sub(sent.frames), false);
+        self.settled.settle(sent.next, untested.is_none());
         let tested = TestedSecond {
             second,
             sent: sent.frames,
@@ -520,6 +455,7 @@ impl LineTest {
             gilbert: self.totals.runs.counts.fit(),
             gilbert_elliott: GilbertElliott::fit(self.losses.entries()),
             totals: self.totals.clone(),
+            has_tested_runs: self.has_tested_runs,
             restarts: self.restarts,
             broken_off: self.broken_off.clone(),
             sender: self.sender,
@@ -528,6 +464,7 @@ impl LineTest {
             one_way_delay_back: one_way.map(|(_, back)| back),
             clocks: self.delay.clocks(),
             clock_states: self.clock_states,
+            kernel_times: self.kernel_times,
             delay_variation_ns: self.delay.variation_ns(),
             clock_steps: self.delay.clock_steps,
             impossible_times: self.delay.impossible,
@@ -542,16 +479,6 @@ impl LineTest {
             strip: self.strip[..parts.min(self.strip.len())].to_vec(),
             strip_seconds: self.strip_seconds,
         }
-    }
-}
-
-impl SecondRow {
-    /// Whether so much can have come of what was sent.
-    fn can_be_of(&self, sent: &SentSecond) -> bool {
-        self.received <= sent.frames
-            && self.wrong_frames <= self.received
-            && self.compared_bits <= sent.framed_bits
-            && self.wrong_bits <= self.compared_bits
     }
 }
 

@@ -5,6 +5,7 @@
 //! and behind that as many spaces as make a request as long as any answer to it.
 
 use super::loss_sequence::LossEntry;
+use super::open_losses::SettledFrames;
 use super::tally::{SecondRow, TallyTotals};
 use crc_fast::crc32_iscsi;
 use serde::de::DeserializeOwned;
@@ -57,6 +58,9 @@ pub enum LineRequest {
         session: u64,
         /// How many frames were sent, once that is all.
         sent: Option<u64>,
+        /// Which of them count.
+        #[serde(default)]
+        settled: SettledFrames,
     },
     /// The latest losses from number `since` on.
     Losses {
@@ -122,11 +126,18 @@ pub enum LineAnswer {
         rows: Vec<SecondRow>,
         /// Whether there are more.
         is_more: bool,
+        /// The second of the last frame that came, where the receiver has dropped packets since: of
+        /// those behind it nothing is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dropping_since: Option<u64>,
     },
     /// To Totals.
     Totals {
         /// Of the request.
         nonce: u64,
+        /// Below which number it knows which frames count.
+        #[serde(default)]
+        settled: u64,
         /// Everything that came.
         totals: Box<TallyTotals>,
     },
@@ -215,6 +226,7 @@ pub fn read_message<M: DeserializeOwned>(bytes: &[u8]) -> Option<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::receive_drops::ReceiveDrops;
     use super::super::way::FrameWay;
     use super::*;
 
@@ -243,7 +255,9 @@ mod tests {
             reordered: u64::MAX,
             has_own_drops: true,
         };
-        let rows = LineAnswer::Rows { nonce: 1, rows: vec![row; 64], is_more: false };
+        let rows = vec![row; 64];
+        let dropping_since = Some(u64::MAX);
+        let rows = LineAnswer::Rows { nonce: u64::MAX, rows, is_more: false, dropping_since };
         let bytes = rows.fitting(REQUEST).expect("some have room");
         assert!(bytes.len() <= REQUEST);
         match read_message(&bytes) {
@@ -257,7 +271,10 @@ mod tests {
         totals.runs.by_distance = vec![1 << 30; 24];
         (totals.received, totals.next) = (1 << 45, 1 << 45);
         totals.way = Some(FrameWay::PacketRing);
-        let answer = LineAnswer::Totals { nonce: u64::MAX, totals: Box::new(totals) };
+        let drops = 1 << 45;
+        totals.device_drops = Some(ReceiveDrops { missed: drops, dropped: drops, backlog: drops });
+        let totals = Box::new(totals);
+        let answer = LineAnswer::Totals { nonce: u64::MAX, settled: 1 << 45, totals };
         assert!(answer.fitting(REQUEST).is_some());
         let entries = vec![(u64::MAX, u64::MAX); 256];
         let losses = LineAnswer::Losses { nonce: 1, first: u64::MAX, entries, is_more: false };
@@ -269,5 +286,23 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(LineAnswer::Ended { nonce: 1 }.fitting(10), None, "a short request gets none");
+    }
+
+    #[test]
+    fn as_many_ranges_as_are_asked_have_room() {
+        let mut settled = SettledFrames::default();
+        for n in 1..100 {
+            settled.settle(u64::MAX - 1_000 + n, n % 2 == 0);
+        }
+        let settled = settled.question();
+        let (nonce, session, sent) = (u64::MAX, u64::MAX, Some(u64::MAX));
+        let request = LineRequest::Totals { nonce, session, sent, settled };
+        assert_eq!(request.bytes().len(), REQUEST, "a longer one passes no path of IPv6");
+        assert_eq!(read_message(&request.bytes()), Some(request));
+        // An end of a version before says nothing of all that.
+        let json = r#"{"totals":{"nonce":1,"session":2,"sent":null}}"#;
+        let settled = SettledFrames::default();
+        let before = LineRequest::Totals { nonce: 1, session: 2, sent: None, settled };
+        assert_eq!(serde_json::from_str::<LineRequest>(json).ok(), Some(before));
     }
 }

@@ -5,6 +5,7 @@ use super::delay_summary::DelaySummary;
 use super::document::LineDocument;
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
+use super::receive_drops::ReceiveDrops;
 use super::scientific::{counted, scientific};
 use super::strip::StripPart;
 use super::verdict::{percent, words};
@@ -129,6 +130,9 @@ impl LineDocument {
         if let Some(untested) = self.untested_words() {
             say("untested", untested);
         }
+        if let Some(dropped) = self.own_drops_words() {
+            say("own drops", dropped);
+        }
         lines.join("\n")
     }
 
@@ -214,6 +218,22 @@ impl LineDocument {
         (!said.is_empty()).then(|| said.join("; "))
     }
 
+    /// What each end dropped itself, place by place; `None` where that is nothing.
+    fn own_drops_words(&self) -> Option<String> {
+        let (totals, sender) = (&self.totals, &self.sender);
+        let counted = |count: u64, place: &str| (count > 0).then(|| format!("{count} {place}"));
+        let devices = |drops: Option<ReceiveDrops>| drops.and_then(|drops| drops.words());
+        let there =
+            [counted(totals.own_drops, "by its socket or ring"), devices(totals.device_drops)];
+        let here = [counted(sender.own_drops, "on their way out"), devices(sender.device_drops)];
+        let said = [("there", there), ("here", here)].map(|(end, drops)| {
+            let drops: Vec<String> = drops.into_iter().flatten().collect();
+            (!drops.is_empty()).then(|| format!("{end}: {}", drops.join(", ")))
+        });
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        (!said.is_empty()).then(|| format!("{}; none of these is the line's", said.join("; ")))
+    }
+
     /// Which seconds are not in the delays.
     fn late_words(&self) -> String {
         format!(
@@ -238,6 +258,10 @@ impl LineDocument {
             cards.push(Card::new("Availability", self.availability_words()));
         }
         let section = Section::new("The test").cards(cards);
+        let section = match self.own_drops_words() {
+            None => section,
+            Some(said) => section.text(format!("Packets that an end dropped itself: {said}.")),
+        };
         match self.untested_words() {
             None => section,
             Some(said) => section
@@ -368,9 +392,9 @@ impl LineDocument {
                 counted(self.restarts, "time", "times")
             ));
         }
-        if self.sums.sender_drops > 0 && runs.lost > 0 {
+        if !self.has_tested_runs && self.sums.untested() > 0 && runs.lost > 0 {
             section = section.text(
-                "Runs and distances are of all frames, also of those that this host's device dropped.",
+                "Runs and distances are of all frames, also of those in seconds that do not count: the                  other end does not tell them apart.",
             );
         }
         if let Some(gilbert) = &self.gilbert {
@@ -428,6 +452,9 @@ impl LineDocument {
         let mut section = Section::new("Delay").table(table.of(rows));
         if let Some(clocks) = &self.clocks {
             section = section.text(format!("Clocks: {}.", self.clock_words(clocks)));
+        }
+        if let Some(times) = self.kernel_times.words() {
+            section = section.text(format!("{times}."));
         }
         if self.impossible_times > 0 {
             section = section.warning(format!("{}.", self.impossible_words()));

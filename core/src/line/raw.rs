@@ -27,7 +27,7 @@ pub struct RawRow {
     pub sender_drops: u64,
     /// Those that came.
     pub received: u64,
-    /// Those that came and found no room in the receiver's ring or socket.
+    /// Those that came and found no room in the receiver's device, ring or socket.
     pub receiver_drops: u64,
     /// Those that neither end dropped, and that did not come: the line's.
     pub lost: u64,
@@ -48,7 +48,8 @@ impl RawRow {
     pub fn of(test: &LineTest) -> RawRow {
         let frame_bytes = test.settings.frames.turn.first().map_or(0, |kind| kind.frame_bytes);
         let (sender, totals) = (&test.sender, &test.totals);
-        let known = totals.received + sender.own_drops + totals.own_drops;
+        let receiver_drops = receiver_drops(test);
+        let known = totals.received + sender.own_drops + receiver_drops;
         RawRow {
             frame_bytes,
             message_bytes: frame_bytes - ((HEADER + FCS) as u32).min(frame_bytes),
@@ -56,7 +57,7 @@ impl RawRow {
             sent: sender.frames,
             sender_drops: sender.own_drops,
             received: totals.received,
-            receiver_drops: totals.own_drops,
+            receiver_drops,
             lost: sender.frames.saturating_sub(known),
             wrong_bits: totals.wrong_bits,
             sender_cpu_seconds: sender.cpu_ns as f64 / 1e9,
@@ -79,6 +80,21 @@ impl RawRow {
     pub fn ns_a_frame(&self) -> f64 {
         self.sender_cpu_seconds * 1e9 / self.sent.max(1) as f64
     }
+}
+
+/// What the receiver's ring or socket and its devices dropped, each frame once: one for which an
+/// AF_XDP socket has no room is its device's drop too, and between devices of one machine the
+/// sender's and the receiver's both count what the one could not give to the other.
+fn receiver_drops(test: &LineTest) -> u64 {
+    let totals = &test.totals;
+    let device = totals.device_drops.unwrap_or_default();
+    let again = match totals.way {
+        Some(FrameWay::XdpSocket) => totals.own_drops,
+        _ => 0,
+    };
+    let of_both = if test.delay.is_one_clock { test.sender.own_drops } else { 0 };
+    let more = device.dropped.saturating_sub(again).saturating_sub(of_both);
+    totals.own_drops + device.missed + more
 }
 
 /// A run over several sizes.
@@ -201,9 +217,9 @@ impl ReportDocument for RawDocument {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::SenderTotals;
+    use super::super::seconds::SenderTotals;
     use super::super::settings::LineSettings;
-    use super::super::{FrameMix, Pattern, TallyTotals};
+    use super::super::{FrameMix, Pattern, ReceiveDrops, TallyTotals};
     use super::*;
     use crate::units::Rate;
 
@@ -224,6 +240,7 @@ mod tests {
         test.sender = SenderTotals {
             frames: 1_000,
             own_drops: 100,
+            device_drops: None,
             cpu_ns: 1_500_000_000,
             took_ns: 2_000_000_000,
             way: Some(FrameWay::XdpProgram),
@@ -239,6 +256,22 @@ mod tests {
         assert_eq!((row.lost, row.sender_drops, row.receiver_drops), (30, 100, 70));
         assert_eq!((row.message_bytes, row.frames_a_second()), (1_500, 400.0));
         assert_eq!((row.throughput_bps(), row.ns_a_frame()), (4_800_000.0, 1_500_000.0));
+    }
+
+    #[test]
+    fn a_frame_that_two_places_count_was_dropped_once() {
+        let mut test = test(1_518);
+        let missed = ReceiveDrops { missed: 11, ..ReceiveDrops::default() };
+        test.totals.device_drops = Some(missed);
+        assert_eq!((RawRow::of(&test).receiver_drops, RawRow::of(&test).lost), (81, 19));
+        // The sender's 100 may be the same as those of the receiver's device, on one machine.
+        test.totals.device_drops = Some(ReceiveDrops { dropped: 112, ..missed });
+        assert_eq!((RawRow::of(&test).receiver_drops, RawRow::of(&test).lost), (93, 7));
+        test.delay.is_one_clock = false;
+        test.totals.device_drops = Some(ReceiveDrops { dropped: 75, backlog: 1_000, ..missed });
+        assert_eq!(RawRow::of(&test).receiver_drops, 156, "a backlog's may be of other devices");
+        test.totals.way = Some(FrameWay::XdpSocket);
+        assert_eq!(RawRow::of(&test).receiver_drops, 86);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What leaves a port into which several hosts send at the same time, second by second (the
 //! Trans-European 10GbE paper, figure 5).
 
-use super::document::TestedSecond;
 use super::raw::RawRow;
+use super::seconds::TestedSecond;
 use crate::report::{Axis, LineChart, Section, Series, TableSpec};
 use crate::units::Rate;
 

@@ -7,6 +7,7 @@
 use super::follow_up::FollowUp;
 use super::load::LoadReader;
 use super::message::{LineAnswer, LineRequest, read_message};
+use super::receive_drops::ReceiveDrops;
 use super::stamp::{Mac, ReflectorPacket, SenderPacket, StampTime, UNAUTHENTICATED};
 use super::tally::TallyTotals;
 use super::way::FrameWay;
@@ -75,9 +76,40 @@ struct ReflectorSession {
     frames: Option<(Time, Time)>,
     /// Packets were dropped here since its last frame.
     after_own_drops: bool,
+    /// What the devices dropped by which they come, where that is known.
+    device_drops: Option<ReceiveDrops>,
+    /// The latest second of which a frame had come when these were last looked at.
+    looked_at: u64,
+    /// What came until then came while a device dropped packets.
+    device_dropped: Option<Time>,
     reflected: u32,
     /// By which way its frames come, where that can differ.
     way: Option<FrameWay>,
+}
+
+impl ReflectorSession {
+    /// Counts a frame of its load; returns whether it is one.
+    fn takes(&mut self, now: Time, datagram: &LineDatagram<'_>) -> bool {
+        let before = self.reader.tally.last_second();
+        if !self.reader.take(datagram.bytes, self.after_own_drops) {
+            return false;
+        }
+        self.after_own_drops = false;
+        if let Some(until) = self.device_dropped {
+            let last = self.reader.tally.last_second();
+            self.reader.tally.note_own_seconds(before.min(last), last);
+            self.device_dropped = Some(until).filter(|until| datagram.received <= *until);
+        }
+        self.heard = now;
+        self.frames = self.frames.map(|(first, _)| (first, now)).or(Some((now, now)));
+        true
+    }
+
+    /// The second of the last frame, where packets were dropped here since.
+    fn dropping_since(&self) -> Option<u64> {
+        let is_dropping = self.after_own_drops || self.device_dropped.is_some();
+        is_dropping.then(|| self.reader.tally.last_second())
+    }
 }
 
 /// The machine.
@@ -164,6 +196,26 @@ impl LineReflector {
         })
     }
 
+    /// From where tests send.
+    pub fn senders(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.addresses.keys().copied()
+    }
+
+    /// The devices by which what comes from `from` comes to this host dropped so many packets since
+    /// they were last looked at, whosever they were; it is `at` by the clock of datagrams.
+    pub fn note_device_drops(&mut self, from: SocketAddr, at: Time, drops: &ReceiveDrops) {
+        let session = self.addresses.get(&from).and_then(|id| self.sessions.get_mut(id));
+        let Some(session) = session else { return };
+        session.device_drops = Some(session.device_drops.unwrap_or_default().and(drops));
+        let last = session.reader.tally.last_second();
+        let since = std::mem::replace(&mut session.looked_at, last);
+        if drops.all() > 0 {
+            session.reader.tally.note_own_seconds(since.min(last), last);
+            // What stands in the socket's queue came before, and what was dropped between it.
+            session.device_dropped = Some(at);
+        }
+    }
+
     /// This host dropped `packets` that had come, whosever they were; none where it only may have.
     pub fn note_own_drops(&mut self, packets: u64) {
         for session in self.sessions.values_mut() {
@@ -183,11 +235,8 @@ impl LineReflector {
     ) -> Option<Vec<u8>> {
         if let Some(id) = self.addresses.get(&datagram.from)
             && let Some(session) = self.sessions.get_mut(id)
-            && session.reader.take(datagram.bytes, session.after_own_drops)
+            && session.takes(now, datagram)
         {
-            session.after_own_drops = false;
-            session.heard = now;
-            session.frames = session.frames.map(|(first, _)| (first, now)).or(Some((now, now)));
             return None;
         }
         if let Some(request) = read_message(datagram.bytes) {
@@ -235,25 +284,28 @@ impl LineReflector {
                 None => LineAnswer::Unknown { nonce },
                 Some(session) => {
                     let rows = session.reader.tally.rows(since, ROWS);
-                    LineAnswer::Rows { nonce, is_more: rows.len() == ROWS, rows }
+                    let dropping_since = session.dropping_since();
+                    LineAnswer::Rows { nonce, is_more: rows.len() == ROWS, rows, dropping_since }
                 }
             },
-            LineRequest::Totals { nonce, session, sent } => match self.known(now, from, session) {
-                None => LineAnswer::Unknown { nonce },
-                Some(session) => {
-                    if let (true, Some(sent)) = (session.after_own_drops, sent) {
-                        session.reader.tally.note_own_end(sent);
-                    }
-                    let totals = session.reader.tally.totals(sent);
-                    let way = session.way;
-                    let (first, last) = session.frames.unwrap_or((now, now));
-                    let came_ns = last.as_nanos().saturating_sub(first.as_nanos());
-                    LineAnswer::Totals {
-                        nonce,
-                        totals: Box::new(TallyTotals { came_ns, way, ..totals }),
+            LineRequest::Totals { nonce, session, sent, settled } => {
+                match self.known(now, from, session) {
+                    None => LineAnswer::Unknown { nonce },
+                    Some(session) => {
+                        if let (true, Some(sent)) = (session.after_own_drops, sent) {
+                            session.reader.tally.note_own_end(sent);
+                        }
+                        session.reader.tally.settle(&settled);
+                        let totals = session.reader.tally.totals(sent);
+                        let (way, device_drops) = (session.way, session.device_drops);
+                        let (first, last) = session.frames.unwrap_or((now, now));
+                        let came_ns = last.as_nanos().saturating_sub(first.as_nanos());
+                        let settled = session.reader.tally.settled();
+                        let totals = Box::new(TallyTotals { came_ns, way, device_drops, ..totals });
+                        LineAnswer::Totals { nonce, settled, totals }
                     }
                 }
-            },
+            }
             LineRequest::Losses { nonce, session, since, sent } => {
                 match self.known(now, from, session) {
                     None => LineAnswer::Unknown { nonce },
@@ -298,6 +350,9 @@ impl LineReflector {
             heard: now,
             frames: None,
             after_own_drops: false,
+            device_drops: None,
+            looked_at: 0,
+            device_dropped: None,
             reflected: 0,
             way: None,
         });
@@ -375,220 +430,5 @@ impl LineReflector {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::follow_up::FOLLOW_UP_PACKET;
-    use super::super::message::write_message;
-    use super::super::{FrameMix, LoadWriter, Pattern, stamp};
-    use super::*;
-
-    fn reflector(most: Option<u64>, is_open: bool) -> LineReflector {
-        LineReflector::new(ReflectorSettings {
-            secret: [7; 32],
-            instance: 1,
-            boot: 2,
-            most: most.map(Rate::from_bps),
-            is_open,
-            is_compared: true,
-            is_granted_only: false,
-        })
-    }
-
-    const CLOCK: StampTime = StampTime {
-        time: Time::from_nanos(5_000),
-        is_synchronised: true,
-        error_ns: 1_000,
-        as_it_came: None,
-    };
-
-    fn address(port: u16) -> SocketAddr {
-        SocketAddr::from(([192, 0, 2, 1], port))
-    }
-
-    fn sends(reflector: &mut LineReflector, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
-        sends_at(reflector, Time::ZERO, port, bytes)
-    }
-
-    fn sends_at(
-        reflector: &mut LineReflector,
-        now: Time,
-        port: u16,
-        bytes: &[u8],
-    ) -> Option<Vec<u8>> {
-        let received = Time::from_nanos(4_000);
-        let datagram = LineDatagram { from: address(port), bytes, received, ttl: 60 };
-        reflector.handle(now, CLOCK, &datagram, None)
-    }
-
-    fn asks(reflector: &mut LineReflector, port: u16, request: &LineRequest) -> Option<LineAnswer> {
-        let bytes = request.bytes();
-        let answer = sends(reflector, port, &bytes)?;
-        assert!(answer.len() <= bytes.len(), "an amplifier");
-        read_message(&answer)
-    }
-
-    fn begins(reflector: &mut LineReflector, port: u16, rate_bps: u64) -> Option<LineAnswer> {
-        let cookie = match asks(reflector, port, &LineRequest::Hello { nonce: 1 }) {
-            Some(LineAnswer::Cookie { nonce: 1, cookie }) => cookie,
-            other => panic!("{other:?}"),
-        };
-        let begin = LineRequest::Begin { nonce: 2, cookie, session: 9, rate_bps, at_us: 0 };
-        asks(reflector, port, &begin)
-    }
-
-    #[test]
-    fn nothing_is_kept_or_sent_without_the_cookie() {
-        let mut reflector = reflector(None, false);
-        let begin = LineRequest::Begin { nonce: 2, cookie: 1, session: 9, rate_bps: 1, at_us: 0 };
-        assert_eq!(asks(&mut reflector, 1, &begin), None);
-        assert_eq!(reflector.sessions(), 0);
-        // A cookie is of one address.
-        let Some(LineAnswer::Cookie { cookie, .. }) =
-            asks(&mut reflector, 1, &LineRequest::Hello { nonce: 1 })
-        else {
-            panic!("a cookie");
-        };
-        let begin = LineRequest::Begin { nonce: 2, cookie, session: 9, rate_bps: 1, at_us: 0 };
-        assert_eq!(asks(&mut reflector, 2, &begin), None);
-        assert_eq!(sends(&mut reflector, 3, &[0; 44]), None, "STAMP of a stranger");
-        // A request that is too short for its answer gets none.
-        assert_eq!(sends(&mut reflector, 1, &write_message(&begin, 0)), None);
-    }
-
-    #[test]
-    fn it_tells_from_the_first_frame_to_the_last_how_long_they_came() {
-        let mut reflector = reflector(None, false);
-        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
-        let kind = FrameMix::fixed(64, Pattern::Crpat).turn[0];
-        let (mut writer, mut frame) = (LoadWriter::new(9, 0), [0; 18]);
-        for n in 3..8 {
-            writer.write(kind, n, false, &mut frame);
-            assert_eq!(sends_at(&mut reflector, Time::from_nanos(n * 100), 1, &frame), None);
-        }
-        reflector.note_way(address(1), FrameWay::PacketRing);
-        // What is asked later changes nothing.
-        let request = LineRequest::Totals { nonce: 3, session: 9, sent: Some(8) };
-        match asks(&mut reflector, 1, &request) {
-            Some(LineAnswer::Totals { totals, .. }) => {
-                assert_eq!((totals.came_ns, totals.way), (400, Some(FrameWay::PacketRing)))
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn frames_are_counted_for_their_session_alone() {
-        let mut reflector = reflector(None, false);
-        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
-        let kind = FrameMix::fixed(64, Pattern::Crpat).turn[0];
-        let mut writer = LoadWriter::new(9, 0);
-        let mut frame = [0; 18];
-        for n in 0..10 {
-            writer.write(kind, n, false, &mut frame);
-            if n != 4 {
-                assert_eq!(sends(&mut reflector, 1, &frame), None);
-            }
-        }
-        assert_eq!(sends(&mut reflector, 2, &frame), None, "from elsewhere");
-        let totals = LineRequest::Totals { nonce: 3, session: 9, sent: Some(10) };
-        match asks(&mut reflector, 1, &totals) {
-            Some(LineAnswer::Totals { totals, .. }) => {
-                assert_eq!((totals.received, totals.runs.lost), (9, 1))
-            }
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(asks(&mut reflector, 2, &totals), Some(LineAnswer::Unknown { nonce: 3 }));
-        // What is not decided yet is told once all is sent.
-        for (sent, told) in [(None, vec![]), (Some(10), vec![(4, 1), (5, 0)])] {
-            let losses = LineRequest::Losses { nonce: 4, session: 9, since: 0, sent };
-            let answer = LineAnswer::Losses { nonce: 4, first: 0, entries: told, is_more: false };
-            assert_eq!(asks(&mut reflector, 1, &losses), Some(answer));
-        }
-    }
-
-    #[test]
-    fn a_test_without_a_pace_is_told_of_once() {
-        let mut reflector = reflector(None, false);
-        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
-        assert_eq!(
-            (reflector.take_flood(), reflector.is_flood(Time::ZERO, address(1))),
-            (None, false)
-        );
-        for told in [Some(address(2)), None] {
-            assert!(matches!(begins(&mut reflector, 2, u64::MAX), Some(LineAnswer::Begun { .. })));
-            assert_eq!(reflector.take_flood(), told, "asked again, it is the same test");
-        }
-        let after = |seconds| Time::ZERO + Span::from_secs(seconds);
-        assert!(
-            reflector.is_flood(after(9), address(2)) && !reflector.is_flood(after(10), address(2))
-        );
-        let end = LineRequest::End { nonce: 3, session: 9 };
-        assert_eq!(asks(&mut reflector, 2, &end), Some(LineAnswer::Ended { nonce: 3 }));
-        assert!(!reflector.is_flood(Time::ZERO, address(2)));
-    }
-
-    #[test]
-    fn no_more_is_let_in_than_is_allowed() {
-        let mut reflector = reflector(Some(1_000), false);
-        let refused = LineAnswer::Refused { nonce: 2, most_bps: Some(1_000) };
-        assert_eq!(begins(&mut reflector, 1, 1_001), Some(refused));
-        assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
-    }
-
-    #[test]
-    fn where_tests_are_granted_no_other_begins() {
-        let mut reflector = reflector(None, false);
-        reflector.settings.is_granted_only = true;
-        assert_eq!(begins(&mut reflector, 1, 1_000), None);
-        reflector.grant(8);
-        assert_eq!(begins(&mut reflector, 1, 1_000), None, "another was granted");
-        reflector.grant(9);
-        for _ in 0..2 {
-            assert!(matches!(begins(&mut reflector, 1, 1_000), Some(LineAnswer::Begun { .. })));
-        }
-        (0..1_000).for_each(|session| reflector.grant(1_000 + session));
-        assert!(reflector.granted.len() <= MOST_GRANTED && !reflector.may_begin(8));
-    }
-
-    #[test]
-    fn an_answer_says_when_the_one_before_it_left() {
-        let mut reflector = reflector(None, true);
-        let mut bytes = [0; FOLLOW_UP_PACKET];
-        stamp::SenderPacket { sequence: 3, sent: CLOCK, session: 8 }.write(None, &mut bytes);
-        sends(&mut reflector, 5, &bytes).expect("an answer");
-        assert_eq!(reflector.take_timed(), None, "nobody asked");
-        FollowUp::ask(&mut bytes);
-        let left = FollowUp { sequence: 3, sent: Time::from_nanos(6_000_000_000) };
-        for (port, before) in [(5, None), (5, Some(left)), (6, None)] {
-            let back = sends(&mut reflector, port, &bytes).expect("an answer");
-            assert_eq!((back.len(), FollowUp::read(&back)), (bytes.len(), before));
-            assert_eq!((reflector.take_timed(), reflector.take_timed()), (Some(3), None));
-            reflector.note_left(address(5), left);
-        }
-        (0..1_000).for_each(|port| reflector.note_left(address(port), left));
-        assert_eq!(reflector.followed.len(), MOST_FOLLOWED);
-    }
-
-    #[test]
-    fn twamps_shorter_packets_are_answered_with_as_many_bytes() {
-        let mut reflector = reflector(None, true);
-        let mut bytes = [0; 44];
-        stamp::SenderPacket { sequence: 3, sent: CLOCK, session: 0 }.write(None, &mut bytes);
-        let back = sends(&mut reflector, 5, &bytes[..41]).expect("an answer");
-        let packet = stamp::ReflectorPacket::read(None, &back).expect("a packet");
-        assert_eq!((back.len(), packet.sender_sequence, packet.sender_ttl), (41, 3, 60));
-        assert_eq!(sends(&mut reflector, 5, &bytes[..40]), None, "no answer is longer");
-    }
-
-    #[test]
-    fn stamp_packets_come_back_with_their_padding() {
-        let mut reflector = reflector(None, true);
-        let mut bytes = [0xab; 60];
-        let sent = stamp::SenderPacket { sequence: 3, sent: CLOCK, session: 8 };
-        sent.write(None, &mut bytes);
-        let back = sends(&mut reflector, 5, &bytes).expect("an answer");
-        assert_eq!((back.len(), &back[44..]), (60, &[0xab; 16][..]));
-        let packet = stamp::ReflectorPacket::read(None, &back).expect("a packet");
-        assert_eq!((packet.sequence, packet.sender_sequence, packet.sender_ttl), (3, 3, 60));
-        assert_eq!((packet.session, packet.received), (8, Time::from_nanos(4_000)));
-    }
-}
+#[path = "reflector_tests.rs"]
+mod tests;

@@ -2,6 +2,8 @@
 //! with how many wrong bits, and in which runs frames were lost.
 
 use super::loss_sequence::LossEntry;
+use super::open_losses::{OpenLosses, SettledFrames};
+use super::receive_drops::ReceiveDrops;
 use super::runs::LossRuns;
 use super::way::FrameWay;
 use super::window::{Place, Window};
@@ -65,6 +67,10 @@ pub struct TallyTotals {
     /// were.
     #[serde(default)]
     pub own_drops: u64,
+    /// Packets that came to the receiver's device and not to its socket, whosever they were, since
+    /// the test began; absent where the receiver does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_drops: Option<ReceiveDrops>,
     /// From when the receiver took the first frame to when it took the last, in nanoseconds; 0
     /// where it does not say.
     #[serde(default)]
@@ -72,7 +78,7 @@ pub struct TallyTotals {
     /// By which way the frames of a test without a pace came to it, where that can differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<FrameWay>,
-    /// Runs of losses.
+    /// Runs of losses; where the sender says which seconds count, in those alone.
     pub runs: LossRuns,
 }
 
@@ -87,6 +93,7 @@ impl TallyTotals {
             longest_extent: self.longest_extent.max(next.longest_extent),
             wrong_bits: self.wrong_bits.saturating_add(next.wrong_bits),
             own_drops: self.own_drops.saturating_add(next.own_drops),
+            device_drops: ReceiveDrops::either(self.device_drops, next.device_drops),
             came_ns: self.came_ns.saturating_add(next.came_ns),
             way: next.way.or(self.way),
             runs: self.runs.followed_by(&next.runs),
@@ -98,6 +105,7 @@ impl TallyTotals {
 #[derive(Clone, Debug)]
 pub struct Tally {
     window: Window,
+    losses: OpenLosses,
     rows: BTreeMap<u64, SecondRow>,
     totals: TallyTotals,
     last_second: u64,
@@ -109,6 +117,7 @@ impl Tally {
     pub fn new() -> Tally {
         Tally {
             window: Window::new(),
+            losses: OpenLosses::default(),
             rows: BTreeMap::new(),
             totals: TallyTotals::default(),
             last_second: 0,
@@ -141,16 +150,14 @@ impl Tally {
     pub fn arrive(&mut self, arrived: &Arrived) {
         let Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops } = *arrived;
         if std::mem::take(&mut self.is_midway) {
-            self.window.begin_at(sequence);
+            self.window.begin_at(sequence, &mut self.losses);
             self.last_second = second;
         }
         if after_own_drops {
             self.window.own(sequence);
-            for marked in self.last_second.min(second)..=self.last_second.max(second) {
-                self.row(marked).has_own_drops = true;
-            }
+            self.note_own_seconds(self.last_second.min(second), self.last_second.max(second));
         }
-        let place = self.window.mark(sequence, &mut self.totals.runs);
+        let place = self.window.mark(sequence, &mut self.losses);
         let is_again = matches!(place, Place::Again | Place::Forgotten);
         let late = if let Place::Late(extent) = place { Some(extent) } else { None };
         let row = self.row(second);
@@ -179,13 +186,31 @@ impl Tally {
         self.row(self.last_second).has_own_drops = true;
     }
 
+    /// The receiver may have dropped packets in each second from `first` to `last`.
+    pub fn note_own_seconds(&mut self, first: u64, last: u64) {
+        for second in first..=last {
+            self.row(second).has_own_drops = true;
+        }
+    }
+
+    /// The sender says which frames count: those in whose second an end was not sure of itself are
+    /// in no run.
+    pub fn settle(&mut self, frames: &SettledFrames) {
+        self.losses.settle(frames);
+    }
+
+    /// Below which number the sender has settled that.
+    pub fn settled(&self) -> u64 {
+        self.losses.settled()
+    }
+
     /// The sender sent `sent` frames, and this host may have dropped the last of them itself.
     pub fn note_own_end(&mut self, sent: u64) {
         self.window.own(sent);
     }
 
-    /// Those of the frames from `first` to `end` that have not come, of which none is before those
-    /// of an earlier call, may have been dropped by this host.
+    /// Those of the frames from `first` to `end` that have not come may have been dropped by this
+    /// host.
     pub fn note_own_range(&mut self, first: u64, end: u64) {
         self.window.own_range(first, end);
     }
@@ -196,9 +221,9 @@ impl Tally {
     }
 
     /// Everything so far; losses behind the last that came count where the sender says how many it
-    /// sent.
+    /// sent. Of frames of which it has not said yet whether they count, losses do.
     pub fn totals(&self, sent: Option<u64>) -> TallyTotals {
-        let runs = self.window.settled(sent, &self.totals.runs);
+        let runs = self.window.decided(sent, &self.losses).into_all();
         TallyTotals { next: self.window.next(), runs, ..self.totals.clone() }
     }
 
@@ -207,7 +232,7 @@ impl Tally {
     pub fn losses(&self, since: u64, sent: Option<u64>, most: usize) -> (u64, Vec<LossEntry>) {
         match sent {
             Some(_) => self.totals(sent).runs.sequence.since(since, most),
-            None => self.totals.runs.sequence.since(since, most),
+            None => self.losses.runs().sequence.since(since, most),
         }
     }
 
@@ -296,6 +321,17 @@ mod tests {
         (0..100).filter(|n| ![3, 40, 41, 90].contains(n)).for_each(|n| tally.arrive(&came(n, 0)));
         tally.note_own_range(30, 60);
         assert_eq!(tally.totals(None).runs.lost, 2);
+    }
+
+    #[test]
+    fn a_range_over_one_that_is_known_is_one_with_it() {
+        let mut tally = Tally::new();
+        let frames = (0..40).filter(|n| ![7, 25, 35].contains(n) && !(10..20).contains(n));
+        for n in frames {
+            tally.arrive(&Arrived { after_own_drops: n == 20, ..came(n, 0) });
+        }
+        tally.note_own_range(5, 30);
+        assert_eq!(tally.totals(None).runs.lost, 1, "number 35 alone");
     }
 
     #[test]

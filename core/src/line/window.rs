@@ -1,6 +1,6 @@
 //! Which of the latest sequence numbers came, and what became, for good, of those before.
 
-use super::runs::LossRuns;
+use super::open_losses::OpenLosses;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -45,12 +45,13 @@ impl Window {
     }
 
     /// Nothing is known of what is before `sequence`, as far as it has not come.
-    pub(super) fn begin_at(&mut self, sequence: u64) {
+    pub(super) fn begin_at(&mut self, sequence: u64, losses: &mut OpenLosses) {
         if self.next > 0 {
             return self.own(sequence);
         }
         self.base = sequence / 64 * 64;
         self.next = sequence;
+        losses.begin_at(self.base);
         self.own.push_back(self.base..sequence);
     }
 
@@ -62,21 +63,26 @@ impl Window {
         }
     }
 
-    /// The frames from `first` to `end`, none of which is before those of an earlier range, were
-    /// lost here, as far as they have not come.
+    /// The frames from `first` to `end` were lost here, as far as they have not come.
     pub(super) fn own_range(&mut self, first: u64, end: u64) {
-        if end > first {
-            self.own.push_back(first..end);
+        let mut joined = first..end;
+        // What came in between is no part of any range: they stay in ascending order.
+        while let Some(last) = self.own.back().filter(|last| last.end > joined.start) {
+            joined = joined.start.min(last.start)..joined.end.max(last.end);
+            self.own.pop_back();
+        }
+        if !joined.is_empty() {
+            self.own.push_back(joined);
         }
     }
 
-    /// Notes that `sequence` came; `runs` is told what is decided by that.
-    pub(super) fn mark(&mut self, sequence: u64, runs: &mut LossRuns) -> Place {
+    /// Notes that `sequence` came; `losses` is told what is decided by that.
+    pub(super) fn mark(&mut self, sequence: u64, losses: &mut OpenLosses) -> Place {
         if sequence < self.base {
             return Place::Forgotten;
         }
         while sequence >= self.base + BITS {
-            self.decide(64, runs);
+            self.decide(64, losses);
         }
         let (word, bit) = ((sequence / 64 % WORDS) as usize, 1_u64 << (sequence % 64));
         if self.words[word] & bit != 0 {
@@ -91,34 +97,33 @@ impl Window {
     }
 
     /// What is not decided yet, as if nothing more came: up to `end`, or to the highest.
-    pub(super) fn settled(&self, end: Option<u64>, runs: &LossRuns) -> LossRuns {
-        let (mut rest, mut runs) = (self.clone(), runs.clone());
+    pub(super) fn decided(&self, end: Option<u64>, losses: &OpenLosses) -> OpenLosses {
+        let (mut rest, mut losses) = (self.clone(), losses.clone());
         let end = end.unwrap_or(self.next).max(self.next);
         while rest.base < end {
-            rest.decide((end - rest.base).min(64), &mut runs);
+            rest.decide((end - rest.base).min(64), &mut losses);
         }
-        runs.close();
-        runs
+        losses
     }
 
     /// Decides the first `count` numbers, and takes a word away.
-    fn decide(&mut self, count: u64, runs: &mut LossRuns) {
+    fn decide(&mut self, count: u64, losses: &mut OpenLosses) {
         let at = (self.base / 64 % WORDS) as usize;
         let word = std::mem::take(&mut self.words[at]);
         let is_own_near = self.own.front().is_some_and(|range| range.start < self.base + count);
         if word == u64::MAX && count == 64 && !is_own_near {
-            runs.received(64);
+            losses.received(64);
         } else {
             for sequence in self.base..self.base + count {
                 while self.own.front().is_some_and(|range| range.end <= sequence) {
                     self.own.pop_front();
                 }
                 if word >> (sequence % 64) & 1 == 1 {
-                    runs.received(1);
+                    losses.received(1);
                 } else if self.own.front().is_some_and(|range| range.contains(&sequence)) {
-                    runs.unknown();
+                    losses.unknown();
                 } else {
-                    runs.lost();
+                    losses.lost();
                 }
             }
         }

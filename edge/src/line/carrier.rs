@@ -98,6 +98,11 @@ impl EthernetSocket {
         self.device.mtu
     }
 
+    /// What the device is called.
+    pub(super) fn device(&self) -> &str {
+        &self.framing.device
+    }
+
     /// The device's own address.
     pub(super) fn address(&self) -> HardwareAddress {
         HardwareAddress(self.device.address)

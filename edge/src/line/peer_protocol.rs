@@ -7,7 +7,8 @@ use super::reflect::is_passing;
 use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::stamp::{ReflectorPacket, SenderPacket};
 use farline_core::line::{
-    DelaySample, FOLLOW_UP_PACKET, FollowUp, FollowedSamples, LineAnswer, LineRequest, read_message,
+    DelaySample, FOLLOW_UP_PACKET, FollowUp, FollowedSamples, KernelTimes, LineAnswer, LineRequest,
+    read_message,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting, Span, Time};
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ pub(super) struct PeerProtocol {
     samples: FollowedSamples,
     /// When the packet of the sample that waits was sent, by the steady clock.
     waiting: Time,
+    kernel_times: KernelTimes,
     pub(super) clock: (bool, Span),
     /// Nobody waits any more for what does not come at once.
     stop: Arc<AtomicBool>,
@@ -78,6 +80,7 @@ impl PeerProtocol {
             next: 0,
             samples: FollowedSamples::default(),
             waiting: Time::ZERO,
+            kernel_times: KernelTimes::default(),
             clock,
             stop,
             heard: steady(),
@@ -111,6 +114,7 @@ impl PeerProtocol {
     pub(super) fn listen(&mut self) -> Result<Vec<Received>, Error> {
         let (mut heard, waiting) = (Vec::new(), &mut self.asked);
         let (samples, sample_at) = (&mut self.samples, &mut self.waiting);
+        let kernel_times = &mut self.kernel_times;
         let received = self.receiver.receive(&self.socket, |arrival| {
             if let Some(answer) = read_message(arrival.bytes) {
                 heard.push(Received::Answer(answer));
@@ -133,6 +137,12 @@ impl PeerProtocol {
                     came: arrival.received.unwrap_or(packet.sent.time),
                 };
                 let follow_up = FollowUp::read(arrival.bytes);
+                *kernel_times = kernel_times.and(&KernelTimes {
+                    packets: 1,
+                    left_here: asked.left.is_some().into(),
+                    came_here: arrival.received.is_some().into(),
+                    left_there: follow_up.is_some().into(),
+                });
                 let before = samples.take(packet.sequence, sample, follow_up);
                 let at = std::mem::replace(sample_at, asked.at);
                 heard.extend(before.map(|sample| Received::Delay(sample, at)));
@@ -150,6 +160,11 @@ impl PeerProtocol {
             self.heard = steady();
         }
         Ok(heard)
+    }
+
+    /// Of how many packets since it was last asked the kernels told times.
+    pub(super) fn take_kernel_times(&mut self) -> KernelTimes {
+        std::mem::take(&mut self.kernel_times)
     }
 
     /// For how long the other end has said nothing.

@@ -2,13 +2,14 @@
 
 use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
 use super::host::{boot, clock_state, now, random, steady};
+use super::receive_watch::ReceiveWatch;
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use farline_core::line::stamp::Mac;
 use farline_core::line::{
     EthernetFraming, FollowUp, LineDatagram, LineReflector, ReflectorSettings,
 };
-use farline_core::units::{Error, ErrorCode, Fault, Rate};
-use std::collections::VecDeque;
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,9 @@ pub const PORT: u16 = 8_620;
 const WAIT: Duration = Duration::from_millis(200);
 /// Answers of which it is not known yet when they left.
 const MOST_LEAVING: usize = 256;
+/// How often the devices are asked what they dropped; a second of a test is known half a second
+/// after its end at the earliest.
+const LOOK_EVERY: u64 = 100_000_000;
 /// How often the state of the clock is asked for.
 const ASK_CLOCK: u64 = 1_000_000_000;
 
@@ -159,6 +163,7 @@ impl Reflector {
         let (mut state, mut asked) = (clock_state(), steady());
         let mut begun = Vec::new();
         let (mut times, mut leaving) = (socket.transmit_times(), VecDeque::new());
+        let mut devices = WatchedDevices::default();
         while !stop.load(Ordering::Relaxed) {
             let mut time = None;
             let received = receiver.receive(socket, |arrival| {
@@ -204,6 +209,7 @@ impl Reflector {
                     leaving.pop_front();
                 }
             });
+            devices.look(machine, socket, state);
             receiver.end_flood(|from| !machine.is_flood(steady(), from));
             // No frame of theirs comes before the answer is there.
             for (answer, from) in begun.drain(..) {
@@ -223,6 +229,38 @@ impl Reflector {
             }
         }
         Ok(())
+    }
+}
+
+/// The devices by which the load of each test comes.
+#[derive(Default)]
+struct WatchedDevices {
+    /// By where it comes from; nothing where the kernel does not say what they drop.
+    watches: BTreeMap<SocketAddr, Option<ReceiveWatch>>,
+    looked: Time,
+}
+
+impl WatchedDevices {
+    /// Tells the machine what they dropped, from time to time; those of a test that has just begun
+    /// are watched from now on.
+    fn look(&mut self, machine: &mut LineReflector, socket: &LineSocket, clock: (bool, Span)) {
+        let time = steady();
+        let is_due = time.as_nanos() - self.looked.as_nanos() > LOOK_EVERY;
+        if !is_due && machine.senders().all(|sender| self.watches.contains_key(&sender)) {
+            return;
+        }
+        self.looked = time;
+        let senders: Vec<SocketAddr> = machine.senders().collect();
+        self.watches.retain(|sender, _| senders.contains(sender));
+        for sender in senders {
+            let watch = self.watches.entry(sender).or_insert_with(|| match socket {
+                LineSocket::Udp { .. } => ReceiveWatch::towards(sender.ip()),
+                LineSocket::Ethernet(ethernet) => ReceiveWatch::named(ethernet.device()),
+            });
+            if let Some(drops) = watch.as_mut().and_then(ReceiveWatch::look) {
+                machine.note_device_drops(sender, now(clock).time, &drops);
+            }
+        }
     }
 }
 

@@ -132,6 +132,7 @@ impl LoadSender {
         // What a device drops it may tell the sender of too: the larger count has both.
         running.sent.own_drops = running.sent.own_drops.max(device);
         let planned = self.settings.frames_a_second() * seen;
+        running.sent.next = next;
         running.sent.is_short = (running.sent.frames as f64) < planned * ENOUGH;
         (running.sent, next)
     }

@@ -1,17 +1,19 @@
 //! A test with a reflector of STAMP or TWAMP Light: every packet comes back, so that losses are of
 //! both ways together.
 
+use super::connected::bound;
 use super::host::{DeviceDrops, TestClock, clock_state, kernel_clock, now};
+use super::receive_watch::ReceiveWatch;
 use super::reflect::is_passing;
-use super::test::{LineProgress, LineRequestOptions, SILENT, TIMEOUT, bound, unanswered};
+use super::test::{LineProgress, LineRequestOptions, SILENT, TIMEOUT, unanswered};
 use crate::sys::datagrams::{DatagramBuffers, prepare};
 use crate::sys::transmit_times::TransmitTimes;
 use farline_core::line::stamp::{
     AUTHENTICATED, Mac, PORT, ReflectorPacket, SenderPacket, StampTime, UNAUTHENTICATED,
 };
 use farline_core::line::{
-    Arrived, ClockState, DelaySample, LineSettings, LineState, LineTest, RatioDecision, SentSecond,
-    Tally, TestedSecond, framed_bits,
+    Arrived, ClockState, DelaySample, KernelTimes, LineSettings, LineState, LineTest,
+    RatioDecision, ReceiveDrops, SentSecond, Tally, TestedSecond, framed_bits,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Setting, Span, Time};
 use std::collections::VecDeque;
@@ -63,6 +65,10 @@ struct StampTest<'a> {
     /// The number of the second's first packet.
     first: u32,
     drops: (DeviceDrops, u64),
+    /// What the devices drop on the way in, and when that was last looked at.
+    watch: Option<ReceiveWatch>,
+    looked: u64,
+    rtt_ns: u64,
     dropped: u32,
     heard: u64,
     /// When it was last told that nobody answers.
@@ -111,6 +117,9 @@ pub fn run_stamp(
         sent: SentSecond::default(),
         first: 0,
         drops: (drops, device),
+        watch: socket.peer_addr().ok().and_then(|peer| ReceiveWatch::towards(peer.ip())),
+        looked: 0,
+        rtt_ns: 0,
         dropped: 0,
         heard: 0,
         told: 0,
@@ -153,11 +162,13 @@ pub fn run_stamp(
     if running.tally.next() == 0 {
         return Err(running.nobody());
     }
+    running.look_at_devices(running.clock.since());
     running.note_rows();
     let news = match last.saturating_sub(running.heard) {
         silence if silence > SILENCE.max(few) => running.break_off(silence, last),
         _ => running.test.settle_sent(),
     };
+    running.settle_runs();
     let sent = Some(u64::from(running.next));
     running.test.totals = running.tally.totals(sent);
     let (first, entries) = running.tally.losses(0, sent, usize::MAX);
@@ -283,10 +294,34 @@ impl StampTest<'_> {
             self.tally.note_own_range(self.first.into(), self.next.into());
         }
         (self.drops.1, self.first) = (device, self.next);
+        self.look_at_devices(time);
+        self.sent.next = self.next.into();
         let planned = self.test.settings.frames_a_second();
         self.sent.is_short = !is_part && (self.sent.frames as f64) < planned * ENOUGH;
         self.test.note_sent(self.sent);
         self.sent = SentSecond { second: time / SECOND, ..SentSecond::default() };
+    }
+
+    /// Of answers that a device here dropped, the packets were sent up to a round trip before.
+    fn look_at_devices(&mut self, time: u64) {
+        let since = std::mem::replace(&mut self.looked, time).saturating_sub(self.rtt_ns);
+        let Some(drops) = self.watch.as_mut().and_then(ReceiveWatch::look) else { return };
+        let before = self.test.sender.device_drops;
+        self.test.sender.device_drops = ReceiveDrops::either(before, Some(drops));
+        if drops.all() > 0 {
+            let last = self.sent.second;
+            self.tally.note_own_seconds((since / SECOND).min(last), last);
+        }
+    }
+
+    /// Runs of losses are of packets whose seconds count.
+    fn settle_runs(&mut self) {
+        loop {
+            self.tally.settle(&self.test.settled_frames());
+            if self.test.note_settled_there(self.tally.settled()) {
+                return;
+            }
+        }
     }
 
     fn receive(&mut self, buffers: &mut DatagramBuffers) -> Result<(), Error> {
@@ -330,6 +365,14 @@ impl StampTest<'_> {
         self.heard = self.clock.since();
         let is_first = !std::mem::replace(&mut asked.is_answered, true);
         let sent = asked.left.unwrap_or(asked.sent);
+        if is_first {
+            self.test.kernel_times = self.test.kernel_times.and(&KernelTimes {
+                packets: 1,
+                left_here: asked.left.is_some().into(),
+                came_here: came.is_some().into(),
+                left_there: 0,
+            });
+        }
         let StampTime { is_synchronised, error_ns, .. } = packet.sent;
         let there = ClockState { is_synchronised, error_ns };
         self.test.clock_states = Some((kernel_clock(self.state), there));
@@ -344,6 +387,7 @@ impl StampTest<'_> {
             let (received, returned) = (packet.received, packet.sent.time);
             let sample = DelaySample { sent, received, returned, came };
             if let Some(rtt) = self.test.delay.add(&sample) {
+                self.rtt_ns = rtt.as_nanos();
                 self.test.note_rtt(self.heard / SECOND, rtt);
             }
         }
@@ -367,6 +411,7 @@ impl StampTest<'_> {
         }
         self.note_rows();
         let news = self.test.settle(end);
+        self.settle_runs();
         self.test.totals = self.tally.totals(None);
         while self.asked.front().is_some_and(|asked| asked.second < end) {
             self.asked.pop_front();

@@ -1,28 +1,23 @@
 //! A test from its first question to its verdict.
 
-use super::carrier::{EthernetSocket, HardwareAddress, LineReceiver, LineSocket};
-use super::host::{DeviceDrops, TestClock, boot, clock_state, kernel_clock, now, random, steady};
+use super::connected::Connected;
+use super::host::{TestClock, boot, clock_state, kernel_clock, now, random, steady};
 use super::link_watch::LinkWatch;
 use super::peer_protocol::{PeerProtocol, Received, strange};
-use super::reflect::PORT;
+use super::receive_watch::ReceiveWatch;
 use super::sender::LoadSender;
-use crate::sys::datagrams::{DatagramBuffers, prepare};
 use farline_core::line::{
     ClockState, LineAnswer, LineRequest, LineSettings, LineState, LineTest, RatioDecision,
-    SenderTotals, SentSecond, TestedSecond,
+    ReceiveDrops, SenderTotals, SentSecond, TestedSecond,
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
-use rustix::net::sockopt;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
-/// How long this thread waits for what comes: so exact are the times of STAMP packets.
-const WAIT: Duration = Duration::from_millis(2);
 /// Between two STAMP packets.
 const DELAY_EVERY: u64 = 10_000_000;
 /// Between two questions for rows.
@@ -33,14 +28,14 @@ const TOTALS_EVERY: u64 = SECOND;
 const GRACE: u64 = 500_000_000;
 /// Pages of losses that are asked for at the end; what is kept has fewer.
 const LOSS_PAGES: usize = 64;
+/// Pages of frames that count or not, which are told at the end.
+const SETTLED_PAGES: usize = 32;
 /// How long the other end may be silent at the begin, meanwhile, and when all is sent.
 const FIRST_TIMEOUT: Span = Span::from_secs(5);
 pub(super) const TIMEOUT: Span = Span::from_secs(60);
 const LAST_TIMEOUT: Span = Span::from_secs(10);
 /// After so long the user is told.
 pub(super) const SILENT: Span = Span::from_secs(3);
-/// What the kernel may hold of what comes here: answers, which are few.
-const BUFFER: usize = 4 << 20;
 
 /// What a test is to do.
 #[derive(Clone, Debug)]
@@ -106,7 +101,7 @@ pub fn run(
     }
     let granted = options.granted;
     let target = granted.map_or(settings.target.clone(), |granted| granted.address.to_string());
-    let (socket, receiver, drops) = connected(&target, settings)?;
+    let Connected { socket, receiver, drops, mut watch } = Connected::to(&target, settings)?;
     let socket = Arc::new(socket);
     let clock_state = clock_state();
     let begins_at = now(clock_state).time;
@@ -196,6 +191,10 @@ pub fn run(
         running.test.sender = SenderTotals {
             frames: before.frames + sums.frames,
             own_drops: before.own_drops + sums.own_drops,
+            device_drops: ReceiveDrops::either(
+                before.device_drops,
+                watch.as_mut().and_then(ReceiveWatch::look),
+            ),
             cpu_ns: before.cpu_ns + sums.cpu_ns,
             took_ns: before.took_ns + sums.took_ns,
             way: sums.way,
@@ -324,7 +323,8 @@ impl Running {
             if now >= totals_at {
                 let nonce = random();
                 self.totals_asked = Some(nonce);
-                self.peer.ask(&LineRequest::Totals { nonce, session: self.session, sent: None });
+                let (session, settled) = (self.session, self.test.settled_frames());
+                self.peer.ask(&LineRequest::Totals { nonce, session, sent: None, settled });
                 self.ask_losses();
                 totals_at = now + TOTALS_EVERY;
             }
@@ -368,11 +368,14 @@ impl Running {
                         away.saturating_sub(sample.returned.since(sample.received)).as_nanos();
                     self.test.note_delay(self.clock.at(at) / SECOND, sample);
                 }
-                Received::Answer(LineAnswer::Rows { nonce, rows, is_more }) => {
+                Received::Answer(LineAnswer::Rows { nonce, rows, is_more, dropping_since }) => {
                     rows.into_iter().for_each(|row| self.test.note_row(row));
                     if let Some((open, asked)) = self.rows_asked
                         && open == nonce
                     {
+                        if let Some(since) = dropping_since {
+                            self.test.note_dropping(since, asked / SECOND);
+                        }
                         self.rows_asked = None;
                         let known = asked.saturating_sub(GRACE + self.rtt_ns) / SECOND;
                         if !is_more {
@@ -380,10 +383,11 @@ impl Running {
                         }
                     }
                 }
-                Received::Answer(LineAnswer::Totals { nonce, totals })
+                Received::Answer(LineAnswer::Totals { nonce, settled, totals })
                     if self.totals_asked == Some(nonce) =>
                 {
                     self.totals_asked = None;
+                    self.test.note_settled_there(settled);
                     self.test.note_totals(&totals);
                 }
                 Received::Answer(LineAnswer::Losses { nonce, first, entries, .. })
@@ -396,6 +400,7 @@ impl Running {
                 Received::Answer(_) => {}
             }
         }
+        self.test.kernel_times = self.test.kernel_times.and(&self.peer.take_kernel_times());
         Ok(())
     }
 
@@ -426,7 +431,9 @@ impl Running {
     /// The same process there may have forgotten a test of which it heard nothing for long.
     fn ask_whether_forgotten(&mut self) {
         let session = self.session;
-        let totals = |nonce| LineRequest::Totals { nonce, session, sent: None };
+        let settled = self.test.settled_frames();
+        let settled = || settled.clone();
+        let totals = |nonce| LineRequest::Totals { nonce, session, sent: None, settled: settled() };
         let answer = self.peer.answered(totals, FIRST_TIMEOUT);
         if let Ok(LineAnswer::Totals { totals, .. }) = answer
             && self.test.is_forgotten(&totals)
@@ -495,9 +502,12 @@ impl Running {
                 .peer
                 .answered(|nonce| LineRequest::Rows { nonce, session, since }, LAST_TIMEOUT)?
             {
-                LineAnswer::Rows { rows, is_more, .. } => {
+                LineAnswer::Rows { rows, is_more, dropping_since, .. } => {
                     since = rows.last().map_or(since, |row| row.second + 1);
                     rows.into_iter().for_each(|row| self.test.note_row(row));
+                    if let Some(dropping) = dropping_since {
+                        self.test.note_dropping(dropping, end / SECOND);
+                    }
                     if !is_more {
                         break;
                     }
@@ -509,15 +519,32 @@ impl Running {
                 other => return Err(strange(&other)),
             }
         }
-        let totals = |nonce| LineRequest::Totals { nonce, session, sent: Some(sent) };
-        if let LineAnswer::Totals { totals, .. } = self.peer.answered(totals, LAST_TIMEOUT)? {
-            self.test.note_totals(&totals);
-        }
-        self.take_last_losses(sent);
         let news = self.test.settle_sent();
+        self.take_last_totals(sent)?;
+        self.take_last_losses(sent);
         self.tell(&news, progress)?;
         // Who does not hear that the test is over forgets it in an hour.
         let _ = self.peer.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
+        Ok(())
+    }
+
+    /// Runs of losses are of frames that count, of which the other end is told as many as a
+    /// question has room for.
+    fn take_last_totals(&mut self, sent: u64) -> Result<(), Error> {
+        let session = self.session;
+        for _ in 0..SETTLED_PAGES {
+            let frames = self.test.settled_frames();
+            let settled = || frames.clone();
+            let sent = Some(sent);
+            let totals = |nonce| LineRequest::Totals { nonce, session, sent, settled: settled() };
+            let answer = self.peer.answered(totals, LAST_TIMEOUT)?;
+            let LineAnswer::Totals { totals, settled, .. } = answer else { return Ok(()) };
+            self.test.note_totals(&totals);
+            // One of a version before settles nothing.
+            if settled == 0 || self.test.note_settled_there(settled) {
+                return Ok(());
+            }
+        }
         Ok(())
     }
 
@@ -545,53 +572,4 @@ impl Running {
 pub(super) fn unanswered(target: &str, silence: Span) -> String {
     let silence = Span::from_secs(silence.as_nanos() / SECOND);
     format!("{target} has not answered for {silence}")
-}
-
-/// What carries the test to `target`, what takes what comes back, and what the device drops.
-fn connected(
-    target: &str,
-    settings: &LineSettings,
-) -> Result<(LineSocket, LineReceiver, DeviceDrops), Error> {
-    if let Some(framing) = &settings.ethernet {
-        let peer: HardwareAddress = target.parse()?;
-        let ethernet = EthernetSocket::open(framing.clone(), Some(peer))?;
-        settings.frames.fits(ethernet.mtu())?;
-        let receiver = ethernet.receiver(BUFFER, WAIT)?;
-        let drops = DeviceDrops::named(&framing.device);
-        return Ok((LineSocket::Ethernet(Box::new(ethernet)), receiver, drops));
-    }
-    let socket = bound(target, PORT, settings)?;
-    prepare(&socket, BUFFER, WAIT).map_err(|error| socket_failed(&error))?;
-    let local = socket.local_addr().map_err(|error| socket_failed(&error))?.ip();
-    let is_ipv6 = local.to_canonical().is_ipv6();
-    let receiver = LineReceiver::Udp { buffers: DatagramBuffers::new(), dropped: 0 };
-    Ok((LineSocket::Udp { socket, is_ipv6 }, receiver, DeviceDrops::of(local)))
-}
-
-/// A socket to the target, at `port` unless it names one, over whose path the frames go whole.
-pub(super) fn bound(target: &str, port: u16, settings: &LineSettings) -> Result<UdpSocket, Error> {
-    let wrong = |message: String| {
-        Error::new(Fault::You, ErrorCode::BadLocation, message)
-            .hint("a host, or host:port, where `farline line reflect` runs")
-    };
-    let found = target
-        .to_socket_addrs()
-        .or_else(|_| (target, port).to_socket_addrs())
-        .map_err(|error| wrong(format!("{target}: {error}")))?;
-    let to = found.into_iter().next().ok_or_else(|| wrong(format!("{target} has no address")))?;
-    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let any: SocketAddr = any.parse().map_err(|_| wrong(any.to_owned()))?;
-    let socket = UdpSocket::bind(any)
-        .and_then(|socket| socket.connect(to).map(|()| socket))
-        .map_err(|error| socket_failed(&error))?;
-    let mtu = match to.is_ipv4() {
-        true => sockopt::ip_mtu(&socket),
-        false => sockopt::ipv6_mtu(&socket),
-    };
-    settings.frames.fits(mtu.map_err(|error| socket_failed(&error.into()))?)?;
-    Ok(socket)
-}
-
-fn socket_failed(error: &std::io::Error) -> Error {
-    Error::new(Fault::Here, ErrorCode::LineSocket, format!("a UDP socket: {error}"))
 }

@@ -36,6 +36,8 @@ pub(crate) mod process;
 pub(crate) mod queueing;
 #[cfg(feature = "link")]
 pub(crate) mod realtime;
+#[cfg(feature = "line")]
+pub(crate) mod receive_counters;
 pub(crate) mod route;
 #[cfg(any(feature = "calendar", feature = "link"))]
 #[cfg_attr(

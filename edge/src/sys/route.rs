@@ -24,7 +24,7 @@ pub(crate) fn fq_towards(peer: IpAddr) -> Option<bool> {
 }
 
 /// The number of the interface through which `peer` is reached.
-fn interface_towards(peer: IpAddr) -> io::Result<Option<u32>> {
+pub(crate) fn interface_towards(peer: IpAddr) -> io::Result<Option<u32>> {
     let (family, address) = match peer.to_canonical() {
         IpAddr::V4(ip) => (AddressFamily::INET, ip.octets().to_vec()),
         IpAddr::V6(ip) => (AddressFamily::INET6, ip.octets().to_vec()),

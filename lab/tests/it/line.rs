@@ -216,6 +216,12 @@ fn a_page_has_the_verdict_and_the_document() {
     assert!(html.contains("Line test of") && html.contains("farline/line/1"), "{html}");
     let document: Value =
         serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("an object");
+    // The verdict stands before all else, on the page and in a terminal.
+    let verdict = document["verdict"].as_str().expect("a verdict");
+    let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("no {what}: {html}"));
+    assert!(place("<h1") < place(verdict) && place(verdict) < place("<h2"), "{verdict}: {html}");
+    let plain = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(plain.lines().next(), Some(verdict), "{plain}");
     assert_eq!(document["settings"]["frames"]["name"], "cjpat-mix");
 }
 
@@ -467,7 +473,8 @@ fn a_service_level_is_held_or_not() {
         let text = format!("rate = \"8M\"\nframe_transfer_delay_ms = {delay}\n");
         std::fs::write(&level, text).expect("written");
         let asked = |command: &mut Command| said(command.arg("--service").arg(&level));
-        let (said, code) = asked(&mut by_name(&link, &["--for", "2s"]));
+        let held = || asked(&mut by_name(&link, &["--for", "2s"]));
+        let (said, code) = fit_of_three(held, |(_, code)| *code != UNFIT);
         if code == UNFIT {
             // A busy machine is not fit to say, and says so.
             assert!(said["is_held"].is_null() && said["undecided"].is_string(), "{said}");
@@ -517,6 +524,54 @@ fn a_link_is_tested_by_its_name_until_it_is_stopped() {
         error["hint"].as_str().is_some_and(|hint| hint.contains("link up usn-6600")),
         "{error}"
     );
+}
+
+#[test]
+fn how_long_a_decision_takes_is_said_beforehand() {
+    let (_far, address) = reflector_here("127.0.0.1:0");
+    let mut command = farline();
+    command.args(["line", &address, "--rate", "10M", "--ber", "1e-8", "--for", "1s"]);
+    let output = command.output().expect("farline runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    // 3.4 over the limit of bits, of 9.86 million a second: preambles and gaps carry none.
+    assert!(told.contains("a decision takes 35 s at best"), "{told}");
+    assert_eq!(output.status.code(), Some(UNFIT), "not decided: {output:?}");
+}
+
+#[test]
+fn a_terminal_shows_what_is_left_until_the_verdict() {
+    let (_far, address) = reflector_here("127.0.0.1:0");
+    let test = format!(
+        "{} line {address} --rate 10M --ber 1e-8 --for 3s",
+        farline_lab::farline_binary().display()
+    );
+    let mut command = farline_lab::command("script");
+    let Ok(output) = command.args(["-qec", &test, "/dev/null"]).stdin(Stdio::null()).output()
+    else {
+        return farline_lab::skip("this machine has no script, which is a terminal for a test");
+    };
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    // 35 s less those that count, of which a busy machine may have none.
+    let is_said = |left: u32| shown.contains(&format!("; passes in {left} s at best, ends in 1 s"));
+    assert!((32..=35).any(is_said), "{shown}");
+}
+
+#[test]
+fn a_node_over_tls_is_trusted_by_its_certificate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(folder.path(), "read", &["--tls", "--allow-line", "20M"]);
+    let url = url.replace("ftp://", "farlines://") + "/";
+    let (error, code) = error_of(&["line", &url, "--for", "1s"]);
+    assert_eq!((error["code"].as_str(), code), (Some("tls-untrusted"), 6), "{error}");
+    let hint = error["hint"].as_str().expect("a hint");
+    let (_, pin) = hint.rsplit_once("--tls-pin ").expect("the pin");
+    let mut command = farline();
+    command.args(["--json", "-q", "line", &url, "--rate", "5M", "--for", "1s", "--tls-pin", pin]);
+    let (document, _) = document(command.output().expect("farline runs"));
+    assert!(document["totals"]["received"].as_u64() > Some(100), "{document}");
+    let (error, code) = error_of(&["line", "127.0.0.1:9", "--tls-pin", pin]);
+    assert_eq!((error["code"].as_str(), code), (Some("line-setting"), 2), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("farlines://")), "{error}");
 }
 
 #[test]

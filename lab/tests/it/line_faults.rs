@@ -303,6 +303,50 @@ fn answering(answers: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send + 'static) -> String
 }
 
 #[test]
+fn a_clock_there_that_is_set_during_a_test_is_said() {
+    let begun = Instant::now();
+    let address = answering(move |bytes| {
+        let asked = SenderPacket::read(None, bytes).expect("a packet");
+        // Half way through it is set forward by 50 ms.
+        let ahead = if begun.elapsed() > Duration::from_secs(2) { 50 } else { 0 };
+        let received = asked.sent.time + Span::from_micros(10) + Span::from_millis(ahead);
+        let time = received + Span::from_micros(1);
+        let mut answer = vec![0; bytes.len()];
+        ReflectorPacket {
+            sequence: asked.sequence,
+            sent: StampTime { time, as_it_came: None, ..asked.sent },
+            session: asked.session,
+            received,
+            sender_sequence: asked.sequence,
+            sender_sent: asked.sent,
+            sender_ttl: 64,
+        }
+        .write(None, &mut answer);
+        vec![answer]
+    });
+    let mut command = farline();
+    command.args(["-q", "line", &address, "--stamp", "--frames", "128", "--rate", "100k"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let [json, page] = ["p.json", "p.html"].map(|name| folder.path().join(name));
+    command.args(["--for", "4s", "-o"]).arg(&json).arg("-o").arg(&page);
+    let output = command.output().expect("farline runs");
+    let plain = String::from_utf8_lossy(&output.stdout).into_owned();
+    let read = |file| std::fs::read_to_string(file).expect("written");
+    let document: Value = serde_json::from_str(&read(&json)).expect("JSON");
+    assert_eq!((&document["clock_steps"], &document["sums"]["lost"]), (&1.into(), &0.into()));
+    for said in [plain, read(&page)] {
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("A clock was set 1 time while the test ran"), "{said}");
+    }
+    // Delays one way are of the time since: they have no part of the 50 ms.
+    let most = document["one_way_delay"]["max_ns"].as_f64().expect("a delay");
+    let rtt = document["rtt"]["max_ns"].as_f64().expect("a round trip");
+    assert!(most < 25e6 + rtt, "{document}");
+    let offset = document["clocks"]["offset_ns"].as_f64().expect("an offset");
+    assert!((40e6..60e6).contains(&offset), "{document}");
+}
+
+#[test]
 fn answers_that_are_thrown_away_are_counted_by_reason() {
     let address = answering(|bytes| {
         let asked = SenderPacket::read(None, bytes).expect("a packet");

@@ -2,8 +2,8 @@
 //! its ring where not: by both ways it finds what was put in, and what it drops itself is never the line's.
 
 use farline_core::line::{
-    EthernetFraming, FrameMix, LineAnswer, LineRequest, LoadWriter, Pattern, TallyTotals,
-    read_message,
+    EthernetFraming, FrameMix, LineAnswer, LineRequest, LoadWriter, Pattern, SettledFrames,
+    TallyTotals, read_message,
 };
 use farline_lab::{Namespaces, Running, farline_binary, json_of, skip};
 use rustix::process::Signal;
@@ -170,7 +170,8 @@ fn with_trouble(spaces: &Namespaces, tag: Option<u16>, session: u64, sizes: &[u3
             tester.send(&held.take().expect("it was held"));
         }
     }
-    let totals = LineRequest::Totals { nonce: 3, session, sent: Some(1_000) };
+    let (sent, settled) = (Some(1_000), SettledFrames::default());
+    let totals = LineRequest::Totals { nonce: 3, session, sent, settled };
     let LineAnswer::Totals { totals, .. } = tester.ask(&totals) else { panic!("no totals") };
     tester.ask(&LineRequest::End { nonce: 4, session });
     *totals

@@ -47,6 +47,7 @@ mod line;
 mod line_ethernet;
 mod line_faults;
 mod line_flood;
+mod line_own;
 mod line_reports;
 mod line_truth;
 mod link;

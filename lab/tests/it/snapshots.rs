@@ -1,6 +1,12 @@
 //! What people read, as committed snapshots: every command's help, a page's text, the figures of
 //! models. A difference is something to look at, then to take over with `INSTA_UPDATE=always`.
 
+use farline_core::line::{
+    Arrived, ClockState, DelaySample, FrameMix, KernelTimes, LineCriterion, LineDocument,
+    LineSettings, LineTest, ReceiveDrops, SentSecond, Tally, TallyTotals,
+};
+use farline_core::report::ReportDocument;
+use farline_core::units::{Rate, Rng, Time};
 use farline_lab::{farline, farline_binary, succeed};
 use insta::assert_snapshot;
 
@@ -147,4 +153,99 @@ fn the_text_of_udts_page() {
 #[test]
 fn the_text_of_the_page_of_tcp_next_to_rdma() {
     page_text("sc08-tcp-rdma");
+}
+
+/// A line test whose every second is known: losses in runs and alone, a wrong bit, seconds that do not count
+/// for three reasons, jitter on both ways, and a clock there that is 3 ms ahead.
+fn line_test(criterion: Option<LineCriterion>) -> LineDocument {
+    let settings = LineSettings {
+        target: "dtn2.example.org".to_owned(),
+        rate: Rate::from_bps(100_000_000),
+        load_percent: 90.0,
+        frames: FrameMix::cjpat(),
+        ethernet: None,
+        burst: 4,
+        criterion,
+        confidence: 0.95,
+        most_seconds: 30,
+        most_frames: None,
+    };
+    let (mut test, mut tally) = (LineTest::new(settings, false), Tally::new());
+    let (mut rng, mut next) = (Rng::new(19), 0);
+    for second in 0..30 {
+        let frames = 1_000;
+        for (n, sequence) in (0..frames).zip(next..) {
+            let is_own = second == 7 && (400..450).contains(&n);
+            if is_own || sequence % 1_700 < 3 || sequence % 997 == 0 {
+                continue;
+            }
+            let wrong_bits = u64::from(sequence == 4_242);
+            let after_own_drops = second == 7 && n == 450;
+            if after_own_drops {
+                tally.note_own_drops(50);
+            }
+            let compared_bits = 11_776;
+            tally.arrive(&Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops });
+        }
+        next += frames;
+        let own_drops = if second == 12 { 3 } else { 0 };
+        let framed_bits = frames * 12_144;
+        let is_short = second == 3;
+        test.note_sent(SentSecond { second, frames, framed_bits, own_drops, is_short, next });
+        for packet in 0..50 {
+            let mut at = second * 1_000_000_000 + packet * 20_000_000;
+            let mut later = |least: u64| {
+                at += least + rng.below(200_000);
+                at
+            };
+            let (sent, received) = (later(0), later(9_000_000) + 3_000_000);
+            let (returned, came) = (received + 20_000, later(9_100_000));
+            let [sent, received, returned, came] =
+                [sent, received, returned, came].map(|at| Time::from_nanos(1_000_000_000 + at));
+            test.note_delay(second, DelaySample { sent, received, returned, came });
+        }
+    }
+    tally.rows(0, 99).into_iter().for_each(|row| test.note_row(row));
+    test.settle_sent();
+    tally.settle(&test.settled_frames());
+    test.note_settled_there(tally.settled());
+    let device_drops = Some(ReceiveDrops { missed: 4, dropped: 2, backlog: 0 });
+    test.note_totals(&TallyTotals { device_drops, ..tally.totals(Some(next)) });
+    let (first, entries) = tally.losses(0, Some(next), usize::MAX);
+    test.note_losses(first, &entries);
+    test.sender.own_drops = 3;
+    test.sender.device_drops = Some(ReceiveDrops { backlog: 9, ..ReceiveDrops::default() });
+    let (here, there) = ((true, 40_000), (false, 16_000_000));
+    let state = |(is_synchronised, error_ns)| ClockState { is_synchronised, error_ns };
+    test.clock_states = Some((state(here), state(there)));
+    let packets = 1_500;
+    test.kernel_times =
+        KernelTimes { packets, left_here: 1_499, came_here: 1_500, left_there: 1_480 };
+    test.document("VERSION", "DATE")
+}
+
+#[test]
+fn a_line_tests_page_and_what_a_terminal_shows_of_it() {
+    let document = line_test(Some(LineCriterion::Loss(1e-2)));
+    assert_snapshot!("line-page", visible(&document.page(&[]).html()));
+    for width in [80, 50] {
+        assert_snapshot!(format!("line-terminal-{width}"), document.plain(width));
+    }
+}
+
+#[test]
+fn the_verdicts_of_a_line_test() {
+    let criteria = [
+        None,
+        Some(LineCriterion::Loss(5e-2)),
+        Some(LineCriterion::Loss(1e-4)),
+        Some(LineCriterion::Loss(3e-3)),
+        Some(LineCriterion::BitErrors(1e-4)),
+        Some(LineCriterion::BitErrors(1e-12)),
+    ];
+    let verdicts = criteria.map(|criterion| {
+        let document = line_test(criterion);
+        format!("{:?}: {}", document.outcome, document.verdict)
+    });
+    assert_snapshot!("line-verdicts", verdicts.join("\n"));
 }

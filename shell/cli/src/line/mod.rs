@@ -17,6 +17,8 @@ mod vlan;
 use crate::export::{write_as_named, write_each};
 use crate::output::Output;
 use crate::provenance::now;
+use crate::reach;
+use farline::channels::trust::Fingerprint;
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, place};
 use farline_core::line::{
@@ -121,6 +123,12 @@ pub(crate) struct Args {
     /// Authenticates STAMP [default: none]
     #[arg(long, value_name = "FILE", requires = "stamp")]
     stamp_key: Option<PathBuf>,
+    /// Authorities for farlines://, in PEM [default: system's]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["ethernet", "stamp", "preset"])]
+    tls_ca: Option<PathBuf>,
+    /// Certificate for farlines://, its SHA-256 [default: any]
+    #[arg(long, value_name = "HEX", hide = true, conflicts_with_all = ["ethernet", "stamp", "preset"])]
+    tls_pin: Option<Fingerprint>,
     /// What --resume goes on from [default: none]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -173,7 +181,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let stop = crate::interrupt::asked(runtime, signals)?;
     let target = match settings.ethernet {
         Some(_) => LineTarget::of_ethernet(&settings.target)?,
-        None => LineTarget::find(&settings.target)?,
+        None => {
+            let reach = reach::with(None, args.tls_ca.clone(), args.tls_pin);
+            LineTarget::find(&settings.target, reach)?
+        }
     };
     if args.stamp && !target.is_host() {
         let message = "--stamp is for a host that answers STAMP, no link and no node";

@@ -2,7 +2,7 @@
 
 use crate::node::remote;
 use crate::reach;
-use farline::client::{Remote, grant_line};
+use farline::client::{ConnectOptions, Location, Remote, grant_line};
 use farline::line::{HardwareAddress, LineProgress, LineRequestOptions, run, run_over};
 use farline::link::Link;
 use farline_core::line::LineTest;
@@ -14,16 +14,27 @@ pub(super) enum LineTarget {
     /// Both ends run in the sides of a link.
     Link(Box<Link>),
     /// A node that allows it.
-    Node(Box<Remote>),
+    Node(Box<Remote>, Box<ConnectOptions>),
     /// Where `farline line reflect` runs, or at which device.
     Host,
 }
 
 impl LineTarget {
     /// A URL is a node; what a link is called that is link; everything else is a host.
-    pub(super) fn find(target: &str) -> Result<LineTarget, Error> {
+    /// A node is reached as `reach` says, which is for no other.
+    pub(super) fn find(target: &str, mut reach: ConnectOptions) -> Result<LineTarget, Error> {
         if target.contains("://") {
-            return Ok(LineTarget::Node(Box::new(remote(target)?)));
+            let node = Location::Remote(remote(target)?);
+            reach::ask_for_password(&mut reach, [&node])?;
+            if let Location::Remote(node) = node {
+                return Ok(LineTarget::Node(Box::new(node), Box::new(reach)));
+            }
+        }
+        let trust = &reach.trust;
+        if trust.authorities.is_some() || trust.fingerprint.is_some() {
+            let message = format!("--tls-ca and --tls-pin are for a node, and `{target}` is none");
+            return Err(Error::new(Fault::You, ErrorCode::LineSetting, message)
+                .hint("name the node: farlines://HOST/"));
         }
         if let Ok(link) = Link::find(target) {
             return Ok(LineTarget::Link(Box::new(link)));
@@ -63,10 +74,10 @@ impl LineTarget {
         match self {
             LineTarget::Link(link) => run_over(link, options, progress),
             LineTarget::Host => run(options, progress),
-            LineTarget::Node(remote) => {
+            LineTarget::Node(remote, reach) => {
                 let session = options.resume.as_ref().map(|state| state.session);
                 let mut options = options.clone();
-                options.granted = Some(grant_line(remote, &reach::usual(), session)?);
+                options.granted = Some(grant_line(remote, reach, session)?);
                 run(&options, progress)
             }
         }

@@ -1,0 +1,71 @@
+//! What this host's devices drop of the packets that come to them, before any socket hears of it.
+
+use crate::sys::frames::tap;
+use crate::sys::receive_counters::{WayIn, backlog, counters};
+use crate::sys::route::interface_towards;
+use farline_core::line::ReceiveDrops;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+/// The devices on the way in, as they count from now on.
+#[derive(Debug)]
+pub(super) struct ReceiveWatch {
+    way: WayIn,
+    before: Option<ReceiveDrops>,
+    /// They take what nobody else does: the kernel counts that as dropped by the device, too.
+    #[expect(dead_code, reason = "held for what they do by being there")]
+    taps: Vec<OwnedFd>,
+}
+
+impl ReceiveWatch {
+    /// Of what comes from `peer`, which is taken to come by the way that leads there; `None` where
+    /// the kernel does not say which that is.
+    pub(super) fn towards(peer: IpAddr) -> Option<ReceiveWatch> {
+        let way = WayIn::of(interface_towards(peer).ok()??).ok()?;
+        // Without the right to it, frames of protocols that nobody takes are drops.
+        let taps = way.devices.iter().filter_map(|device| tap(*device).ok()).collect();
+        Some(ReceiveWatch::begun(way, taps))
+    }
+
+    /// Of what comes to the device `name`, at which a packet socket takes all.
+    pub(super) fn named(name: &str) -> Option<ReceiveWatch> {
+        Some(ReceiveWatch::begun(WayIn::named(name).ok()?, Vec::new()))
+    }
+
+    fn begun(way: WayIn, taps: Vec<OwnedFd>) -> ReceiveWatch {
+        let before = read(&way);
+        ReceiveWatch { way, before, taps }
+    }
+
+    /// What they have dropped since this was last asked; `None` where that is not known.
+    pub(super) fn look(&mut self) -> Option<ReceiveDrops> {
+        let now = read(&self.way)?;
+        let before = self.before.replace(now)?;
+        Some(now.since(&before))
+    }
+}
+
+/// What all of them count.
+fn read(way: &WayIn) -> Option<ReceiveDrops> {
+    let mut sum = ReceiveDrops::default();
+    for device in &way.devices {
+        sum = sum.and(&counters(*device).ok()?);
+    }
+    if way.is_from_elsewhere {
+        sum.backlog = backlog()?;
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_watched_on_the_way_to_itself() {
+        let mut watch = ReceiveWatch::towards([127, 0, 0, 1].into()).expect("a way");
+        assert_eq!(watch.way, WayIn::named("lo").expect("a loopback"));
+        assert!(watch.look().is_some());
+        assert!(ReceiveWatch::named("no-such-if0").is_none());
+    }
+}
