@@ -8,6 +8,8 @@ use crate::channels::trust::{self, ClientConfig, Trust};
 use crate::sys::lock::lock;
 use farline_core::units::{Error, Span};
 use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -187,6 +189,9 @@ pub(super) fn place_of_keys(url: &str, document: &[u8]) -> Result<String, String
     struct Document {
         issuer: String,
         jwks_uri: String,
+        /// What nobody asks for has to be JSON too: without this its strings could be anything.
+        #[serde(flatten)]
+        _others: BTreeMap<String, Value>,
     }
     let document: Document = serde_json::from_slice(document)
         .map_err(|error| format!("its discovery document: {error}"))?;
@@ -279,6 +284,19 @@ mod tests {
         // The fetch that began then brings nothing, nor does the next.
         let refused = known.keys(Some("one"), now + day + 120 * SECOND).expect_err("too old");
         assert!(refused.contains("cannot be had"), "{refused}");
+    }
+
+    #[test]
+    fn a_discovery_document_is_json_to_its_last_member() {
+        let url = "https://issuer.example";
+        for (other, is_taken) in
+            [(&b"\"x\""[..], true), (b"\"\xca\xc8\"", false), (b"\"\\ud800\"", false)]
+        {
+            let known = format!("{{\"issuer\":\"{url}\",\"jwks_uri\":\"{url}/j\",\"alg\":");
+            let document = [known.as_bytes(), other, b"}"].concat();
+            let place = place_of_keys(url, &document);
+            assert_eq!(place.is_ok(), is_taken, "{place:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::issuer_keys::{ALGORITHMS, IssuerKeys};
 use jsonwebtoken::Validation;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// How far an issuer's clock and this one's may differ, in seconds.
 const SKEW: u64 = 60;
@@ -33,6 +35,9 @@ struct Claims {
     nbf: Option<u64>,
     #[serde(default)]
     scope: String,
+    /// What nobody asks for has to be JSON too: without this its strings could be anything.
+    #[serde(flatten)]
+    _others: BTreeMap<String, Value>,
 }
 
 /// Seconds since 1970, in whole numbers or not (RFC 7519, section 2).
@@ -154,7 +159,7 @@ mod tests {
     use farline_core::gridftp::Pathname;
     use farline_core::units::Rng;
     use jsonwebtoken::{Algorithm, EncodingKey, Header};
-    use serde_json::{Value, json};
+    use serde_json::json;
     use std::path::PathBuf;
 
     const NOW: u64 = 1_700_000_000;
