@@ -203,8 +203,6 @@ error_codes! {
     DigestMissing "digest-missing" Never: There;
     /// a directory that should go has something in it
     DirectoryNotEmpty "directory-not-empty" Never: You;
-    /// the node lost its data port
-    DoorClosed "door-closed" Never: Bug;
     /// two channel drivers of one name
     DriverExists "driver-exists" Never: Bug;
     /// a path without a character

@@ -5,24 +5,25 @@
 
 use super::Channel;
 use super::handshake::{Handshake, shake_hands_in_task};
+use super::handshake_places::HandshakePlaces;
 use super::key::{Key, PREAMBLE_LEN, Token};
 use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
-use super::pending::Steps;
+use super::pending::{NO_PLACE, Steps};
 use super::trust::ServerConfig;
 use crate::sys::lock::lock;
 use farline_core::units::Bytes;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Handshakes under way for one session: as many as it may have channels.
+/// Handshakes under way for one session: as many as it may have channels. A session's preamble is no
+/// secret where somebody else sees it, and so none that lingers in one keeps the next out.
 const MOST_HANDSHAKES: usize = 64;
 /// How long the handshake of a data connection may take the node, whatever comes of it meanwhile:
 /// P-2.
@@ -65,7 +66,9 @@ pub struct Arrivals {
     deliver: Deliver,
     refused: RefusedConnection,
     room: Room,
-    handshakes: Semaphore,
+    /// The client's address, where it is known.
+    client: Option<IpAddr>,
+    handshakes: HandshakePlaces,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
 }
@@ -78,15 +81,22 @@ impl Arrivals {
         deliver: Deliver,
         refused: RefusedConnection,
     ) -> Arrivals {
-        let handshakes = Semaphore::new(MOST_HANDSHAKES);
+        let handshakes = HandshakePlaces::new(MOST_HANDSHAKES);
         let (room, buffer): (Room, _) = (Box::new(|| true), Mutex::default());
-        Arrivals { key, layer, deliver, refused, room, handshakes, buffer }
+        Arrivals { key, layer, deliver, refused, room, client: None, handshakes, buffer }
     }
 
     /// The same where there may be no room for a connection.
     #[must_use]
     pub(crate) fn within(self, room: Room) -> Arrivals {
         Arrivals { room, ..self }
+    }
+
+    /// The same of the client at this address: its own handshakes stay as long as there is a
+    /// stranger's.
+    #[must_use]
+    pub(crate) fn of_client(self, client: IpAddr) -> Arrivals {
+        Arrivals { client: Some(client.to_canonical()), ..self }
     }
 
     /// Whether there is room for one connection more.
@@ -155,12 +165,15 @@ impl Arrivals {
         let handshake = match &self.layer {
             None => None,
             Some(_) => {
-                // More than the session may have channels: none of a client that keeps the rules.
-                let Ok(_place) = self.handshakes.try_acquire() else {
-                    return self.refuse(from, "is one handshake more than a session has channels");
+                let Some(mut place) = self.handshakes.take(from, self.client, steps) else {
+                    return self.refuse(from, NO_PLACE);
                 };
                 let shakes = self.shake_hands(&mut stream, steps);
-                match tokio::time::timeout(HANDSHAKE_TIMEOUT, shakes).await {
+                let shaken = tokio::select! {
+                    shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, shakes) => shaken,
+                    () = place.lost() => return self.refuse(from, NO_PLACE),
+                };
+                match shaken {
                     Ok(Ok(handshake)) => Some(handshake),
                     Ok(Err(error)) => {
                         return self.refuse(from, &format!("broke its handshake: {error}"));
@@ -286,7 +299,7 @@ mod tests {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let mut stalled = Vec::new();
-            for _ in 0..MOST_HANDSHAKES - 1 {
+            for _ in 0..MOST_HANDSHAKES {
                 stalled.push(connection(&listener, &arrivals).await);
             }
             let address = listener.local_addr().expect("an address");
@@ -303,15 +316,14 @@ mod tests {
             });
             client.join().expect("no panic").expect("a channel");
             drop(channel);
-            // One more than there may be is closed at once.
-            stalled.push(connection(&listener, &arrivals).await);
-            let mut more = connection(&listener, &arrivals).await;
-            more.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");
-            let read = tokio::task::block_in_place(|| std::io::Read::read(&mut more, &mut [0; 1]));
+            // It had the place of the one that stalled longest.
+            let first = &mut stalled[0];
+            first.set_read_timeout(Some(Duration::from_secs(8))).expect("a timeout");
+            let read = tokio::task::block_in_place(|| std::io::Read::read(first, &mut [0; 1]));
             assert!(matches!(read, Ok(0)), "{read:?}");
             let (from, why) = told.try_recv().expect("the node's operator hears of it");
-            assert_eq!(from, more.local_addr().ok());
-            assert!(why.contains("one handshake more"), "{why}");
+            assert_eq!(from, first.local_addr().ok());
+            assert!(why.contains("lost its place"), "{why}");
             // One of those that stall breaks it off.
             stalled.pop();
             let (_, why) =

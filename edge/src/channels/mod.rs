@@ -24,6 +24,7 @@ mod greeted;
 pub(crate) mod gsi;
 pub mod handle;
 pub mod handshake;
+mod handshake_places;
 pub mod key;
 pub mod layer;
 #[cfg(not(feature = "quic"))]

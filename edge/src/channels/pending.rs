@@ -21,7 +21,7 @@ impl Steps {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn taken(&self) -> u64 {
+    pub(super) fn taken(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

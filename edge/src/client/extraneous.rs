@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 /// Deletions asked for with one write; replies to them are short.
 const AT_ONCE: usize = 500;
+/// Deletions on this host between two looks at whether they are to end.
+const BETWEEN_LOOKS: usize = 16;
 
 /// Refuses before anything moves what cannot be done.
 ///
@@ -350,8 +352,13 @@ impl Place {
                         .map_err(|error| root.error("keep", &entry.path, &error)),
                     _ => remove(root, entry),
                 };
-                for entry in gone {
-                    note(copy, entry, remove(entry))?;
+                for part in gone.chunks(BETWEEN_LOOKS) {
+                    for entry in part {
+                        note(copy, entry, remove(entry))?;
+                    }
+                    // A signal or a deadline has its turn: nothing here waits for anything.
+                    tokio::task::yield_now().await;
+                    copy.options.stop.reason().map_or(Ok(()), Err)?;
                 }
             }
             Place::There(control, top) if copy.options.backup.is_some() => {

@@ -6,7 +6,7 @@ use super::copy::Copy;
 use super::glob;
 use super::keep_replaced;
 use super::location::{Location, Remote};
-use super::options::{Options, Progress, StoredProfiles};
+use super::options::{CancelToken, Options, Progress, StoredProfiles};
 use super::outcome::{DataDirection, Outcome, ProgressSample};
 use super::retry::with_retries;
 use super::{download, extraneous, local, stream, third_party, upload};
@@ -200,12 +200,12 @@ async fn make_room(
     destination: &Location,
     most: u64,
 ) -> Result<bool, Error> {
-    let mut has_room = false;
+    let (mut has_room, stop) = (false, copy.options.stop.clone());
     let made = with_retries(copy, async |copy| {
         has_room = extraneous::make_room(copy, source, destination, most).await?;
         Ok(())
     });
-    let made = made.await;
+    let made = until_stopped(&stop, made).await;
     note_failed(copy, made, "deleting what stands where something of another kind is to be")?;
     Ok(has_room)
 }
@@ -217,10 +217,23 @@ async fn delete(
     destination: &Location,
     most: u64,
 ) -> Result<(), Error> {
+    let stop = copy.options.stop.clone();
     let deleted =
         with_retries(copy, async |copy| extraneous::delete(copy, source, destination, most).await);
-    let deleted = deleted.await;
+    let deleted = until_stopped(&stop, deleted).await;
     note_failed(copy, deleted, "deleting what the source does not have")
+}
+
+/// What `work` comes to, unless the copy is asked to end before: a deletion leaves nothing half-done,
+/// and a server that says nothing is not waited for.
+async fn until_stopped<T>(
+    stop: &CancelToken,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        done = work => done,
+        reason = stop.asked() => Err(reason),
+    }
 }
 
 /// Notes that nothing was deleted, where that failed as a whole.

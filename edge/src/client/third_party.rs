@@ -98,8 +98,9 @@ async fn open<'a>(
     for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
         if !control.features().is_gridftp {
             let message = format!("{remote} is a plain FTP server, not a GridFTP one");
-            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
-                .hint("copy to this host first, with curl or lftp"));
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(
+                "copy to this host first, and from here on: both ways work with plain servers",
+            ));
         }
     }
     permitted(&ends)?;

@@ -2,12 +2,14 @@
 //! (OpenID Connect Discovery 1.0, section 4) and by whose word they are kept.
 
 use super::https::{Reply, fetch};
+use super::issuer_keys::IssuerKeys;
 use super::{Identities, KeySource};
 use crate::channels::trust::{self, ClientConfig, Trust};
 use crate::sys::lock::lock;
 use farline_core::units::{Error, Span};
-use jsonwebtoken::jwk::JwkSet;
 use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -166,15 +168,10 @@ impl Discovery {
             let document = fetch(&at, &self.trust).await?;
             let place = place_of_keys(&self.url, &document.body)?;
             let Reply { body, max_age } = fetch(&place, &self.trust).await?;
-            let set = serde_json::from_slice::<JwkSet>(&body);
-            match set.map_err(|error| format!("{place}: {error}"))?.keys.is_empty() {
-                true => Err(format!("{place} has no keys")),
-                false => {
-                    let keys = String::from_utf8_lossy(&body);
-                    let good_for = max_age.map_or(USUALLY_KEPT, Duration::from_secs);
-                    Ok((Arc::from(keys), good_for.clamp(*KEPT.start(), *KEPT.end())))
-                }
-            }
+            IssuerKeys::read(&body).map_err(|why| format!("{place}: {why}"))?;
+            let keys = String::from_utf8_lossy(&body);
+            let good_for = max_age.map_or(USUALLY_KEPT, Duration::from_secs);
+            Ok((Arc::from(keys), good_for.clamp(*KEPT.start(), *KEPT.end())))
         };
         let within = runtime
             .map_err(|error| error.to_string())?
@@ -192,6 +189,9 @@ pub(super) fn place_of_keys(url: &str, document: &[u8]) -> Result<String, String
     struct Document {
         issuer: String,
         jwks_uri: String,
+        /// What nobody asks for has to be JSON too: without this its strings could be anything.
+        #[serde(flatten)]
+        _others: BTreeMap<String, Value>,
     }
     let document: Document = serde_json::from_slice(document)
         .map_err(|error| format!("its discovery document: {error}"))?;
@@ -208,8 +208,8 @@ impl State {
         let Some(kept) = self.keys.as_ref().filter(|kept| kept.holds(now)) else {
             return (false, None);
         };
-        let set = serde_json::from_str::<JwkSet>(&kept.keys);
-        let is_there = set.is_ok_and(|set| id.is_none_or(|id| set.find(id).is_some()));
+        let set = IssuerKeys::read(kept.keys.as_bytes());
+        let is_there = set.is_ok_and(|set| id.is_none_or(|id| set.has(id)));
         let is_fresh = now.saturating_duration_since(kept.at) < kept.good_for;
         (is_fresh, is_there.then(|| Arc::clone(&kept.keys)))
     }
@@ -287,10 +287,28 @@ mod tests {
     }
 
     #[test]
+    fn a_discovery_document_is_json_to_its_last_member() {
+        let url = "https://issuer.example";
+        for (other, is_taken) in
+            [(&b"\"x\""[..], true), (b"\"\xca\xc8\"", false), (b"\"\\ud800\"", false)]
+        {
+            let known = format!("{{\"issuer\":\"{url}\",\"jwks_uri\":\"{url}/j\",\"alg\":");
+            let document = [known.as_bytes(), other, b"}"].concat();
+            let place = place_of_keys(url, &document);
+            assert_eq!(place.is_ok(), is_taken, "{place:?}");
+        }
+    }
+
+    #[test]
     fn who_is_not_the_issuer_says_nothing_of_its_keys() {
         type Change = fn(&Server);
         let well_known = "/.well-known/openid-configuration";
-        let cases: [(Change, &str); 6] = [
+        let of_no_use = |server: &Server| {
+            let keys = json!({"keys": [{"kty": "AKP", "alg": "ML-DSA-65", "pub": "AA"}, 7]});
+            server.put("/jwks", "", &keys.to_string());
+        };
+        let cases: [(Change, &str); 7] = [
+            (of_no_use, "none of its keys, 2 in all, checks signatures here"),
             (|server| server.put("/jwks", "", "[]"), "/jwks"),
             (|server| server.put("/jwks", "", "{\"keys\": []}"), "no keys"),
             (|server| server.put("/jwks", "", &"x".repeat(300_000)), "more than 256 KiB"),

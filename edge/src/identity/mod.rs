@@ -11,6 +11,8 @@ mod file;
 #[cfg(feature = "tls")]
 mod https;
 #[cfg(feature = "tls")]
+mod issuer_keys;
+#[cfg(feature = "tls")]
 mod key_sets;
 mod mapfile;
 mod names;

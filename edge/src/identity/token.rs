@@ -4,30 +4,18 @@
 use super::Issuer;
 use super::access::{Grant, Permissions};
 use super::calendar_rights::CalendarScope;
-use jsonwebtoken::jwk::JwkSet;
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use super::issuer_keys::{ALGORITHMS, IssuerKeys};
+use jsonwebtoken::Validation;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// How far an issuer's clock and this one's may differ, in seconds.
 const SKEW: u64 = 60;
 
 /// The audiences of tokens that are for every server, in both profiles.
 const ANYBODY: [&str; 2] = ["https://wlcg.cern.ch/jwt/v1/any", "ANY"];
-
-/// Signatures that are taken: those of key pairs. With a shared secret whoever can check tokens can
-/// make them, and `none` proves nothing.
-const ALGORITHMS: [Algorithm; 9] = [
-    Algorithm::ES256,
-    Algorithm::ES384,
-    Algorithm::EdDSA,
-    Algorithm::PS256,
-    Algorithm::PS384,
-    Algorithm::PS512,
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-];
 
 /// What a token lets its bearer do.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +35,9 @@ struct Claims {
     nbf: Option<u64>,
     #[serde(default)]
     scope: String,
+    /// What nobody asks for has to be JSON too: without this its strings could be anything.
+    #[serde(flatten)]
+    _others: BTreeMap<String, Value>,
 }
 
 /// Seconds since 1970, in whole numbers or not (RFC 7519, section 2).
@@ -99,8 +90,8 @@ impl Issuer {
     /// # Errors
     /// In words, why it is not taken.
     pub(super) fn judge(&self, token: &[u8], keys: &str, now: u64) -> Result<Allowed, String> {
-        let keys: JwkSet = serde_json::from_str(keys)
-            .map_err(|error| format!("the keys of {} cannot be read: {error}", self.url))?;
+        let keys = IssuerKeys::read(keys.as_bytes())
+            .map_err(|why| format!("the keys of {} cannot be used: {why}", self.url))?;
         let header = jsonwebtoken::decode_header(token)
             .map_err(|_| "this is no token that anybody signed".to_owned())?;
         if !ALGORITHMS.contains(&header.alg) {
@@ -111,18 +102,7 @@ impl Issuer {
             let named = critical.join(", ");
             return Err(format!("the token holds for whoever understands `{named}` alone"));
         }
-        let key = match (&header.kid, &keys.keys[..]) {
-            (Some(id), _) => keys.find(id),
-            (None, [only]) => Some(only),
-            (None, _) => None,
-        };
-        let key = key.ok_or_else(|| format!("{} has no key of that id", self.url))?;
-        let own = key.common.key_algorithm.map(|algorithm| algorithm.to_string());
-        if own.is_some_and(|own| own != format!("{:?}", header.alg)) {
-            return Err("the token is not signed as its key says".to_owned());
-        }
-        let key = DecodingKey::from_jwk(key)
-            .map_err(|error| format!("a key of {} is none: {error}", self.url))?;
+        let key = keys.of(&self.url, header.kid.as_deref(), header.alg)?;
         // Times and audience are judged below, by `now` and in words of use.
         let mut rules = Validation::new(header.alg);
         (rules.validate_exp, rules.validate_aud) = (false, false);
@@ -178,8 +158,8 @@ mod tests {
     use crate::identity::KeySource;
     use farline_core::gridftp::Pathname;
     use farline_core::units::Rng;
-    use jsonwebtoken::{EncodingKey, Header};
-    use serde_json::{Value, json};
+    use jsonwebtoken::{Algorithm, EncodingKey, Header};
+    use serde_json::json;
     use std::path::PathBuf;
 
     const NOW: u64 = 1_700_000_000;
@@ -279,6 +259,26 @@ mod tests {
             let judged = issuer().judge(token.as_bytes(), &signer.keys, NOW);
             assert!(judged.is_ok(), "clocks may differ by a minute: {late}");
         }
+    }
+
+    #[test]
+    fn keys_that_nobody_here_knows_cost_the_others_nothing() {
+        let signer = signer();
+        let mut set: Value = serde_json::from_str(&signer.keys).expect("a set");
+        let all = set["keys"].as_array_mut().expect("keys");
+        all.insert(0, json!({"kty": "AKP", "alg": "ML-DSA-65", "kid": "one", "pub": "AA"}));
+        all.insert(0, json!({"kty": "OKP", "crv": "Ed25519", "kid": 7, "x": "AA"}));
+        let whole = token(&signer, |_| {});
+        let judged = issuer().judge(whole.as_bytes(), &set.to_string(), NOW);
+        assert!(judged.is_ok(), "{judged:?}");
+        let header = Header::new(Algorithm::EdDSA);
+        let unnamed = jsonwebtoken::encode(&header, &claims(), &signer.key).expect("a token");
+        let judged = issuer().judge(unnamed.as_bytes(), &set.to_string(), NOW);
+        assert!(judged.is_ok(), "the only one that it may be signed with: {judged:?}");
+        set["keys"].as_array_mut().expect("keys").truncate(2);
+        let refused = issuer().judge(whole.as_bytes(), &set.to_string(), NOW).expect_err("none");
+        let why = "the keys of https://issuer.example cannot be used: none of its keys, 2 in all";
+        assert!(refused.starts_with(why), "{refused}");
     }
 
     #[test]

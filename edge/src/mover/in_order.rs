@@ -24,6 +24,7 @@ pub(crate) fn send_in_order(
             pace.through(part.len(), tally);
         }
         stream.write_all(part)?;
+        tally.add_on_wire(part.len());
         tally.add_bytes(part.len());
     }
     Ok(())
@@ -54,6 +55,7 @@ pub(crate) fn receive_in_order(
             }
             Err(error) => return Err(Err(error)),
         };
+        tally.add_on_wire(read);
         if let Some(pace) = pace {
             pace.through(read, tally);
         }

@@ -1,12 +1,15 @@
 //! Where a session connects to for its client's data, and what it says where nothing was arranged.
 
+use super::Shared;
 use super::data::DataPlane;
-use super::descriptors::{Descriptors, OF_TRANSFER, Reservation};
+use super::descriptors::{Descriptors, OF_LOOK, OF_TRANSFER, Reservation};
 use crate::channels::TcpOptions;
 use crate::channels::socket::{TcpChannel, connect};
+use crate::stores::{FileLimit, FilePlace};
 use crate::sys::lock::lock;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a data connection may take to be made.
@@ -90,9 +93,14 @@ impl DataPlane {
         reserved.inspect_err(|error| self.say_no_descriptors(error))
     }
 
+    /// Counts the files of a tree that are open beyond what its transfer has reserved.
+    pub(super) fn file_limit(&self) -> FileLimit {
+        let descriptors = Arc::clone(&self.shared.descriptors);
+        FileLimit::of(move || Descriptors::file(&descriptors).map(FilePlace::of))
+    }
+
     fn say_no_descriptors(&self, error: &Error) {
-        let client = self.client_ip();
-        self.shared.notices.say("descriptors", format_args!("{client}: {error}"));
+        self.shared.say_no_descriptors(self.client_ip(), error);
     }
 
     /// That connections of this session found room.
@@ -101,5 +109,28 @@ impl DataPlane {
     /// Where the last connection that came to this session was closed for want of room.
     pub(super) fn check_room(&self) -> Result<(), Error> {
         lock(&self.no_room).clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Shared {
+    /// What it may open to sum a file or list a folder, or for what is over in a moment, as long as it
+    /// does, for the client at `client`.
+    ///
+    /// # Errors
+    /// When others have it; it stands in the log.
+    pub(super) fn reserve_look(
+        &self,
+        is_momentary: bool,
+        client: IpAddr,
+    ) -> Result<Reservation, Error> {
+        let reserved = match is_momentary {
+            true => Descriptors::reserve_moment(&self.descriptors, OF_LOOK),
+            false => Descriptors::reserve(&self.descriptors, OF_LOOK),
+        };
+        reserved.inspect_err(|error| self.say_no_descriptors(client.to_canonical(), error))
+    }
+
+    fn say_no_descriptors(&self, client: IpAddr, error: &Error) {
+        self.notices.say("descriptors", format_args!("{client}: {error}"));
     }
 }

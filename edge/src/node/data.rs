@@ -402,6 +402,7 @@ impl DataPlane {
                 self.targets.clear();
                 self.acceptor = None;
                 let (refused, room) = (self.refused_connections(), self.room());
+                let key = (key, self.client_ip());
                 self.listener = Some(self.shared.listeners.open(key, self.layer(), refused, room));
                 Ok(())
             }
@@ -501,7 +502,7 @@ impl DataPlane {
             Some(store) => Arc::clone(store),
             None => {
                 let root = Arc::clone(self.account.access.root());
-                Arc::new(PosixStore::new(root, DirectIo::default()))
+                Arc::new(PosixStore::new(root, DirectIo::default()).within(self.file_limit()))
             }
         }
     }

@@ -48,6 +48,8 @@ pub(super) struct DataListener {
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
     /// The session's port, by whichever driver.
     port: Option<Box<dyn Listener>>,
+    /// Whether it is the session's alone, and none that sessions share.
+    is_own_port: bool,
     /// What takes channels that are offered, by the driver's name.
     takers: BTreeMap<&'static str, Box<dyn Taker>>,
     listeners: Arc<DataListeners>,
@@ -61,11 +63,11 @@ impl std::fmt::Debug for DataListeners {
 }
 
 impl DataListeners {
-    /// The listener of a session whose key is `key`, for connections under `layer` if there is one, as
-    /// long as there is `room`.
+    /// The listener of the session of `client` whose key is `key`, for connections under `layer` if
+    /// there is one, as long as there is `room`.
     pub(super) fn open(
         self: &Arc<DataListeners>,
-        key: Key,
+        (key, client): (Key, IpAddr),
         layer: Option<(Arc<dyn Layer>, Arc<ServerConfig>)>,
         refused: RefusedConnection,
         room: Room,
@@ -73,12 +75,14 @@ impl DataListeners {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
-        let arrivals = Arc::new(Arrivals::new(key, layer, deliver, refused).within(room));
+        let arrivals = Arrivals::new(key, layer, deliver, refused).within(room).of_client(client);
+        let arrivals = Arc::new(arrivals);
         DataListener {
             arrivals,
             incoming,
             arrived: Mutex::new(arrived),
             port: None,
+            is_own_port: false,
             takers: BTreeMap::new(),
             listeners: Arc::clone(self),
         }
@@ -142,14 +146,22 @@ impl DataListener {
         let Role::Channel(transport) = &driver.role else { return Err(no_channel(driver)) };
         self.arrivals.set_buffer(listen.sockets.held.and(listen.sockets.buffer));
         let port = transport.listen(listen)?;
-        Ok(self.share(port))
+        let address = self.share(port);
+        self.is_own_port = true;
+        Ok(address)
+    }
+
+    /// Closes a port of the session's own; returns whether there was one. What has come stays, and the
+    /// control port still knows the session's key (K-5).
+    pub(super) fn close_port(&mut self) -> bool {
+        self.is_own_port && self.port.take().is_some()
     }
 
     /// Takes channels from a place at a port that sessions share; returns its address.
     pub(super) fn share(&mut self, place: Box<dyn Listener>) -> SocketAddr {
         self.clear();
         let address = place.address();
-        self.port = Some(place);
+        (self.port, self.is_own_port) = (Some(place), false);
         // What came for a port before this one is gone: from here on it is for this one.
         let arrivals = Arc::downgrade(&self.arrivals);
         lock(&self.listeners.listening).insert(self.arrivals.key().token(), arrivals);
@@ -199,13 +211,8 @@ impl Drop for DataListener {
 
 impl Incoming for DataListener {
     fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
-        match lock(&self.arrived).recv_timeout(timeout) {
-            Ok(arrival) => Ok(arrival),
-            Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                Err(Error::new(Fault::Bug, ErrorCode::DoorClosed, "the data port closed itself"))
-            }
-        }
+        // This has a sender of its own: it is never without one.
+        Ok(lock(&self.arrived).recv_timeout(timeout).ok().flatten())
     }
 
     fn wake(&self) {
@@ -234,6 +241,12 @@ mod tests {
         }
     }
 
+    /// The listener of the session with this key.
+    fn opened(listeners: &Arc<DataListeners>, key: Key) -> DataListener {
+        let client = IpAddr::from([127, 0, 0, 1]);
+        listeners.open((key, client), None, Box::new(|_, _| {}), Box::new(|| true))
+    }
+
     /// A connection from a client, and its end here.
     async fn connection() -> (std::net::TcpStream, TcpStream) {
         let listener = AsyncListener::bind("127.0.0.1:0").await.expect("a port");
@@ -249,7 +262,7 @@ mod tests {
         let (near, far) = connection().await;
         let (preamble, shared) = (key.preamble(), Arc::clone(&listeners));
         let waits = tokio::spawn(async move { shared.admit(&preamble, far).await });
-        let mut session = listeners.open(key, None, Box::new(|_, _| {}), Box::new(|| true));
+        let mut session = opened(&listeners, key);
         tokio::task::yield_now().await;
         assert!(!waits.is_finished(), "a key alone is no port");
         session.share(Box::new(NoPort));
@@ -265,7 +278,7 @@ mod tests {
         let (mut near, far) = connection().await;
         let other = Key::random().expect("random bytes");
         let key = Key::random().expect("random bytes");
-        let mut session = listeners.open(key, None, Box::new(|_, _| {}), Box::new(|| true));
+        let mut session = opened(&listeners, key);
         session.share(Box::new(NoPort));
         let preamble = other.preamble();
         assert!(!listeners.admit_within(&preamble, far, Duration::from_millis(50)).await);

@@ -15,9 +15,14 @@ use std::time::{Duration, Instant};
 pub(super) const OF_TRANSFER: usize = 6;
 /// What a data port takes.
 pub(super) const OF_PORT: usize = 3;
+/// What is open while a file is summed or looked at, or a folder listed: it, and what reads it.
+pub(super) const OF_LOOK: usize = 3;
 /// One part in so many of all descriptors is kept for control connections, at most; half of it for
 /// those that are logged in, and half for those that are not.
 const PART: usize = 4;
+/// And one part in so many of what data may take no file of a tree takes beyond those that its
+/// transfer has reserved: others begin.
+const PART_WITHOUT_FILES: usize = 4;
 /// Between two looks at what is open, where that is much.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// A look takes one part in so many of the time at most: where much is open it takes long.
@@ -29,6 +34,8 @@ type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// The descriptors of this process.
 pub(super) struct Descriptors {
+    /// What may be open in all.
+    all: usize,
     /// What may be open once data has taken its own.
     most: usize,
     look: Look,
@@ -42,6 +49,8 @@ struct Seen {
     open: usize,
     /// What is reserved counts besides: nobody knows how much of it is open.
     reserved: usize,
+    /// What is open for certain, and counted here alone.
+    files: usize,
     /// When what is open may be looked at again, once it was.
     next_look: Option<Instant>,
 }
@@ -50,6 +59,15 @@ struct Seen {
 pub(super) struct Reservation {
     of: Arc<Descriptors>,
     count: usize,
+}
+
+/// A file that is open as long as this is there.
+pub(super) struct CountedFile(Arc<Descriptors>);
+
+impl Drop for CountedFile {
+    fn drop(&mut self) {
+        lock(&self.0.seen).files -= 1;
+    }
 }
 
 impl Drop for Reservation {
@@ -104,7 +122,7 @@ impl Descriptors {
     fn counted_by(limits: &NodeLimits, look: Look, clock: Clock) -> Descriptors {
         let all = descriptors_of(limits);
         let kept = (limits.sessions + limits.logins).min(all / PART);
-        Descriptors { most: all - kept, look, clock, seen: Mutex::default() }
+        Descriptors { all, most: all - kept, look, clock, seen: Mutex::default() }
     }
 
     /// Makes sure that data may open `count` more now. They count until the next look, which sees
@@ -114,7 +132,7 @@ impl Descriptors {
     /// When that would leave too few for control connections.
     pub(super) fn take(&self, count: usize) -> Result<(), Error> {
         let mut seen = lock(&self.seen);
-        self.admit(&mut seen, count)?;
+        self.admit(&mut seen, count, self.most)?;
         seen.open = seen.open.saturating_add(count);
         Ok(())
     }
@@ -124,37 +142,67 @@ impl Descriptors {
     /// # Errors
     /// As [`Self::take`].
     pub(super) fn reserve(of: &Arc<Descriptors>, count: usize) -> Result<Reservation, Error> {
+        Descriptors::reserve_of(of, count, of.most)
+    }
+
+    /// The same for what is over in a moment, and has what is kept for control connections too.
+    ///
+    /// # Errors
+    /// When all that there is is taken.
+    pub(super) fn reserve_moment(
+        of: &Arc<Descriptors>,
+        count: usize,
+    ) -> Result<Reservation, Error> {
+        Descriptors::reserve_of(of, count, of.all)
+    }
+
+    fn reserve_of(of: &Arc<Descriptors>, count: usize, most: usize) -> Result<Reservation, Error> {
         let mut seen = lock(&of.seen);
-        of.admit(&mut seen, count)?;
+        of.admit(&mut seen, count, most)?;
         seen.reserved += count;
         Ok(Reservation { of: Arc::clone(of), count })
     }
 
-    fn admit(&self, seen: &mut Seen, count: usize) -> Result<(), Error> {
-        let now = (self.clock)();
-        let is_much = seen.with(count) > self.most;
-        // What was closed since the last look is seen by the next.
-        if seen.next_look.is_none_or(|next_look| is_much && now >= next_look) {
-            if let Some(open) = (self.look)() {
-                seen.open = open;
-            }
-            let after = (self.clock)();
-            let took = after.saturating_duration_since(now);
-            seen.next_look = Some(after + LOOK_AFTER.max(took * LOOK_PART));
-        }
-        if seen.with(count) <= self.most {
+    /// Counts one more file of a tree, if there is one left for it.
+    pub(super) fn file(of: &Arc<Descriptors>) -> Option<CountedFile> {
+        let mut seen = lock(&of.seen);
+        let has_room = of.has_room(&mut seen, 1, of.most - of.most / PART_WITHOUT_FILES);
+        has_room.then(|| {
+            seen.files += 1;
+            CountedFile(Arc::clone(of))
+        })
+    }
+
+    fn admit(&self, seen: &mut Seen, count: usize, most: usize) -> Result<(), Error> {
+        if self.has_room(seen, count, most) {
             return Ok(());
         }
         let message = "the node's file descriptors are taken by other transfers";
         let hint = "its operator can give it more: `descriptors`, and LimitNOFILE of its service";
         Err(Error::new(Fault::Refused, ErrorCode::Busy, message).hint(hint))
     }
+
+    /// Whether no more than `most` would be open with `count` more.
+    fn has_room(&self, seen: &mut Seen, count: usize, most: usize) -> bool {
+        let now = (self.clock)();
+        let is_much = seen.with(count) > most;
+        // What was closed since the last look is seen by the next.
+        if seen.next_look.is_none_or(|next_look| is_much && now >= next_look) {
+            if let Some(open) = (self.look)() {
+                seen.open = open.saturating_sub(seen.files);
+            }
+            let after = (self.clock)();
+            let took = after.saturating_duration_since(now);
+            seen.next_look = Some(after + LOOK_AFTER.max(took * LOOK_PART));
+        }
+        seen.with(count) <= most
+    }
 }
 
 impl Seen {
     /// What would be open with `count` more.
     fn with(&self, count: usize) -> usize {
-        self.open.saturating_add(self.reserved).saturating_add(count)
+        self.open.saturating_add(self.reserved + self.files).saturating_add(count)
     }
 }
 
@@ -249,6 +297,36 @@ mod tests {
         drop(one);
         assert_eq!(descriptors.take(50), Ok(()), "and no look is waited for");
         assert_eq!(lock(&descriptors.seen).reserved, 0);
+    }
+
+    #[test]
+    fn what_is_over_in_a_moment_has_what_is_kept_too() {
+        let (process, descriptors) = Process::of(100, true);
+        process.opens(74);
+        assert!(Descriptors::reserve(&descriptors, 2).is_err(), "25 are kept");
+        let looks = [(); 13].map(|()| Descriptors::reserve_moment(&descriptors, 2));
+        assert!(looks.iter().all(Result::is_ok), "and are there for these");
+        assert!(Descriptors::reserve_moment(&descriptors, 1).is_err(), "until all are taken");
+        drop(looks);
+        assert!(Descriptors::reserve_moment(&descriptors, 1).is_ok());
+    }
+
+    #[test]
+    fn files_are_counted_once_and_leave_room_for_who_begins() {
+        let (process, descriptors) = Process::of(128, true);
+        process.opens(24);
+        let file = || Descriptors::file(&descriptors);
+        let mut files: Vec<_> = (0..48).map(|_| file().expect("of 72 a third is open")).collect();
+        assert!(file().is_none(), "24 of 96 are for others");
+        // A look sees the same files again.
+        process.opens(24 + 48);
+        process.wait(20);
+        assert!(file().is_none() && descriptors.take(24).is_ok());
+        assert!(descriptors.take(1).is_err());
+        files.pop();
+        assert_eq!(descriptors.take(1), Ok(()), "and no look is waited for");
+        drop(files);
+        assert_eq!(lock(&descriptors.seen).files, 0);
     }
 
     #[test]

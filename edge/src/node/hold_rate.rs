@@ -29,6 +29,7 @@ impl DataPlane {
         let again = self.listener.take().map(|listener| listener.arrivals().key().clone());
         self.listener = again.map(|key| {
             let (refused, room) = (self.refused_connections(), self.room());
+            let key = (key, self.client_ip());
             self.shared.listeners.open(key, self.layer(), refused, room)
         });
         self.options = TcpOptions { congestion: self.options.congestion, ..TcpOptions::default() };

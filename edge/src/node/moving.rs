@@ -61,6 +61,7 @@ impl DataPlane {
                 stream_mode::send(self, layout, source, from, run)
             });
         }
+        self.check_keyed_port(run.request.buffer_size)?;
         // Beyond what was asked for are those that the client opened while the last transfer ran.
         let reused = self.channels.len() == wanted
             || (self.listener.is_some() && self.channels.len() > wanted);
@@ -165,6 +166,7 @@ impl DataPlane {
             let what = "in MODE E the sender connects: say PASV or EPSV before STOR";
             return Err(self.not_arranged(what));
         }
+        self.check_keyed_port(run.request.buffer_size)?;
         run.reporter.started(!self.channels.is_empty());
         let slots = self.slots(self.channels.len() + 3)?;
         let channels = std::mem::take(&mut self.channels);
@@ -247,6 +249,9 @@ impl DataPlane {
                 return Err(reason);
             }
             if Instant::now() > deadline {
+                if self.is_port_over {
+                    return Err(self.not_arranged(""));
+                }
                 let message =
                     format!("{} of {wanted} data connections came in time", self.channels.len());
                 return Err(Error::new(Fault::Between, ErrorCode::DataConnection, message)

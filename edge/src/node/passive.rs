@@ -2,6 +2,7 @@
 //! client chose, or the node's one UDP port.
 
 use super::data::DataPlane;
+use super::data_listener::DataListener;
 use super::descriptors::OF_PORT;
 use crate::channels::arrivals::{RefusedConnection, Room};
 use crate::channels::driver::Listen;
@@ -9,9 +10,13 @@ use crate::channels::one_port;
 use crate::mover::{Acceptor, DataPeers};
 use crate::sys::lock::lock;
 use farline_core::gridftp::Family;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long after its transfer was asked for a connection may come whose port is closed already.
+const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl DataPlane {
     /// The client's address, as people write it.
@@ -61,11 +66,26 @@ impl DataPlane {
         Ok(told)
     }
 
-    /// Closes a port that nothing uses. One of a session with a key stays: it is nothing to who does not
-    /// show that.
+    /// Closes a port that nothing uses: others may want it, and what it takes of this process.
     pub(super) fn close_idle_port(&mut self) {
-        let closed = self.acceptor.take().is_some() | self.gsi_port.take().is_some();
+        let closed = self.acceptor.take().is_some()
+            | self.gsi_port.take().is_some()
+            | self.listener.as_mut().is_some_and(DataListener::close_port);
         self.is_port_over |= closed;
+    }
+
+    /// Says it before a transfer waits where a session with a key has no port any more, and nothing came
+    /// before that, nor through the control port.
+    pub(super) fn check_keyed_port(&mut self, buffer: Option<Bytes>) -> Result<(), Error> {
+        if !self.is_port_over || self.listener.is_none() || !self.channels.is_empty() {
+            return Ok(());
+        }
+        let came = self.incoming(buffer).next(STRAGGLER_TIMEOUT)?;
+        self.channels.extend(came);
+        match self.channels.is_empty() {
+            true => Err(self.not_arranged("")),
+            false => Ok(()),
+        }
     }
 
     /// Whether data has a descriptor left for a connection that came.

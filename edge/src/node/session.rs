@@ -22,6 +22,7 @@ use farline_core::gridftp::server::{
 };
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Time};
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -195,6 +196,7 @@ impl Session {
                     shared: Arc::clone(&self.shared),
                     data: Arc::clone(&self.data),
                     cancel: self.cancel.clone(),
+                    client: self.arrival.peer.ip(),
                 };
                 let answers = self.answers.clone();
                 let identities = &self.shared.config.identities;
@@ -472,6 +474,22 @@ struct Job {
     shared: Arc<Shared>,
     data: Arc<Mutex<DataPlane>>,
     cancel: Cancel,
+    client: IpAddr,
+}
+
+/// Whether it opens files or folders that nothing else has counted, and if so, whether for a moment.
+fn opens(ask: &Ask) -> Option<bool> {
+    match ask {
+        Ask::Checksum { .. } | Ask::List { .. } => Some(false),
+        Ask::MakeDirectory { .. }
+        | Ask::MakeLink { .. }
+        | Ask::Remove { .. }
+        | Ask::Rename { .. }
+        | Ask::SetMode { .. }
+        | Ask::SetModified { .. }
+        | Ask::Stat { .. } => Some(true),
+        _ => None,
+    }
 }
 
 /// Does `work` on a session's data as the owner of its files.
@@ -489,6 +507,11 @@ impl Job {
         let account = lock(&self.data).account().clone();
         let _as_owner = match account.enter() {
             Ok(guard) => guard,
+            Err(error) => return tell(Answer::Failed(error)),
+        };
+        let reserve = |is_momentary| self.shared.reserve_look(is_momentary, self.client);
+        let _reserved = match opens(&ask).map(reserve).transpose() {
+            Ok(reserved) => reserved,
             Err(error) => return tell(Answer::Failed(error)),
         };
         let reporter = || Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));

@@ -3,7 +3,9 @@
 use super::driver::{
     Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
 };
-use super::{DirectIo, Landing, PosixSink, PosixSource, Root, Source, stat, walk_linked};
+use super::{
+    DirectIo, FileLimit, Landing, PosixSink, PosixSource, Root, Source, stat, walk_linked,
+};
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::transfer::Layout;
 use farline_core::units::Error;
@@ -43,12 +45,18 @@ pub(super) fn driver() -> StoreDriver {
 pub struct PosixStore {
     root: Arc<Root>,
     direct: DirectIo,
+    limit: FileLimit,
 }
 
 impl PosixStore {
     /// Those beneath `root`, read and written past the page cache where `direct` says so.
     pub fn new(root: Arc<Root>, direct: DirectIo) -> PosixStore {
-        PosixStore { root, direct }
+        PosixStore { root, direct, limit: FileLimit::default() }
+    }
+
+    /// The same files, of which as many are open at once as `limit` has places for.
+    pub(crate) fn within(self, limit: FileLimit) -> PosixStore {
+        PosixStore { limit, ..self }
     }
 }
 
@@ -68,7 +76,7 @@ impl Store for PosixStore {
 
     fn source(&self, start: &[u8], layout: &Arc<Layout>) -> Result<Arc<dyn Source>, Error> {
         let source = PosixSource::new(Arc::clone(&self.root), start.to_vec(), Arc::clone(layout));
-        Ok(Arc::new(source.directly(self.direct.clone())))
+        Ok(Arc::new(source.directly(self.direct.clone()).within(self.limit.clone())))
     }
 
     fn sink(
@@ -80,7 +88,7 @@ impl Store for PosixStore {
         let (root, start) = (Arc::clone(&self.root), start.to_vec());
         let sink = PosixSink::new(root, start, Arc::clone(layout), options.with_metadata);
         let sink = sink.directly(self.direct.clone()).keeping(options.backup);
-        let sink = sink.only_new(options.only_new);
+        let sink = sink.only_new(options.only_new).within(self.limit.clone());
         let sink = sink.setting(options.attributes, options.may_own);
         let sink = if options.is_lenient { sink.lenient() } else { sink };
         Ok(Box::new(if options.one_by_one { sink.one_by_one() } else { sink }))

@@ -22,6 +22,7 @@ mod whole_tests;
 
 use super::attributes::AttributeSetter;
 use super::backup::BackupPlace;
+use super::file_limit::FileLimit;
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
@@ -90,6 +91,7 @@ pub struct PosixSink {
     /// Whether some have since an earlier run.
     resumed: AtomicBool,
     direct: DirectIo,
+    limit: FileLimit,
     /// When it was made, in nanoseconds since the Unix epoch.
     began_ns: i64,
     /// Where what is replaced is kept.
@@ -169,6 +171,7 @@ impl PosixSink {
             landed: AtomicU64::new(0),
             resumed: AtomicBool::new(false),
             direct: DirectIo::default(),
+            limit: FileLimit::default(),
             began_ns: ns_since_1970(),
             backup: None,
             only_new: false,
@@ -246,6 +249,13 @@ impl PosixSink {
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSink {
         self.direct = direct;
+        self
+    }
+
+    /// The same sink, whose files have their places among those of `limit`.
+    #[must_use]
+    pub(crate) fn within(mut self, limit: FileLimit) -> PosixSink {
+        self.limit = limit;
         self
     }
 

@@ -10,6 +10,7 @@ mod backup;
 mod bytes;
 mod checksum;
 mod driver;
+mod file_limit;
 mod file_system;
 mod files;
 mod hidden;
@@ -42,6 +43,7 @@ pub(crate) use checksum::ChecksumAlgorithm;
 pub use driver::{
     Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
 };
+pub(crate) use file_limit::{FileLimit, FilePlace};
 pub use files::PosixStore;
 pub(crate) use hidden::is_hidden;
 pub use landing::{Landed, PosixSink};

@@ -2,6 +2,7 @@
 //! without its holes.
 
 use super::ZEROS;
+use super::file_limit::FilePlace;
 use crate::sys::lock::lock;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, fallocate, open, seek};
 use std::fs::File;
@@ -61,6 +62,8 @@ pub(super) struct OpenFile {
     turn: Mutex<()>,
     /// Whether less is allocated than the file is long.
     has_holes: bool,
+    /// Given back when the file is closed: it is the last here.
+    place: Option<FilePlace>,
 }
 
 impl OpenFile {
@@ -73,6 +76,7 @@ impl OpenFile {
             turn: Mutex::default(),
             has_holes,
             file,
+            place: None,
         }
     }
 
@@ -82,7 +86,18 @@ impl OpenFile {
             turn: Mutex::default(),
             has_holes: false,
             file,
+            place: None,
         }
+    }
+
+    /// The same file, for which this place was taken, if there was one.
+    pub(super) fn at_place(self, place: Option<FilePlace>) -> OpenFile {
+        OpenFile { place, ..self }
+    }
+
+    /// Whether a place was taken for it.
+    pub(super) fn has_place(&self) -> bool {
+        self.place.is_some()
     }
 
     /// Fills `into` from `offset`; what lies in a hole is not read.

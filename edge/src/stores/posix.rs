@@ -1,5 +1,7 @@
-//! Reads the files of a tree: each is opened at its first piece and closed after its last.
+//! Reads the files of a tree: each is opened at its first piece and closed after its last, or earlier
+//! where too many others are open.
 
+use super::file_limit::{FileLimit, LEAST_OPEN, most_open};
 use super::listed::{Part, is_as_listed, place_in};
 use super::openfile::{DirectIo, OpenFile};
 use super::prefetch::Prefetch;
@@ -9,7 +11,7 @@ use super::{Source, in_short};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{Advice, OFlags, fadvise};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +28,51 @@ pub struct PosixSource {
     part: Option<u64>,
     direct: DirectIo,
     prefetched: Prefetch,
-    open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
+    limit: FileLimit,
+    open: Mutex<OpenFiles>,
+}
+
+/// Files of which more is to be read.
+#[derive(Debug, Default)]
+struct OpenFiles {
+    /// By their entries, with the bytes that are to come.
+    files: HashMap<usize, (Arc<OpenFile>, u64)>,
+    /// The first that was opened first.
+    order: VecDeque<usize>,
+}
+
+impl OpenFiles {
+    /// The file of an entry of which `len` bytes are read now; after the last ones it is closed.
+    fn take(&mut self, entry: usize, len: u64) -> Option<Arc<OpenFile>> {
+        let (file, left) = self.files.get_mut(&entry)?;
+        let file = Arc::clone(file);
+        *left = left.saturating_sub(len);
+        if *left == 0 {
+            self.files.remove(&entry);
+            self.order.retain(|&other| other != entry);
+        }
+        Some(file)
+    }
+
+    /// Keeps `file`, of which `left` bytes are to come once `len` more were read. What a peer does not
+    /// want of a file never comes: those that were opened first are closed, and opened again where more
+    /// of them is read.
+    fn keep(&mut self, entry: usize, file: &Arc<OpenFile>, (left, len): (u64, u64)) {
+        if !self.files.contains_key(&entry) {
+            self.order.push_back(entry);
+        }
+        let (_, rest) = self.files.entry(entry).or_insert_with(|| (Arc::clone(file), left));
+        *rest = rest.saturating_sub(len);
+        if *rest == 0 {
+            self.files.remove(&entry);
+            self.order.retain(|&other| other != entry);
+        }
+        let most = if file.has_place() { most_open() } else { LEAST_OPEN };
+        while self.order.len() > most {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.files.remove(&oldest);
+        }
+    }
 }
 
 impl PosixSource {
@@ -44,7 +90,8 @@ impl PosixSource {
             part: None,
             direct: DirectIo::default(),
             prefetched: Prefetch::default(),
-            open: Mutex::new(HashMap::new()),
+            limit: FileLimit::default(),
+            open: Mutex::default(),
         }
     }
 
@@ -61,6 +108,13 @@ impl PosixSource {
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSource {
         self.direct = direct;
+        self
+    }
+
+    /// The same source, whose files have their places among those of `limit`.
+    #[must_use]
+    pub(crate) fn within(mut self, limit: FileLimit) -> PosixSource {
+        self.limit = limit;
         self
     }
 
@@ -83,16 +137,11 @@ impl PosixSource {
 
     fn file(&self, entry: usize, len: u64) -> Result<Arc<OpenFile>, Error> {
         let left = self.layout.entries()[entry].len();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((file, left)) = open.get_mut(&entry) {
-            let file = Arc::clone(file);
-            *left = left.saturating_sub(len);
-            if *left == 0 {
-                open.remove(&entry);
-            }
+        let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open().take(entry, len) {
             return Ok(file);
         }
-        drop(open);
+        let place = self.limit.place();
         let (root, path) = self.place(entry);
         let fd = root
             .open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0)
@@ -102,11 +151,10 @@ impl PosixSource {
             // Only a wish: the kernel reads ahead further.
             let _ = fadvise(&fd, 0, None, Advice::Sequential);
         }
-        let file = Arc::new(OpenFile::to_read(File::from(fd), &self.direct, is_short));
+        let file = OpenFile::to_read(File::from(fd), &self.direct, is_short).at_place(place);
+        let file = Arc::new(file);
         if left > len {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            let (_, rest) = open.entry(entry).or_insert_with(|| (Arc::clone(&file), left));
-            *rest = rest.saturating_sub(len);
+            open().keep(entry, &file, (left, len));
         }
         Ok(file)
     }
@@ -156,12 +204,14 @@ impl Source for PosixSource {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file_limit::tests::places;
     use super::super::walk::changed_ns;
     use super::*;
     use crate::stores::walk;
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
     use std::os::unix::fs::FileExt;
     use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
     const BLOCK: usize = 1 << 20;
@@ -220,6 +270,42 @@ mod tests {
                 });
                 assert_eq!(grown.expect_err("it grew").code, ErrorCode::SourceChanged);
             }
+        }
+    }
+
+    /// Reads the first half of each of 300 files, then the rest; how many have a place in between.
+    fn halves_of_many(limit: FileLimit, taken: &AtomicUsize) -> usize {
+        let dir = tempfile::tempdir().expect("a folder");
+        for file in 0..300 {
+            std::fs::write(dir.path().join(format!("{file:03}")), [file as u8; 10])
+                .expect("written");
+        }
+        let root = Arc::new(Root::open(dir.path()).expect("opened"));
+        let (entries, _) = walk(&root, b"").expect("walked");
+        let source = PosixSource::new(root, Vec::new(), Arc::new(Layout::new(entries, BLOCK)));
+        let source = source.within(limit);
+        let (mut half, mut most) = ([0; 5], 0);
+        for offset in [0, 5] {
+            for file in 0..300 {
+                source.read(1 + file, offset, &mut half).expect("read");
+                assert_eq!(half, [file as u8; 5]);
+                let open = source.open.lock().expect("no panic").files.len();
+                most = most.max(open).max(taken.load(Ordering::Relaxed));
+            }
+        }
+        drop(source);
+        assert_eq!(taken.load(Ordering::Relaxed), 0, "all are closed");
+        most
+    }
+
+    #[test]
+    fn of_files_that_are_begun_so_many_are_open() {
+        let (limit, taken) = places(1_000);
+        assert_eq!(halves_of_many(limit, &taken), most_open());
+        for count in [0, 7] {
+            let (limit, taken) = places(count);
+            let most = halves_of_many(limit, &taken);
+            assert!(most <= count + LEAST_OPEN, "{most} of {count}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Files and folders that are not as they should be: changing, full, read-only, oddly named,
 //! leading outside. Each gets one clear error, and nothing half-done stays under a final name.
 
-use farline_lab::files::{names, text};
+use farline_lab::files::{folder, names, text};
 use farline_lab::ordinary::Ordinary;
 use farline_lab::{
     Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node,
@@ -454,4 +454,37 @@ fn a_file_of_the_kernels_is_not_copied_as_an_empty_one() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_path_that_a_node_cannot_hold_costs_a_tree_itself() {
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name);
+    let (above, deep) = (vec!["a".repeat(200); 2].join("/"), vec!["d".repeat(200); 19].join("/"));
+    std::fs::create_dir_all(at("root").join(&above)).expect("folders");
+    // This host holds it; with what stands above it there, it has more bytes than a path may.
+    std::fs::create_dir_all(at("src").join(&deep)).expect("folders");
+    std::fs::write(at("src").join(&deep).join("f"), "too deep").expect("written");
+    for name in ["before", "zlast"] {
+        std::fs::write(at("src").join(name), name).expect("written");
+    }
+    let (_node, url) = node(&at("root"), "write", &[]);
+    let output = farline()
+        .args(["--json", "cp", "-r", "--retry-for", "0s", text(&at("src"))])
+        .arg(format!("{url}/{above}/"))
+        .output()
+        .expect("farline runs");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert!(!output.status.success(), "{said}");
+    for name in ["before", "zlast"] {
+        let landed = std::fs::read_to_string(at("root").join(&above).join("src").join(name));
+        assert_eq!(landed.ok().as_deref(), Some(name), "{said}");
+    }
+    let failures = said["failures"].as_array().expect("a list");
+    let is_told = |failure: &serde_json::Value| {
+        let message = failure["error"]["message"].as_str().unwrap_or_default();
+        failure["error"]["code"] == "invalid-name" && message.contains("4095 is the most")
+    };
+    assert!(!failures.is_empty() && failures.iter().all(is_told), "{said}");
 }

@@ -2,13 +2,19 @@
 
 use farline_lab::files::{folder, text};
 use farline_lab::ordinary::Ordinary;
-use farline_lab::{error_of, farline, json_of, node, succeed};
+use farline_lab::{Running, error_of, farline, json_of, node, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn plant(top: &Path, paths: &[&str]) {
     for path in paths {
@@ -354,4 +360,82 @@ fn a_name_that_changed_its_case_is_another() {
         }
         assert!(!there.join("a").exists() && !there.join("d/e").exists(), "{way}");
     }
+}
+
+/// A way to the node at `port` that lets so many deletions through, and nothing behind them.
+fn stuck_after(port: u16, deletions: usize) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let own = listener.local_addr().expect("bound").port();
+    let gone = Arc::<AtomicUsize>::default();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let mut server = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+            let mut back = (server.try_clone().expect("open"), client.try_clone().expect("open"));
+            std::thread::spawn(move || std::io::copy(&mut back.0, &mut back.1));
+            let gone = Arc::clone(&gone);
+            std::thread::spawn(move || {
+                let (mut lines, mut line) = (BufReader::new(client), Vec::new());
+                while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                    let is_deletion = line.starts_with(b"DELE ");
+                    if is_deletion && gone.fetch_add(1, Ordering::Relaxed) >= deletions {
+                        // Open, and silent, for longer than anybody waits.
+                        std::thread::sleep(Duration::from_secs(120));
+                    }
+                    if server.write_all(&line).is_err() {
+                        return;
+                    }
+                    line.clear();
+                }
+            });
+        }
+    });
+    own
+}
+
+/// A source of one file, and a destination with so many more in one folder.
+fn many_old(dir: &Path, count: usize) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (source, there) = (dir.join("src"), dir.join("root/dst"));
+    plant(&source, &["a"]);
+    plant(&there, &["a", "old/z"]);
+    (1..count).for_each(|file| {
+        fs::File::create(there.join(format!("old/{file:06}"))).expect("made");
+    });
+    (source, there)
+}
+
+#[test]
+fn a_deadline_amid_deletions_ends_them_and_the_rest_goes_later() {
+    let dir = folder();
+    let (source, there) = many_old(dir.path(), 700);
+    let (_node, url) = node(&dir.path().join("root"), "write", &[]);
+    let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let by = format!("ftp://127.0.0.1:{}/dst", stuck_after(port, 300));
+    let args = ["sync", "--delete", "--deadline", "8s", "--timeout", "60", text(&source), &by];
+    let (error, exit) = error_of(&args);
+    let message = error["message"].as_str().expect("words");
+    assert_eq!((error["code"].as_str(), exit), (Some("deadline-passed"), 5), "{error}");
+    assert!(message.contains("deleting what the source does not have"), "{error}");
+    let left = || fs::read_dir(there.join("old")).map_or(0, Iterator::count);
+    assert_eq!(left(), 400, "what was asked for before, and nothing else");
+    let said = sync(&[], text(&source), &format!("{url}/dst"));
+    assert_eq!((deleted(&said).len(), left()), (401, 0), "they, and their folder");
+}
+
+#[test]
+fn a_signal_ends_deletions_on_this_host() {
+    let dir = folder();
+    let (source, there) = many_old(dir.path(), 40_000);
+    let mut command = farline();
+    command.args(["sync", "--delete", "--max-delete", "100000"]).arg(&source).arg(&there);
+    let mut syncing = Running(command.stdout(Stdio::null()).spawn().expect("farline starts"));
+    let first = there.join("old/000001");
+    let last = there.join("old/039999");
+    let one = |at: &Path| at.symlink_metadata().is_ok();
+    while one(&first) && one(&last) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let status = syncing.end(Signal::INT);
+    let left = fs::read_dir(there.join("old")).map_or(0, Iterator::count);
+    assert_eq!(status.code(), Some(130), "{left} are left");
+    assert!(left > 0, "it went on to the end");
 }

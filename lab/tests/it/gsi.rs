@@ -321,6 +321,9 @@ fn gfal_with_a_proxy_gets_and_puts() {
     succeed(Command::new("cmp").arg(grid.at("big")).arg(&back));
     let listed = succeed(grid.client("gfal-ls", &proxy).args(["-l", &format!("{url}/")]));
     assert!(listed.contains("5000001"), "{listed}");
+    let said = succeed(grid.client("gfal-sum", &proxy).args([&format!("{url}/up"), "MD5"]));
+    let own = succeed(Command::new("md5sum").arg(grid.at("big")));
+    assert!(said.contains(own.split(' ').next().expect("a digest")), "{said}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
-        "`-pp`, files of every length around its buffers",
+        "`-pp` with `-cc 4`, `-cd` and `-fast`: trees of files of every length around its buffers, both ways",
         By(&["interop::globus_url_copy_pipelines_files_around_every_length"]),
     ),
     Row(
@@ -163,7 +163,7 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
-        "`gsiftp://` with a proxy: `gfal-copy` both ways, `gfal-ls`",
+        "`gsiftp://` with a proxy: `gfal-copy` both ways, `gfal-ls`, `gfal-sum` (CKSM)",
         By(&["gsi::gfal_with_a_proxy_gets_and_puts"]),
     ),
     Row("", "resume", Not("`gfal-copy` has none, with any server: what broke off is copied anew")),

@@ -60,6 +60,8 @@ fn there_and_back(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
     succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
     // What nobody compared is not called verified.
     assert_eq!((&up["files"], &up["verified"]), (&4.into(), &false.into()), "{name}: {up}");
+    // Without headers and lists: as many as the files have.
+    assert_eq!((&up["bytes"], &up["bytes_sent"]), (&3_070_004.into(), &3_070_004.into()), "{up}");
     // Over the folders that are there already.
     succeed(farline().args(["cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
     succeed(farline().args(["cp", "-r"]).arg(format!("{url}/src/")).arg(at("back")));
@@ -72,6 +74,10 @@ fn there_and_back(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
     let there =
         json_of(farline().args(["--json", "sync"]).arg(at("src")).arg(format!("{url}/src")));
     assert_eq!(there["files"], 0, "{name}: {there}");
+    let one = json_of(
+        farline().args(["--json", "cp"]).arg(format!("{url}/src/deep/er/big")).arg(at("large")),
+    );
+    assert_eq!(one["bytes_sent"], 3_000_001, "{name}: {one}");
     succeed(farline().arg("cp").arg(format!("{url}/src/a b")).arg(at("one")));
     succeed(Command::new("cmp").arg(at("one")).arg(at("src/a b")));
 }
@@ -249,6 +255,8 @@ fn third_party_copies_of_plain_servers_are_refused_at_once() {
                 let message = error["message"].as_str().expect("words");
                 let says = message.contains(&plain) && message.contains("is a plain FTP server");
                 assert!(says, "{from} to {to}: {error}");
+                let hint = error["hint"].as_str().expect("words");
+                assert!(hint.starts_with("copy to this host first, and from here on"), "{hint}");
             }
         }
     }

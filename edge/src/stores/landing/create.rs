@@ -1,5 +1,6 @@
 //! Makes the folders and the files that bytes go into.
 
+use super::super::file_limit::LEAST_OPEN;
 use super::super::in_short;
 use super::super::openfile::OpenFile;
 use super::super::walk::{is_no_file, is_special};
@@ -212,7 +213,12 @@ impl PosixSink {
         };
         let mut state = lock(&self.state);
         match &file {
-            Ok(Some(file)) => state.entries.opened(index, Arc::clone(file), entry.len()),
+            Ok(Some(file)) => {
+                state.entries.opened(index, Arc::clone(file), entry.len());
+                if !file.has_place() {
+                    state.entries.close_beyond(LEAST_OPEN);
+                }
+            }
             Ok(None) => {}
             Err(_) => state.entries.failed(index),
         }
@@ -231,12 +237,14 @@ impl PosixSink {
         entry: &Entry,
         again: bool,
     ) -> Result<Option<Arc<OpenFile>>, Error> {
+        let place = self.limit.place();
         match self.create(entry, again) {
             Err(error) if self.costs_one_place(&error) => {
                 self.refuse_entry(index, error);
                 Ok(None)
             }
-            made => made.map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct)))),
+            made => made
+                .map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct).at_place(place)))),
         }
     }
 }

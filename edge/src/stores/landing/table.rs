@@ -9,14 +9,8 @@
 //! `Landed`, which a `Closed` one becomes when it takes its final name before the end. An `Open`
 //! one becomes `Closed` before its last byte where too many others were opened after it.
 
-use rustix::process::{Resource, getrlimit};
+use crate::stores::file_limit::most_open;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-
-/// How many files are open at once: a sender that begins all of millions takes no more descriptors. They are
-/// fewer where this process may have few.
-const MOST_OPEN: usize = 128;
-/// One in so many of this process's descriptors is for the files of one tree.
-const PART: u64 = 8;
 
 /// Bytes held of a file that is whole, whatever its length.
 const WHOLE: u64 = u64::MAX;
@@ -126,9 +120,7 @@ pub(super) struct Table<F> {
 
 impl<F: Clone> Table<F> {
     pub(super) fn new(entries: usize) -> Table<F> {
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let part = usize::try_from(descriptors / PART).unwrap_or(usize::MAX);
-        Table::with(entries, part.clamp(1, MOST_OPEN))
+        Table::with(entries, most_open())
     }
 
     /// One of so many `entries`, of which `most_open` may be open at once.
@@ -244,12 +236,13 @@ impl<F: Clone> Table<F> {
             let left = len.saturating_sub(temporary.held);
             self.moving.insert(entry, Moving::Open(OpenEntry { file, left, len, temporary }));
             self.opened.push_back(entry);
-            self.close_oldest();
+            self.close_beyond(self.most_open);
         }
     }
 
-    fn close_oldest(&mut self) {
-        while self.opened.len() > self.most_open {
+    /// Closes those that were opened first, until `most` are open.
+    pub(super) fn close_beyond(&mut self, most: usize) {
+        while self.opened.len() > most {
             let Some(oldest) = self.opened.pop_front() else { return };
             self.close_one(oldest);
         }
@@ -333,6 +326,7 @@ impl<F: Clone> Table<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stores::file_limit::MOST_OPEN;
 
     fn write(is_again: bool) -> OpenStep<&'static str> {
         OpenStep::Write { file: "f", is_again }

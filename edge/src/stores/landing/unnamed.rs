@@ -114,10 +114,12 @@ impl PosixSink {
         if !self.lands_soon || self.attributes.is_some() || entry.len() >= SPARSE_FROM {
             return None;
         }
+        // One that stays open until it lands has a place, or a name.
+        let place = self.limit.place()?;
         let (folder, _) = self.folder.parent(&self.root, &self.path(entry)).ok()?;
         // Nobody finds it before it lands: it may have its own mode.
         let file = self.unnamed.make(&folder, if self.metadata { mode(entry) } else { 0o666 })?;
-        let file = Arc::new(OpenFile::to_write(file, &self.direct));
+        let file = Arc::new(OpenFile::to_write(file, &self.direct).at_place(Some(place)));
         lock(&self.state).entries.add_unnamed(index, Arc::clone(&file));
         Some(file)
     }

@@ -1,7 +1,10 @@
 //! Files that land before the others, and what a later run makes of them.
 
 use super::PosixSink;
+use crate::stores::file_limit::LEAST_OPEN;
+use crate::stores::file_limit::tests::places;
 use crate::stores::{ResumeState, Root, Sink};
+use crate::sys::lock::lock;
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{
     DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest, VerdictList,
@@ -10,6 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const BLOCK: usize = 1024;
 const LEN: u64 = 1500;
@@ -101,6 +105,36 @@ fn temporaries(at: &Path) -> usize {
     let names = fs::read_dir(at.join("t")).expect("listed");
     let names = names.map(|entry| entry.expect("an entry").file_name());
     names.filter(|name| name.to_string_lossy().contains(".farline")).count()
+}
+
+#[test]
+fn as_many_files_are_open_as_there_are_places() {
+    for (count, one_by_one) in [(0, true), (7, true), (7, false), (0, false)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut run = begin(dir.path(), one_by_one, MANY);
+        let (limit, taken) = places(count);
+        run.sink = run.sink.within(limit);
+        let files = run.layout.entries().len();
+        for (from, to) in [(0, 700), (700, LEN as usize)] {
+            for entry in 0..files {
+                let bytes = &content(entry)[from..to];
+                run.sink.write(entry, from as u64, bytes).expect("written");
+                let open = |entry: &usize| lock(&run.sink.state).entries.file(*entry).is_some();
+                let open = (0..files).filter(open).count();
+                let placed = taken.load(Ordering::Relaxed);
+                let is_few = placed <= count && open <= placed + LEAST_OPEN;
+                assert!(is_few, "{open} of {count}, {placed} of them placed");
+            }
+        }
+        let landed = run.sink.land(None);
+        assert!(landed.failures.is_empty(), "{:?}", landed.failures);
+        for (entry, of) in run.layout.entries().iter().enumerate() {
+            let path = dir.path().join("t").join(String::from_utf8_lossy(&of.path).into_owned());
+            assert_eq!(fs::read(path).expect("landed"), content(entry), "{count}");
+        }
+        drop(run);
+        assert_eq!(taken.load(Ordering::Relaxed), 0, "all are closed");
+    }
 }
 
 #[test]
