@@ -36,7 +36,7 @@ demo-calendar: setup-demo release ## Book channels in an emulated network and co
 bench: setup-test ## Measure the link and the mover on this machine (nothing else should be running)
 	@for bench in link mover causes tuner; do $(CARGO) xtask bench $$bench; done
 
-soak: setup-test ## Kill a thousand copies at random instants, and print what that cost (10 minutes)
+soak: setup-test ## Kill a thousand copies at random instants, and print what that cost (20 minutes)
 	@$(CARGO) build --locked --quiet -p farline-cli
 	@FARLINE_SOAK_KILLS=1000 $(CARGO) test --locked --quiet -p farline-lab --test it -- soak:: --nocapture
 

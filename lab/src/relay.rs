@@ -1,10 +1,11 @@
 //! Relays between a client and a server: one changes a byte of what it carries, under checksums
-//! that stay right, and one counts.
+//! that stay right, and others count.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes before which the change is made: the preamble of a data connection (K-1) is longer.
 const SPOILED_AT: usize = 20;
@@ -78,6 +79,82 @@ pub fn relay_that_counts_commands(port: u16, command: &'static str) -> (u16, Arc
         }
     });
     (own, count)
+}
+
+/// When both ends have said nothing for so long they have said all that they will without the other.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// The same, and the count of round trips: what both ends say is kept until neither says more, and
+/// then carried to the other at once, as if the path took for ever. Where data connections go it
+/// does not see.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_counts_round_trips(port: u16) -> (u16, Arc<AtomicU32>) {
+    let (listener, own) = listen();
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let count = Arc::clone(&counted);
+            std::thread::spawn(move || {
+                in_rounds(client, TcpStream::connect(("127.0.0.1", port))?, &count)
+            });
+        }
+    });
+    (own, count)
+}
+
+/// Carries both directions in rounds, until an end is over and all that it said was carried.
+fn in_rounds(mut client: TcpStream, mut server: TcpStream, count: &AtomicU32) -> io::Result<()> {
+    client.set_nonblocking(true)?;
+    server.set_nonblocking(true)?;
+    let (mut asked, mut said, mut last) = (Vec::new(), Vec::new(), Instant::now());
+    loop {
+        let came = [said_by(&mut client, &mut asked)?, said_by(&mut server, &mut said)?];
+        let is_over = came.contains(&Said::Over);
+        match came.contains(&Said::More) {
+            true => last = Instant::now(),
+            false if is_over || (last.elapsed() >= QUIET && asked.len() + said.len() > 0) => {
+                count.fetch_add((!asked.is_empty()).into(), Ordering::Relaxed);
+                write_whole(&mut server, &std::mem::take(&mut asked))?;
+                write_whole(&mut client, &std::mem::take(&mut said))?;
+                if is_over {
+                    client.shutdown(Shutdown::Both)?;
+                    return server.shutdown(Shutdown::Both);
+                }
+                last = Instant::now();
+            }
+            false => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// What an end has said since it was last asked.
+#[derive(PartialEq)]
+enum Said {
+    More,
+    Nothing,
+    Over,
+}
+
+fn said_by(end: &mut TcpStream, to: &mut Vec<u8>) -> io::Result<Said> {
+    let mut part = [0; 64 << 10];
+    match end.read(&mut part) {
+        Ok(0) => Ok(Said::Over),
+        Ok(len) => {
+            to.extend(&part[..len]);
+            Ok(Said::More)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Said::Nothing),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_whole(to: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    to.set_nonblocking(false)?;
+    to.write_all(bytes)?;
+    to.set_nonblocking(true)
 }
 
 fn listen() -> (TcpListener, u16) {

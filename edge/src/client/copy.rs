@@ -270,7 +270,22 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// The same of a copy over channels of `choice`.
+    /// The same of a copy between two other hosts. Neither end is this one, and where nothing
+    /// encrypts what goes between them nobody vouches for it: files are then compared by what nobody
+    /// can make another file for, unless the user chose how, or keeps with each file the CRC that
+    /// object stores publish.
+    pub(super) fn wants_elsewhere(&self) -> CopyOptions {
+        let (wants, options) = (self.wants(), self.options);
+        let is_chosen = options.verify != Verify::Digest
+            || options.compare_at_stock
+            || options.attributes.digest;
+        match is_chosen || self.stats.encrypted == Some(true) {
+            true => wants,
+            false => CopyOptions { digests: Some(DigestAlgorithm::Blake3), ..wants },
+        }
+    }
+
+    /// What is asked for of a copy over channels of `choice`.
     pub(super) fn wants_of(&self, choice: &TransferParams) -> CopyOptions {
         CopyOptions { longest_block: choice.longest_block, ..self.wants() }
     }

@@ -214,7 +214,8 @@ impl CancelToken {
 #[non_exhaustive]
 pub enum Verify {
     /// CRC32C of every block, and CRC-64/NVME of every file, compared end to end: finds accidents.
-    /// With an earlier Farline BLAKE3.
+    /// With an earlier Farline, and where nobody chose it of a copy between two other hosts in the
+    /// clear, BLAKE3.
     #[default]
     Digest,
     /// CRC32C of every block, and BLAKE3 of every file, compared end to end: nobody can make

@@ -40,11 +40,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// So much is not sent before the node has said what it holds of it, where that takes no longer
-/// than this: over a short path all of it would be on its way by then. Over a long one the first
-/// window is, which is little.
+/// than this: over a short path all of it would be on its way by then. Over a long one nothing is
+/// waited for unless a journal lies there.
 const WORTH_A_WAIT: u64 = 64 << 20;
 const SHORT_RTT: Span = Span::from_millis(5);
-/// A node that says nothing is not waited for any longer, and looked at so often.
+/// Where no journal was seen, a node that says nothing is not waited for any longer; and how often
+/// it is looked whether it has said it.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
@@ -57,7 +58,7 @@ pub(super) async fn run(
         return alone(copy, pipe, sources, to).await;
     }
     let sources = Sources::of(sources, copy.options.recursive)?;
-    let Opened { mut control, passive, into_folder, mut set, mut looks } =
+    let Opened { mut control, passive, into_folder, mut set, mut looks, journals } =
         open(copy, &sources, to).await?;
     choose(copy, &mut control, to, &mut set).await?;
     let is_over = copy.options.dry_run || set.entries.is_empty();
@@ -75,7 +76,7 @@ pub(super) async fn run(
     let size = set.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
-        let there = There { control, passive, folder };
+        let there = There { control, passive, folder, journals };
         return to_tree(copy, there, to, (set, looks), &choice).await;
     }
     looks.refuse(&mut control, to).await?;
@@ -141,6 +142,8 @@ struct There {
     /// The question where it listens.
     passive: u64,
     folder: Pathname,
+    /// The questions whether an earlier copy left a journal there.
+    journals: Vec<u64>,
 }
 
 /// Sends a tree, and says what became of it where that failed.
@@ -151,10 +154,11 @@ async fn to_tree(
     (set, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    let There { mut control, passive, folder } = there;
+    let There { mut control, passive, folder, journals } = there;
     // A directory that is copied is made with all above it; for files alone none is.
     let is_made = set.entries.iter().any(|entry| entry.kind == EntryKind::Directory);
-    let copied = to_farline(copy, &mut control, (to, passive), (set, looks), choice).await;
+    let asked = (passive, journals);
+    let copied = to_farline(copy, &mut control, (to, asked), (set, looks), choice).await;
     let Err(error) = copied else {
         copy.let_go(control);
         return Ok(());
@@ -187,7 +191,7 @@ fn no_folder(to: &Remote, folder: &Pathname) -> Error {
 async fn to_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    (to, passive): (&Remote, u64),
+    (to, (passive, journals)): (&Remote, (u64, Vec<u64>)),
     (load, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
@@ -205,10 +209,11 @@ async fn to_farline(
     let audit = Audit::new(&layout, integrity.digests);
     let mut upload = Upload {
         choice,
-        data_begins: data_begins(control, &layout),
+        hearing: hearing(control, &layout),
         integrity,
         to,
         looks,
+        journals,
         address: control.passive(passive).await?,
         layout,
         source: tried(source, &copy.options.trial),
@@ -225,11 +230,29 @@ async fn to_farline(
     Ok(())
 }
 
-/// Where it is worth the wait to hear what the node holds: of how many transfers it has begun once
-/// it has said so. The list is the first, the data the second.
-fn data_begins(control: &Control, layout: &Layout) -> Option<u64> {
+/// That data waits until the node has said what it holds.
+#[derive(Clone, Copy, Debug)]
+struct Hearing {
+    /// Of how many transfers it has begun by then: the list is the first, the data the second.
+    begun: u64,
+    at_most: Option<Duration>,
+}
+
+/// Where it is worth the wait though nothing is known of what the node holds.
+fn hearing(control: &Control, layout: &Layout) -> Option<Hearing> {
     let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
-    is_worth.then(|| lock(&control.heard()).begun() + 2)
+    is_worth
+        .then(|| Hearing { begun: lock(&control.heard()).begun() + 2, at_most: Some(LONGEST_WAIT) })
+}
+
+/// Whether the node has one of the journals that it was asked for.
+async fn has_left(control: &mut Control, asked: Vec<u64>) -> bool {
+    let mut is_left = false;
+    for look in asked {
+        // What may not be looked at is not known of; what is held is then learned while data goes.
+        is_left |= matches!(control.looked(look).await, Ok(Some(_)));
+    }
+    is_left
 }
 
 /// A source as slow as a trial wants it.
@@ -254,9 +277,9 @@ struct Upload<'a> {
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
-    /// Where the node is asked first what it holds: of how many transfers it has begun when it has
-    /// said so.
-    data_begins: Option<u64>,
+    /// The questions whether an earlier copy left a journal there, until they are replied to.
+    journals: Vec<u64>,
+    hearing: Option<Hearing>,
     resources: TransferResources,
 }
 
@@ -291,6 +314,10 @@ impl TreeEnd for Upload<'_> {
             open_resources(copy, control, self.address, self.choice).await?;
         // The answers came with the channels' round trip, and nothing has moved.
         self.looks.refuse(control, self.to).await?;
+        if has_left(control, std::mem::take(&mut self.journals)).await {
+            let begun = lock(&self.heard).begun() + 2;
+            self.hearing = Some(Hearing { begun, at_most: None });
+        }
         copy.stats.congestion = congestion;
         self.resources = resources;
         let count = self.resources.channels.len();
@@ -313,7 +340,7 @@ impl TreeEnd for Upload<'_> {
             source: Arc::clone(&self.source),
             audit: Arc::clone(&self.audit),
             heard: Arc::clone(&self.heard),
-            data_begins: self.data_begins,
+            hearing: self.hearing,
         };
         let resources = std::mem::take(&mut self.resources);
         let moved = copy.watch(Some(control), move |live| pass.send(live, resources)).await;
@@ -347,15 +374,16 @@ struct Pass {
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
-    data_begins: Option<u64>,
+    hearing: Option<Hearing>,
 }
 
 impl Pass {
-    /// Waits until the node, which has the list, says that it takes data, and so what it holds.
-    fn wait_for_what_is_held(&self, count: u64, live: &TransferState) {
-        let begun = Instant::now();
-        while lock(&self.heard).begun() < count
-            && begun.elapsed() < LONGEST_WAIT
+    /// Waits until the node, which has the list, says that it takes data, and so what it holds; or
+    /// until the copy is broken off, as it is when the node is silent for long or refuses.
+    fn wait_for_what_is_held(&self, hearing: Hearing, live: &TransferState) {
+        let waiting = Instant::now();
+        while lock(&self.heard).begun() < hearing.begun
+            && hearing.at_most.is_none_or(|most| waiting.elapsed() < most)
             && live.cancel.wait(LOOK_EVERY).is_none()
         {}
     }
@@ -367,8 +395,8 @@ impl Pass {
     ) -> Result<(Vec<TcpInfo>, TransferResources), Error> {
         if let Some(manifest) = &self.manifest {
             resources = send_bytes(live, manifest, self.integrity, resources)?;
-            if let Some(count) = self.data_begins {
-                self.wait_for_what_is_held(count, live);
+            if let Some(hearing) = self.hearing {
+                self.wait_for_what_is_held(hearing, live);
             }
         }
         live.follow(handles(&resources.channels)?);

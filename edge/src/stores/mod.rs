@@ -57,7 +57,7 @@ pub(crate) use not_kept::LinkedFiles;
 pub use not_kept::NotKept;
 pub use openfile::DirectIo;
 pub use partial::ResumeState;
-pub(crate) use partial::has_journal;
+pub(crate) use partial::{has_journal, journal_path};
 pub use posix::PosixSource;
 pub(crate) use prefetch::{Prefetch, UntilDropped};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};

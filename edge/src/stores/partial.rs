@@ -57,21 +57,30 @@ impl Place {
 
     /// Where the entries of `layout` lie when they begin at `start`.
     pub(super) fn of(start: &[u8], layout: &Layout) -> Place {
-        let whole = layout.entries().iter().any(|entry| entry.path.is_empty());
-        if whole && !start.is_empty() {
-            let slash = start.iter().rposition(|&byte| byte == b'/');
-            let (folder, name) =
-                slash.map_or((&b""[..], start), |slash| (&start[..slash], &start[slash + 1..]));
-            return Place::new(folder.to_vec(), name.to_vec(), BTreeSet::from([name.to_vec()]));
-        }
         let first =
             |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
-        let names = if whole {
-            BTreeSet::from([Vec::new()])
-        } else {
-            layout.entries().iter().map(|entry| first(&entry.path)).collect()
+        let names = match layout.entries().iter().any(|entry| entry.path.is_empty()) {
+            true => BTreeSet::from([Vec::new()]),
+            false => layout.entries().iter().map(|entry| first(&entry.path)).collect(),
         };
-        Place::new(start.to_vec(), Vec::new(), names)
+        Place::at(start, names)
+    }
+
+    /// Where entries whose paths begin with `names` lie when they begin at `start`; with an empty
+    /// one among them it is `start` itself that is written.
+    fn at(start: &[u8], names: BTreeSet<Vec<u8>>) -> Place {
+        match names.contains(&b""[..]) {
+            true if start.is_empty() => {
+                Place::new(Vec::new(), Vec::new(), BTreeSet::from([Vec::new()]))
+            }
+            true => {
+                let slash = start.iter().rposition(|&byte| byte == b'/');
+                let (folder, name) =
+                    slash.map_or((&b""[..], start), |slash| (&start[..slash], &start[slash + 1..]));
+                Place::new(folder.to_vec(), name.to_vec(), BTreeSet::from([name.to_vec()]))
+            }
+            false => Place::new(start.to_vec(), Vec::new(), names),
+        }
     }
 
     /// The same place, for what is written there next to what another transfer left.
@@ -112,6 +121,17 @@ pub(crate) fn has_journal(folder: &Path, name: &[u8]) -> bool {
     let place = Place::of_names(BTreeSet::from([name.to_vec()]));
     std::fs::metadata(folder.join(OsStr::from_bytes(&place.journal())))
         .is_ok_and(|meta| meta.len() > 0)
+}
+
+/// The path of the journal of a transfer whose entries begin with `names` below `target`, an empty
+/// one for `target` itself: as a node has it, whose paths are those below its root.
+pub(crate) fn journal_path(target: &[u8], names: BTreeSet<Vec<u8>>) -> Vec<u8> {
+    let (root, start) = match target.strip_prefix(b"/") {
+        Some(start) => (&b"/"[..], start),
+        None => (&b""[..], target),
+    };
+    let place = Place::at(start.strip_suffix(b"/").unwrap_or(start), names);
+    [root, &join(&place.folder, &place.journal())].concat()
 }
 
 /// What a place holds of a transfer from before.
@@ -441,5 +461,42 @@ pub(super) fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(20)),
             Err(errno) => return Err(errno.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farline_core::transfer::{Entry, EntryKind};
+
+    #[test]
+    fn a_journal_is_where_a_client_looks_for_it() {
+        let entry = |path: &str| Entry {
+            path: path.as_bytes().to_vec(),
+            kind: EntryKind::File { len: 1 },
+            mode: 0o644,
+            modified_ns: 0,
+            changed_ns: 0,
+            attributes: None,
+        };
+        // What is sent, from where below the root, and what a client says of it.
+        for (start, paths, target, names) in [
+            ("data", &["run7/a", "run7/b/c"][..], "/data", &["run7"][..]),
+            ("data", &["run7/a", "x"], "/data/", &["run7", "x"]),
+            ("data/x", &[""], "/data/x", &[""]),
+            ("x", &[""], "/x", &[""]),
+            ("x", &["", "a"], "/x", &["", "b"]),
+            ("", &["f"], "/", &["f"]),
+            ("", &["", "f"], "/", &[""]),
+        ] {
+            let layout = Layout::new(paths.iter().copied().map(entry).collect(), 1 << 20);
+            let place = Place::of(start.as_bytes(), &layout);
+            let there = join(&place.folder, &place.journal());
+            let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            let path = journal_path(target.as_bytes(), names);
+            assert_eq!(path, [b"/", &there[..]].concat(), "{start} {paths:?}");
+        }
+        let below_home = journal_path(b"data/x", BTreeSet::from([Vec::new()]));
+        assert!(below_home.starts_with(b"data/.x."), "{:?}", String::from_utf8_lossy(&below_home));
     }
 }

@@ -62,6 +62,46 @@ fn the_same_command_resumes_what_a_killed_client_left() {
 }
 
 #[test]
+fn over_a_long_path_nothing_that_is_held_goes_twice() {
+    let Some(link) = LinkUp::up("t-again", &["custom", "--rtt", "200ms", "--rate", "400M"]) else {
+        return;
+    };
+    let dir = folder();
+    let (root, tree) = (dir.path().join("root"), dir.path().join("tree"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::create_dir(&tree).expect("a folder");
+    let file = tree.join("file");
+    plant_file(&file, 96, 11);
+    let _node = link.node(&root, &[]);
+    let bytes = |result: &Value, name: &str| result[name].as_u64().expect("a count");
+    // By URLs after which the node is known to be one, and not; under its own name, in a folder
+    // that is there, and in one that is copied.
+    for (scheme, from, to, landed) in [
+        ("farline", &file, "named", "named"),
+        ("ftp", &file, "", "file"),
+        ("farline", &tree, "", "tree/file"),
+    ] {
+        let folder = root.join(landed).parent().expect("a folder").to_owned();
+        let url = format!("{scheme}://{}-b:2811/{to}", link.name());
+        let args = ["--json", "cp", "-r", text(from), &url];
+        let mut first = link.farline("a", &args);
+        let mut client = Running(first.stdout(Stdio::null()).spawn().expect("runs"));
+        wait_for("some data", || folder.exists() && partial(&folder) > 40 << 20);
+        client.end(Signal::KILL);
+        let again = json_of(&mut link.farline("a", &args));
+        let (sent, resumed) = (bytes(&again, "bytes_sent"), bytes(&again, "resumed_bytes"));
+        let twice = (sent + resumed).saturating_sub(96 << 20);
+        println!("{scheme} {landed}: {resumed} held, {sent} sent, {twice} of it twice");
+        assert!(resumed > 20 << 20, "{again}");
+        // Headers, the list and the verdicts go too.
+        assert!(twice < 1 << 20, "{twice} went that were held: {again}");
+        assert!(same(&file, &root.join(landed)) && again["verified"] == true);
+        std::fs::remove_file(root.join(landed)).expect("landed");
+    }
+    assert_eq!(hidden(&root), Vec::<String>::new());
+}
+
+#[test]
 fn killed_nodes_and_downloads_resume_from_what_was_durable() {
     let dir = folder();
     let (root, file, down) =

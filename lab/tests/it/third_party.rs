@@ -1,7 +1,7 @@
 //! `farline cp` between two servers: the data goes straight from one to the other, and an error
 //! says which end it is of.
 
-use farline_lab::files::{folder, names, plant_file, random, same};
+use farline_lab::files::{folder, names, plant_file, random, same, text};
 use farline_lab::{
     LinkUp, Running, announced, assert_same_tree, error_of, farline, globus_server, json_of, node,
     plant, succeed,
@@ -188,6 +188,65 @@ fn copies_between_globus_servers_are_compared_by_checksum() {
 }
 
 #[test]
+fn between_two_others_in_the_clear_files_are_compared_by_blake3() {
+    let dir = folder();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let (_a, from) = node_at(&a, "127.0.0.2", true);
+    let (_b, to) = node_at(&b, "127.0.0.3", true);
+    std::fs::write(a.join("file"), random(3, 3 << 20)).expect("written");
+    for (chosen, how) in [
+        (&[][..], "BLAKE3 of every file"),
+        (&["--verify", "digest"], "CRC-64/NVME of every file"),
+        (&["--verify", "checksum"], "not verified end to end"),
+    ] {
+        let (from, to) = (format!("{from}/file"), format!("{to}/landed"));
+        let result = copied(&[chosen, &[&from, &to]].concat());
+        let said = result["verified_how"].as_str().expect("words");
+        assert!(said.starts_with(how), "{chosen:?}: {said}");
+        assert!(same(&a.join("file"), &b.join("landed")));
+    }
+    // With one end of this host's own its own word stands for that end.
+    let here = a.join("file");
+    let result = copied(&[text(&here), &format!("{to}/landed")]);
+    assert!(result["verified_how"].as_str().is_some_and(|how| how.starts_with("CRC-64/NVME")));
+}
+
+/// A node at each side of `link`, which take data from each other: one that sends from `a`, port
+/// 2812, and one that stores in `b`, port 2811.
+fn nodes_of(link: &LinkUp, a: &Path, b: &Path) -> (Running, Running) {
+    let networks = ["--third-party-net", "10.0.0.0/8", "--third-party-net", "fd00::/8"];
+    let receiver = link.node(b, &["--third-party"]);
+    let mut sender = link.farline("a", &["--json", "serve", "--anonymous", "read"]);
+    sender.args(networks).args(["--listen", "[::]:2812", "--third-party", "--root"]).arg(a);
+    (announced(&mut sender).0, receiver)
+}
+
+#[test]
+fn an_outage_between_two_nodes_is_outlasted_and_named() {
+    // The third timer runs out within it, the fourth after it: 6 s and more in which nothing comes,
+    // where the data takes 3 s.
+    let path = ["custom", "--rtt", "10ms", "--rate", "200M", "--at", "3s:outage=3500ms"];
+    let Some(link) = LinkUp::up("third-away", &path) else { return };
+    let dir = folder();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    for root in [&a, &b] {
+        std::fs::create_dir(root).expect("a folder");
+    }
+    plant_file(&a.join("file"), 80, 7);
+    let _nodes = nodes_of(&link, &a, &b);
+    let from = format!("ftp://{}-a:2812/file", link.name());
+    let to = format!("ftp://{}-b:2811/landed", link.name());
+    let result = json_of(&mut link.farline("a", &["--json", "cp", "--streams", "2", &from, &to]));
+    let whole = result["seconds"].as_f64().expect("a time");
+    assert!(whole > 6.0, "there was no outage: {result}");
+    // Shorter than the silence that is allowed: nothing was begun again.
+    assert_eq!((&result["attempts"], &result["passes"]), (&1.into(), &1.into()), "{result}");
+    let said = [&result["limited_by"], &result["limited_party"]];
+    assert_eq!(said, ["outage", "path"], "{}", result["limited_evidence"]);
+    assert!(result["verified"] == true && same(&a.join("file"), &b.join("landed")));
+}
+
+#[test]
 fn blocks_that_change_between_two_nodes_are_sent_again() {
     // As for copies with a node: several of them in every copy below.
     let Some(link) =
@@ -201,11 +260,7 @@ fn blocks_that_change_between_two_nodes_are_sent_again() {
         std::fs::create_dir(root).expect("a folder");
     }
     plant_file(&a.join("file"), 60, 7);
-    let networks = ["--third-party-net", "10.0.0.0/8", "--third-party-net", "fd00::/8"];
-    let _receiver = link.node(&b, &["--third-party"]);
-    let mut sender = link.farline("a", &["--json", "serve", "--anonymous", "read"]);
-    sender.args(networks).args(["--listen", "[::]:2812", "--third-party", "--root"]).arg(&a);
-    let _sender = announced(&mut sender).0;
+    let (_sender, _receiver) = nodes_of(&link, &a, &b);
     let from = format!("ftp://{}-a:2812/file", link.name());
     let to = format!("ftp://{}-b:2811", link.name());
     let (mut bad, mut passes) = (0, 0);

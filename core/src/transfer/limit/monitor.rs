@@ -119,6 +119,8 @@ pub struct PathMonitor {
     empty_at: Option<Time>,
     /// How much of the silence that lasts is in its account.
     silence: Span,
+    /// How much had been delivered when more was delivered last, and when that was.
+    moved: Option<(Bytes, Time)>,
 }
 
 impl Default for PathMonitor {
@@ -131,6 +133,7 @@ impl Default for PathMonitor {
             overflows: VecDeque::new(),
             empty_at: None,
             silence: Span::ZERO,
+            moved: None,
         }
     }
 }
@@ -139,8 +142,9 @@ impl PathMonitor {
     /// Takes in a sample; several a second.
     pub fn handle(&mut self, judged: &JudgedSample) {
         let JudgedSample { sample, lost, has_queue, .. } = *judged;
+        let silence = self.silence_of(&sample);
         let Some(last) = self.last.replace(sample) else { return };
-        if self.is_silent(&sample) {
+        if self.is_silent(&PathSample { silence, ..sample }) {
             return;
         }
         if has_queue {
@@ -177,6 +181,21 @@ impl PathMonitor {
             if growth.rounds.flat == 0 { grown(growth.pending) } else { growth.pending }
         });
         PathTimes { min_rtt, ..self.times.and(left) }
+    }
+
+    /// How long nothing got through. What is left at an outage's end is on channels that wait for
+    /// their timers, and hear of it later than the others, which have delivered and are done.
+    fn silence_of(&mut self, sample: &PathSample) -> Span {
+        match self.moved {
+            Some((delivered, at)) if delivered == sample.delivered => {
+                sample.silence.min(sample.at.since(at))
+            }
+            before => {
+                self.moved = Some((sample.delivered, sample.at));
+                // Of the first look nothing is known of before.
+                before.map_or(sample.silence, |_| Span::ZERO)
+            }
+        }
     }
 
     /// Whether nothing gets through, which is counted.
@@ -409,7 +428,9 @@ mod tests {
     #[test]
     fn an_outage_is_one_and_a_pause_is_none() {
         // Nothing comes from 5 s on until 12 s; a second's pause at 15 s.
+        let delivered = held_while(|step| (51..120).contains(&step) || (151..160).contains(&step));
         let times = watch(|step, sample| PathSample {
+            delivered: delivered(step, sample.delivered),
             silence: match step {
                 50..120 => Span::from_millis(100 * (step - 50)),
                 150..160 => Span::from_millis(100 * (step - 150)),
@@ -421,6 +442,35 @@ mod tests {
         assert_eq!(seconds(times.silent), 6.9, "{times:?}");
         let all = seconds(times.total());
         assert!((12.8..13.1).contains(&all), "{times:?}");
+    }
+
+    /// What has been delivered, but for steps at which nothing is.
+    fn held_while(is_away: impl Fn(u64) -> bool) -> impl Fn(u64, Bytes) -> Bytes {
+        let last = std::cell::Cell::new(Bytes(0));
+        move |step, delivered| {
+            if !is_away(step) {
+                last.set(delivered);
+            }
+            last.get()
+        }
+    }
+
+    #[test]
+    fn what_waits_for_its_timers_after_an_outage_counts_once() {
+        // From 5 s to 11 s nothing comes, then all but what some channels had on their way, which
+        // have heard nothing since and are alone from 12 s to 16 s.
+        let is_away = |step| (51..110).contains(&step) || (121..160).contains(&step);
+        let delivered = held_while(is_away);
+        let times = watch(|step, sample| PathSample {
+            delivered: delivered(step, sample.delivered),
+            silence: match step {
+                50..110 | 120..160 => Span::from_millis(100 * (step - 50)),
+                _ => Span::ZERO,
+            },
+            network_bound: !is_away(step),
+            ..sample
+        });
+        assert_eq!(seconds(times.silent), 5.9 + 3.9, "{times:?}");
     }
 
     #[test]

@@ -226,6 +226,13 @@ impl Waits {
         let (limit, time) = accounts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let network = match limit {
             Limit::SetUp => self.on_its_way(),
+            // Where the network's time is known by its causes, by the largest of them: what comes
+            // after an outage, when each channel waits for its timer, is none of these.
+            Limit::Outage if self.path.total() > Span::ZERO => {
+                let cause = self.of_path().into_iter().map(|(_, span)| span).max();
+                let network = self.network.as_secs_f64().min(most);
+                cause.map_or(network, |cause| network.min(self.of_all_channels(cause)))
+            }
             _ => self.network.as_secs_f64().min(most),
         };
         (time > network).then(|| self.named(limit))
@@ -251,7 +258,7 @@ impl Waits {
             // What carries it does not say.
             return self.named(Limit::Network);
         }
-        let PathTimes { growing, window, buffer, lossy, full, min_rtt, .. } = self.path;
+        let min_rtt = self.path.min_rtt;
         if self.buffer.is_none() && min_rtt > Span::ZERO && min_rtt < WITHIN_HOST {
             let is_busy = self.busy.channels.share() >= WAITS;
             return self.named(if is_busy { Limit::Cpu } else { Limit::Peer });
@@ -261,15 +268,20 @@ impl Waits {
             let grew = self.retransmits == 0;
             return self.named(if grew { Limit::SlowStart } else { Limit::Loss });
         }
-        let accounts = [
+        let largest = self.of_path().into_iter().max_by_key(|&(_, span)| span);
+        self.named(largest.map_or(Limit::Network, |(limit, _)| limit))
+    }
+
+    /// What the network's time went to, by cause.
+    fn of_path(&self) -> [(Limit, Span); 5] {
+        let PathTimes { growing, window, buffer, lossy, full, .. } = self.path;
+        [
             (Limit::SlowStart, growing),
             (Limit::ReceiverWindow, window),
             (Limit::SendBuffer, buffer),
             (Limit::Loss, lossy),
             (Limit::PathRate, full),
-        ];
-        let largest = accounts.into_iter().max_by_key(|&(_, span)| span);
-        self.named(largest.map_or(Limit::Network, |(limit, _)| limit))
+        ]
     }
 
     /// All of the time.
@@ -455,6 +467,21 @@ mod tests {
         };
         assert_eq!(limits(30), [(Limit::Outage, Party::There); 2]);
         assert_eq!(limits(3).map(|said| said.0), [Limit::PathRate, Limit::Network]);
+    }
+
+    #[test]
+    fn what_follows_an_outage_is_no_word_on_the_path() {
+        // Of ten seconds the data took three; then each of four channels waited for its timer.
+        let path = PathTimes {
+            full: Span::from_secs(3),
+            silent: Span::from_secs(4),
+            ..PathTimes::default()
+        };
+        let network = Span::from_secs(4 * 10);
+        let away = Waits { channels: 4, moving: Span::from_secs(10), network, path, ..waits() };
+        assert_eq!(away.sender_limit().limit, Limit::Outage);
+        let longer = PathTimes { full: Span::from_secs(5), ..path };
+        assert_eq!(Waits { path: longer, ..away }.sender_limit().limit, Limit::PathRate);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) async fn copy(
         channels,
     };
     let features = [ends.sender.features(), ends.receiver.features()];
-    let mut session = ThirdPartySession::new(tree, &copy.wants(), features);
+    let mut session = ThirdPartySession::new(tree, &copy.wants_elsewhere(), features);
     let result = execute(copy, ends, &mut session).await;
     copy.stats.resumed_bytes += session.resumed();
     copy.stats.bytes_sent += session.asked();

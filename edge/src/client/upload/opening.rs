@@ -9,7 +9,7 @@ use crate::client::location::{Location, Remote, last_name};
 use crate::client::meanwhile::Meanwhile;
 use crate::client::options::{Options, Trial};
 use crate::client::source_set::{SourceSet, load, load_store, look_at, names_content, store_among};
-use crate::stores::{Prefetch, StoreAddress, UntilDropped};
+use crate::stores::{Prefetch, StoreAddress, UntilDropped, journal_path};
 use farline_core::copy::Existing;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingEntry, ListingKind, Mode, Pathname};
@@ -70,6 +70,20 @@ impl<'a> Sources<'a> {
         self.paths.iter().map(named).collect()
     }
 
+    /// Where the node has a journal of these, if they were sent before and not to their end.
+    fn journals(&self, to: &Remote) -> Vec<Pathname> {
+        let path = |into_folder: bool| {
+            let names = self.named(into_folder).into_iter().map(|(_, name)| name).collect();
+            Pathname::new(journal_path(&to.path, names))
+        };
+        match self.is_alone() && !to.path.ends_with(b"/") {
+            // What a store holds is not gone on with.
+            _ if self.store.is_some() || to.store.is_some() => Vec::new(),
+            true => vec![path(false), path(true)],
+            false => vec![path(true)],
+        }
+    }
+
     /// Begins to list what takes no answer of the node's, and to read its small files until
     /// `connecting` is dropped.
     fn begin_load(
@@ -118,6 +132,9 @@ struct Questions {
     looks: bool,
     /// What it knows of the path; with whether the copy is limited.
     path: Option<bool>,
+    /// Whether an earlier copy of the same left a journal; of a node that may be another's server
+    /// nothing is asked yet.
+    journals: Vec<Pathname>,
     /// Whether the destination is the source.
     itself: LooksAhead,
 }
@@ -132,13 +149,15 @@ impl Questions {
             false => LooksAhead::new(&sources.named(true), &to.path),
         };
         let path = (is_limited || !options.fresh_start).then_some(is_limited);
-        Questions { looks, path, itself }
+        let journals = if to.farline { sources.journals(to) } else { Vec::new() };
+        Questions { looks, path, journals, itself }
     }
 
     fn requests(&self, to: &Remote) -> Vec<Request> {
         let mut requests = vec![Request::Passive { mode: Mode::Extended, striped: false }];
         requests.extend(self.looks.then(|| Request::Stat(Pathname::new(to.path.clone()))));
         requests.extend(self.path.map(Control::path_question));
+        requests.extend(self.journals.iter().cloned().map(Request::Stat));
         requests.extend(self.itself.requests());
         requests
     }
@@ -151,7 +170,8 @@ impl Questions {
         if let Some(&path) = self.path.and_then(|_| rest.next()) {
             control.asked_paths(path);
         }
-        Asked { passive, look, itself: self.itself.asked(control, rest.as_slice()) }
+        let journals = rest.by_ref().take(self.journals.len()).copied().collect();
+        Asked { passive, look, journals, itself: self.itself.asked(control, rest.as_slice()) }
     }
 }
 
@@ -159,6 +179,7 @@ impl Questions {
 struct Asked {
     passive: u64,
     look: Option<u64>,
+    journals: Vec<u64>,
     itself: Option<LooksThere>,
 }
 
@@ -172,6 +193,8 @@ pub(super) struct Opened {
     pub(super) set: SourceSet,
     /// Whether that is the destination itself.
     pub(super) looks: LooksThere,
+    /// The questions whether an earlier copy left a journal there.
+    pub(super) journals: Vec<u64>,
 }
 
 /// Connects to `to`, and lists `sources`.
@@ -189,8 +212,13 @@ pub(super) async fn open(
     let (requests, expected) = (questions.requests(to), sources.alone.map(Bytes));
     let (mut control, asked) = Control::open_for_copy(to, copy.options, requests, expected).await?;
     drop(connecting);
-    let Asked { passive, look, itself } = questions.asked(&mut control, &asked);
+    let Asked { passive, look, mut journals, itself } = questions.asked(&mut control, &asked);
     control.require(to).await?;
+    if journals.is_empty() && control.features().tree {
+        // The answers come with the round trip that the channels take.
+        let look = |journal: Pathname| control.request(Request::Stat(journal));
+        journals = sources.journals(to).into_iter().map(look).collect();
+    }
     let is_folder =
         |there: Option<ListingEntry>| there.is_some_and(|it| it.kind == ListingKind::Directory);
     let into_folder = match look {
@@ -204,5 +232,5 @@ pub(super) async fn open(
     copy.stats.failures.extend(problems);
     let named = || sources.named(into_folder);
     let looks = itself.unwrap_or_else(|| LooksThere::begin(&mut control, named(), &set.target));
-    Ok(Opened { control, passive, into_folder, set, looks })
+    Ok(Opened { control, passive, into_folder, set, looks, journals })
 }

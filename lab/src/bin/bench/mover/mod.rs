@@ -1,5 +1,6 @@
 //! The mover against iperf3, globus-url-copy and rsync, and against another Farline.
 
+mod again;
 mod files;
 mod identities;
 mod memory;
@@ -26,7 +27,7 @@ pub(crate) struct Options {
     /// Files of `many`
     #[arg(long, default_value_t = 1_000_000)]
     files: usize,
-    /// What to measure [default: all but `many` and `identities`]
+    /// What to measure [default: all but `many`, `again` and `identities`]
     rows: Vec<Row>,
 }
 
@@ -42,6 +43,8 @@ enum Row {
     Many,
     /// The same over usn-8600, and 8 GiB memory to memory
     Far,
+    /// A tree that has landed once more: 100,000 files at 0 ms, 10,000 at 50 ms
+    Again,
     /// 4 GiB, and 10,000 files of 1 KiB, as somebody with limits next to as nobody
     Identities,
     /// The files of ADTS, figure 10
@@ -73,6 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
             Row::Small => bench.small()?,
             Row::Many => bench.many(options.files)?,
+            Row::Again => bench.again()?,
             Row::Far => {
                 bench.files("usn-8600", 2.0)?;
                 bench.far()?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Bytes of each file.
-const FILE_LEN: usize = 1 << 10;
+pub(super) const FILE_LEN: usize = 1 << 10;
 /// Files of one folder of the million.
 const PER_FOLDER: usize = 1_000;
 /// Where rsync's daemon listens.

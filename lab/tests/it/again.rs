@@ -1,0 +1,84 @@
+//! Trees that have landed, once more: no data moves, and what is asked for takes few round trips.
+
+use farline_lab::files::{folder, text};
+use farline_lab::relay::relay_that_counts_round_trips;
+use farline_lab::{farline, json_of, node};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Over 50 ms these take a second.
+const MOST_ROUND_TRIPS: u32 = 20;
+
+fn plant_files(top: &Path, count: u64) {
+    for index in 0..count {
+        let folder = top.join(format!("d{:03}", index / 1_000));
+        if index % 1_000 == 0 {
+            fs::create_dir_all(&folder).expect("a folder");
+        }
+        fs::write(folder.join(format!("f{index:07}")), index.to_string()).expect("written");
+    }
+}
+
+fn sync(from: &str, to: &str) -> Value {
+    json_of(farline().args(["--json", "sync", from, to]))
+}
+
+/// That a sync found all as it is.
+fn assert_nothing_moved(result: &Value, count: u64) {
+    for name in ["files", "bytes", "moved_bytes"] {
+        assert_eq!(result[name], 0, "{name}: {}", result[name]);
+    }
+    assert_eq!(result["skipped"].as_array().map(Vec::len), Some(count as usize));
+    assert_eq!(result["failures"], serde_json::json!([]));
+}
+
+#[test]
+fn ten_thousand_unchanged_files_cost_few_round_trips() {
+    let dir = folder();
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    plant_files(&source, 10_000);
+    // The same names, sizes and times, for less than a copy of all.
+    for parent in fs::read_dir(&source).expect("a folder") {
+        let from = parent.expect("an entry").path();
+        let to = root.join("landed").join(from.file_name().expect("a name"));
+        fs::create_dir_all(&to).expect("a folder");
+        for file in fs::read_dir(&from).expect("a folder") {
+            let file = file.expect("an entry");
+            fs::hard_link(file.path(), to.join(file.file_name())).expect("a link");
+        }
+    }
+    let (_node, url) = node(&root, "write", &[]);
+    let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let (relay, count) = relay_that_counts_round_trips(port);
+    let (here, there) = (text(&source), format!("farline://127.0.0.1:{relay}/landed"));
+    for (from, to) in [(here, &there[..]), (&there[..], here)] {
+        let before = count.load(Ordering::Relaxed);
+        let result = sync(from, to);
+        assert_nothing_moved(&result, 10_000);
+        let took = count.load(Ordering::Relaxed) - before;
+        println!("from {from}: {took} round trips");
+        assert!((1..=MOST_ROUND_TRIPS).contains(&took), "{took} round trips from {from}");
+    }
+}
+
+#[test]
+fn a_tree_that_landed_sends_no_data_again() {
+    let dir = folder();
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    plant_files(&source, 3_000);
+    fs::create_dir(&root).expect("a folder");
+    let (_node, url) = node(&root, "write", &[]);
+    let (here, landed) = (text(&source), format!("{url}/landed"));
+    let back = dir.path().join("back");
+    for (from, to) in [(here, &landed[..]), (&landed[..], text(&back))] {
+        let first = json_of(farline().args(["--json", "cp", "-r", &format!("{from}/"), to]));
+        assert_eq!(first["files"], 3_000, "{from}");
+        let again = sync(from, to);
+        assert_nothing_moved(&again, 3_000);
+        if from == here {
+            assert_eq!(again["bytes_sent"], 0, "not even a list");
+        }
+    }
+}
