@@ -205,8 +205,8 @@ pub fn fit_of_three<T>(trial: impl Fn() -> T, fit: impl Fn(&T) -> bool) -> T {
 /// Processor seconds that a process has taken so far.
 pub fn processor_seconds(process: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // proc_pid_stat(5): the name in parentheses may hold anything; utime and stime are fields 14 and
-    // 15, the third stands right after it.
+    // proc_pid_stat(5): the name in parentheses may hold anything; utime and stime are fields 14
+    // and 15, the third stands right after it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)

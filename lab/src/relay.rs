@@ -81,7 +81,8 @@ pub fn relay_that_counts_commands(port: u16, command: &'static str) -> (u16, Arc
     (own, count)
 }
 
-/// When both ends have said nothing for so long they have said all that they will without the other.
+/// When both ends have said nothing for so long they have said all that they will without the
+/// other.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// The same, and the count of round trips: what both ends say is kept until neither says more, and

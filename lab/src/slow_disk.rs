@@ -1,5 +1,6 @@
-//! A disk that is slow by itself: a file in memory as a block device with a file system on it, which
-//! the kernel holds to a rate. What is written to it or read from it waits as for any other disk.
+//! A disk that is slow by itself: a file in memory as a block device with a file system on it,
+//! which the kernel holds to a rate. What is written to it or read from it waits as for any other
+//! disk.
 
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, test_kill_process};
@@ -82,8 +83,8 @@ impl SlowDisk {
         self.hold(Way::Read, bytes);
     }
 
-    /// Takes a file that is on this disk out of memory. To unmount it would not: each mount namespace
-    /// that was begun meanwhile has it mounted too.
+    /// Takes a file that is on this disk out of memory. To unmount it would not: each mount
+    /// namespace that was begun meanwhile has it mounted too.
     ///
     /// # Panics
     /// When it is not there.

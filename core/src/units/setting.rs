@@ -30,9 +30,9 @@ impl SettingName {
 /// Makes the enum of settings from rows such as `NoEncrypt "no_encrypt";`.
 macro_rules! settings {
     ($($(#[doc = $meaning:literal])+ $name:ident $word:literal;)+) => {
-        /// Something that a caller can set and that a message names: it is shown by its variant, such
-        /// as `` `Setting::NoEncrypt` ``, which is no name of a file, a user or a host. A command line
-        /// puts its flag there ([`Setting::renamed`]).
+        /// Something that a caller can set and that a message names: it is shown by its variant,
+        /// such as `` `Setting::NoEncrypt` ``, which is no name of a file, a user or a host. A
+        /// command line puts its flag there ([`Setting::renamed`]).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Setting {

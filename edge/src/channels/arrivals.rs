@@ -22,8 +22,8 @@ use tokio::net::TcpStream;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Handshakes under way for one session: as many as it may have channels. A session's preamble is no
-/// secret where somebody else sees it, and so none that lingers in one keeps the next out.
+/// Handshakes under way for one session: as many as it may have channels. A session's preamble is
+/// no secret where somebody else sees it, and so none that lingers in one keeps the next out.
 const MOST_HANDSHAKES: usize = 64;
 /// How long the handshake of a data connection may take the node, whatever comes of it meanwhile:
 /// P-2.
@@ -216,7 +216,8 @@ impl Arrivals {
     /// When it shows another, or none in time.
     pub fn meet(&self, stream: Box<dyn ByteStream>, from: Option<SocketAddr>) -> io::Result<()> {
         self.met(stream).inspect_err(|error| {
-            // A client that has all it wanted may be gone before its last connection has shown anything.
+            // A client that has all it wanted may be gone before its last connection has shown
+            // anything.
             if error.kind() != io::ErrorKind::UnexpectedEof {
                 self.refuse(from, NO_KEY);
             }

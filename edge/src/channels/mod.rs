@@ -197,8 +197,8 @@ pub enum Arrival {
         block: Block,
         /// What a checked header said of them.
         check: Option<Check>,
-        /// How many of them came over the connection: all, or none of a block that is all zeros (clause Z-2),
-        /// which are not in the slot either.
+        /// How many of them came over the connection: all, or none of a block that is all zeros
+        /// (clause Z-2), which are not in the slot either.
         carried: usize,
     },
     /// The end-of-data mark; the offered slot comes back unused.

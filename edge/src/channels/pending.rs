@@ -59,8 +59,8 @@ impl Pending {
 
     /// Begins the handshake of who came from `from`; where there is no place left, another goes for
     /// it, and this returns from where that was: a stranger's, however far it has got, then the one
-    /// that has got least far, and of these the oldest. A stranger that finds the client's own in all
-    /// places goes itself.
+    /// that has got least far, and of these the oldest. A stranger that finds the client's own in
+    /// all places goes itself.
     pub(crate) fn begin<F>(
         &mut self,
         from: SocketAddr,

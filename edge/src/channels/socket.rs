@@ -27,9 +27,9 @@ pub struct TcpOptions {
     /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better
     /// where `tcp_rmem` allows it.
     pub buffer: Option<Bytes>,
-    /// A booked rate that a channel holds: bits on an Ethernet's wire. `congestion` then is the control
-    /// that holds it, where this end sends; `buffer` is given past the system's limits, or not at
-    /// all.
+    /// A booked rate that a channel holds: bits on an Ethernet's wire. `congestion` then is the
+    /// control that holds it, where this end sends; `buffer` is given past the system's limits, or
+    /// not at all.
     pub held: Option<Rate>,
 }
 
@@ -38,9 +38,9 @@ pub struct TcpOptions {
 /// end.
 const UNSENT: usize = 4 << 20;
 
-/// The window that a connection begins with, where the kernel sizes its buffer: Linux offers 64 KiB at
-/// first, whatever `tcp_rmem` allows, and grows behind what comes, so that over a long path the sender
-/// waits for it in each of its first round trips.
+/// The window that a connection begins with, where the kernel sizes its buffer: Linux offers 64 KiB
+/// at first, whatever `tcp_rmem` allows, and grows behind what comes, so that over a long path the
+/// sender waits for it in each of its first round trips.
 const FIRST_WINDOW: usize = 4 << 20;
 
 /// Listens on `address`; port 0 means any free port, of `ports` when given.
@@ -56,8 +56,8 @@ pub fn bind(
         .map_err(|error| no_port(address, &error))
 }
 
-/// What `open` makes of `address`; where its port is 0 and there are `ports`, at the first of them that is
-/// free.
+/// What `open` makes of `address`; where its port is 0 and there are `ports`, at the first of them
+/// that is free.
 ///
 /// # Errors
 /// What `open` says; that all of them are taken.
@@ -281,8 +281,8 @@ impl TcpChannel {
 /// Has a connection that stands go by `options`.
 ///
 /// # Errors
-/// When there is no such congestion control, or `options` have buffers of a fixed size without a held
-/// rate, which a connection begins with.
+/// When there is no such congestion control, or `options` have buffers of a fixed size without a
+/// held rate, which a connection begins with.
 pub(crate) fn adjust(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
     match (options.congestion, options.held) {
         // It began with the buffers of its rate.
@@ -306,15 +306,15 @@ pub(crate) fn begin_as_data(socket: &impl AsFd) {
     let _ = begin_with_window(socket, FIRST_WINDOW);
 }
 
-/// Has those that `listener` will accept begin with a window of `len` bytes, which a connection of a held
-/// rate needs from the first; says whether this host can. Until it is known what each is, it has
-/// [`narrow_window`], and is then [`widen`]ed.
+/// Has those that `listener` will accept begin with a window of `len` bytes, which a connection of
+/// a held rate needs from the first; says whether this host can. Until it is known what each is, it
+/// has [`narrow_window`], and is then [`widen`]ed.
 pub(crate) fn begin_wide(listener: &impl AsFd, len: Bytes) -> bool {
     open_window(listener, len).is_ok()
 }
 
-/// Gives a connection that a listener accepted the buffers of a rate that it holds, or those that every data
-/// connection begins with.
+/// Gives a connection that a listener accepted the buffers of a rate that it holds, or those that
+/// every data connection begins with.
 ///
 /// # Errors
 /// When the kernel allows this process no buffers of that size.

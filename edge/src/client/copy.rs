@@ -271,9 +271,9 @@ impl<'a> Copy<'a> {
     }
 
     /// The same of a copy between two other hosts. Neither end is this one, and where nothing
-    /// encrypts what goes between them nobody vouches for it: files are then compared by what nobody
-    /// can make another file for, unless the user chose how, or keeps with each file the CRC that
-    /// object stores publish.
+    /// encrypts what goes between them nobody vouches for it: files are then compared by what
+    /// nobody can make another file for, unless the user chose how, or keeps with each file the CRC
+    /// that object stores publish.
     pub(super) fn wants_elsewhere(&self) -> CopyOptions {
         let (wants, options) = (self.wants(), self.options);
         let is_chosen = options.verify != Verify::Digest

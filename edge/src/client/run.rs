@@ -224,8 +224,8 @@ async fn delete(
     note_failed(copy, deleted, "deleting what the source does not have")
 }
 
-/// What `work` comes to, unless the copy is asked to end before: a deletion leaves nothing half-done,
-/// and a server that says nothing is not waited for.
+/// What `work` comes to, unless the copy is asked to end before: a deletion leaves nothing
+/// half-done, and a server that says nothing is not waited for.
 async fn until_stopped<T>(
     stop: &CancelToken,
     work: impl Future<Output = Result<T, Error>>,

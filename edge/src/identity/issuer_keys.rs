@@ -1,5 +1,5 @@
-//! The keys of an issuer's set that can check tokens here. What is not understood of a set is passed
-//! over (RFC 7517, section 5): issuers announce keys of kinds that not everybody knows yet.
+//! The keys of an issuer's set that can check tokens here. What is not understood of a set is
+//! passed over (RFC 7517, section 5): issuers announce keys of kinds that not everybody knows yet.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};

@@ -30,9 +30,9 @@ pub(crate) fn send_in_order(
     Ok(())
 }
 
-/// Writes what comes on `stream` to the one file of `sink`, from byte `at` on; returns where it ended, which
-/// without TLS's goodbye is an end only at `len`, where the sender said that the file ends. A
-/// thread makes durable what is written, so that a copy that breaks off goes on from there.
+/// Writes what comes on `stream` to the one file of `sink`, from byte `at` on; returns where it
+/// ended, which without TLS's goodbye is an end only at `len`, where the sender said that the file
+/// ends. A thread makes durable what is written, so that a copy that breaks off goes on from there.
 ///
 /// # Errors
 /// What the sink says, or as the connection breaks.

@@ -154,7 +154,8 @@ impl Account {
         })
     }
 
-    /// Makes this thread the owner of its files to the file system until the guard goes, if it has one.
+    /// Makes this thread the owner of its files to the file system until the guard goes, if it has
+    /// one.
     ///
     /// # Errors
     /// When this process may not.

@@ -57,7 +57,8 @@ impl DataPlane {
         })
     }
 
-    /// Says it before a transfer begins where its port was closed: 425, and not a connection that broke.
+    /// Says it before a transfer begins where its port was closed: 425, and not a connection that
+    /// broke.
     pub(super) fn check_port(&self) -> Result<(), Error> {
         match self.is_port_over {
             true => Err(self.not_arranged("")),
@@ -113,8 +114,8 @@ impl DataPlane {
 }
 
 impl Shared {
-    /// What it may open to sum a file or list a folder, or for what is over in a moment, as long as it
-    /// does, for the client at `client`.
+    /// What it may open to sum a file or list a folder, or for what is over in a moment, as long as
+    /// it does, for the client at `client`.
     ///
     /// # Errors
     /// When others have it; it stands in the log.

@@ -78,8 +78,8 @@ pub struct Config {
     pub tls: Option<TlsKey>,
     /// What accepts who comes with a proxy of a grid (`gsiftp://`); nobody does when absent.
     pub gsi: Option<GridSecurity>,
-    /// Whether clients may give files to other users, as far as this process may, and have them run as
-    /// their owner. Over ssh they always may: they are who this process is.
+    /// Whether clients may give files to other users, as far as this process may, and have them run
+    /// as their owner. Over ssh they always may: they are who this process is.
     pub allow_owner: bool,
     /// Whether clients may send to `?null`, which drops what comes.
     pub allow_null: bool,
@@ -120,7 +120,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Where data of the session of `client`, which may what `rights` say, may go to, and come from.
+    /// Where data of the session of `client`, which may what `rights` say, may go to, and come
+    /// from.
     pub(super) fn targets(&self, client: IpAddr, rights: &IdentityRights) -> Targets<'_> {
         let third_party = rights.third_party.unwrap_or(self.third_party);
         Targets { client, third_party, networks: &self.third_party_networks }

@@ -244,8 +244,8 @@ impl DataPlane {
         self.listener_for(&driver)?.take(&driver, ip, slots, offer)
     }
 
-    /// The session's listener, where channels of `driver` may come in: never in the place of encrypted
-    /// ones (V-2).
+    /// The session's listener, where channels of `driver` may come in: never in the place of
+    /// encrypted ones (V-2).
     pub(super) fn listener_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
         let can = driver.capabilities;
         let is_private = self.private && !can.encrypted && can.carries != Carries::OrderedBytes;

@@ -1,8 +1,9 @@
 //! Where a session's data connections come in when the client opens them all: each shows the
 //! session's key first.
 //!
-//! Connections come from the session's own data port, or from the control port, where [`DataListeners`]
-//! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
+//! Connections come from the session's own data port, or from the control port, where
+//! [`DataListeners`] finds the session by the preamble (K-5); or they are offered over the control
+//! connection (V-9).
 
 use crate::channels::Channel;
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT, RefusedConnection, Room};
@@ -151,8 +152,8 @@ impl DataListener {
         Ok(address)
     }
 
-    /// Closes a port of the session's own; returns whether there was one. What has come stays, and the
-    /// control port still knows the session's key (K-5).
+    /// Closes a port of the session's own; returns whether there was one. What has come stays, and
+    /// the control port still knows the session's key (K-5).
     pub(super) fn close_port(&mut self) -> bool {
         self.is_own_port && self.port.take().is_some()
     }

@@ -1,4 +1,5 @@
-//! A session whose sender holds a booked rate: what it was admitted, its sockets, its control (O-8).
+//! A session whose sender holds a booked rate: what it was admitted, its sockets, its control
+//! (O-8).
 
 use super::adapt::IncomingChannels;
 use super::data::DataPlane;
@@ -22,8 +23,8 @@ impl DataPlane {
             let message = format!("`{value}` is no rate and number of channels: BITS,CHANNELS");
             Error::new(Fault::You, ErrorCode::BadRate, message)
         })?;
-        // What it had is free for what it asks for now. Nothing goes on at the old rate: not even over what
-        // has come and not shown the key yet, which the new one lets in.
+        // What it had is free for what it asks for now. Nothing goes on at the old rate: not even
+        // over what has come and not shown the key yet, which the new one lets in.
         self.rate = None;
         self.channels.clear();
         let again = self.listener.take().map(|listener| listener.arrivals().key().clone());
@@ -53,7 +54,8 @@ impl DataPlane {
         self.rate.as_ref().map(|(admitted, _)| admitted.held.share())
     }
 
-    /// Refuses a transfer over so many channels that would not hold the session's rate, if it has one.
+    /// Refuses a transfer over so many channels that would not hold the session's rate, if it has
+    /// one.
     ///
     /// # Errors
     /// When nothing holds it, or each channel its share and all of them together more.
@@ -90,8 +92,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// What comes in through `incoming` for a transfer that has `there` channels already: no more than the
-    /// session's rate was booked for, if it has one.
+    /// What comes in through `incoming` for a transfer that has `there` channels already: no more
+    /// than the session's rate was booked for, if it has one.
     pub(super) fn booked<'a>(
         &self,
         incoming: &'a dyn Incoming,
@@ -102,8 +104,8 @@ impl DataPlane {
         Some(BookedChannels { incoming, left: AtomicUsize::new(left) })
     }
 
-    /// Has channels that came while this session received hold its rate: which end sends is known with the
-    /// transfer.
+    /// Has channels that came while this session received hold its rate: which end sends is known
+    /// with the transfer.
     ///
     /// # Errors
     /// When one cannot.

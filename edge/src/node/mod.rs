@@ -107,8 +107,8 @@ struct Shared {
     root: Arc<Root>,
     /// What holds each identity to its rate.
     paces: accounts::Paces,
-    /// Turns to compare a password's hash: as many at once as there are processors, so that clients that log in
-    /// take so much memory and no more, and no thread while they wait.
+    /// Turns to compare a password's hash: as many at once as there are processors, so that clients
+    /// that log in take so much memory and no more, and no thread while they wait.
     hashes: Arc<tokio::sync::Semaphore>,
     /// The keys of those whose tokens are taken.
     issuer_keys: KeySets,

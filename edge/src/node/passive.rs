@@ -1,5 +1,5 @@
-//! Where a session listens for its client's data connections: a port of its own, by the driver that the
-//! client chose, or the node's one UDP port.
+//! Where a session listens for its client's data connections: a port of its own, by the driver that
+//! the client chose, or the node's one UDP port.
 
 use super::data::DataPlane;
 use super::data_listener::DataListener;
@@ -74,8 +74,8 @@ impl DataPlane {
         self.is_port_over |= closed;
     }
 
-    /// Says it before a transfer waits where a session with a key has no port any more, and nothing came
-    /// before that, nor through the control port.
+    /// Says it before a transfer waits where a session with a key has no port any more, and nothing
+    /// came before that, nor through the control port.
     pub(super) fn check_keyed_port(&mut self, buffer: Option<Bytes>) -> Result<(), Error> {
         if !self.is_port_over || self.listener.is_none() || !self.channels.is_empty() {
             return Ok(());
@@ -103,8 +103,8 @@ impl DataPlane {
         })
     }
 
-    /// Who may connect to a port of this session's: its client and, where the operator allows third-party
-    /// transfers, whom it could be told to connect to. Whoever else came is in the log.
+    /// Who may connect to a port of this session's: its client and, where the operator allows
+    /// third-party transfers, whom it could be told to connect to. Whoever else came is in the log.
     fn data_peers(&self) -> DataPeers {
         let (shared, client) = (Arc::clone(&self.shared), self.client_ip());
         let (rights, room) = (self.account().rights, self.room());

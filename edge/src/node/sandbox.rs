@@ -1,5 +1,5 @@
-//! Confines this process to what a node exports and needs, by Landlock: whatever a client finds a way to, the
-//! kernel opens nothing else. With it go the [`system_calls`] that no node makes.
+//! Confines this process to what a node exports and needs, by Landlock: whatever a client finds a
+//! way to, the kernel opens nothing else. With it go the [`system_calls`] that no node makes.
 
 use super::system_calls;
 use super::{Anonymous, Config, TlsKey};
@@ -14,12 +14,13 @@ use landlock::{
 };
 use std::path::PathBuf;
 
-/// The newest version of Landlock whose rights are asked for: moving files between folders (2), truncating
-/// (3) and ioctls of devices (5) are among them. An older kernel is asked for what it knows.
+/// The newest version of Landlock whose rights are asked for: moving files between folders (2),
+/// truncating (3) and ioctls of devices (5) are among them. An older kernel is asked for what it
+/// knows.
 const RIGHTS: ABI = ABI::V5;
 
-/// What every node reads: what the kernel says of this host and process, and what the C library and OpenSSL
-/// look at when names of users, hosts or libraries are asked for.
+/// What every node reads: what the kernel says of this host and process, and what the C library and
+/// OpenSSL look at when names of users, hosts or libraries are asked for.
 const READ: [&str; 18] = [
     "/proc",
     "/sys/class",
@@ -53,8 +54,8 @@ pub enum Confinement {
     Not(&'static str),
 }
 
-/// Confines the calling thread, and all that it begins later, to what the node of `config` exports and
-/// needs. It holds for good; what was opened before stays open.
+/// Confines the calling thread, and all that it begins later, to what the node of `config` exports
+/// and needs. It holds for good; what was opened before stays open.
 ///
 /// # Errors
 /// When the kernel has Landlock and does not do it.
@@ -131,8 +132,8 @@ fn is_written(config: &Config) -> bool {
         || !config.identities.issuers.is_empty()
 }
 
-/// Where certificates, keys and lists are that are read again when they change: their folders, since a new
-/// file takes the place of the old one, and the folders that links lead to.
+/// Where certificates, keys and lists are that are read again when they change: their folders,
+/// since a new file takes the place of the old one, and the folders that links lead to.
 fn credentials(config: &Config) -> Vec<PathBuf> {
     let authorities = &config.identities.authorities;
     let tls = match &config.tls {

@@ -291,8 +291,8 @@ impl Session {
         }
     }
 
-    /// The session under TLS; nothing where the handshake failed, for who cannot do it has no session
-    /// to go on with.
+    /// The session under TLS; nothing where the handshake failed, for who cannot do it has no
+    /// session to go on with.
     async fn start_tls(mut self, early: Vec<u8>) -> Option<Session> {
         let certificate = self.arrival.certificate.as_ref()?;
         let mut shown = Shown::new(&self.shared, certificate).ok()?;
@@ -477,7 +477,8 @@ struct Job {
     client: IpAddr,
 }
 
-/// Whether it opens files or folders that nothing else has counted, and if so, whether for a moment.
+/// Whether it opens files or folders that nothing else has counted, and if so, whether for a
+/// moment.
 fn opens(ask: &Ask) -> Option<bool> {
     match ask {
         Ask::Checksum { .. } | Ask::List { .. } => Some(false),

@@ -1,5 +1,5 @@
-//! Reads the files of a tree: each is opened at its first piece and closed after its last, or earlier
-//! where too many others are open.
+//! Reads the files of a tree: each is opened at its first piece and closed after its last, or
+//! earlier where too many others are open.
 
 use super::file_limit::{FileLimit, LEAST_OPEN, most_open};
 use super::listed::{Part, is_as_listed, place_in};
@@ -54,9 +54,9 @@ impl OpenFiles {
         Some(file)
     }
 
-    /// Keeps `file`, of which `left` bytes are to come once `len` more were read. What a peer does not
-    /// want of a file never comes: those that were opened first are closed, and opened again where more
-    /// of them is read.
+    /// Keeps `file`, of which `left` bytes are to come once `len` more were read. What a peer does
+    /// not want of a file never comes: those that were opened first are closed, and opened again
+    /// where more of them is read.
     fn keep(&mut self, entry: usize, file: &Arc<OpenFile>, (left, len): (u64, u64)) {
         if !self.files.contains_key(&entry) {
             self.order.push_back(entry);

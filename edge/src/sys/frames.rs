@@ -414,8 +414,8 @@ impl Drop for FrameRing {
     }
 }
 
-/// A socket that is shown all that comes to the interface `number` and takes none of it. To be shown
-/// it is enough: a frame of a protocol that nobody else takes is not counted as dropped then.
+/// A socket that is shown all that comes to the interface `number` and takes none of it. To be
+/// shown it is enough: a frame of a protocol that nobody else takes is not counted as dropped then.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW`; what a kernel says that would show it what goes out, too.

@@ -1,4 +1,5 @@
-//! A node whose file descriptors run out: it says so, does not spin, and serves when they are free again.
+//! A node whose file descriptors run out: it says so, does not spin, and serves when they are free
+//! again.
 
 use crate::adversary::{configured, log_of};
 use farline::channels::key::Key;
@@ -75,7 +76,8 @@ fn a_node_out_of_descriptors_says_so_and_goes_on_after() {
     assert!(log.contains("descriptors: 127.0.0.1: the node's file descriptors"), "{log}");
 }
 
-/// Clients that store and send nothing, and more who only connect, until data has no descriptor left.
+/// Clients that store and send nothing, and more who only connect, until data has no descriptor
+/// left.
 fn all_taken(url: &str) -> (Vec<(RawClient, TcpStream)>, Vec<TcpStream>) {
     let mut crowd = Vec::new();
     for index in 0.. {

@@ -1,4 +1,5 @@
-//! Grids' own clients at a node by GSI: proxies, delegation, authenticated data channels, and who is refused.
+//! Grids' own clients at a node by GSI: proxies, delegation, authenticated data channels, and who
+//! is refused.
 
 use crate::tls::openssl;
 use farline_core::gridftp::attribute_certificates;
@@ -242,14 +243,14 @@ fn a_client_may_name_whose_data_connections_have_to_be() {
         succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at("root").join(&there)));
         succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at(&back)));
     }
-    // In MODE S a file ends with its connection, and this library ends one within TLS without a word: what was cut
-    // off would look whole.
+    // In MODE S a file ends with its connection, and this library ends one within TLS without a
+    // word: what was cut off would look whole.
     let cut = moved("put", "cut", "big", ["S", own, "P", "S"]).expect_err("no goodbye");
     assert!(cut.contains("TLS did not say goodbye") && !grid.at("root/cut").exists(), "{cut}");
     assert_eq!(moved("get", "dcau0", "whole", ["S", own, "P", "S"]), Ok(()));
     succeed(Command::new("cmp").arg(grid.at("big")).arg(grid.at("whole")));
-    // Data of somebody else's is neither taken nor given, which the node sees for itself; where it listens, it goes
-    // on waiting for whom it is to be.
+    // Data of somebody else's is neither taken nor given, which the node sees for itself; where it
+    // listens, it goes on waiting for whom it is to be.
     for (way, there, file) in [("put", "no", "big"), ("get", "tree/b", "stolen")] {
         let said = moved_within("5", way, there, file, ["S", other, "C", "E"]);
         let said = said.expect_err("nobody is bob");
@@ -381,7 +382,8 @@ fn who_is_refused_hears_why_and_stands_in_the_log() {
     assert!(told.contains("Is a directory"), "{told}");
 }
 
-/// A certificate by the grid's authority with the identifiers of keys, without which VOMS makes no attributes.
+/// A certificate by the grid's authority with the identifiers of keys, without which VOMS makes no
+/// attributes.
 fn sign_as_voms_likes(at: &Path, file: &str) {
     sign(at, "ca", file, &format!("/O=Grid/CN={file}"));
     let request =
@@ -458,8 +460,8 @@ fn attributes_for_certain_hosts_alone_are_not_taken() {
     let read = |name: &str| {
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/proxy").join(name))
     };
-    // Made by voms-proxy-fake 2.1.1, without and with `-target host.example.org`, with which it crashes as
-    // often as not.
+    // Made by voms-proxy-fake 2.1.1, without and with `-target host.example.org`, with which it
+    // crashes as often as not.
     let (plain, targeted) =
         (read("attributes").expect("a file"), read("for-one-host").expect("a file"));
     let taken = attribute_certificates(&plain).expect("it can be read");
@@ -484,7 +486,8 @@ fn a_line_without_protection_ends_the_session() {
     }
 }
 
-/// Stands between a client and `node`, and says words of its own to either once the client is known.
+/// Stands between a client and `node`, and says words of its own to either once the client is
+/// known.
 pub(crate) fn relay(
     node: String,
     to_node: &'static str,

@@ -1,4 +1,5 @@
-//! The table of other people's clients and servers: what works with which, and the test that shows it.
+//! The table of other people's clients and servers: what works with which, and the test that shows
+//! it.
 
 use crate::ftp_suite::{EXPECTED, LEFT_OUT, PASSES};
 use std::fmt::Write as _;

@@ -104,8 +104,9 @@ fn loss_and_flipped_bits_are_measured_as_put_in() {
 
 #[test]
 fn a_curve_says_from_where_on_a_line_queues_and_loses() {
-    // 6 Mbit/s are offered to a link of 4.5, whose queue of 30 kB is 53 ms of it: the highest load alone
-    // stands in the queue and overflows it. So few packets a second leave in time on a busy machine too.
+    // 6 Mbit/s are offered to a link of 4.5, whose queue of 30 kB is 53 ms of it: the highest load
+    // alone stands in the queue and overflows it. So few packets a second leave in time on a busy
+    // machine too.
     let path = ["custom", "--rtt", "4ms", "--rate", "4.5M", "--queue", "30kB"];
     let Some(link) = LinkUp::up("t-line-curve", &path) else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -137,7 +138,8 @@ fn a_curve_says_from_where_on_a_line_queues_and_loses() {
     // A busy machine's link is late itself.
     assert!((35.0..80.0).contains(&queued), "{queued} ms of a queue of 53");
     let html = std::fs::read_to_string(page).expect("a page");
-    // A busy machine delays a percent of the packets at the least load by more than the whole queue.
+    // A busy machine delays a percent of the packets at the least load by more than the whole
+    // queue.
     let usual = curve["rows"][0]["rtt"]["p99_ns"].as_f64().expect("a percentile");
     let from = if rows[2].2 > usual { "from 100 % on" } else { "at no load that was tried" };
     let said = format!("a queue stands {from}; frames are lost from 100 % on");

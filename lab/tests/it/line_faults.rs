@@ -1,5 +1,5 @@
-//! What `farline line` does when something around it fails: another process on its state, a full disk, an
-//! end that goes away.
+//! What `farline line` does when something around it fails: another process on its state, a full
+//! disk, an end that goes away.
 
 use farline_core::line::stamp::{ReflectorPacket, SenderPacket, StampTime};
 use farline_core::units::{Span, Time};

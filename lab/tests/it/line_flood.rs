@@ -1,5 +1,6 @@
-//! Frames without a pace, which a reflector takes past the kernel's packet buffers where it may, and by
-//! its ring where not: by both ways it finds what was put in, and what it drops itself is never the line's.
+//! Frames without a pace, which a reflector takes past the kernel's packet buffers where it may,
+//! and by its ring where not: by both ways it finds what was put in, and what it drops itself is
+//! never the line's.
 
 use farline_core::line::{
     EthernetFraming, FrameMix, LineAnswer, LineRequest, LoadWriter, Pattern, SettledFrames,

@@ -1,5 +1,5 @@
-//! End-to-end tests of the real binary, of the link, and against other people's GridFTP: one program,
-//! so that linking costs once. A module is a subject; its tests are sentences.
+//! End-to-end tests of the real binary, of the link, and against other people's GridFTP: one
+//! program, so that linking costs once. A module is a subject; its tests are sentences.
 
 mod adversary;
 mod adversary_descriptors;

@@ -1,5 +1,5 @@
-//! Copies to and from FTP servers that know no GridFTP: vsftpd, which knows no MLSD either, ProFTPD and
-//! pyftpdlib's.
+//! Copies to and from FTP servers that know no GridFTP: vsftpd, which knows no MLSD either, ProFTPD
+//! and pyftpdlib's.
 
 use crate::tls::openssl;
 use farline_lab::files::{hidden, random};
@@ -93,7 +93,8 @@ fn a_tree_goes_to_proftpd_and_back_under_tls() {
     under_tls(|root, identity| proftpd_under_tls(&unpacked, root, identity), "refused");
 }
 
-/// A server that wants every connection to be of one TLS session; `in_the_clear` is how it refuses others.
+/// A server that wants every connection to be of one TLS session; `in_the_clear` is how it refuses
+/// others.
 fn under_tls(serve: impl Fn(&Path, &Path) -> (Running, String), in_the_clear: &str) {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
@@ -190,8 +191,9 @@ fn a_killed_tree_to_plain_servers_sends_what_is_missing() {
     }
 }
 
-/// Kills a copy of a tree in the middle of its last file and runs it again, whether or not one that landed was
-/// `lost` since. The file in the middle begins anew: such servers compute no checksum of what they have of it.
+/// Kills a copy of a tree in the middle of its last file and runs it again, whether or not one that
+/// landed was `lost` since. The file in the middle begins anew: such servers compute no checksum of
+/// what they have of it.
 fn killed_tree(name: &str, serve: impl Fn(&Path) -> (Running, String), lost: bool) {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);

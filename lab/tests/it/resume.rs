@@ -257,8 +257,8 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
         let command = ["--json", "cp", "--streams", "8", "--limit", limit, text(&file), &to];
         link.farline("a", &command).output().expect("runs")
     };
-    // Of eight channels within this limit each carries less than the shortest block in a round trip;
-    // within the next it carries a longer one (T-12).
+    // Of eight channels within this limit each carries less than the shortest block in a round
+    // trip; within the next it carries a longer one (T-12).
     let (broken, torn) = std::thread::scope(|scope| {
         let broken = scope.spawn(|| copy(&link, "100Mbit/s"));
         let journal = || hidden(&root).into_iter().find(|name| name.ends_with(".journal.farline"));

@@ -142,8 +142,8 @@ fn the_text_of_the_other_experiments_pages() {
     }
 }
 
-// Those that take longest are tests of their own, so that nobody who changes a page waits for one after the
-// other.
+// Those that take longest are tests of their own, so that nobody who changes a page waits for one
+// after the other.
 
 #[test]
 fn the_text_of_udts_page() {
@@ -155,8 +155,8 @@ fn the_text_of_the_page_of_tcp_next_to_rdma() {
     page_text("sc08-tcp-rdma");
 }
 
-/// A line test whose every second is known: losses in runs and alone, a wrong bit, seconds that do not count
-/// for three reasons, jitter on both ways, and a clock there that is 3 ms ahead.
+/// A line test whose every second is known: losses in runs and alone, a wrong bit, seconds that do
+/// not count for three reasons, jitter on both ways, and a clock there that is 3 ms ahead.
 fn line_test(criterion: Option<LineCriterion>) -> LineDocument {
     let settings = LineSettings {
         target: "dtn2.example.org".to_owned(),

@@ -6,6 +6,7 @@
 
 use crate::arrows::Arrows;
 use crate::circles::Neighbours;
+use crate::columns;
 use crate::source::Facts;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,6 +214,7 @@ fn in_file(
     if lines > FILE_LINES && !is_test {
         found.push(format!("{lines}: {lines} lines, at most {FILE_LINES} where it is not a test"));
     }
+    found.extend(columns::check(text));
     let facts = match Facts::read(text, &module_path(path), is_test) {
         Ok(facts) => facts,
         Err(error) => return [found, vec![format!("1: {error}")]].concat(),

@@ -1,12 +1,12 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that
-//! need another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy` the
-//! house's rules;
-//! `errors` writes the table of error codes, `features` builds with each feature alone, `lint` is
-//! what `ci` runs next to the tests.
+//! need another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy`
+//! the house's rules; `errors` writes the table of error codes, `features` builds with each feature
+//! alone, `lint` is what `ci` runs next to the tests.
 
 mod arrows;
 mod ci;
 mod circles;
+mod columns;
 mod counts;
 mod errors;
 mod exhaustive;

@@ -1,6 +1,6 @@
-//! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is built,
-//! which is to be small, and each fuzz target runs for some minutes; one that breaks a law fails the
-//! night, after all others had their time.
+//! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is
+//! built, which is to be small, and each fuzz target runs for some minutes; one that breaks a law
+//! fails the night, after all others had their time.
 
 use crate::run;
 use anyhow::{Context, Result, bail};
@@ -18,8 +18,8 @@ const MANIFEST: &str = "lab/fuzz/Cargo.toml";
 const CORPUS: &str = "lab/fuzz/corpus";
 const PAGE: &str = "docs/security.md";
 
-/// Builds what is installed, fuzzes each target for so many seconds, of which libFuzzer takes 0 for no
-/// end, and prints what each did as a row of a table.
+/// Builds what is installed, fuzzes each target for so many seconds, of which libFuzzer takes 0 for
+/// no end, and prints what each did as a row of a table.
 pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     let manifest = fs::read_to_string(root.join(MANIFEST)).context(MANIFEST)?;
     let logs = root.join("target/nightly");
@@ -54,7 +54,8 @@ pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     Ok(())
 }
 
-/// Installs the command below `target/nightly`, as `make install` does: it refuses what is too large.
+/// Installs the command below `target/nightly`, as `make install` does: it refuses what is too
+/// large.
 fn install(root: &Path) -> Result<()> {
     run::cargo(&["build", "--locked", "--profile", "dist", "-p", "farline-cli"])?;
     let mut install = run::program("lab/install-stripped");
@@ -79,8 +80,8 @@ fn executions(log: &str) -> Option<u64> {
     log.lines().rev().find_map(count)
 }
 
-/// Targets without a corpus, which `make test` would not run, or without a row in the page that says what is fuzzed;
-/// and corpora of no target.
+/// Targets without a corpus, which `make test` would not run, or without a row in the page that
+/// says what is fuzzed; and corpora of no target.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
     let mut corpora = BTreeSet::new();

@@ -27,7 +27,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A certificate as a peer shows it.
 pub(crate) type ShownCertificate = CertificateDer<'static>;
 
-/// What encrypts a client's control connection: data connections of plain FTP servers go on from it.
+/// What encrypts a client's control connection: data connections of plain FTP servers go on from
+/// it.
 #[derive(Clone)]
 pub(crate) struct ControlTls {
     pub(crate) name: ServerName<'static>,
@@ -122,8 +123,8 @@ fn said(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// Whether the other end ended TLS for the certificate that this one showed, or did not show (the alerts of
-/// RFC 8446 section 6.2).
+/// Whether the other end ended TLS for the certificate that this one showed, or did not show (the
+/// alerts of RFC 8446 section 6.2).
 pub(crate) fn refuses_certificate(error: &io::Error) -> bool {
     use rustls::AlertDescription as Alert;
     matches!(
@@ -151,14 +152,16 @@ fn is_late(error: &io::Error) -> bool {
     )
 }
 
-/// Whether an authority's own certificate was shown as a host's, for which rustls has no name of its own.
+/// Whether an authority's own certificate was shown as a host's, for which rustls has no name of
+/// its own.
 fn is_an_authoritys(error: &io::Error) -> bool {
     use rustls::CertificateError::Other;
     let Some(rustls::Error::InvalidCertificate(Other(other))) = said(error) else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
-/// The error of a handshake with `host` that failed for `error`, in which it showed what was `seen`.
+/// The error of a handshake with `host` that failed for `error`, in which it showed what was
+/// `seen`.
 pub(crate) fn untrusted(
     host: &str,
     trust: &Trust,

@@ -160,7 +160,8 @@ fn algorithm(values: &Values, asked: Option<ControlName>) -> Result<RateAlgorith
 async fn greet(arrivals: Arc<Arrivals>, stream: UnprovenUdt, from: SocketAddr, steps: Steps) {
     match arrivals.greet(stream, Some(from), &steps).await {
         Ok(()) => {}
-        // A client that has all it wanted may be gone before its last connection has shown anything.
+        // A client that has all it wanted may be gone before its last connection has shown
+        // anything.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         Err(_) => arrivals.refuse(Some(from), NO_KEY),
     }
