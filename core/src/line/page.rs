@@ -194,9 +194,9 @@ impl LineDocument {
             }
         };
         format!(
-            "{} answers left before what they answer came, says the other end, or were held longer \
-             than they were away; that cannot be: {rest}",
-            self.impossible_times
+            "{} before what was answered came, or after a longer wait than there was time for, says \
+             the other end; that cannot be: {rest}",
+            counted(self.impossible_times, "answer left", "answers left")
         )
     }
 
@@ -394,7 +394,8 @@ impl LineDocument {
         }
         if !self.has_tested_runs && self.sums.untested() > 0 && runs.lost > 0 {
             section = section.text(
-                "Runs and distances are of all frames, also of those in seconds that do not count: the                  other end does not tell them apart.",
+                "Runs and distances are of all frames, also of those in seconds that do not count: \
+                 the other end does not tell them apart.",
             );
         }
         if let Some(gilbert) = &self.gilbert {

@@ -11,6 +11,8 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 pub(super) struct ReceiveWatch {
     way: WayIn,
+    /// Whether what a device drops behind its ring counts.
+    has_dropped: bool,
     before: Option<ReceiveDrops>,
     /// They take what nobody else does: the kernel counts that as dropped by the device, too.
     #[expect(dead_code, reason = "held for what they do by being there")]
@@ -24,37 +26,43 @@ impl ReceiveWatch {
         let way = WayIn::of(interface_towards(peer).ok()??).ok()?;
         // Without the right to it, frames of protocols that nobody takes are drops.
         let taps = way.devices.iter().filter_map(|device| tap(*device).ok()).collect();
-        Some(ReceiveWatch::begun(way, taps))
+        Some(ReceiveWatch::begun(way, taps, true))
     }
 
-    /// Of what comes to the device `name`, at which a packet socket takes all.
+    /// Of what comes to the device `name`, at which a packet or XDP socket takes all. That counts
+    /// itself what it has no room for, which is `rx_dropped`, too; over a veth pair a flood that a
+    /// ring had taken was in it again.
     pub(super) fn named(name: &str) -> Option<ReceiveWatch> {
-        Some(ReceiveWatch::begun(WayIn::named(name).ok()?, Vec::new()))
+        Some(ReceiveWatch::begun(WayIn::named(name).ok()?, Vec::new(), false))
     }
 
-    fn begun(way: WayIn, taps: Vec<OwnedFd>) -> ReceiveWatch {
-        let before = read(&way);
-        ReceiveWatch { way, before, taps }
+    fn begun(way: WayIn, taps: Vec<OwnedFd>, has_dropped: bool) -> ReceiveWatch {
+        let mut watch = ReceiveWatch { way, has_dropped, before: None, taps };
+        watch.before = watch.read();
+        watch
     }
 
     /// What they have dropped since this was last asked; `None` where that is not known.
     pub(super) fn look(&mut self) -> Option<ReceiveDrops> {
-        let now = read(&self.way)?;
+        let now = self.read()?;
         let before = self.before.replace(now)?;
         Some(now.since(&before))
     }
-}
 
-/// What all of them count.
-fn read(way: &WayIn) -> Option<ReceiveDrops> {
-    let mut sum = ReceiveDrops::default();
-    for device in &way.devices {
-        sum = sum.and(&counters(*device).ok()?);
+    /// What all of them count.
+    fn read(&self) -> Option<ReceiveDrops> {
+        let mut sum = ReceiveDrops::default();
+        for device in &self.way.devices {
+            sum = sum.and(&counters(*device).ok()?);
+        }
+        if !self.has_dropped {
+            sum.dropped = 0;
+        }
+        if self.way.is_from_elsewhere {
+            sum.backlog = backlog()?;
+        }
+        Some(sum)
     }
-    if way.is_from_elsewhere {
-        sum.backlog = backlog()?;
-    }
-    Some(sum)
 }
 
 #[cfg(test)]
