@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_missed_is_the_receivers_and_what_others_count_is_not() {
+    fn what_a_device_missed_is_the_receivers() {
         let mut test = test(1_518);
         let missed = ReceiveDrops { missed: 11, ..ReceiveDrops::default() };
         test.totals.device_drops = Some(missed);
