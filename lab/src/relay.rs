@@ -17,17 +17,7 @@ const SPOILED_AT: usize = 20;
 /// # Panics
 /// When there is no port.
 pub fn relay_that_spoils_a_preamble(port: u16) -> (u16, Arc<AtomicU32>) {
-    let (listener, own) = listen();
-    let count = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let count = Arc::clone(&counted);
-            // A session that ends in the middle ends nothing else.
-            std::thread::spawn(move || control(client, port, &count));
-        }
-    });
-    (own, count)
+    relay(move |client, count| control(client, port, count))
 }
 
 /// Stands before a server on `port` of the loopback address; returns a port of its own and the
@@ -36,21 +26,13 @@ pub fn relay_that_spoils_a_preamble(port: u16) -> (u16, Arc<AtomicU32>) {
 /// # Panics
 /// When there is no port.
 pub fn relay_that_counts(port: u16) -> (u16, Arc<AtomicU32>) {
-    let (listener, own) = listen();
-    let count = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            counted.fetch_add(1, Ordering::Relaxed);
-            std::thread::spawn(move || {
-                let server = TcpStream::connect(("127.0.0.1", port))?;
-                let back = (server.try_clone()?, client.try_clone()?);
-                std::thread::spawn(move || pass(back.0, back.1));
-                pass(client, server)
-            });
-        }
-    });
-    (own, count)
+    relay(move |client, count| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let server = TcpStream::connect(("127.0.0.1", port))?;
+        let back = (server.try_clone()?, client.try_clone()?);
+        std::thread::spawn(move || pass(back.0, back.1));
+        pass(client, server)
+    })
 }
 
 /// The same, and the count of commands that begin with `command`.
@@ -58,27 +40,18 @@ pub fn relay_that_counts(port: u16) -> (u16, Arc<AtomicU32>) {
 /// # Panics
 /// When there is no port.
 pub fn relay_that_counts_commands(port: u16, command: &'static str) -> (u16, Arc<AtomicU32>) {
-    let (listener, own) = listen();
-    let count = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let count = Arc::clone(&counted);
-            std::thread::spawn(move || -> io::Result<()> {
-                let mut server = TcpStream::connect(("127.0.0.1", port))?;
-                let back = (server.try_clone()?, client.try_clone()?);
-                std::thread::spawn(move || pass(back.0, back.1));
-                for line in BufReader::new(client).split(b'\n') {
-                    let mut line = line?;
-                    line.push(b'\n');
-                    count.fetch_add(line.starts_with(command.as_bytes()).into(), Ordering::Relaxed);
-                    server.write_all(&line)?;
-                }
-                server.shutdown(Shutdown::Write)
-            });
+    relay(move |client, count| {
+        let mut server = TcpStream::connect(("127.0.0.1", port))?;
+        let back = (server.try_clone()?, client.try_clone()?);
+        std::thread::spawn(move || pass(back.0, back.1));
+        for line in BufReader::new(client).split(b'\n') {
+            let mut line = line?;
+            line.push(b'\n');
+            count.fetch_add(line.starts_with(command.as_bytes()).into(), Ordering::Relaxed);
+            server.write_all(&line)?;
         }
-    });
-    (own, count)
+        server.shutdown(Shutdown::Write)
+    })
 }
 
 /// When both ends have said nothing for so long they have said all that they will without the
@@ -92,18 +65,7 @@ const QUIET: Duration = Duration::from_millis(100);
 /// # Panics
 /// When there is no port.
 pub fn relay_that_counts_round_trips(port: u16) -> (u16, Arc<AtomicU32>) {
-    let (listener, own) = listen();
-    let count = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let count = Arc::clone(&counted);
-            std::thread::spawn(move || {
-                in_rounds(client, TcpStream::connect(("127.0.0.1", port))?, &count)
-            });
-        }
-    });
-    (own, count)
+    relay(move |client, count| in_rounds(client, TcpStream::connect(("127.0.0.1", port))?, count))
 }
 
 /// Carries both directions in rounds, until an end is over and all that it said was carried.
@@ -156,6 +118,24 @@ fn write_whole(to: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     to.set_nonblocking(false)?;
     to.write_all(bytes)?;
     to.set_nonblocking(true)
+}
+
+/// A port at which each connection is carried by `carry` in a thread of its own, and what that
+/// counts.
+fn relay(
+    carry: impl Fn(TcpStream, &Arc<AtomicU32>) -> io::Result<()> + Send + Sync + 'static,
+) -> (u16, Arc<AtomicU32>) {
+    let (listener, own) = listen();
+    let count = Arc::new(AtomicU32::new(0));
+    let (counted, carry) = (Arc::clone(&count), Arc::new(carry));
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let (count, carry) = (Arc::clone(&counted), Arc::clone(&carry));
+            // A session that ends in the middle ends nothing else.
+            std::thread::spawn(move || carry(client, &count));
+        }
+    });
+    (own, count)
 }
 
 fn listen() -> (TcpListener, u16) {

@@ -238,11 +238,17 @@ struct Hearing {
     at_most: Option<Duration>,
 }
 
+impl Hearing {
+    /// From what has been heard until now.
+    fn next(heard: &Mutex<RemoteProgress>, at_most: Option<Duration>) -> Hearing {
+        Hearing { begun: lock(heard).begun() + 2, at_most }
+    }
+}
+
 /// Where it is worth the wait though nothing is known of what the node holds.
 fn hearing(control: &Control, layout: &Layout) -> Option<Hearing> {
     let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
-    is_worth
-        .then(|| Hearing { begun: lock(&control.heard()).begun() + 2, at_most: Some(LONGEST_WAIT) })
+    is_worth.then(|| Hearing::next(&control.heard(), Some(LONGEST_WAIT)))
 }
 
 /// Whether the node has one of the journals that it was asked for.
@@ -315,8 +321,7 @@ impl TreeEnd for Upload<'_> {
         // The answers came with the channels' round trip, and nothing has moved.
         self.looks.refuse(control, self.to).await?;
         if has_left(control, std::mem::take(&mut self.journals)).await {
-            let begun = lock(&self.heard).begun() + 2;
-            self.hearing = Some(Hearing { begun, at_most: None });
+            self.hearing = Some(Hearing::next(&self.heard, None));
         }
         copy.stats.congestion = congestion;
         self.resources = resources;
