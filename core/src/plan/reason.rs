@@ -227,6 +227,8 @@ pub enum StreamsReason {
     },
     /// What the profile of this date found best.
     Profile(String),
+    /// They begin from what an earlier copy saw of the path.
+    Resumed,
 }
 
 /// What more streams would win at most.
@@ -438,6 +440,9 @@ impl Display for StreamsReason {
                 "a loss then costs only one of them a part of its window; the path holds {product}"
             ),
             StreamsReason::Profile(date) => write!(f, "by the profile of {date}"),
+            StreamsReason::Resumed => {
+                f.write_str("they begin from what the last copy saw, and more save no round trip")
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct PathContext {
     pub rate: Option<Rate>,
     /// Queue pairs of all channels of registered slots; 0 where channels are of ordered bytes.
     pub queue_pairs: usize,
+    /// Whether each channel begins from its part of what an earlier copy saw of the path.
+    pub resumes: bool,
 }
 
 /// What the user fixed by hand.
@@ -83,6 +85,10 @@ pub struct TransferParams {
     pub reasons: Vec<Reason>,
 }
 
+/// Channels that begin from what the path held: over UDT and 10 Gbit/s x 163 ms one or two were as
+/// fast, and sixteen, each of which paces its small part, slower than without anything known.
+const RESUMING: u32 = 2;
+
 /// Staging to begin with: below this threads wait for each other, and what a store's pauses need is
 /// seen only when it pauses.
 const STAGING: Bytes = Bytes::mib(16);
@@ -129,6 +135,7 @@ impl TransferParams {
                         let why = StreamsReason::Profile(advice.date.clone());
                         for_size(advice.streams.max(1), known.size, why)
                     }
+                    None if known.resumes => for_size(RESUMING, known.size, StreamsReason::Resumed),
                     None => known.path.streams(known.size),
                 };
                 reasons.push(Reason::Channels(streams as usize, why));
@@ -194,7 +201,19 @@ mod tests {
         let available = ["reno", "cubic", "bbr"].map(named).to_vec();
         let path =
             PathEstimate { rtt, window, available, default_congestion: named("cubic"), fq: None };
-        PathContext { path, size: None, rate: None, queue_pairs: 0 }
+        PathContext { path, size: None, rate: None, queue_pairs: 0, resumes: false }
+    }
+
+    #[test]
+    fn channels_that_resume_are_few() {
+        let far = known(Span::from_millis(163), Bytes::mib(512));
+        let of = |resumes, size| {
+            let known = PathContext { resumes, size, ..far.clone() };
+            TransferParams::new(&known, &UserOverrides::default(), Bytes::mib(1))
+        };
+        assert_eq!((of(false, None).streams, of(true, None).streams), (4, 2));
+        assert_eq!(of(true, Some(Bytes(1_000))).streams, 1);
+        assert!(of(true, None).reasons.contains(&Reason::Channels(2, StreamsReason::Resumed)));
     }
 
     #[test]

@@ -35,8 +35,11 @@ enum Resuming {
     Confirms(SavedPath),
     /// Until what was sent before packet `until` is acknowledged; `arrived` packets have since.
     Unproven { until: u64, limit: f64, arrived: f64 },
-    /// Slow start ends at so many packets.
+    /// Slow start goes on from there, paced, and ends at so many packets.
     Proven { limit: f64 },
+    /// It has: until what was sent before packet `until` is acknowledged, arrivals say what was
+    /// sent more slowly.
+    Full { until: u64, limit: f64 },
 }
 
 /// The machine.
@@ -149,10 +152,22 @@ impl Native {
                     self.resuming = Some(Resuming::Proven { limit: *limit });
                 }
             }
-            // Beyond what the path held before nothing is known.
-            Some(Resuming::Proven { limit }) if self.window >= *limit => {
-                self.resuming = None;
-                self.end_slow_start(path);
+            Some(Resuming::Proven { limit }) => {
+                let limit = *limit;
+                self.window = self.window.min(limit);
+                let rtt = path.last_rtt.unwrap_or(path.rtt).as_secs_f64();
+                self.interval = rtt / self.window;
+                // Beyond what the path held before nothing is known.
+                if self.window >= limit {
+                    self.resuming = Some(Resuming::Full { until: path.sent, limit });
+                }
+            }
+            Some(Resuming::Full { until, limit }) => {
+                self.window = *limit;
+                if path.acknowledged > *until {
+                    self.resuming = None;
+                    self.is_slow_start = false;
+                }
             }
             _ => {}
         }

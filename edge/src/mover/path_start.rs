@@ -10,6 +10,7 @@ use farline_core::plan::Reason;
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Error, Span, Time};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -80,8 +81,8 @@ impl PathStart {
             .is_some_and(|(saved, _)| of_kernel(channels).is_some_and(|begun| is_use(saved, begun)))
     }
 
-    /// Has the channels begin so: one connection with all of it, or each of a kernel's with its
-    /// part, for together they may send no more than the path was seen to hold.
+    /// Has the channels begin so, each connection with its part: together they may send no more
+    /// than the path was seen to hold.
     pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
         let SavedPath { in_flight, rtt, .. } = saved;
@@ -91,7 +92,7 @@ impl PathStart {
                 Err(format!("its channels begin with {begun} already"))
             }
             Some(_) => self.begin_in_kernel(channels, saved),
-            None if channels.iter().any(|channel| channel.resume(saved)) => Ok(()),
+            None if resume(channels, saved) => Ok(()),
             None => Err("the congestion control of its channels does not begin from it".to_owned()),
         };
         tell(match begun {
@@ -107,8 +108,7 @@ impl PathStart {
         if !channels.iter().all(is_cubic) {
             return Err("of TCP's controls only cubic begins from it".to_owned());
         }
-        let part =
-            SavedPath { in_flight: Bytes(saved.in_flight.0 / channels.len() as u64), ..saved };
+        let part = part_of(saved, channels.len());
         let load = self.load.ok_or(
             "over TCP it takes BPF, which a node gives up that loads no controls for its clients",
         )?;
@@ -162,6 +162,20 @@ fn of_kernel(channels: &[Handle]) -> Option<Bytes> {
         Some(u64::from(info.congestion_window) * u64::from(info.segment))
     };
     channels.iter().filter_map(window).reduce(|sum, window| sum + window).map(Bytes)
+}
+
+/// Has each connection that controls itself begin from its part of `saved`; several channels may be
+/// of one. Says whether any does.
+fn resume<'c>(channels: &'c [Handle], saved: SavedPath) -> bool {
+    let flow = |channel: &'c Handle| Some((channel.sample().flow?.connection, channel));
+    let connections: BTreeMap<usize, &Handle> = channels.iter().filter_map(flow).collect();
+    let part = part_of(saved, connections.len());
+    connections.values().filter(|channel| channel.resume(part)).count() > 0
+}
+
+/// What one of so many connections begins with.
+fn part_of(saved: SavedPath, connections: usize) -> SavedPath {
+    SavedPath { in_flight: Bytes(saved.in_flight.0 / connections.max(1) as u64), ..saved }
 }
 
 /// Whether to load a control is of use to a kernel's channels that begin with windows of `begun`.

@@ -1,5 +1,5 @@
-//! A second copy over a path begins from what the first saw of it, over QUIC and TCP, and gives way
-//! where the path is no more what it was.
+//! A second copy over a path begins from what the first saw of it, over QUIC, UDT and TCP, and
+//! gives way where the path is no more what it was.
 
 use farline_lab::files::{plant_file, same};
 use farline_lab::{LinkUp, Running, json_of};
@@ -158,6 +158,18 @@ fn a_second_copy_over_tcp_begins_where_the_first_was() {
     assert_eq!(several["congestion"], "cubic", "{several}");
     let bbr = bed.copy("tcp", 1, false, &["--congestion", "bbr"]);
     assert_eq!(begins(&bbr), None, "{}", bbr["reasons"]);
+}
+
+#[test]
+fn a_second_copy_over_udt_begins_where_the_first_was() {
+    let Some(bed) = Bed::new("t-knownu") else { return };
+    three_copies(&bed, "udt");
+    let several = bed.copy("udt", 16, false, &["--streams", "4"]);
+    assert!(begins(&several).is_some(), "each with its part: {}", several["reasons"]);
+    let down = bed.copy("udt", 16, true, &[]);
+    assert_eq!(begins(&down), None, "the node has sent nothing before");
+    let down = bed.copy("udt", 16, true, &[]);
+    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
 }
 
 #[test]

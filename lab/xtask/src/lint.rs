@@ -27,8 +27,8 @@ pub(crate) fn lint() -> Result<()> {
         features::check(&metadata()?, "farline-core")?;
         let none = ["-p", "farline", "--no-default-features", "--locked"];
         let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
-        run::cargo(&[&["clippy"], &none[..], &warned].concat())?;
-        run::cargo(&[&["test"], &none[..], &["--lib", "kernelcc::"]].concat())
+        // Its tests run at night: they would build all of it once more.
+        run::cargo(&[&["clippy"], &none[..], &warned].concat())
     })?;
     step("docs", || {
         let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];

@@ -1,6 +1,6 @@
 //! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is
-//! built, which is to be small, and each fuzz target runs for some minutes; one that breaks a law
-//! fails the night, after all others had their time.
+//! built, which is to be small; what the library says without its features is tested; and each fuzz
+//! target runs for some minutes. What fails fails the night, after all others had their time.
 
 use crate::run;
 use anyhow::{Context, Result, bail};
@@ -14,12 +14,16 @@ pub(crate) const SECONDS: NonZeroU64 = NonZeroU64::new(600).expect("above zero")
 /// Lines of a log that are shown of a target that failed.
 const SHOWN: usize = 40;
 
+/// What a library without features says that it has not.
+const WITHOUT_FEATURES: [&str; 7] =
+    ["test", "--locked", "-p", "farline", "--no-default-features", "--lib", "kernelcc::"];
+
 const MANIFEST: &str = "lab/fuzz/Cargo.toml";
 const CORPUS: &str = "lab/fuzz/corpus";
 const PAGE: &str = "docs/security.md";
 
-/// Builds what is installed, fuzzes each target for so many seconds, of which libFuzzer takes 0 for
-/// no end, and prints what each did as a row of a table.
+/// Builds what is installed, tests what has no features, fuzzes each target for so many seconds, of
+/// which libFuzzer takes 0 for no end, and prints what each did as a row of a table.
 pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     let manifest = fs::read_to_string(root.join(MANIFEST)).context(MANIFEST)?;
     let logs = root.join("target/nightly");
@@ -28,6 +32,10 @@ pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     if let Err(error) = install(root) {
         eprintln!("{error:#}");
         failed.push("install".to_owned());
+    }
+    if let Err(error) = run::cargo(&WITHOUT_FEATURES) {
+        eprintln!("{error:#}");
+        failed.push("without features".to_owned());
     }
     println!("| target | executions |\n|---|---:|");
     for target in targets(&manifest)? {

@@ -147,6 +147,9 @@ impl Connected {
             self.machine.handle(now, Input::Room(u32::try_from(packets).unwrap_or(u32::MAX)));
         }
         let taken = self.pipe.take();
+        if let Some(saved) = taken.resume {
+            self.machine.handle(now, Input::Resume(saved));
+        }
         let bytes: u64 = taken.written.iter().map(|piece| piece.len() as u64).sum();
         for piece in taken.written {
             let len = piece.len() as u64;

@@ -5,7 +5,7 @@ use super::super::Breaker;
 use super::super::handle::FlowState;
 use crate::sys::lock::lock;
 use bytes::Bytes as Shared;
-use farline_core::congestion::Yielded;
+use farline_core::congestion::{SavedPath, Yielded};
 use farline_core::udt::Ended;
 use farline_core::units::Span;
 use std::collections::VecDeque;
@@ -167,6 +167,8 @@ pub(super) struct ToThread {
     pub(super) finishes: bool,
     /// It wants the connection to end now.
     pub(super) aborts: bool,
+    /// What an earlier connection saw of the path, by which this one begins.
+    pub(super) resume: Option<SavedPath>,
 }
 
 /// What the thread has for a program.
@@ -202,7 +204,11 @@ impl Pipe {
     pub(super) fn has_work(&self) -> bool {
         let state = lock(&self.state);
         let work = &state.to_thread;
-        !work.written.is_empty() || work.read > 0 || work.finishes || work.aborts
+        !work.written.is_empty()
+            || work.read > 0
+            || work.finishes
+            || work.aborts
+            || work.resume.is_some()
     }
 
     /// The thread's word to the program.
@@ -370,6 +376,12 @@ impl Pipe {
     /// Has a program wait once so many bytes are written that were not sent.
     pub(super) fn queue_at_most(&self, len: u64) {
         lock(&self.state).most_unsent = len;
+    }
+
+    /// Has what is sent from now on begin from what an earlier connection saw of the path.
+    pub(super) fn resume(&self, saved: SavedPath) {
+        lock(&self.state).to_thread.resume = Some(saved);
+        self.waker.wake();
     }
 
     /// How far the connection is.

@@ -6,7 +6,8 @@ use super::super::ordered::ByteStream;
 use super::pipe::Pipe;
 use crate::sys::tcp::TcpInfo;
 use bytes::{Buf, Bytes as Shared};
-use farline_core::congestion::ControlName;
+use farline_core::congestion::{ControlName, SavedPath};
+use farline_core::udt::RateAlgorithm;
 use farline_core::units::{Bytes, Span};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -174,6 +175,15 @@ impl ConnectionControl for UdtControl {
 
     fn queue_at_most(&self, len: Bytes) {
         self.0.queue_at_most(len.0);
+    }
+
+    fn resume(&self, saved: SavedPath) -> bool {
+        // The others have no slow start, or do not give way soon enough.
+        let can = self.1 == RateAlgorithm::Native.name();
+        if can {
+            self.0.resume(saved);
+        }
+        can
     }
 
     fn yielded(&self) -> Option<YieldedPart> {

@@ -16,6 +16,7 @@ use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
 use farline_core::plan::{ControlReason, PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
+use farline_core::udt::RateAlgorithm;
 use farline_core::units::{Bytes, Error, Fault, Rate, Setting, Span};
 use std::net::IpAddr;
 
@@ -141,10 +142,16 @@ impl Copy<'_> {
         let stack = self.options.channel.as_ref();
         let stack = stack.filter(|_| self.stats.direction != DataDirection::Elsewhere);
         let own_control = stack.and_then(|stack| stack.control(self.asked_congestion()).ok()?);
+        let seen = self.seen_rate(peer, sending);
+        let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
         let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
-            rate: self.known_rate(peer, sending),
+            rate: limits.into_iter().flatten().chain(seen).min(),
+            // Each such channel is a connection of its own; of QUIC's all are one.
+            resumes: seen.is_some()
+                && self.options.limit.is_none()
+                && own_control.is_some_and(|name| name == RateAlgorithm::Native.name()),
             queue_pairs: stack.map_or(0, |stack| {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
@@ -179,15 +186,10 @@ impl Copy<'_> {
         choice
     }
 
-    /// The rate that this copy will not exceed: what it is limited to, or what the last one that
-    /// went this way saw.
-    fn known_rate(&self, peer: Option<IpAddr>, sending: bool) -> Option<Rate> {
-        let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
-        let seen = peer
-            .filter(|_| sending && !self.options.fresh_start)
-            .and_then(|peer| seen(address_towards(peer)?, peer))
-            .map(|seen| seen.rate);
-        limits.into_iter().flatten().chain(seen).min()
+    /// The rate of the last copy that went this way, where this one goes by it.
+    fn seen_rate(&self, peer: Option<IpAddr>, sending: bool) -> Option<Rate> {
+        let peer = peer.filter(|_| sending && !self.options.fresh_start)?;
+        Some(seen(address_towards(peer)?, peer)?.rate)
     }
 
     /// Options of this end's data connections over a path of this round trip.
