@@ -196,6 +196,12 @@ pub trait Transport: Send + Sync {
         0
     }
 
+    /// Whether each of its channels is a connection that under `control` begins from its part of
+    /// what an earlier one saw of the path, so that few of them fill it from the first.
+    fn resumes_each(&self, _control: ControlName) -> bool {
+        false
+    }
+
     /// The congestion control that its channels have where `asked` is asked for; `None` where it
     /// has none of its own.
     ///

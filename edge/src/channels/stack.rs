@@ -54,6 +54,12 @@ impl Stack {
         self.transport().map_or(Ok(None), |transport| transport.control(&self.values, asked))
     }
 
+    /// Whether each channel begins, under `control`, from its part of what an earlier one saw of
+    /// the path.
+    pub fn resumes_each(&self, control: ControlName) -> bool {
+        self.transport().is_some_and(|transport| transport.resumes_each(control))
+    }
+
     /// What opens a session's channels.
     ///
     /// # Errors

@@ -55,14 +55,24 @@ impl Bed {
 
     /// The same as somebody who keeps what they know in `state`.
     fn copy_as(&self, state: &str, channel: &str, mib: u64, back: bool, more: &[&str]) -> Value {
+        let one = if more.contains(&"--streams") { &[][..] } else { &["--streams", "1"] };
+        self.copy_with(state, channel, mib, back, &[one, more].concat())
+    }
+
+    /// The same, with as many channels as it chooses unless `options` say so.
+    fn copy_with(
+        &self,
+        state: &str,
+        channel: &str,
+        mib: u64,
+        back: bool,
+        options: &[&str],
+    ) -> Value {
         let (near, far) = (self.here("near"), self.here("root/far"));
         plant_file(if back { &far } else { &near }, mib, 7);
         let url = format!("farlines://{}-b:2811/far", self.link.name());
         let mut args = vec!["--json", "cp", "--tls-pin", &self.fingerprint, "--channel", channel];
-        if !more.contains(&"--streams") {
-            args.extend(["--streams", "1"]);
-        }
-        args.extend(more);
+        args.extend(options);
         let near_text = near.to_str().expect("text");
         args.extend(if back { [&url[..], near_text] } else { [near_text, &url[..]] });
         let result = json_of(&mut knowing(self.link.farline("a", &args), &self.here(state)));
@@ -166,6 +176,8 @@ fn a_second_copy_over_udt_begins_where_the_first_was() {
     three_copies(&bed, "udt");
     let several = bed.copy("udt", 16, false, &["--streams", "4"]);
     assert!(begins(&several).is_some(), "each with its part: {}", several["reasons"]);
+    let chosen = bed.copy_with("a", "udt", 16, false, &[]);
+    assert_eq!(chosen["streams"], 2, "{}", chosen["reasons"]);
     let down = bed.copy("udt", 16, true, &[]);
     assert_eq!(begins(&down), None, "the node has sent nothing before");
     let down = bed.copy("udt", 16, true, &[]);

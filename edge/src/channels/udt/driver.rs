@@ -86,6 +86,10 @@ impl Transport for Udt {
         Ok(Agreed { values: values.clone(), notes: Vec::new() })
     }
 
+    fn resumes_each(&self, control: ControlName) -> bool {
+        control == RateAlgorithm::Native.name()
+    }
+
     fn control(
         &self,
         values: &Values,

@@ -16,7 +16,6 @@ use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::copy::HeldRate;
 use farline_core::plan::{ControlReason, PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
-use farline_core::udt::RateAlgorithm;
 use farline_core::units::{Bytes, Error, Fault, Rate, Setting, Span};
 use std::net::IpAddr;
 
@@ -142,16 +141,15 @@ impl Copy<'_> {
         let stack = self.options.channel.as_ref();
         let stack = stack.filter(|_| self.stats.direction != DataDirection::Elsewhere);
         let own_control = stack.and_then(|stack| stack.control(self.asked_congestion()).ok()?);
+        let resumes_each = stack
+            .is_some_and(|stack| own_control.is_some_and(|control| stack.resumes_each(control)));
         let seen = self.seen_rate(peer, sending);
         let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
         let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
             rate: limits.into_iter().flatten().chain(seen).min(),
-            // Each such channel is a connection of its own; of QUIC's all are one.
-            resumes: seen.is_some()
-                && self.options.limit.is_none()
-                && own_control.is_some_and(|name| name == RateAlgorithm::Native.name()),
+            resumes: seen.is_some() && self.options.limit.is_none() && resumes_each,
             queue_pairs: stack.map_or(0, |stack| {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
