@@ -312,11 +312,11 @@ fn a_control_that_udt_has_not_is_refused_before_data_moves() {
 }
 
 #[test]
-fn over_udt_a_copy_says_that_it_begins_as_over_any_path() {
-    let Some(bed) = Bed::new("t-knownu") else { return };
+fn bbr_over_udt_says_that_it_begins_as_over_any_path() {
+    let Some(bed) = Bed::new("t-knownb") else { return };
     bed.copy("udt", 4, false, &[]);
     bed.document("a");
-    let again = bed.copy("udt", 1, false, &[]);
+    let again = bed.copy("udt:bbr", 1, false, &[]);
     assert_eq!(begins(&again), None);
     let reasons = again["reasons"].to_string();
     assert!(reasons.contains("begins as over any path"), "{reasons}");
