@@ -2,6 +2,7 @@
 //! do.
 
 pub mod bearer;
+mod brief;
 pub mod browser;
 pub mod causes;
 pub mod circuits;
@@ -31,6 +32,7 @@ pub mod tuner;
 mod turns;
 pub mod udt;
 
+pub use brief::Brief;
 pub use globus::{globus_server, globus_server_at, globus_server_behind};
 pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::LinkUp;

@@ -33,10 +33,10 @@ impl KernelTimes {
         let KernelTimes { packets, left_here, came_here, left_there } = self;
         (*packets > 0).then(|| {
             format!(
-                "Kernel timestamps: of {packets} packets this host's kernel said of {left_here} \
-                 when they left and of {came_here} when their answers came, and the other's of \
-                 {left_there} when these left. The rest, and when they came there, is as the \
-                 packets say"
+                "Kernel timestamps (software's; no device's own clock is asked): of {packets} packets \
+                 this host's kernel said of {left_here} when they left and of {came_here} when \
+                 their answers came, and the other's of {left_there} when these left. The rest, and \
+                 when they came there, is as the packets say"
             )
         })
     }

@@ -14,6 +14,7 @@
 //!
 //! Not here: sockets, clocks, pacing.
 
+mod burst_words;
 mod bursts;
 mod compare;
 mod compared_path;

@@ -87,7 +87,10 @@ impl LineDocument {
             }
         };
         say("offered", self.offered());
-        say("frames lost", ratio_words(self.loss.as_ref(), "frames"));
+        say("frames lost", ratio_words(self.loss.as_ref(), "frames") + &self.no_burst_words());
+        if let Some(said) = self.decided_in_bursts_words() {
+            say("in bursts", said);
+        }
         say("lost or wrong", ratio_words(self.bit_errors.as_ref(), "bits"));
         say("wrong in payload", ratio_words(self.payload_bit_errors.as_ref(), "bits compared"));
         let order = &self.sums;
@@ -360,6 +363,10 @@ impl LineDocument {
              The third is what got past the checksums.",
         );
         let runs = &self.totals.runs;
+        for said in [self.few_bursts_words(), self.decided_in_bursts_words()].into_iter().flatten()
+        {
+            section = section.text(said);
+        }
         if runs.lost > 0 {
             let powers = |counts: &[u64]| -> Vec<(u64, u64)> {
                 let some = counts.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -1,6 +1,7 @@
 //! A ratio of events to trials with the interval in which the true one lies.
 
 use serde::{Deserialize, Serialize};
+use statrs::function::erf::erfc_inv;
 use statrs::function::gamma::gamma_lr;
 
 /// How often something happened, of how many times it could have.
@@ -25,21 +26,35 @@ impl Ratio {
     /// Of events that do not depend on each other: Garwood's interval of a Poisson count
     /// (Biometrika 28, 1936). `None` without trials.
     pub fn of(events: u64, trials: f64, confidence: f64) -> Option<Ratio> {
-        Ratio::clustered(events, trials, 1.0, confidence)
+        Ratio::of_equal_clusters(events, trials, 1.0, confidence)
     }
 
     /// Of events that come in clusters: `dispersion` is the mean size of the cluster that an event
     /// is in (the sum of the clusters' squares over the sum of them), which is the variance of a
     /// compound Poisson count over its mean. The interval is Garwood's of as many clusters of equal
-    /// size.
+    /// size, and reaches as far up as their sizes leave open, which of few clusters is farther.
+    ///
+    /// Without events nothing is known of clusters: then the bounds are of events that come one by
+    /// one, or else of clusters in place of events.
     pub fn clustered(events: u64, trials: f64, dispersion: f64, confidence: f64) -> Option<Ratio> {
+        // Of one cluster twice its size is what an event is to be expected in.
+        let dispersion = dispersion.min(2.0 * events as f64).max(1.0);
+        let equal = Ratio::of_equal_clusters(events, trials, dispersion, confidence)?;
+        if events == 0 {
+            return Some(equal);
+        }
+        let most = |tail: f64| equal.value() * most_times(events as f64 / dispersion, tail);
+        let outside = 1.0 - confidence;
+        let (high, below) = (most(outside / 2.0), most(outside));
+        Some(Ratio { high: equal.high.max(high), below: equal.below.max(below), ..equal })
+    }
+
+    /// Garwood's interval of the number of clusters, each of `size` events.
+    fn of_equal_clusters(events: u64, trials: f64, size: f64, confidence: f64) -> Option<Ratio> {
         if trials <= 0.0 {
             return None;
         }
-        // Of one cluster twice its size is what an event is to be expected in.
-        let dispersion = dispersion.min(2.0 * events as f64).max(1.0);
-        let clusters = events as f64 / dispersion;
-        let scale = dispersion / trials;
+        let (clusters, scale) = (events as f64 / size, size / trials);
         let outside = 1.0 - confidence;
         Some(Ratio {
             events,
@@ -60,6 +75,17 @@ impl Ratio {
     pub fn holds(&self, ratio: f64) -> bool {
         (self.low..=self.high).contains(&ratio)
     }
+}
+
+/// How many times what was seen a ratio is at most, where so many clusters of equal size would vary
+/// as much as those that came: one above it is as improbable as a normal value beyond `tail`.
+///
+/// Of a Poisson number `k` of clusters with exponential sizes that add up to `s`, the likelihood of
+/// their mean sum `r s`, at the mean size that suits it best, is `((1 + r)^2 / 4 r)^-k` of its most
+/// (so that `r` solves `cosh(ln r) = 2 exp(z^2 / 2 k) - 1`). They vary as `k / 2` equal ones do.
+fn most_times(clusters: f64, tail: f64) -> f64 {
+    let z = std::f64::consts::SQRT_2 * erfc_inv(2.0 * tail);
+    (2.0 * (z * z / (4.0 * clusters)).exp() - 1.0).acosh().exp()
 }
 
 /// The mean of which `count` or more come with probability `tail`.
@@ -137,6 +163,22 @@ mod tests {
         let bound = Ratio::of(0, bits, 0.95).expect("trials").below;
         assert!((bound - 1.024e-15).abs() < 1e-18, "{bound}");
         assert!(Ratio::of(0, bits, 0.946).expect("trials").below < 1e-15);
+    }
+
+    #[test]
+    fn of_many_clusters_the_size_is_known_and_of_one_it_is_not() {
+        let ratio = |clusters: u64, dispersion: f64| {
+            Ratio::clustered(clusters * 5, 1.0, dispersion, 0.95).expect("trials")
+        };
+        // One cluster of five, by its likelihood: 25 times as many.
+        let one = ratio(1, 10.0);
+        assert!((one.high / one.value() - 25.2).abs() < 0.1, "{one:?}");
+        assert!(one.below < one.high, "{one:?}");
+        // Of a hundred both ways of looking at it are one.
+        let many = ratio(100, 9.0);
+        let equal = Ratio::of_equal_clusters(500, 1.0, 9.0, 0.95).expect("trials");
+        assert!((1.0..1.01).contains(&(many.high / equal.high)), "{many:?} {equal:?}");
+        assert_eq!((many.low, ratio(0, 1.0)), (equal.low, Ratio::of(0, 1.0, 0.95).expect("some")));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! errors must lie in the intervals, and decisions that must be as rarely wrong as they say.
 
 use super::*;
+use crate::report::ReportDocument;
 use crate::units::{Rate, Rng, Span};
 use crate::wan::Direction;
 
@@ -64,6 +65,50 @@ fn the_true_ratio_lies_there_after_few_bursts_too() {
     }
     assert!(f64::from(held) >= 0.93 * f64::from(links), "{held} of {links}");
     assert!(as_seen < held && links > 800, "{as_seen} of {links}: this test could not fail");
+}
+
+/// A line that loses in bursts of 2 to 10 frames in the mean, a ratio of which 0.1 to 50 bursts are
+/// to be expected: what came, its interval, that ratio and how many frames a burst takes.
+fn drawn_bursts(seed: u64) -> (LossRuns, Ratio, f64, f64) {
+    let mut rng = Rng::new(seed);
+    let (loss, turns_good) = (10_f64.powf(-4.0 + 2.0 * rng.unit()), 0.1 + 0.4 * rng.unit());
+    let frames = 10_000;
+    let runs = simulate_bursts(frames, loss * turns_good / (1.0 - loss), turns_good, &mut rng);
+    let ratio = Ratio::clustered(runs.lost, frames as f64, runs.dispersion(), 0.95);
+    (runs, ratio.expect("frames"), loss, 1.0 / turns_good)
+}
+
+#[test]
+fn the_true_ratio_lies_there_however_few_bursts_came() {
+    // One, two, three to nine, and more; of none the interval is of bursts, as the next test asks.
+    let mut counts = [[0; 2]; 4];
+    for (runs, ratio, loss, _) in (0..5_000).map(drawn_bursts) {
+        let place = match runs.bursts {
+            0 => continue,
+            1 => 0,
+            2 => 1,
+            3..10 => 2,
+            _ => 3,
+        };
+        counts[place][0] += u32::from(ratio.holds(loss));
+        counts[place][1] += 1;
+    }
+    for [held, of] in counts {
+        let held = f64::from(held) / f64::from(of);
+        assert!(of > 300 && held >= 0.93, "{held}: {counts:?}");
+    }
+}
+
+#[test]
+fn where_nothing_is_lost_the_bound_is_of_bursts() {
+    let (mut links, mut held, mut of_frames) = (0, 0, 0);
+    for (_, ratio, loss, burst) in (0..4_000).map(drawn_bursts).filter(|drawn| drawn.0.lost == 0) {
+        links += 1;
+        held += u32::from(ratio.holds(loss / burst));
+        of_frames += u32::from(ratio.holds(loss));
+    }
+    assert!(f64::from(held) >= 0.95 * f64::from(links), "{held} of {links}");
+    assert!(f64::from(of_frames) < 0.8 * f64::from(links), "{of_frames}: there is no need to say");
 }
 
 /// Runs the test of a ratio of `truth` times its limit; returns the decision and how long it took,
@@ -209,6 +254,55 @@ fn a_test_goes_on_from_what_was_written_down() {
     let sums = back.test.sums;
     assert_eq!((sums.tested, sums.away, sums.sent, sums.lost), (3, 62, 30, 1));
     assert!(LineState::read("{}").is_err());
+}
+
+/// What is said of a test of 10,000 frames of which these are lost: in a terminal, and on the page.
+fn reported(criterion: LineCriterion, lost: &[u64]) -> (String, String) {
+    let settings = LineSettings { criterion: Some(criterion), ..settings() };
+    let (mut test, mut tally) = (LineTest::new(settings, true), Tally::new());
+    let frames = 10_000;
+    for sequence in (0..frames).filter(|sequence| !lost.contains(sequence)) {
+        let (second, compared_bits, wrong_bits, after_own_drops) = (0, 0, 0, false);
+        tally.arrive(&Arrived { sequence, second, compared_bits, wrong_bits, after_own_drops });
+    }
+    let framed_bits = frames * 12_144;
+    test.note_sent(SentSecond { frames, framed_bits, next: frames, ..SentSecond::default() });
+    tally.rows(0, 9).into_iter().for_each(|row| test.note_row(row));
+    test.settle_sent();
+    test.note_totals(&tally.totals(Some(frames)));
+    let document = test.document("0", "today");
+    (document.plain(usize::MAX), document.page(&[]).html())
+}
+
+#[test]
+fn few_bursts_and_none_are_said_to_leave_their_size_open() {
+    let bits = LineCriterion::BitErrors(1e-9);
+    let (plain, page) = reported(bits, &[]);
+    let said = "below 3.00e-4 at 95 % if lost one by one, 3.00e-3 if ten at a time";
+    assert!(plain.contains(said), "{plain}");
+    assert!(page.contains("nothing is known of bursts"));
+    let (plain, page) = reported(bits, &[77, 78, 79, 5_000]);
+    assert!(plain.contains("4 of 1.000e4 frames: 4.00e-4 (") && !plain.contains("one by one"));
+    assert!(page.contains("in 2 bursts, of which the next may be much larger"), "{plain}");
+    let many: Vec<u64> = (1..20).map(|burst| burst * 400).collect();
+    let (_, page) = reported(bits, &many);
+    assert!(!page.contains("may be much larger") && !page.contains("nothing is known of bursts"));
+}
+
+#[test]
+fn a_decision_on_bursts_is_said_to_be_worth_less() {
+    let is_said = |limit: f64, lost: &[u64], side: &str| {
+        let (plain, page) = reported(LineCriterion::Loss(limit), lost);
+        let said = format!("the ratio may be {side} {limit:e} at 95 %");
+        assert_eq!(plain.contains(&said), page.contains(&said), "{plain}");
+        plain.contains(&said)
+    };
+    let [burst, single]: [Vec<u64>; 2] =
+        [(100..110).collect(), (1..=10).map(|n| n * 500).collect()];
+    // Ten of 10,000: far below 5e-3 and far above 1e-4 one by one, and perhaps not as one burst.
+    for (limit, side) in [(5e-3, "above"), (1e-4, "below")] {
+        assert!(is_said(limit, &burst, side) && !is_said(limit, &single, side), "{limit:e}");
+    }
 }
 
 #[test]

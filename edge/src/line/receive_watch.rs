@@ -30,8 +30,11 @@ impl ReceiveWatch {
     }
 
     /// Of what comes to the device `name`, at which a packet or XDP socket takes all. That counts
-    /// itself what it has no room for, which is `rx_dropped`, too; over a veth pair a flood that a
-    /// ring had taken was in it again.
+    /// itself what it has no room for, and `rx_dropped` has more: frames that were taken. The
+    /// kernel gives a frame with a VLAN tag to packet sockets of all types first, and then looks
+    /// for the VLAN's own device; where there is none it counts the frame as dropped, whoever saw
+    /// it (`__netif_receive_skb_core`; of 1,000 such frames over a veth pair 1,000, and none of
+    /// those without a tag). The ring is of all types, since one of one type sees no tags.
     pub(super) fn named(name: &str) -> Option<ReceiveWatch> {
         Some(ReceiveWatch::begun(WayIn::named(name).ok()?, Vec::new(), false))
     }

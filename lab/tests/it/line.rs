@@ -1,7 +1,7 @@
 //! `farline line` over emulated links whose trouble is known: what it says must be that, and what a
 //! host loses itself must never be the line's.
 
-use farline_lab::{LinkUp, Running, error_of, farline, fit_of_three, node, wait_for};
+use farline_lab::{Brief, LinkUp, Running, error_of, farline, fit_of_three, node, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::UdpSocket;
@@ -32,29 +32,26 @@ fn by_name(link: &LinkUp, arguments: &[&str]) -> Command {
 }
 
 /// What a command with `--json` says, and its exit code.
-fn said(command: &mut Command) -> (Value, i32) {
+fn said(command: &mut Command) -> (Brief, i32) {
     let output = command.output().expect("farline runs");
-    let said = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    (said, output.status.code().expect("an exit code"))
+    (Brief::of(&output), output.status.code().expect("an exit code"))
 }
 
 /// The exit code of a test that a busy host was not fit for.
 const UNFIT: i32 = 3;
 
 /// Its document and its exit code.
-fn tested(link: &LinkUp, arguments: &[&str]) -> (Value, i32) {
+fn tested(link: &LinkUp, arguments: &[&str]) -> (Brief, i32) {
     document(tester(link, arguments).output().expect("farline runs"))
 }
 
-fn document(output: std::process::Output) -> (Value, i32) {
-    let document: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+fn document(output: std::process::Output) -> (Brief, i32) {
+    let document = Brief::of(&output);
     assert_eq!(document["schema"], "farline/line/1", "{document}");
     (document, output.status.code().expect("an exit code"))
 }
 
-fn count(document: &Value, key: &str) -> u64 {
+fn count(document: &Brief, key: &str) -> u64 {
     document["sums"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {document}"))
 }
 
@@ -112,12 +109,10 @@ fn a_curve_says_from_where_on_a_line_queues_and_loses() {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("curve.html");
     let asked = ["--rate", "6M", "--load", "20..100/40", "--burst", "1", "--for", "2s", "-o"];
-    let curve = || -> (Value, i32) {
-        let output = by_name(&link, &asked).arg(&page).output().expect("farline runs");
-        let curve: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let curve = || {
+        let (curve, code) = said(by_name(&link, &asked).arg(&page));
         assert_eq!(curve["schema"], "farline/line-loads/1", "{curve}");
-        (curve, output.status.code().expect("an exit code"))
+        (curve, code)
     };
     let (curve, code) = fit_of_three(curve, |(_, code)| *code != UNFIT);
     assert_eq!(code, 0, "{curve}");
@@ -168,7 +163,7 @@ fn what_a_stopped_receiver_drops_is_not_the_lines() {
         document
     };
     // Of a busy host's seconds too few count.
-    let is_fit = |document: &Value| count(document, "tested") >= 2;
+    let is_fit = |document: &Brief| count(document, "tested") >= 2;
     let document = fit_of_three(|| fit_of_three(stopped, is_fit), is_fit);
     assert!(count(&document, "receiver_drops") >= 2, "{document}");
     assert!(count(&document, "tested") >= 2, "{document}");
@@ -215,13 +210,12 @@ fn a_page_has_the_verdict_and_the_document() {
     assert!(output.status.success() || output.status.code() == Some(3), "{output:?}");
     wait_for("the page", || page.exists());
     let html = std::fs::read_to_string(&page).expect("a page");
-    assert!(html.contains("Line test of") && html.contains("farline/line/1"), "{html}");
-    let document: Value =
-        serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("an object");
+    assert!(html.contains("Line test of") && html.contains("farline/line/1"), "{output:?}");
+    let document = Brief::read(&json);
     // The verdict stands before all else, on the page and in a terminal.
     let verdict = document["verdict"].as_str().expect("a verdict");
-    let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("no {what}: {html}"));
-    assert!(place("<h1") < place(verdict) && place(verdict) < place("<h2"), "{verdict}: {html}");
+    let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("no {what} on the page"));
+    assert!(place("<h1") < place(verdict) && place(verdict) < place("<h2"), "{verdict}");
     let plain = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(plain.lines().next(), Some(verdict), "{plain}");
     assert_eq!(document["settings"]["frames"]["name"], "cjpat-mix");
@@ -422,10 +416,10 @@ fn the_load_that_a_slow_link_carries_is_found() {
     let asked = ["--rate", "80M", "--burst", "1", "--for"];
     // The link carries 56.25 %; what is late on a busy machine comes as a burst and costs frames.
     let halving = || said(by_name(&link, &asked).args(["1s", "--search", "0.001"]));
-    let is_within = |found: &Value| {
+    let is_within = |found: &Brief| {
         found["load_percent"].as_f64().is_some_and(|load| (25.0..58.0).contains(&load))
     };
-    let is_right = |(found, code): &(Value, i32)| {
+    let is_right = |(found, code): &(Brief, i32)| {
         *code == 0 && found["is_host_limited"] == false && is_within(found)
     };
     let (found, _) = fit_of_three(halving, is_right);
@@ -433,8 +427,8 @@ fn the_load_that_a_slow_link_carries_is_found() {
     assert!(is_within(&found), "{found}");
     // A fifth may be lost: five quarters of what the link carries, which is what comes then.
     let ratios = || said(by_name(&link, &asked).args(["1s", "--search", "0,0.2"]));
-    let bound = |found: &Value, n: usize, key: &str| found["outcomes"][n][key].as_f64();
-    let is_right = |(found, code): &(Value, i32)| {
+    let bound = |found: &Brief, n: usize, key: &str| found["outcomes"][n][key].as_f64();
+    let is_right = |(found, code): &(Brief, i32)| {
         let is_within = |n: usize, key: &str, low: f64, high: f64| {
             bound(found, n, key).is_some_and(|percent| (low..high).contains(&percent))
         };
@@ -454,7 +448,7 @@ fn the_queue_of_a_link_is_found_by_bursts() {
     let Some(link) = LinkUp::up("t-line-bursts", &path) else { return };
     let asked = ["--rate", "80M", "--frames", "1518", "--for", "1s", "--search", "bursts:3"];
     // A burst that a busy machine sends too late, or the link takes too late, finds more or less.
-    let is_right = |(found, code): &(Value, i32)| {
+    let is_right = |(found, code): &(Brief, i32)| {
         let bytes = found["buffer"]["corrected_bytes"].as_f64();
         *code == 0 && bytes.is_some_and(|bytes| (240e3..360e3).contains(&bytes))
     };
@@ -506,11 +500,11 @@ fn a_link_is_tested_by_its_name_until_it_is_stopped() {
     wait_for("two seconds of the test", tested);
     test.signal(Signal::INT);
     let (status, said, _) = test.finish();
-    let document: Value = serde_json::from_str(&said).expect("a document");
+    let document = Brief::parsed(&said);
     assert_eq!(
         (document["outcome"].as_str(), status.code()),
         (Some("broken_off"), Some(3)),
-        "{said}"
+        "{document}"
     );
     assert!(document["verdict"].as_str().is_some_and(|said| said.contains("ended by you")));
     assert_eq!(document["settings"]["target"], link.name());

@@ -3,7 +3,8 @@
 
 use farline_lab::ordinary::Ordinary;
 use farline_lab::{
-    LinkUp, Namespaces, Running, error_of, error_of_command, farline, farline_binary, json_of, skip,
+    Brief, LinkUp, Namespaces, Running, error_of, error_of_command, farline, farline_binary,
+    json_of, skip,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -15,36 +16,34 @@ use std::time::Duration;
 const THERE: &str = "02:00:00:77:00:02";
 
 /// A line test's document, whatever its verdict: a busy machine is not fit to say.
-fn document(command: &mut Command) -> Value {
-    let output = command.output().expect("farline runs");
-    let document: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+fn document(command: &mut Command) -> Brief {
+    let document = Brief::of(&command.output().expect("farline runs"));
     assert_eq!(document["schema"], "farline/line/1", "{document}");
     document
 }
 
 /// A test over a link of Ethernet by its name.
-fn tested(link: &LinkUp, more: &[&str]) -> Value {
+fn tested(link: &LinkUp, more: &[&str]) -> Brief {
     let mut command = farline();
     command.args(["--json", "-q", "line", link.name(), "--ethernet", "wan0"]);
     document(command.args(more))
 }
 
-fn count(document: &Value, part: &str, key: &str) -> u64 {
+fn count(document: &Brief, part: &str, key: &str) -> u64 {
     document[part][key].as_u64().unwrap_or_else(|| panic!("no {key} in {part}: {document}"))
 }
 
 /// Frames that left this host.
-fn sent(document: &Value) -> u64 {
+fn sent(document: &Brief) -> u64 {
     count(document, "sender", "frames") - count(document, "sender", "own_drops")
 }
 
 /// Those that the line lost.
-fn lost(document: &Value) -> u64 {
+fn lost(document: &Brief) -> u64 {
     sent(document) - count(document, "totals", "received") - count(document, "totals", "own_drops")
 }
 
-fn min_rtt_ms(document: &Value) -> f64 {
+fn min_rtt_ms(document: &Brief) -> f64 {
     document["rtt"]["min_ns"].as_f64().unwrap_or_else(|| panic!("no rtt: {document}")) / 1e6
 }
 
@@ -95,7 +94,7 @@ fn what_a_stopped_ring_drops_is_not_the_lines() {
     std::thread::sleep(Duration::from_millis(1_500));
     far.signal(Signal::CONT);
     let output = test.wait_with_output().expect("it ends");
-    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let document = Brief::of(&output);
     assert!(count(&document, "sums", "receiver_drops") >= 1, "{document}");
     assert!(count(&document, "sums", "tested") >= 1, "{document}");
     assert!(count(&document, "totals", "own_drops") > 1_000, "{document}");
@@ -186,11 +185,8 @@ fn two_senders_into_one_port_share_what_it_carries() {
         test.args(["--rate", "50M", "--for", "3s", "--frames", "1518", "--burst", "1"]);
         test.stdout(Stdio::piped()).spawn().expect("farline runs")
     });
-    let documents = begun.map(|test| {
-        let output = test.wait_with_output().expect("it ends");
-        serde_json::from_slice::<Value>(&output.stdout).expect("a document")
-    });
-    let sum = |of: &dyn Fn(&Value) -> u64| documents.iter().map(of).sum::<u64>();
+    let documents = begun.map(|test| Brief::of(&test.wait_with_output().expect("it ends")));
+    let sum = |of: &dyn Fn(&Brief) -> u64| documents.iter().map(of).sum::<u64>();
     // 100 Mbit/s into a port of 60, or less on a busy machine; with preamble and gap.
     let came = sum(&|document| count(document, "totals", "received")) as f64 * 1_538.0 * 8.0;
     assert!((30e6..66e6).contains(&(came / 3.0)), "{} Mbit/s", came / 3e6);

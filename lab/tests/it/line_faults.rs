@@ -3,7 +3,9 @@
 
 use farline_core::line::stamp::{ReflectorPacket, SenderPacket, StampTime};
 use farline_core::units::{Span, Time};
-use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, skip, wait_for};
+use farline_lab::{
+    Brief, Namespaces, Running, error_of_command, farline, farline_binary, skip, wait_for,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::UdpSocket;
@@ -37,10 +39,9 @@ fn tested(state: &Path) -> u64 {
 }
 
 /// What a test says at its end, and its exit code.
-fn ended(test: Running) -> (Value, i32) {
+fn ended(test: Running) -> (Brief, i32) {
     let (status, said, _) = test.finish();
-    let document = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
-    (document, status.code().expect("an exit code"))
+    (Brief::parsed(&said), status.code().expect("an exit code"))
 }
 
 #[test]
@@ -82,13 +83,14 @@ fn a_full_disk_takes_no_other_report() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].contains("farline/line/1"), "the result itself: {said}");
-    let error: Value = serde_json::from_str(lines[1]).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let result = Brief::parsed(lines[0]);
+    assert_eq!(result["schema"], "farline/line/1", "the result itself: {result}");
+    let error = Brief::parsed(lines[1]);
     let message = error["error"]["message"].as_str().expect("a message");
     assert!(message.contains("p.html") && message.contains("p.csv"), "{message}");
     assert!(!error["error"]["hint"].to_string().contains("--resume"), "{error}");
     // What was there is whole, and nothing is left half.
-    assert_eq!(lines[2..], ["exit 3", "old", "p.html"], "{said}");
+    assert_eq!(lines[2..], ["exit 3", "old", "p.html"], "{result}");
     let good = std::fs::read_to_string(folder.path().join("p.json")).expect("written");
     assert_eq!(serde_json::from_str::<Value>(&good).expect("JSON")["schema"], "farline/line/1");
     assert_eq!(told.matches("the test goes on").count(), 1, "said once: {told}");
@@ -131,15 +133,14 @@ fn a_target_that_vanishes_leaves_a_report() {
     test.signal(Signal::INT);
     let (status, _, told) = test.finish();
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
-    let said = std::fs::read_to_string(json).expect("a document");
-    let document: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let document = Brief::read(&json);
     assert_eq!((document["outcome"].as_str(), status.code()), (Some("broken_off"), Some(3)));
     assert!(document["sums"]["tested"].as_u64() >= Some(1), "{document}");
     assert!(document["sums"]["away"].as_u64() >= Some(4), "{document}");
     assert_eq!(document["sums"]["lost"], 0, "{document}");
     assert!(told.contains("no answer for 3 s") && told.contains("--resume"), "{told}");
     let html = std::fs::read_to_string(page).expect("a page");
-    assert!(html.contains("has not answered for"), "{html}");
+    assert!(html.contains("has not answered for"), "{document}");
     // It comes back, and the test goes on.
     let (_again, _) = reflector(&address);
     let mut command = farline();
@@ -168,9 +169,7 @@ fn a_stamp_reflector_that_vanishes_is_no_line_that_loses() {
     std::thread::sleep(Duration::from_secs(4));
     far.end(Signal::KILL);
     let (status, _, told) = test.finish();
-    let said = std::fs::read_to_string(json).expect("a document");
-    let document: Value =
-        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let document = Brief::read(&json);
     assert_eq!((document["outcome"].as_str(), status.code()), (Some("broken_off"), Some(3)));
     let count = |key: &str| document["sums"][key].as_u64().expect("a count");
     assert!(count("tested") >= 1 && count("away") >= 5, "{document}");
@@ -203,11 +202,9 @@ fn a_decision_in_the_last_second_leaves_none_untested() {
     let tested = || {
         let mut command = farline();
         command.args(["--json", "-q", "line", &address, "--rate", "5M", "--for", "2s"]);
-        let output = command.args(["--ber", "1e-5"]).output().expect("farline runs");
-        serde_json::from_slice::<Value>(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {output:?}"))
+        Brief::of(&command.args(["--ber", "1e-5"]).output().expect("farline runs"))
     };
-    let is_right = |document: &Value| document["sums"]["sender_late"] == 0;
+    let is_right = |document: &Brief| document["sums"]["sender_late"] == 0;
     let document = farline_lab::fit_of_three(tested, is_right);
     assert!(is_right(&document) && document["outcome"] == "passed", "{document}");
 }
@@ -275,8 +272,7 @@ fn times_of_a_far_end_that_lies_are_refused() {
     let json = folder.path().join("p.json");
     let output = command.args(["--for", "3s", "-o"]).arg(&json).output().expect("farline runs");
     let plain = String::from_utf8_lossy(&output.stdout).into_owned();
-    let document: Value =
-        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    let document = Brief::read(&json);
     assert!(document["impossible_times"].as_u64() > Some(50), "{document}");
     for figure in ["one_way_delay", "one_way_delay_back", "clocks", "delay_variation_ns"] {
         assert!(document[figure].is_null(), "{figure}: {document}");
@@ -331,12 +327,13 @@ fn a_clock_there_that_is_set_during_a_test_is_said() {
     command.args(["--for", "4s", "-o"]).arg(&json).arg("-o").arg(&page);
     let output = command.output().expect("farline runs");
     let plain = String::from_utf8_lossy(&output.stdout).into_owned();
-    let read = |file| std::fs::read_to_string(file).expect("written");
-    let document: Value = serde_json::from_str(&read(&json)).expect("JSON");
+    let document = Brief::read(&json);
     assert_eq!((&document["clock_steps"], &document["sums"]["lost"]), (&1.into(), &0.into()));
-    for said in [plain, read(&page)] {
+    let html = std::fs::read_to_string(&page).expect("written");
+    for (place, said) in [("the terminal", plain), ("the page", html)] {
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("A clock was set 1 time while the test ran"), "{said}");
+        let is_said = words.contains("A clock was set 1 time while the test ran");
+        assert!(is_said, "{place}: {document}");
     }
     // Delays one way are of the time since: they have no part of the 50 ms.
     let most = document["one_way_delay"]["max_ns"].as_f64().expect("a delay");
@@ -376,8 +373,7 @@ fn answers_that_are_thrown_away_are_counted_by_reason() {
     command.args(["-q", "line", &address, "--stamp", "--frames", "128", "--rate", "100k"]);
     let output = command.args(["--for", "3s", "-o"]).arg(&json).output().expect("farline runs");
     let plain = String::from_utf8_lossy(&output.stdout).into_owned();
-    let document: Value =
-        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    let document = Brief::read(&json);
     let count = |why: &str| document["refused_answers"][why].as_u64().expect("a count");
     let answered = document["totals"]["received"].as_u64().expect("a count");
     assert!(answered > 100 && document["totals"]["duplicates"] == 0, "{document}");
@@ -451,7 +447,7 @@ fn replayed_authenticated_answers_count_for_nothing() {
     command.args(["--json", "-q", "line", &address, "--stamp", "--frames", "256"]);
     command.args(["--rate", "100k", "--for", "6s", "--stamp-key"]).arg(&key);
     let output = command.output().expect("farline runs");
-    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let document = Brief::of(&output);
     let count = |of: &str, key: &str| document[of][key].as_u64().expect("a count");
     let received = count("totals", "received");
     assert!(received > 100 && count("sums", "lost") == 0, "{document}");

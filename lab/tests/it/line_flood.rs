@@ -6,7 +6,7 @@ use farline_core::line::{
     EthernetFraming, FrameMix, LineAnswer, LineRequest, LoadWriter, Pattern, SettledFrames,
     TallyTotals, read_message,
 };
-use farline_lab::{Namespaces, Running, farline_binary, json_of, skip};
+use farline_lab::{Brief, Namespaces, Running, farline_binary, json_of, skip};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -252,7 +252,7 @@ fn what_a_stopped_receiver_drops_of_a_flood_is_its_own() {
             far.signal(Signal::CONT);
         }
         let output = test.wait_with_output().expect("it ends");
-        let raw: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        let raw = Brief::of(&output);
         let row = &raw["rows"][0];
         assert!(
             of(row, "received") > 1_000 && of(row, "receiver_drops") > 10_000,
@@ -271,7 +271,7 @@ fn a_paced_test_and_one_of_two_queues_come_by_the_ring() {
     let mut paced = spaces.run_here(&farline_binary());
     paced.args(["--json", "-q", "line", &text(THERE), "--ethernet", "v"]);
     let output = paced.args(["--rate", "10M", "--for", "1s"]).output().expect("farline runs");
-    let paced: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let paced = Brief::of(&output);
     assert!(paced["totals"]["received"].as_u64() > Some(100), "{paced}");
     spaces.there("ethtool -L v rx 2");
     let rows = json_of(&mut raw(&spaces, &["--sizes", "1518", "--for", "1s"]));

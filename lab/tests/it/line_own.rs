@@ -5,7 +5,9 @@
 //! which nothing is redirected): the kernel counts each as that device's `rx_dropped`, and it is
 //! one by which frames come to the bridge's address.
 
-use farline_lab::{Namespaces, Running, announced, farline_binary, fit_of_three, skip, wait_for};
+use farline_lab::{
+    Brief, Namespaces, Running, announced, farline_binary, fit_of_three, skip, wait_for,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
@@ -71,7 +73,7 @@ fn drops_some(spaces: &Namespaces) {
 
 /// What a test says that was begun with `command`, and meanwhile had a device drop some; and what
 /// it prints.
-fn tested(spaces: &Namespaces, command: &mut Command, folder: &Path) -> (Value, String, String) {
+fn tested(spaces: &Namespaces, command: &mut Command, folder: &Path) -> (Brief, String, String) {
     let [json, page] = ["p.json", "p.html"].map(|name| folder.join(name));
     command.args(["--rate", "1M", "--frames", "512", "--for", "7s", "-o"]).arg(&json);
     let test = command.arg("-o").arg(&page).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -79,19 +81,17 @@ fn tested(spaces: &Namespaces, command: &mut Command, folder: &Path) -> (Value, 
     std::thread::sleep(Duration::from_millis(2_500));
     drops_some(spaces);
     let (_, plain, told) = test.finish();
-    let read = |file: &Path| {
-        std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{error}: {plain} {told}"))
-    };
-    let document = serde_json::from_str(&read(&json)).expect("a document");
-    (document, plain.clone(), read(&page))
+    let html =
+        std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{error}: {plain} {told}"));
+    (Brief::read(&json), plain, html)
 }
 
-fn count(document: &Value, of: &str, key: &str) -> u64 {
+fn count(document: &Brief, of: &str, key: &str) -> u64 {
     document[of][key].as_u64().unwrap_or_else(|| panic!("no {key} in {of}: {document}"))
 }
 
 /// Whether a busy machine was in time in a second at least.
-fn is_fit((document, ..): &(Value, String, String)) -> bool {
+fn is_fit((document, ..): &(Brief, String, String)) -> bool {
     count(document, "sums", "tested") >= 1
 }
 
@@ -99,7 +99,7 @@ fn is_fit((document, ..): &(Value, String, String)) -> bool {
 ///
 /// Those of the protocol that nobody takes would be as many again; one or two of the kernel's own
 /// may go to that port. Returns how many were counted.
-fn assert_told_apart(document: &Value, of: &str) -> u64 {
+fn assert_told_apart(document: &Brief, of: &str) -> u64 {
     assert_eq!(count(document, "sums", "lost"), 0, "{document}");
     assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
     let drops = &document[of]["device_drops"];
@@ -178,7 +178,7 @@ fn what_a_receiver_drops_until_the_end_is_its_own() {
     std::thread::sleep(Duration::from_secs(6));
     far.signal(Signal::CONT);
     let (_, said, _) = test.finish();
-    let document: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let document = Brief::parsed(&said);
     assert_eq!(count(&document, "sums", "lost"), 0, "{document}");
     assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
     assert!(count(&document, "sums", "receiver_drops") >= 2, "{document}");

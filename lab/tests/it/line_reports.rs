@@ -1,7 +1,7 @@
 //! What `farline line` writes down: each file as its name says, and nothing over what it is made
 //! from.
 
-use farline_lab::{LinkUp, Running, error_of_command, farline, succeed, wait_for};
+use farline_lab::{Brief, LinkUp, Running, error_of_command, farline, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -20,8 +20,8 @@ fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-fn json(file: &Path) -> Value {
-    serde_json::from_str(&read(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+fn json(file: &Path) -> Brief {
+    Brief::read(file)
 }
 
 /// A test of `address` that writes `file`; a busy host may not be fit for it.
@@ -62,7 +62,7 @@ fn a_comparison_is_written_as_its_files_names_say() {
     assert_eq!((error["code"].as_str(), code), (Some("line-setting"), 2), "{error}");
     assert_eq!(read(&b), before);
     // Without samples there is nothing to draw a prediction from.
-    let mut empty = json(&a);
+    let mut empty = Value::clone(&json(&a));
     empty["rtts_ns"] = Value::Array(Vec::new());
     std::fs::write(at("e.json"), empty.to_string()).expect("written");
     let (error, code) = error_of_command(&mut compare(&[&at("e.json"), &b], &[]));
@@ -87,11 +87,11 @@ fn searches_and_service_levels_are_written_too() {
         let output = command.output().expect("farline runs");
         // A busy host may not be fit to say.
         assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
-        let said: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        let said = Brief::of(&output);
         assert_eq!(json(&out[1]), said);
         assert_eq!(said["settings"]["target"], address, "{said}");
         let html = read(&out[0]);
-        assert!(html.contains(said["schema"].as_str().expect("a schema")), "{html}");
+        assert!(html.contains(said["schema"].as_str().expect("a schema")), "{said}");
         assert!(read(&out[2]).lines().count() >= 1);
     }
     assert!(read(&at("0.html")).contains("Looked at, at each step of 4.00 Mbit/s: availability"));
@@ -135,9 +135,9 @@ fn preset(name: &str, folder: &Path) -> Command {
 }
 
 /// Its document, where all three were written and say the same.
-fn written(folder: &Path, figures: usize) -> Value {
+fn written(folder: &Path, figures: usize) -> Brief {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("written");
-    let document: Value = serde_json::from_str(&read("p.json")).expect("an object");
+    let document = json(&folder.join("p.json"));
     assert_eq!(document["schema"], "farline/line-preset/1", "{document}");
     assert_eq!(document["figures"].as_array().map(Vec::len), Some(figures), "{document}");
     assert_eq!(read("p.csv").lines().filter(|line| !line.starts_with('#')).count(), figures + 1);
@@ -169,11 +169,11 @@ fn raw_ethernet_as_in_the_paper_is_whole_in_its_reports() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let output = preset("wanphy-raw", folder.path()).output().expect("farline runs");
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = Brief::of(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("written");
-    let document: Value = serde_json::from_str(&read("p.json")).expect("an object");
+    let document = json(&folder.path().join("p.json"));
     assert_eq!(document["schema"], "farline/line-raw-preset/1", "{document}");
-    let said: Value = serde_json::from_slice(&output.stdout).expect("an object");
     assert_eq!((&said["figures"], &said["sizes"]), (&document["figures"], &document["sizes"]));
     let rows = document["sizes"]["rows"].as_array().expect("a row for each size");
     let came = rows.iter().filter(|row| row["received"].as_u64() > Some(0)).count();
@@ -239,8 +239,9 @@ fn a_preset_that_was_killed_goes_on_from_its_state() {
     let document = written(folder.path(), 6);
     let tests = document["documents"].as_array().expect("a list");
     let names: Vec<&Value> = tests.iter().map(|test| &test["settings"]["target"]).collect();
-    assert_eq!(names, ["sonet", "mpls", "composed"], "{output:?}");
-    assert_eq!(tests[0], before["documents"][0], "what was done is not done again");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(names, ["sonet", "mpls", "composed"], "{document} {told}");
+    assert!(tests[0] == before["documents"][0], "what was done is not done again: {document}");
     // The second was away while nobody ran it, and all of its time is accounted for.
     let sums = &tests[1]["sums"];
     let seconds = ["tested", "away", "sender_late", "sender_drops", "receiver_drops"];

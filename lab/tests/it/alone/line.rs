@@ -1,8 +1,7 @@
 //! Delays of a line whose jitter is known: what the tester says of them is what the link gave them,
 //! and not what a host with two cores adds.
 
-use farline_lab::{LinkUp, alone, farline, fit_of_three};
-use serde_json::Value;
+use farline_lab::{Brief, LinkUp, alone, farline, fit_of_three};
 
 /// A path like that of the UltraScience Net's layer-2 VLAN: each way a half of 8.46 ms and a value
 /// drawn anew from 0 to 0.92 ms, whose deviation is a 4.24th of that (two of them, over the root of
@@ -20,8 +19,7 @@ fn a_links_jitter_comes_back_as_it_was_put_in() {
         let mut command = farline();
         command.args(["--json", "-q", "line", link.name(), "--rate", "1M", "--frames", "512"]);
         let output = command.args(["--for", "10s"]).output().expect("farline runs");
-        let document: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let document = Brief::of(&output);
         let of = |key: &str| document["rtt"][key].as_f64().expect("a figure") / 1e6;
         (of("mean_ns") - MEAN_MS, of("sd_ns") / SD_MS)
     };

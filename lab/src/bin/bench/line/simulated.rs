@@ -2,9 +2,9 @@
 //! decides wrong, how long that takes, what it finds of clocks.
 
 use super::searches;
-use crate::table::{heading, row};
+use crate::table::{heading, median, row};
 use farline_core::line::{
-    DelaySample, PathDelay, Ratio, RatioDecision, RatioTest, simulate, simulate_bursts,
+    DelaySample, LossRuns, PathDelay, Ratio, RatioDecision, RatioTest, simulate, simulate_bursts,
 };
 use farline_core::units::{Rate, Rng, Span, Time};
 use farline_core::wan::Direction;
@@ -34,17 +34,18 @@ pub(crate) fn run(options: &Options) {
     };
     row("true uniform loss in the interval, 1e-5..1e-2", &held(&uniform_loss), "at least 93 %");
     row("true bursty loss in the interval", &held(&bursty_loss), "at least 93 %");
-    // Where few bursts come or none, their size is not known, and no bound from what came is high
-    // enough.
-    let drawn: Vec<(f64, bool)> = (0..seeds).map(bursty_loss_drawn).collect();
-    let share = |least: f64| {
-        let of: Vec<bool> =
-            drawn.iter().filter(|(bursts, _)| *bursts >= least).map(|(_, holds)| *holds).collect();
+    let drawn: Vec<DrawnBursts> = (0..seeds).map(bursty_loss_drawn).collect();
+    for (label, is_of, holds, asked) in BURSTY_ROWS {
+        let of: Vec<bool> = drawn.iter().filter(|drawn| is_of(drawn)).map(holds).collect();
         let held = of.iter().filter(|holds| **holds).count();
-        format!("{:.2} % of {}", held as f64 / of.len().max(1) as f64 * 100.0, of.len())
-    };
-    row("  the same of 1e-5..1e-2, in 100,000 frames", &share(0.0), "");
-    row("  where ten bursts or more are to be expected", &share(10.0), "at least 93 %");
+        let share = held as f64 / of.len().max(1) as f64 * 100.0;
+        row(label, &format!("{share:.2} % of {}", of.len()), asked);
+    }
+    for (label, seen) in [("ten", 10..20), ("a hundred", 100..200)] {
+        let of = drawn.iter().filter(|drawn| seen.contains(&drawn.seen)).map(|drawn| drawn.width);
+        let width = median(of).map_or("-".to_owned(), |width| format!("x {width:.2}"));
+        row(&format!("  upper end over lower of {label} and up to twice as many"), &width, "");
+    }
     row("true bit error ratio in the interval, 1e-9..1e-6", &held(&bit_errors), "at least 93 %");
     for (at, wrong, asked) in [
         (1.0, RatioDecision::Accepted, "at most 5 %"),
@@ -53,12 +54,23 @@ pub(crate) fn run(options: &Options) {
         (0.67, RatioDecision::Refused, "below 5 %"),
     ] {
         let label = format!("line at {at} of its limit wrongly {wrong:?}").to_lowercase();
-        row(&label, &held(&|seed| decided(at, seed).0 == wrong), asked);
+        row(&label, &held(&|seed| decided(at, 1.0, seed).0 == wrong), asked);
+    }
+    // The test counts frames one by one: this is what bursts make of it.
+    for (at, wrong, asked) in [
+        (1.0, RatioDecision::Accepted, ""),
+        (1.0, RatioDecision::Refused, ""),
+        (5.0, RatioDecision::Accepted, "at most 5 %"),
+    ] {
+        let label = format!("  in bursts of five, at {at} of its limit {wrong:?}").to_lowercase();
+        row(&label, &held(&|seed| decided(at, 5.0, seed).0 == wrong), asked);
     }
     let lines = [0.0, 0.1, 1.0 / 3.0, 3.0, 10.0];
     let means: Vec<f64> = lines
         .iter()
-        .map(|at| (0..seeds).map(|seed| decided(*at, seed).1).sum::<f64>() / seeds as f64 / FIXED)
+        .map(|at| {
+            (0..seeds).map(|seed| decided(*at, 1.0, seed).1).sum::<f64>() / seeds as f64 / FIXED
+        })
         .collect();
     for (at, mean) in lines.iter().zip(&means) {
         row(
@@ -110,35 +122,75 @@ fn bit_errors(seed: u64) -> bool {
 fn bursty_loss(seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let turns_good = 0.1 + 0.4 * rng.unit();
-    bursty_loss_holds(2e-4, turns_good, &mut rng)
+    let (_, ratio) = bursty(2e-4, turns_good, &mut rng);
+    ratio.is_some_and(|ratio| ratio.holds(2e-4 / (2e-4 + turns_good)))
 }
 
-/// The same of a ratio that is drawn: how many bursts are to be expected, and whether it is in the
-/// interval.
-fn bursty_loss_drawn(seed: u64) -> (f64, bool) {
+/// A line that loses in bursts, and what is said of it.
+struct DrawnBursts {
+    /// How many bursts are to be expected, and how many came.
+    expected: f64,
+    seen: u64,
+    /// Whether the true ratio is in the interval, and the true ratio of bursts.
+    holds: bool,
+    holds_bursts: bool,
+    /// The interval's upper end over its lower one.
+    width: f64,
+}
+
+type IsSo = fn(&DrawnBursts) -> bool;
+
+/// Where nothing is lost the bound is one of bursts: how many frames one takes nobody knows. Of
+/// which draws a row is, what must be so, and in how many.
+const BURSTY_ROWS: [(&str, IsSo, IsSo, &str); 7] = [
+    ("  the same of 1e-5..1e-2, in 100,000 frames", |_| true, HOLDS, ""),
+    ("  where frames were lost", |drawn| drawn.seen > 0, HOLDS, MOST),
+    ("  where one burst came", |drawn| drawn.seen == 1, HOLDS, MOST),
+    ("  where two came", |drawn| drawn.seen == 2, HOLDS, MOST),
+    ("  where three to nine came", |drawn| (3..10).contains(&drawn.seen), HOLDS, MOST),
+    ("  where ten or more are to be expected", |drawn| drawn.expected >= 10.0, HOLDS, MOST),
+    ("  where none came: true ratio of bursts", |drawn| drawn.seen == 0, BURSTS_HOLD, MOST),
+];
+const HOLDS: IsSo = |drawn| drawn.holds;
+const BURSTS_HOLD: IsSo = |drawn| drawn.holds_bursts;
+const MOST: &str = "at least 93 %";
+
+fn bursty_loss_drawn(seed: u64) -> DrawnBursts {
     let mut rng = Rng::new(seed);
     let (loss, turns_good) = (drawn(-5.0, -2.0, seed), 0.1 + 0.4 * rng.unit());
-    let bursts = loss * turns_good * BURSTY_FRAMES as f64;
-    (bursts, bursty_loss_holds(loss * turns_good / (1.0 - loss), turns_good, &mut rng))
+    let turns_bad = loss * turns_good / (1.0 - loss);
+    let (runs, ratio) = bursty(turns_bad, turns_good, &mut rng);
+    DrawnBursts {
+        expected: loss * turns_good * BURSTY_FRAMES as f64,
+        seen: runs.bursts,
+        holds: ratio.is_some_and(|ratio| ratio.holds(loss)),
+        holds_bursts: ratio.is_some_and(|ratio| ratio.holds(loss * turns_good)),
+        width: ratio.map_or(f64::INFINITY, |ratio| ratio.high / ratio.low),
+    }
 }
 
-fn bursty_loss_holds(turns_bad: f64, turns_good: f64, rng: &mut Rng) -> bool {
+fn bursty(turns_bad: f64, turns_good: f64, rng: &mut Rng) -> (LossRuns, Option<Ratio>) {
     let runs = simulate_bursts(BURSTY_FRAMES, turns_bad, turns_good, rng);
-    Ratio::clustered(runs.lost, BURSTY_FRAMES as f64, runs.dispersion(), 0.95)
-        .is_some_and(|ratio| ratio.holds(turns_bad / (turns_bad + turns_good)))
+    let ratio = Ratio::clustered(runs.lost, BURSTY_FRAMES as f64, runs.dispersion(), 0.95);
+    (runs, ratio)
 }
 
-/// The decision on a line of `truth` times its limit, and when it came, in one over the limit.
-fn decided(truth: f64, seed: u64) -> (RatioDecision, f64) {
+/// The decision on a line of `truth` times its limit that loses `burst` frames at once in the mean,
+/// and when it came, in one over the limit.
+fn decided(truth: f64, burst: f64, seed: u64) -> (RatioDecision, f64) {
     let test = RatioTest { limit: 1.0, confidence: 0.95 };
-    let (mut rng, mut events, mut trials) = (Rng::new(seed), 0, 0.0);
+    let (mut rng, mut sizes) = (Rng::new(seed), Rng::new(!seed));
+    let (mut events, mut trials) = (0, 0.0);
     let mut gap =
-        move || if truth > 0.0 { -(1.0 - rng.unit()).ln() / truth } else { f64::INFINITY };
+        move || if truth > 0.0 { -(1.0 - rng.unit()).ln() / truth * burst } else { f64::INFINITY };
     let mut next = gap();
     while trials < 60.0 {
         trials += 0.02;
         while next <= trials {
             events += 1;
+            while sizes.unit() > 1.0 / burst {
+                events += 1;
+            }
             next += gap();
         }
         match test.decide(events, trials) {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// A link that was not believed is made again with another seed so often.
 const AGAIN: u64 = 3;
-/// With fewer bursts than this no interval is good, whatever its formula.
+/// Of fewer bursts the size is hardly known, and of none nothing is.
 const MANY: f64 = 10.0;
 
 #[derive(clap::Args)]
