@@ -21,6 +21,8 @@ struct ProcessUse {
     parent: u32,
     /// Whether it bears this run's mark.
     is_marked: bool,
+    /// Whether it has real-time priority (`chrt`), and so a processor before all who have not.
+    is_realtime: bool,
     /// Of a processor.
     seconds: f64,
     /// Read from disks and written to them.
@@ -90,13 +92,16 @@ impl MachineUse {
 }
 
 /// Processor seconds and bytes that all but `me` and mine took between two moments. Who ended
-/// meanwhile stands in what its parent has.
+/// meanwhile stands in what its parent has. Where this run has real-time priority, who has not only
+/// has the processors that it leaves.
 fn foreign(me: u32, before: &[ProcessUse], after: &[ProcessUse]) -> (f64, f64) {
     let sum = |all: &[ProcessUse]| {
         let ours = ours(me, all);
+        let goes_first = all.iter().any(|one| one.process == me && one.is_realtime);
         let others = all.iter().filter(|one| !ours.contains(&one.process));
         others.fold((0.0, 0.0), |(seconds, bytes), one| {
-            (seconds + one.seconds, bytes + one.bytes as f64)
+            let has_taken = if goes_first && !one.is_realtime { 0.0 } else { one.seconds };
+            (seconds + has_taken, bytes + one.bytes as f64)
         })
     };
     let (before, after) = (sum(before), sum(after));
@@ -132,7 +137,8 @@ fn process(process: u32) -> Option<ProcessUse> {
     let folder = Path::new("/proc").join(process.to_string());
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     // proc_pid_stat(5): behind the name in parentheses stand the state, the parent and, from the
-    // twelfth on, utime, stime, cutime and cstime.
+    // twelfth on, utime, stime, cutime and cstime; the 39th is the policy, of which 1 and 2 are
+    // real-time ones.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let times = fields.get(11..15)?.iter().map(|ticks| ticks.parse::<f64>().unwrap_or(0.0));
     let io = std::fs::read_to_string(folder.join("io")).unwrap_or_default();
@@ -146,6 +152,7 @@ fn process(process: u32) -> Option<ProcessUse> {
         process,
         parent: fields.get(1)?.parse().ok()?,
         is_marked: environment.split(|&byte| byte == 0).any(|one| one == mark),
+        is_realtime: fields.get(38).is_some_and(|policy| ["1", "2"].contains(policy)),
         seconds: times.sum::<f64>() / ticks_per_second(),
         bytes: bytes("read_bytes") + bytes("write_bytes"),
     })
@@ -161,7 +168,8 @@ mod tests {
     use std::process::Command;
 
     fn took(process: u32, parent: u32, seconds: f64, bytes: u64) -> ProcessUse {
-        ProcessUse { process, parent, is_marked: false, seconds, bytes }
+        let (is_marked, is_realtime) = (false, false);
+        ProcessUse { process, parent, is_marked, is_realtime, seconds, bytes }
     }
 
     #[test]
@@ -186,6 +194,13 @@ mod tests {
         assert_eq!(foreign(10, &before, &busy), (0.0, 0.0), "whatever a copy itself takes");
         let compiles = [&busy[..], &[took(6, 5, 4.0, 1 << 20)]].concat();
         assert_eq!(foreign(10, &before, &compiles), (4.0, f64::from(1 << 20)));
+        // With real-time priority it goes first; the disk is everybody's all the same.
+        let first = |all: &[ProcessUse]| {
+            let mut all = all.to_vec();
+            all.iter_mut().for_each(|one| one.is_realtime = one.process == 10);
+            all
+        };
+        assert_eq!(foreign(10, &first(&before), &first(&compiles)), (0.0, f64::from(1 << 20)));
         // Who ended is counted with its parent, once.
         let ended = [took(1, 0, 1.0, 0), took(5, 1, 6.0, 2 << 20), took(10, 5, 2.0, 0)];
         assert_eq!(foreign(10, &compiles, &ended), (2.0, f64::from(1 << 20)));
