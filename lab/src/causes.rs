@@ -1,9 +1,11 @@
 //! Copies that are held back on purpose, each by one thing, to see whether `farline cp` names it.
 
 mod copies;
+mod foreign;
 mod table;
 
 pub use copies::run;
+pub use foreign::{ForeignLoad, MachineUse};
 pub use table::causes;
 
 /// Which way a copy goes.
@@ -89,4 +91,6 @@ pub struct Said {
     pub evidence: String,
     /// How long it took.
     pub seconds: f64,
+    /// What others took of this machine meanwhile.
+    pub others: ForeignLoad,
 }

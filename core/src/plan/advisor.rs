@@ -33,6 +33,8 @@ pub(crate) const SET_UP_TRIPS: f64 = 4.25;
 /// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section
 /// V.B: 32 to 64 MB).
 const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
+/// The window that every system gives without being told: what TCP has without scaling (RFC 9293).
+const LEAST_WINDOW: Bytes = Bytes(64 << 10);
 
 /// Where a plan's figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,12 +217,21 @@ pub(crate) fn finished(
     let (seconds, interval_s) = (seconds + set_up, (interval.0 + set_up, interval.1 + set_up));
     // A full pipe and a full queue, shared by the streams.
     let held = known.path.rate_bps.bytes_in(known.path.rtt_ns).0 + known.path.queue_bytes.0;
-    let window = Bytes((held / u64::from(streams)).max(64 << 10));
-    let window = known.window.map_or(window, |most| window.min(most));
+    let share = Bytes((held / u64::from(streams)).max(LEAST_WINDOW.0));
+    // No stream ever has more on its way than there is.
+    let window = share.min(size.max(LEAST_WINDOW));
+    let why = match window < share {
+        true => Reason::WindowOfSize { window, size },
+        false => Reason::Window(window),
+    };
+    let (window, why) = match known.window.filter(|most| *most < window) {
+        Some(most) => (most, Reason::Window(most)),
+        None => (window, why),
+    };
     let staging =
         Bytes(known.path.rate_bps.bytes_in(known.path.rtt_ns).0.clamp(STAGING.0.0, STAGING.1.0))
             .min(size.max(STAGING.0));
-    reasons.push(Reason::Window(window));
+    reasons.push(why);
     reasons.push(Reason::Staging(staging, known.path.rtt_ns));
     Plan {
         schema: PLAN_SCHEMA.to_owned(),

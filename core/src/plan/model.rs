@@ -439,6 +439,30 @@ mod tests {
     }
 
     #[test]
+    fn no_window_is_larger_than_what_is_to_be_moved() {
+        let path = PathPoint::custom(Rate::from_bps(10_000_000_000), Span::from_millis(163));
+        let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
+        let known = PlanInput { path, mtu: 1_500, available, ..known("usn-1400", 0.0) };
+        let window = |known: &PlanInput, size: u64| {
+            let plan = plan(known, Bytes(size)).expect("a plan");
+            let words = plan.reasons.iter().map(Reason::to_string).collect::<Vec<_>>();
+            let why = words.into_iter().find(|why| why.contains("of window")).expect("a reason");
+            (plan.window_bytes.0, why)
+        };
+        let (few, why) = window(&known, 40);
+        assert_eq!(few, 64 << 10);
+        assert_eq!(why, "64 KiB of window, which every system gives: it holds all 40 B");
+        let (some, why) = window(&known, 2 << 20);
+        assert_eq!(some, 2 << 20);
+        assert_eq!(why, "2 MiB of window for each stream: there is no more to move");
+        let (share, why) = window(&known, 1_000_000_000_000);
+        assert!(share > 50 << 20 && why.contains("its share"), "{share} {why}");
+        // What the hosts let a stream have bounds it as before.
+        let squeezed = PlanInput { window: Some(Bytes::mib(1)), ..known };
+        assert_eq!(window(&squeezed, 2 << 20).0, 1 << 20);
+    }
+
+    #[test]
     fn advice_is_what_an_expert_would_give() {
         let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
         let path = PathPoint::custom(Rate::from_bps(100_000_000_000), Span::from_millis(200));

@@ -24,6 +24,14 @@ pub enum Reason {
     Interval(IntervalReason),
     /// What one stream must be allowed to have on its way.
     Window(Bytes),
+    /// What one stream must be allowed to have on its way, where the path holds more than there is
+    /// to move.
+    WindowOfSize {
+        /// The window.
+        window: Bytes,
+        /// What is to be moved.
+        size: Bytes,
+    },
     /// A staging pool for a path so long.
     Staging(Bytes, Span),
     /// A staging pool to begin with.
@@ -313,6 +321,12 @@ impl Display for Reason {
                 f,
                 "{window} of window for each stream: its share of what path and queue hold"
             ),
+            Reason::WindowOfSize { window, size } if size < window => {
+                write!(f, "{window} of window, which every system gives: it holds all {size}")
+            }
+            Reason::WindowOfSize { window, .. } => {
+                write!(f, "{window} of window for each stream: there is no more to move")
+            }
             Reason::Staging(staging, rtt) => write!(f, "{staging} of staging for an rtt of {rtt}"),
             Reason::Blocks(longest) => write!(f, "blocks of {longest}: channels end together"),
             Reason::StagingBegins(staging) => write!(f, "{staging} of staging to begin with"),

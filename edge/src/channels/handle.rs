@@ -1,6 +1,7 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
 use super::socket::{buffer_len, hold};
+use crate::sys::retransmission::{retry_as_usual, retry_often};
 use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, pace, tcp_info};
 use farline_core::congestion::{ControlName, SavedPath, Yielded};
 use farline_core::units::{Bytes, Rate, Span};
@@ -149,6 +150,10 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
     fn pace(&self, _rate: Rate) -> bool {
         false
     }
+
+    /// Has it try to get through at least each second, or each four round trips of `rtt`; without
+    /// one as the system does. What is no TCP connection has timers of its own.
+    fn retry_often(&self, _rtt: Option<Span>) {}
 }
 
 impl Handle {
@@ -259,6 +264,12 @@ impl Handle {
         self.0.pace(rate)
     }
 
+    /// Has the connection try to get through at least each second, or each four round trips of
+    /// `rtt`; without one as the system does.
+    pub(crate) fn retry_often(&self, rtt: Option<Span>) {
+        self.0.retry_often(rtt);
+    }
+
     /// Has a channel of more than one slot return from its wait, to be given what has come up
     /// meanwhile.
     pub fn wake(&self) {
@@ -364,5 +375,13 @@ impl ConnectionControl for OfSocket {
     fn pace(&self, rate: Rate) -> bool {
         // Any socket takes the rate; only TCP heeds it.
         self.tcp_info().is_some() && pace(&self.0, Some(rate)).is_ok()
+    }
+
+    fn retry_often(&self, rtt: Option<Span>) {
+        // Only a wish: a kernel before 6.15 doubles the time between two tries up to two minutes.
+        let _ = match rtt {
+            Some(rtt) => retry_often(&self.0, rtt),
+            None => retry_as_usual(&self.0),
+        };
     }
 }

@@ -84,6 +84,7 @@ impl ControlStream {
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;
         crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
+        crate::sys::retransmission::control_retries_often(&stream);
         let ends = (stream.local_addr().map_err(failed)?, stream.peer_addr().map_err(failed)?);
         let handle = Handle::of(&stream).map_err(failed)?;
         Ok(ControlStream {

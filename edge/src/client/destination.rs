@@ -2,7 +2,7 @@
 
 use super::interrupted::interrupted_into;
 use super::keep_replaced;
-use super::location::{Location, Remote, last_name, trim};
+use super::location::{Location, Remote, file_as_folder, last_name, trim};
 use super::options::Options;
 use crate::stores::{
     BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal,
@@ -161,7 +161,5 @@ pub(super) fn refuse_file_as_folder(from: &Remote, is_folder: bool) -> Result<()
     if is_folder || !from.names_content() || trim(&from.path).is_empty() {
         return Ok(());
     }
-    let message = format!("{from} is not a directory");
-    Err(Error::new(Fault::You, ErrorCode::NotADirectory, message)
-        .hint("leave the slash out, or copy the file by `farline cp`"))
+    Err(file_as_folder(from))
 }

@@ -156,12 +156,19 @@ async fn from_farline(
         address: None,
         resources: TransferResources::default(),
         text: BytesSink::new(0),
+        is_listed: false,
         tree: None,
         arrived: Arc::default(),
         landed: Landed::default(),
         settled: None,
     };
-    let summary = execute(copy, control, session, &mut download).await?;
+    let summary = match execute(copy, control, session, &mut download).await {
+        Err(error) if error.code == ErrorCode::PathNotFound && !download.is_listed => {
+            let message = format!("{from} does not exist");
+            return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
+        }
+        ended => ended?,
+    };
     download.conclude(copy, control, summary).await
 }
 
@@ -178,6 +185,8 @@ struct Download<'a> {
     resources: TransferResources,
     /// The list, once it has come.
     text: BytesSink,
+    /// Whether it has come: until then only the node has looked for anything.
+    is_listed: bool,
     /// Where its files go, once that is known.
     tree: Option<Tree>,
     arrived: Arc<Mutex<ByteRanges>>,
@@ -296,6 +305,7 @@ impl TreeEnd for Download<'_> {
         copy: &mut Copy<'_>,
         control: &mut Control,
     ) -> Result<ByteRanges, Error> {
+        self.is_listed = true;
         let text = std::mem::replace(&mut self.text, BytesSink::new(0));
         let entries = entries_of(text)?;
         check_only(self.from, &entries)?;

@@ -155,7 +155,10 @@ pub(super) async fn delete(
     most: u64,
 ) -> Result<(), Error> {
     if copy.stats.failures.iter().any(|(_, error)| may_hide(error)) {
-        copy.stats.note("nothing was deleted, for not everything was copied".to_owned());
+        copy.stats.note(match copy.options.dry_run {
+            true => "nothing would be deleted, for not everything can be copied".to_owned(),
+            false => "nothing was deleted, for not everything was copied".to_owned(),
+        });
         return Ok(());
     }
     // Both ends were reached when the copy began.
@@ -177,7 +180,10 @@ pub(super) async fn delete(
     // What cannot be read there is not deleted, and costs the rest nothing.
     let Some((there, _)) = place.walk(copy).await? else { return Ok(()) };
     if !is_whole {
-        copy.stats.note("nothing was deleted, for not every folder could be listed".to_owned());
+        copy.stats.note(match copy.options.dry_run {
+            true => "nothing would be deleted, for not every folder can be listed".to_owned(),
+            false => "nothing was deleted, for not every folder could be listed".to_owned(),
+        });
         return Ok(());
     }
     let top = place.top();

@@ -8,6 +8,7 @@ use super::existing::{omitted_here, without};
 use super::itself;
 use super::location::{Location, last_name, source_here};
 use super::selection::DRY_RUN;
+use super::source_set::look_at;
 use crate::mover::{BLOCK_LEN, LOCAL_DIGESTS, LocalMove, LocalState};
 use crate::stores::{
     Landing, LinkedFiles, Listing, NotKept, PosixStore, ResumeState, Root, Store, StoreAddress,
@@ -45,7 +46,7 @@ struct Origin {
 
 fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     let bytes = from.as_os_str().as_bytes();
-    let meta = std::fs::metadata(from).map_err(|error| storage_error("read", bytes, &error))?;
+    let meta = look_at(from)?;
     if meta.is_dir() && !copy.options.recursive {
         return Err(Error::new(
             Fault::You,

@@ -449,6 +449,12 @@ pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
+/// What is said of the file `named` of which the content is asked for as a folder's.
+pub(super) fn file_as_folder(named: impl fmt::Display) -> Error {
+    Error::new(Fault::You, ErrorCode::NotADirectory, format!("{named} is not a directory"))
+        .hint("leave the slash out, or copy the file by `farline cp`")
+}
+
 impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -86,6 +86,8 @@ impl Options {
         let wish = match self.verify {
             Verify::Checksum => "checksum",
             Verify::Digest if self.compare_at_stock => "digest",
+            // It also says which digest is kept with each file.
+            Verify::Blake3 if !self.attributes.digest => "blake3",
             _ => return Ok(()),
         };
         let message = format!("{} {wish}: {why}", Setting::Verify);
@@ -209,13 +211,13 @@ impl CancelToken {
     }
 }
 
-/// How a copy's arrival is checked, between Farline ends.
+/// How a copy's arrival is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
     /// CRC32C of every block, and CRC-64/NVME of every file, compared end to end: finds accidents.
     /// With an earlier Farline, and where nobody chose it of a copy between two other hosts in the
-    /// clear, BLAKE3.
+    /// clear, BLAKE3; with a server of another kind the checksum that it computes, if any (CKSM).
     #[default]
     Digest,
     /// CRC32C of every block, and BLAKE3 of every file, compared end to end: nobody can make

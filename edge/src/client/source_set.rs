@@ -4,7 +4,7 @@
 use super::claimed::{ClaimedPaths, Failures};
 use super::copy::Copy;
 use super::existing::without;
-use super::location::{Location, Remote, last_name, source_here};
+use super::location::{Location, Remote, file_as_folder, last_name, source_here, trim};
 use super::selection::Selection;
 use crate::stores::{
     DirectIo, LinkedFiles, Listing, NotKept, Part, PosixSource, Prefetch, Root, Source, Store,
@@ -13,6 +13,7 @@ use crate::stores::{
 use farline_core::transfer::{AttributeSet, Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,10 +173,16 @@ pub(super) fn store_among(sources: &[Location]) -> Result<Option<&StoreAddress>,
 /// What is at `path`, a link being what it leads to.
 ///
 /// # Errors
-/// When nothing can be read there.
+/// When nothing can be read there, or it is a file that is named as a folder.
 pub(super) fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
-    std::fs::metadata(path)
-        .map_err(|error| crate::stores::storage_error("read", path.as_os_str().as_bytes(), &error))
+    let bytes = path.as_os_str().as_bytes();
+    let without_slash = Path::new(OsStr::from_bytes(trim(bytes)));
+    std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotADirectory if without_slash.is_file() => {
+            file_as_folder(without_slash.display())
+        }
+        _ => crate::stores::storage_error("read", bytes, &error),
+    })
 }
 
 /// Whether a folder that is written so goes by its content, without its name.

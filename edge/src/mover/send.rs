@@ -2,6 +2,7 @@
 
 mod adapt;
 mod inline;
+mod standing;
 
 use super::Integrity;
 use super::audit::Audit;

@@ -428,6 +428,7 @@ fn take(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let _ = stream.set_nodelay(true);
     // A client that vanished without a word still holds the place that it was writing to.
     let _ = crate::sys::tcp::notice_dead_peer(&stream);
+    crate::sys::retransmission::control_retries_often(&stream);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let rtt = crate::sys::tcp::tcp_info(&stream).map_or(Span::ZERO, |info| info.min_rtt);

@@ -38,6 +38,7 @@ pub(crate) mod queueing;
 pub(crate) mod realtime;
 #[cfg(feature = "line")]
 pub(crate) mod receive_counters;
+pub(crate) mod retransmission;
 pub(crate) mod route;
 #[cfg(any(feature = "calendar", feature = "link"))]
 #[cfg_attr(

@@ -91,6 +91,8 @@ pub struct TcpInfo {
     pub retransmits: u64,
     /// Retransmission timers that ran out; kernels before 6.7 do not tell.
     pub timeouts: Option<u64>,
+    /// How often its retransmission timer has run out since the last acknowledgement.
+    pub timeouts_in_a_row: u32,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: u64,
     /// Bytes that have reached the peer, in order or not: whole segments, so that a short one
@@ -155,6 +157,7 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         retransmits: info.total_retrans.into(),
         timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>())
             .then(|| info.total_rto.into()),
+        timeouts_in_a_row: info.retransmits.into(),
         bytes_acked: info.bytes_acked,
         delivered: match u64::from(info.delivered) * u64::from(info.snd_mss) {
             0 => info.bytes_acked,
@@ -280,7 +283,7 @@ pub(crate) fn fix_buffers(socket: &impl AsFd, len: Bytes, on_path: Bytes) -> Res
     Ok(())
 }
 
-fn set_number(
+pub(super) fn set_number(
     socket: &impl AsFd,
     level: libc::c_int,
     option: libc::c_int,

@@ -1,6 +1,6 @@
 //! Brings one cause about, and returns what `farline cp` says of its copy.
 
-use super::{Cause, DataDirection, Means, Said};
+use super::{Cause, DataDirection, MachineUse, Means, Said};
 use crate::link::LinkUp;
 use crate::{Running, announced, farline, farline_binary, node};
 use rustix::process::Signal;
@@ -189,6 +189,7 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
     let (mut node, url) = ends.node();
     let sender = ends.sender();
     let mut command = ends.copy(&url, sender.as_ref().map(|(_, url)| url.as_str()));
+    let before = MachineUse::now();
     let result = match cause.means {
         Means::Feeder(rate) => fed(&mut command, cause.size, rate),
         Means::Taker(rate) => taken(&mut command, rate),
@@ -202,6 +203,7 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
         }
         _ => said(&command.output().expect("farline runs").stdout, cause),
     };
+    let others = before.until_now();
     drop((neighbours, node));
     // Of the next copy.
     let _ = std::fs::remove_file(ends.landed());
@@ -212,6 +214,7 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
         party: text("limited_party"),
         evidence: text("limited_evidence"),
         seconds: result["seconds"].as_f64().unwrap_or_default(),
+        others,
     })
 }
 

@@ -163,6 +163,10 @@ fn an_error_of_the_source_deletes_nothing() {
     let (source, there) = stage(user.path());
     user.own(user.path());
     succeed(Command::new("chmod").args(["000", text(&source.join("d"))]));
+    let args = ["sync", "--delete", "--dry-run", text(&source), text(&there)];
+    let trial = user.farline().args(args).output().expect("runs");
+    let said = String::from_utf8_lossy(&trial.stdout).into_owned();
+    assert!(said.contains("\nnothing would be deleted, for not every"), "{said}");
     let output = user
         .farline()
         .args(["--json", "sync", "--delete", text(&source), text(&there)])

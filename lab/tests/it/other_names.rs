@@ -185,6 +185,15 @@ fn a_sync_of_a_file_is_refused_before_anything_is_made() {
         let (error, _) = error_of_command(&mut command);
         assert_eq!(error["code"], "not-a-directory", "{error}");
         assert!(!at("here").exists());
+        // The same of a file of this host, to a node and within it.
+        for to in [format!("{url}/there"), at("here").display().to_string()] {
+            let mut command = farline();
+            command.args(["--json", "sync"]).arg(at("root/x")).arg(to);
+            let (error, exit) = error_of_command(&mut command);
+            assert_eq!((error["code"].as_str(), exit), (Some("not-a-directory"), 2), "{error}");
+            let named = format!("{} is not a directory", at("root/x").display());
+            assert_eq!(error["message"], named, "{error}");
+        }
     }
 }
 

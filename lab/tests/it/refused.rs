@@ -147,26 +147,47 @@ fn an_explicit_digest_that_cannot_be_had_is_refused() {
     let dir = folder();
     let (file, to) = (dir.path().join("f"), dir.path().join("g"));
     std::fs::write(&file, "x").expect("written");
-    for wish in ["digest", "checksum"] {
+    for wish in ["digest", "checksum", "blake3"] {
         let (error, exit) = error_of(&["cp", "--verify", wish, text(&file), text(&to)]);
         assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{error}");
         assert!(!to.exists());
     }
     std::fs::create_dir(dir.path().join("root")).expect("a folder");
     let (_node, url) = node(&dir.path().join("root"), "write", &[]);
-    for to in [text(&to), &format!("{url}/piped")] {
+    let piped_to = format!("{url}/piped");
+    for (wish, to) in [("digest", text(&to)), ("digest", &piped_to), ("blake3", &piped_to)] {
         let mut piped = farline();
-        piped.args(["--json", "cp", "--verify", "digest", "-", to]);
+        piped.args(["--json", "cp", "--verify", wish, "-", to]);
         let mut piped = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("runs");
         // It may be over before it reads.
         let _ = piped.stdin.take().expect("a pipe").write_all(b"x");
         let output = piped.wait_with_output().expect("ended");
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("--verify digest: "), "{said}");
+        assert!(said.contains(&format!("--verify {wish}: ")), "{said}");
     }
     assert!(!to.exists() && names(&dir.path().join("root")).is_empty());
     succeed(farline().args(["-q", "cp", "--verify", "none"]).arg(&file).arg(&to));
+}
+
+#[test]
+fn a_missing_source_is_named_as_it_was_given() {
+    let dir = folder();
+    let (root, here) = (dir.path().join("root"), dir.path().join("here"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(root.join("f"), "x").expect("written");
+    let (_node, url) = node(&root, "write", &[]);
+    for command in [&["cp"][..], &["cp", "-r"], &["sync"]] {
+        let from = format!("{url}/none");
+        let (error, exit) = error_of(&[command, &[&from, text(&here)]].concat());
+        assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+        let message = error["message"].as_str().expect("words");
+        assert_eq!(message.trim_end_matches(" does not exist").trim_end_matches('/'), from);
+    }
+    // Where it goes is no matter of the source's.
+    let to = here.join("none/f");
+    let (error, _) = error_of(&["cp", &format!("{url}/f"), text(&to)]);
+    assert!(!error["message"].as_str().expect("words").contains("/f does not exist"), "{error}");
 }
 
 #[test]

@@ -145,6 +145,21 @@ fn what_took_longest_was_an_outage_and_no_limit() {
     assert_eq!(result["limited_party"], "path", "{result}");
 }
 
+/// The timers of TCP double: 12.6 s and some after the path went away each channel tries, and next
+/// 25.4 s and some after it, 10 s after the path is back.
+#[test]
+fn channels_move_again_soon_after_an_outage() {
+    if !Path::new("/proc/sys/net/ipv4/tcp_rto_max_ms").exists() {
+        return farline_lab::skip("a kernel before 6.15 bounds no retransmission timer");
+    }
+    let over = over_an_outage("retry-often", (15, 100), "farline", &["--streams", "8"]);
+    let Some(result) = over else { return };
+    assert_eq!(result["attempts"], 1, "{result}");
+    // 4.2 s of data at the path's rate, and 15 s without.
+    let took = result["seconds"].as_f64().expect("a number");
+    assert!((15.0..25.0).contains(&took), "{took} s: {result}");
+}
+
 #[test]
 fn a_wrong_port_is_said_at_once_and_a_wait_can_be_interrupted() {
     let began = Instant::now();

@@ -223,6 +223,21 @@ fn a_person_reads_how_many_and_quiet_is_quiet() {
 }
 
 #[test]
+fn what_moved_nothing_was_held_back_by_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::create_dir_all(dir.path().join("root/t")).expect("a folder");
+    fs::create_dir(dir.path().join("t")).expect("a folder");
+    fs::write(dir.path().join("t/f"), "ab").expect("written");
+    let (_node, url) = node(&dir.path().join("root"), "write", &[]);
+    let to = format!("{url}/t");
+    let moved = said(dir.path(), &["sync", "-v"], ["t", &to]);
+    assert!(moved.contains("limited by ") && moved.contains("chosen: "), "{moved}");
+    let again = said(dir.path(), &["sync", "-v"], ["t", &to]);
+    assert!(again.contains("\nskipped: f"), "{again}");
+    assert!(!again.contains("limited by ") && !again.contains("chosen: "), "{again}");
+}
+
+#[test]
 fn links_that_are_the_same_stay_and_count_as_no_files() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, lk) = (dir.path().join("root"), dir.path().join("lk"));

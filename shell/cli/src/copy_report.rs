@@ -185,6 +185,10 @@ fn why(outcome: &Outcome, verbose: bool) -> Vec<String> {
     // A copy within this host goes over no path.
     let rtt = Some(Span::from_secs_f64(outcome.rtt_seconds)).filter(|rtt| *rtt > Span::ZERO);
     let mut lines: Vec<String> = rtt.iter().map(|rtt| format!("rtt {rtt}")).collect();
+    if outcome.files == 0 && outcome.moved_bytes == 0 {
+        // What moved nothing was held back by nothing.
+        return lines;
+    }
     // What was measured says so itself.
     let label = |is_choice| if is_choice { "chosen: " } else { "" };
     let reasons = outcome.reasons.iter();

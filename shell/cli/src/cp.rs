@@ -115,7 +115,7 @@ pub(crate) struct How {
     /// All files land at the end [default: when whole]
     #[arg(long)]
     atomic: bool,
-    /// digest, blake3, checksum or none [default: digest]
+    /// digest, blake3, checksum or none [default: by peer]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     verify: Option<VerifyHow>,
     /// No faster in all, such as 500Mbit/s [default: none]

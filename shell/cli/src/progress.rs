@@ -1,5 +1,5 @@
-//! The progress of one transfer: a bar on a terminal, one plain line a minute elsewhere, nothing
-//! when asked to be quiet.
+//! The progress of one transfer: a bar on a terminal, below its figures where it has no room before
+//! them, one plain line a minute elsewhere, nothing when asked to be quiet.
 //!
 //! Everything goes to stderr. Rate and time left come from the samples' own clock, over the last
 //! seconds, so a path that changes its speed is seen to. The bar alone has a colour, where the
@@ -50,6 +50,8 @@ const USUAL_COLUMNS: usize = 80;
 /// What a bar takes at least, with its brackets and the space behind; and on a narrower terminal.
 const LEAST_BAR: usize = 11;
 const SHORT_BAR: usize = 8;
+/// From so many columns on a bar has a line of its own where it has no room before the words.
+const LEAST_BELOW: usize = 20;
 /// Between two lines where nobody looks at a terminal: a log, a batch system's file.
 const LINE_EVERY: Span = Span::from_secs(60);
 
@@ -75,16 +77,7 @@ impl ProgressDisplay {
         self.pace.push(sample.elapsed, moved);
         let rate = self.pace.rate();
         match &mut self.face {
-            Face::Bar(bar) => {
-                let (text, with_bar) = describe(&self.label, sample, rate, columns());
-                // First: each of the others draws.
-                bar.set_style(style(with_bar));
-                if let Some(total) = sample.bytes_total {
-                    bar.set_length(total.0);
-                }
-                bar.set_position(sample.bytes_done.0);
-                bar.set_message(text);
-            }
+            Face::Bar(bar) => draw(bar, &self.label, sample, rate, columns()),
             Face::Lines(next) => {
                 if sample.elapsed >= *next {
                     *next = sample.elapsed + LINE_EVERY;
@@ -128,9 +121,43 @@ pub(crate) fn columns() -> usize {
     rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col)).max(1)
 }
 
-fn style(with_bar: bool) -> ProgressStyle {
-    let template = if with_bar { "[{wide_bar:.cyan}] {msg}" } else { "{msg}" };
-    ProgressStyle::with_template(template)
+/// Shows `sample` on a terminal of so many columns.
+fn draw(bar: &ProgressBar, label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) {
+    let (text, with_bar) = describe(label, sample, rate, columns);
+    let place = match with_bar {
+        true => BarPlace::Before,
+        false if sample.bytes_total.is_some() && columns >= LEAST_BELOW => BarPlace::Below,
+        false => BarPlace::Nowhere,
+    };
+    // First: each of the others draws.
+    bar.set_style(style(place, columns));
+    if let Some(total) = sample.bytes_total {
+        bar.set_length(total.0);
+    }
+    bar.set_position(sample.bytes_done.0);
+    bar.set_message(text);
+}
+
+/// Where the bar stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BarPlace {
+    /// Before the words.
+    Before,
+    /// On a line of its own below them, where both have no room on one.
+    Below,
+    /// Nowhere: there is no room, or nobody knows how much there is to do.
+    Nowhere,
+}
+
+fn style(place: BarPlace, columns: usize) -> ProgressStyle {
+    let template = match place {
+        BarPlace::Before => "[{wide_bar:.cyan}] {msg}".to_owned(),
+        // The last column stays free, as behind the words. They come first: a terminal that shows
+        // a ctrl-C as `^C` goes to the next line for it, and what is cleared then is the bar.
+        BarPlace::Below => format!("{{msg}}\n[{{bar:{}.cyan}}]", columns.saturating_sub(3)),
+        BarPlace::Nowhere => "{msg}".to_owned(),
+    };
+    ProgressStyle::with_template(&template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
 }
@@ -309,6 +336,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::TermLike;
+    use std::sync::{Arc, Mutex};
 
     fn sample(millis: u64, mib: u64) -> Sample {
         Sample {
@@ -375,6 +404,111 @@ mod tests {
         ] {
             let (said, with_bar) = describe("run7", &sample(1_000, 512), FAST, columns);
             assert_eq!(format!("{}{said}", if with_bar { "[" } else { "" }), line, "{columns}");
+        }
+    }
+
+    /// A terminal of so many columns, which keeps what the last drawing wrote.
+    #[derive(Clone, Debug)]
+    struct Screen(u16, Arc<Mutex<(String, String)>>);
+
+    impl Screen {
+        /// The rows that this fills on such a terminal, without colours.
+        fn rows(&self) -> Vec<String> {
+            let drawn = self.1.lock().expect("no panic").1.clone();
+            let mut plain = String::new();
+            for (at, part) in drawn.split('\u{1b}').enumerate() {
+                plain.push_str(if at == 0 {
+                    part
+                } else {
+                    part.split_once('m').expect("a colour").1
+                });
+            }
+            let all: Vec<char> = plain.chars().filter(|&one| one != '\r').collect();
+            let rows = all.chunks(self.0.into()).map(|row| row.iter().collect::<String>());
+            rows.map(|row| row.trim_end().to_owned()).collect()
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            self.0
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.1.lock().expect("no panic").0.push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            let mut drawn = self.1.lock().expect("no panic");
+            drawn.1 = std::mem::take(&mut drawn.0);
+            Ok(())
+        }
+    }
+
+    /// What `sample` looks like on a terminal of so many columns.
+    fn seen(sample: &Sample, columns: u16) -> Vec<String> {
+        let screen = Screen(columns, Arc::default());
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let bar = ProgressBar::with_draw_target(None, target);
+        draw(&bar, "run7", sample, FAST, columns.into());
+        let rows = screen.rows();
+        bar.abandon();
+        rows
+    }
+
+    #[test]
+    fn terminals_of_all_widths_show_a_bar_and_never_wrap() {
+        let half = sample(1_000, 512);
+        assert_eq!(
+            seen(&half, 40),
+            ["50% 3/4 8.00 Gbit/s 1 s left path", "[==================>                  ]"]
+        );
+        assert_eq!(
+            seen(&half, 60),
+            ["[===>   ] 50 %  3/4  8.00 Gbit/s  1 s left  limit: path rate"]
+        );
+        assert_eq!(
+            seen(&half, 80),
+            ["[==========>          ] 50 %  3/4 files  8.00 Gbit/s  1 s left  limit: path rate"]
+        );
+        assert_eq!(
+            seen(&half, 120),
+            ["[==================>                 ] run7:  50 %  512 MiB of 1 GiB  3/4 files  \
+              8.00 Gbit/s  1 s left  limit: path rate"]
+        );
+        for columns in 1..=130 {
+            for sample in [half, Sample { files_total: None, files_done: None, ..half }] {
+                let rows = seen(&sample, columns);
+                let bar = rows.iter().position(|row| row.starts_with('[') && row.contains('='));
+                assert!(columns < 20 || bar.is_some(), "{columns}: {rows:?}");
+                // Without one it is one line, as with one before the words.
+                assert!(rows.len() == 1 + bar.unwrap_or(0) || columns < 4, "{columns}: {rows:?}");
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::super::pace::LiveRate;
 use super::super::path_start::PathStart;
 use super::super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use super::Shared;
+use super::standing::Standing;
 use crate::channels::handle::YieldedPart;
 use crate::channels::{Channel, Handle};
 use crate::sys::lock::lock;
@@ -41,8 +42,10 @@ impl Shared<'_> {
         let (mut judge, mut monitor) = (LossJudge::default(), PathMonitor::default());
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion, mut before) = (watched.len(), None, None);
+        let mut standing = Standing::default();
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             let samples: Vec<_> = watched.iter().map(Handle::sample).collect();
+            standing.look(&watched, &samples);
             if let Some(pool) = &mut pool {
                 let (rests, window) = {
                     let machine = &lock(&self.state).machine;

@@ -239,12 +239,13 @@ pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
         }
     };
     let mut text = format!(
-        "{} in {time}\n{} stream{} of {}, {} of window each, {} of staging",
+        "{} in {time}\n{} stream{} of {}, {} of window{}, {} of staging",
         size_as_given(plan.size_bytes),
         plan.streams,
         if plan.streams == 1 { "" } else { "s" },
         plan.congestion,
         Bytes(plan.window_bytes.0),
+        if plan.streams == 1 { "" } else { " each" },
         plan.staging_bytes
     );
     for reason in &plan.reasons {
