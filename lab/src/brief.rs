@@ -66,6 +66,9 @@ impl Deref for Brief {
 
 impl fmt::Display for Brief {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(verdict) = self.0["verdict"].as_str() {
+            write!(f, "{}: ", begin(verdict))?;
+        }
         write!(f, "{}", shortened(&self.0))
     }
 }
@@ -114,6 +117,7 @@ mod tests {
         }));
         let said = document.to_string();
         assert!(said.len() < 1_000 && said == format!("{document:?}"), "{}", said.len());
+        assert!(said.starts_with("passed: {"), "the verdict first: {said}");
         for part in ["\"passed\"", "\"lost\":3", "4096 in all", "60 in all", "[1,2]", "9000 bytes"]
         {
             assert!(said.contains(part), "{part}: {said}");
