@@ -204,6 +204,8 @@ pub struct ScriptedServer {
     pub listing: Option<Listing>,
     /// What it says each file's MD5 is; without it, that it knows none.
     pub digest: Option<&'static str>,
+    /// What it replies to PASV; without it, that it knows none.
+    pub passive: Option<&'static str>,
     /// The time between two bytes of a file; none by default.
     pub drips: Duration,
 }
@@ -260,6 +262,7 @@ impl ScriptedServer {
                     None => "500 no".to_owned(),
                 },
                 "TYPE" | "MODE" | "OPTS" => "200 yes".to_owned(),
+                "PASV" if self.passive.is_some() => self.passive.unwrap_or_default().to_owned(),
                 "PORT" => {
                     let bytes: Vec<u16> =
                         rest.split(',').filter_map(|number| number.parse().ok()).collect();

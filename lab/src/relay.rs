@@ -35,6 +35,30 @@ pub fn relay_that_counts(port: u16) -> (u16, Arc<AtomicU32>) {
     })
 }
 
+/// The same, at which the first `times` connections are greeted with `greeting` alone, as by a
+/// server that has no place for them.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_turns_away(
+    port: u16,
+    greeting: &'static str,
+    times: u32,
+) -> (u16, Arc<AtomicU32>) {
+    relay(move |mut client, count| {
+        if count.fetch_add(1, Ordering::Relaxed) < times {
+            client.write_all(greeting.as_bytes())?;
+            client.shutdown(Shutdown::Write)?;
+            // Closed while there is something unread, its words would be lost.
+            return io::copy(&mut client, &mut io::sink()).map(drop);
+        }
+        let server = TcpStream::connect(("127.0.0.1", port))?;
+        let back = (server.try_clone()?, client.try_clone()?);
+        std::thread::spawn(move || pass(back.0, back.1));
+        pass(client, server)
+    })
+}
+
 /// The same, and the count of commands that begin with `command`.
 ///
 /// # Panics

@@ -20,8 +20,8 @@ const LONGEST_WAIT: Span = Span::from_secs(30);
 pub struct FailedAttempt {
     /// By what.
     pub error: Error,
-    /// Whether the peer was ever reached in this copy: where nobody ever was, a wrong name or port
-    /// is likelier than an outage.
+    /// Whether the copy had begun with its peer: where nobody was ever reached, a wrong name or
+    /// port is likelier than an outage.
     pub was_reached: bool,
     /// Bytes that the receiver has or had, as far as this end knows.
     pub arrived: u64,
@@ -37,12 +37,15 @@ pub struct RetryBackoff {
     /// Since the last progress: when the first was, and how many there were.
     fruitless: Option<(Time, u32)>,
     best: u64,
+    /// Whether a peer that is there said that it had no place.
+    was_turned_away: bool,
 }
 
 impl RetryBackoff {
     /// Tries again for `retry_for` without progress; not at all when that is nothing.
     pub fn new(retry_for: Span, rng: Rng) -> RetryBackoff {
-        RetryBackoff { retry_for, rng, failures: 0, fruitless: None, best: 0 }
+        let (failures, fruitless, best, was_turned_away) = (0, None, 0, false);
+        RetryBackoff { retry_for, rng, failures, fruitless, best, was_turned_away }
     }
 
     /// Attempts that failed.
@@ -54,7 +57,9 @@ impl RetryBackoff {
     /// where another is of no use, or the time is up.
     pub fn handle(&mut self, now: Time, failed: &FailedAttempt) -> Option<Span> {
         self.failures += 1;
-        if !is_transient(failed) || self.retry_for == Span::ZERO {
+        self.was_turned_away |= is_turned_away(failed);
+        let was_reached = failed.was_reached || self.was_turned_away;
+        if !is_transient(failed, was_reached) || self.retry_for == Span::ZERO {
             return None;
         }
         if failed.arrived > self.best {
@@ -75,23 +80,26 @@ impl RetryBackoff {
     }
 }
 
-/// Whether the fault may pass by itself.
-fn is_transient(failed: &FailedAttempt) -> bool {
+/// Whether a peer that is there said that it has no place now: whatever the attempt came to before.
+fn is_turned_away(failed: &FailedAttempt) -> bool {
+    matches!(failed.error.code, ErrorCode::Busy | ErrorCode::ServerClosing)
+}
+
+/// Whether the fault may pass by itself; the peer is there, or was, if it `was_reached`.
+fn is_transient(failed: &FailedAttempt, was_reached: bool) -> bool {
     if failed.error.retry() == Retry::Never {
         return false;
     }
     match failed.error.code {
         // Who reads or stores wrong bytes does so again.
         ErrorCode::DigestMismatch => false,
-        // At the beginning a name, a port or another copy is to blame; later an outage, or the
-        // session that was lost and still holds the target.
-        ErrorCode::Busy
-        | ErrorCode::NoDescriptor
+        // At the beginning a name, a port or a limit of this host's is to blame; later an outage.
+        ErrorCode::NoDescriptor
         | ErrorCode::NoMemory
         | ErrorCode::SshFailed
         | ErrorCode::RemoteFarlineFailed
         | ErrorCode::TooManyChannels
-        | ErrorCode::Unreachable => failed.was_reached,
+        | ErrorCode::Unreachable => was_reached,
         _ => true,
     }
 }
@@ -141,6 +149,74 @@ mod tests {
         }
     }
 
+    /// A node with so many places, and what a client that asks for one is told at each instant.
+    struct Node {
+        places: usize,
+        /// When each of those that are in leaves.
+        leave: Vec<Time>,
+        /// It is down from then until then.
+        down: (Time, Time),
+        code: ErrorCode,
+    }
+
+    impl Node {
+        fn ask(&mut self, now: Time, stays: Span) -> Result<(), ErrorCode> {
+            self.leave.retain(|&leaves| leaves > now);
+            let is_down = self.down.0 <= now && now < self.down.1;
+            match (is_down, self.leave.len() < self.places) {
+                (true, _) => Err(ErrorCode::Unreachable),
+                (false, false) => Err(self.code),
+                (false, true) => {
+                    self.leave.push(now + stays);
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// How many of `clients`, who come at once and stay for two seconds each, are let in, none of
+    /// whom was in before.
+    fn let_in(node: &mut Node, clients: u64, seed: u64) -> usize {
+        let mut waiting: Vec<(Time, RetryBackoff)> = (0..clients)
+            .map(|client| {
+                let rng = Rng::new(seed * 1_000 + client);
+                (Time::ZERO, RetryBackoff::new(RETRY_FOR, rng))
+            })
+            .collect();
+        let mut came_in = 0;
+        while let Some(next) = (0..waiting.len()).min_by_key(|&index| waiting[index].0) {
+            let (now, mut backoff) = waiting.swap_remove(next);
+            match node.ask(now, Span::from_secs(2)) {
+                Ok(()) => came_in += 1,
+                Err(code) => {
+                    let wait = backoff.handle(now, &failed(code, false, 0));
+                    waiting.extend(wait.map(|wait| (now + wait, backoff)));
+                }
+            }
+        }
+        came_in
+    }
+
+    #[test]
+    fn who_is_turned_away_before_it_is_let_in_comes_again() {
+        let never = (Time::ZERO, Time::ZERO);
+        for (seed, code) in (0..20).zip([ErrorCode::Busy, ErrorCode::ServerClosing].repeat(10)) {
+            let mut node = Node { places: 4, leave: Vec::new(), down: never, code };
+            assert_eq!(let_in(&mut node, 60, seed), 60, "seed {seed}: {code}");
+            // A node that goes away after it said so is waited for as one that was copied to.
+            let away = (Time::ZERO + Span::from_millis(100), Time::ZERO + Span::from_secs(90));
+            let mut node = Node { places: 4, leave: Vec::new(), down: away, code };
+            assert_eq!(let_in(&mut node, 60, seed), 60, "seed {seed}: {code}, and away");
+            // Who finds nobody at all does not wait.
+            let mut nobody =
+                Node { places: 4, leave: Vec::new(), down: (Time::ZERO, away.1), code };
+            assert_eq!(let_in(&mut nobody, 60, seed), 0, "seed {seed}: {code}, never there");
+        }
+        // And a node that has no place for ever is given up when the patience is at its end.
+        let mut full = Node { places: 0, leave: Vec::new(), down: never, code: ErrorCode::Busy };
+        assert_eq!(let_in(&mut full, 3, 1), 0);
+    }
+
     #[test]
     fn waits_double_and_spread() {
         let waits = |seed| {
@@ -184,6 +260,7 @@ mod tests {
         assert!(!tries(&failed(ErrorCode::Unreachable, false, 0)), "a wrong port");
         assert!(tries(&failed(ErrorCode::Unreachable, true, 0)), "an outage");
         assert!(tries(&failed(ErrorCode::ServerClosing, false, 0)), "a full node");
+        assert!(tries(&failed(ErrorCode::Busy, false, 0)), "one without a descriptor");
         let yours = Error::new(Fault::You, ErrorCode::ChannelLost, "");
         assert!(!tries(&FailedAttempt { error: yours, was_reached: true, arrived: 0 }));
         let mut never = RetryBackoff::new(Span::ZERO, Rng::new(1));

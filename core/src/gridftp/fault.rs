@@ -150,8 +150,9 @@ fn guessed(reply: u16, words: &str) -> Option<&'static Row> {
     let code = match reply {
         // GCT answers `500 Command failed. ... No such file or directory` to RETR: the system's
         // words, whatever the code.
-        500..=559 if says(&["no such file"]) => ErrorCode::PathNotFound,
-        500..=559 if says(&["permission denied"]) => ErrorCode::PermissionDenied,
+        // ProFTPD says 450 to LIST of what is not there, which does not come by waiting.
+        450 | 500..=559 if says(&["no such file"]) => ErrorCode::PathNotFound,
+        450 | 500..=559 if says(&["permission denied"]) => ErrorCode::PermissionDenied,
         500..=559 if says(&["not empty"]) => ErrorCode::DirectoryNotEmpty,
         500..=559 if says(&["not a directory"]) => ErrorCode::NotADirectory,
         500..=559 if says(&["is a directory"]) => ErrorCode::IsADirectory,
@@ -259,6 +260,9 @@ mod tests {
             (550, "Failed to open file.", ErrorCode::Refused, Fault::Refused),
             (550, "Permission denied.", ErrorCode::PermissionDenied, Fault::Refused),
             (550, "/x: No such file or directory", ErrorCode::PathNotFound, Fault::You),
+            (450, "/x: No such file or directory", ErrorCode::PathNotFound, Fault::You),
+            (450, "/x: Permission denied", ErrorCode::PermissionDenied, Fault::Refused),
+            (450, "Requested file action not taken", ErrorCode::Busy, Fault::Refused),
             (530, "Login incorrect.", ErrorCode::LoginRefused, Fault::Refused),
             (425, "Can't open data connection.", ErrorCode::DataConnection, Fault::Between),
             (500, "Command not supported.", ErrorCode::Unsupported, Fault::There),

@@ -112,7 +112,7 @@ impl LineTest {
         let percent = percent(self.settings.confidence);
         let (what, unit, limit) = match self.settings.criterion {
             None if is_unfit => {
-                return (LineOutcome::Unfit, format!("too little counts to say anything: {time}"));
+                return (LineOutcome::Unfit, format!("too few seconds count to say anything: {time}"));
             }
             None => {
                 let found = self.loss().map_or(String::new(), |loss| {
@@ -136,7 +136,7 @@ impl LineTest {
             RatioDecision::Accepted => (LineOutcome::Passed, ended("below", "passed")),
             RatioDecision::Refused => (LineOutcome::Failed, ended("above", "failed")),
             RatioDecision::Open if is_unfit => {
-                (LineOutcome::Unfit, format!("too little counts to decide on {what}: {time}"))
+                (LineOutcome::Unfit, format!("too few seconds count to decide on {what}: {time}"))
             }
             RatioDecision::Open => (LineOutcome::Undecided, ended("against", "not decided")),
         }

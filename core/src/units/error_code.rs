@@ -331,6 +331,8 @@ error_codes! {
     NoSpace "no-space" Never: Here There;
     /// ssh cannot be run
     NoSsh "no-ssh" Never: Here;
+    /// the other host has no GridFTP server that ssh could start
+    NoSshftp "no-sshftp" Never: There;
     /// no thread can be started
     NoThread "no-thread" Never: Here;
     /// the server offers no TLS

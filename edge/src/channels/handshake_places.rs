@@ -8,10 +8,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use tokio::sync::oneshot;
 
-/// The places of one session.
+/// The places of one session, or of one port.
 #[derive(Debug)]
 pub(super) struct HandshakePlaces {
     most: usize,
+    /// Of one address; who wants more of them has one of its own go.
+    most_of_address: usize,
     taken: Mutex<Taken>,
 }
 
@@ -24,6 +26,7 @@ struct Taken {
 
 #[derive(Debug)]
 struct UnderWay {
+    from: Option<IpAddr>,
     is_own: bool,
     steps: Steps,
     /// Its task hears of it when this is dropped.
@@ -40,7 +43,13 @@ pub(super) struct HandshakePlace<'a> {
 
 impl HandshakePlaces {
     pub(super) fn new(most: usize) -> HandshakePlaces {
-        HandshakePlaces { most, taken: Mutex::default() }
+        HandshakePlaces { most, most_of_address: most, taken: Mutex::default() }
+    }
+
+    /// The same, of which one address has no more than so many.
+    #[cfg(any(feature = "quic", test))]
+    pub(super) fn with_most_of_address(self, most_of_address: usize) -> HandshakePlaces {
+        HandshakePlaces { most_of_address, ..self }
     }
 
     /// A place for who came from `from` to the session of `client`, for which another may lose its
@@ -51,12 +60,16 @@ impl HandshakePlaces {
         client: Option<IpAddr>,
         steps: &Steps,
     ) -> Option<HandshakePlace<'_>> {
-        let is_own = client.is_some() && from.map(|from| from.ip().to_canonical()) == client;
+        let from = from.map(|from| from.ip().to_canonical());
+        let is_own = client.is_some() && from == client;
         let (told_of, told) = oneshot::channel();
         let mut taken = lock(&self.taken);
-        if taken.by_number.len() >= self.most {
+        let of_address = taken.by_number.values().filter(|one| one.from == from).count();
+        let has_its_own = of_address >= self.most_of_address;
+        if has_its_own || taken.by_number.len() >= self.most {
+            let may_go = |(_, one): &(&u64, &UnderWay)| !has_its_own || one.from == from;
             let key = |(number, one): &(&u64, &UnderWay)| (one.is_own, one.steps.taken(), **number);
-            let (&least, goes) = taken.by_number.iter().min_by_key(key)?;
+            let (&least, goes) = taken.by_number.iter().filter(may_go).min_by_key(key)?;
             if goes.is_own && !is_own {
                 return None;
             }
@@ -64,7 +77,7 @@ impl HandshakePlaces {
         }
         taken.last += 1;
         let number = taken.last;
-        let one = UnderWay { is_own, steps: steps.clone(), _told: told_of };
+        let one = UnderWay { from, is_own, steps: steps.clone(), _told: told_of };
         taken.by_number.insert(number, one);
         Some(HandshakePlace { places: self, number, told })
     }
@@ -121,5 +134,20 @@ mod tests {
         drop((more, last));
         let _free = [take(&places, 2, 0), take(&places, 2, 0), take(&places, 2, 0)]
             .map(|place| place.expect("free"));
+    }
+    #[tokio::test]
+    async fn who_comes_often_takes_its_own_places_and_no_others() {
+        let places = HandshakePlaces::new(5).with_most_of_address(3);
+        let mut other = take(&places, 2, 0).expect("free");
+        let mut crowd: Vec<_> = (0..3).map(|_| take(&places, 3, 0).expect("free")).collect();
+        for _ in 0..10 {
+            crowd.push(take(&places, 3, 0).expect("one of its own goes"));
+            assert!(is_lost(&mut crowd.remove(0)).await);
+        }
+        assert!(!is_lost(&mut other).await, "the oldest of all, but of another address");
+        // Where all places are taken the oldest goes, whoever it is.
+        let _more =
+            [take(&places, 4, 0).expect("free"), take(&places, 5, 1).expect("the oldest's")];
+        assert!(is_lost(&mut other).await && !is_lost(&mut crowd[0]).await);
     }
 }

@@ -81,6 +81,16 @@ impl Key {
         blake3::Hash::from(self.proof_of_queue_pair(channel, queue_pair)) == proof
     }
 
+    /// By which number a connection over UDT, whose end at the client has this name, begins to
+    /// count its packets: that it is the session's is known with its handshake, a round trip before
+    /// its preamble (U-3).
+    pub fn first_packet(&self, end: u32) -> u32 {
+        let mut hasher = blake3::Hasher::new_derive_key("farline 2026 udt first packet");
+        hasher.update(&self.0).update(&end.to_be_bytes());
+        let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
+
     fn derive(&self, context: &str) -> [u8; blake3::OUT_LEN] {
         blake3::derive_key(context, &self.0)
     }
@@ -123,6 +133,8 @@ mod tests {
         let proof = key.proof_of_queue_pair(1, 2);
         assert!(key.proves_queue_pair(1, 2, proof) && !other.proves_queue_pair(1, 2, proof));
         assert!(!key.proves_queue_pair(2, 2, proof) && !key.proves_queue_pair(1, 3, proof));
+        assert_eq!(key.first_packet(1), key.first_packet(1));
+        assert!(![key.first_packet(2), other.first_packet(1)].contains(&key.first_packet(1)));
         let mut damaged = key.preamble();
         damaged[7] ^= 1;
         assert_eq!(Token::of(&damaged), None);

@@ -31,6 +31,9 @@ pub struct ConnectOptions {
     pub ssh: Vec<String>,
     /// Where farline is on the other host; searched in its PATH and the usual places when absent.
     pub remote_farline: Option<String>,
+    /// What starts a grid's server on the other host (`sshftp://`), in the words of its shell; what
+    /// a user or a site has set up there when absent.
+    pub remote_sshftp: Option<String>,
     /// Where the node is reached in place of what its name means: the far end of a circuit.
     /// Certificates and host keys are still those of the name.
     pub address: Option<IpAddr>,

@@ -16,7 +16,7 @@ use crate::sys::host::kernel_id;
 use crate::sys::lock::lock;
 use farline_core::copy::{HeldRate, farline_option};
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
-use farline_core::gridftp::{Command, ListingEntry, Pathname, Reply};
+use farline_core::gridftp::{Command, ListingEntry, Pathname, Reply, may_send_to};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -422,13 +422,27 @@ impl Control {
         let told = self.features.data_address;
         let address =
             address.map(|address| told.map_or(address, |ip| SocketAddr::new(ip, address.port())));
-        address.ok_or_else(|| {
+        let address = address.ok_or_else(|| {
             Error::new(
                 Fault::There,
                 ErrorCode::NoAddress,
                 format!("{} did not say where it listens", self.server),
             )
-        })
+        })?;
+        match self.peer_ip() {
+            Some(server) if !may_send_to(server, address) => Err(self.sends_elsewhere(address)),
+            _ => Ok(address),
+        }
+    }
+
+    /// Its data would go where a server has no business to send its client.
+    fn sends_elsewhere(&self, address: SocketAddr) -> Error {
+        let message = format!(
+            "{} would have data go to {address}, which is neither itself nor a host for data of its site",
+            self.server
+        );
+        Error::new(Fault::There, ErrorCode::NoAddress, message)
+            .hint("its operator can have it tell an address that leads to it from here")
     }
 
     /// What is at a path, by the answer to the `Stat` request `id`; `None` when nothing is.

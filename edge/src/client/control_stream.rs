@@ -4,6 +4,7 @@ use super::connect_options::ConnectOptions;
 use super::gss_stream::initiate;
 use super::location::{ControlTransport, Remote};
 use super::ssh::Ssh;
+use super::sshftp;
 use crate::channels::Handle;
 use crate::channels::gsi::UserProxy;
 use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
@@ -15,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 /// How long a server may take to take the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,7 +28,8 @@ pub(super) struct ControlStream {
     pub(super) stream: Box<dyn Duplex>,
     /// To ask the kernel about it, where it is TCP.
     pub(super) handle: Option<Handle>,
-    /// This end and the other, where it is TCP.
+    /// This end and the other, where it is TCP; their addresses alone where a grid's server is
+    /// reached over ssh.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     /// What carries it, where that is ssh.
     pub(super) ssh: Option<Arc<Ssh>>,
@@ -44,12 +46,18 @@ impl ControlStream {
         reach: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
         if remote.via == ControlTransport::Ssh {
-            let (ssh, stream) = Ssh::start(remote, reach)?;
+            let (ssh, mut stream) = Ssh::start(remote, reach)?;
+            let ssh = Arc::new(ssh);
+            let ends = match remote.farline {
+                // A Farline node says it itself (K-6).
+                true => None,
+                false => Some(ends_over_ssh(remote, reach, &mut stream, &ssh).await?),
+            };
             return Ok(ControlStream {
                 stream: Box::new(stream),
                 handle: None,
-                ends: None,
-                ssh: Some(Arc::new(ssh)),
+                ends,
+                ssh: Some(ssh),
                 shared: None,
                 tls: None,
             });
@@ -161,4 +169,41 @@ impl ControlStream {
         let stream = initiate(self.stream, remote, &reach.trust, proxy).await?;
         Ok(ControlStream { stream, ..self })
     }
+}
+
+/// The addresses between which data goes to a grid's server that `ssh` has started, by what comes
+/// before it on `stream`.
+async fn ends_over_ssh(
+    remote: &Remote,
+    reach: &ConnectOptions,
+    stream: &mut UnixStream,
+    ssh: &Arc<Ssh>,
+) -> Result<(SocketAddr, SocketAddr), Error> {
+    let said = sshftp::server_address(stream);
+    // Questions of ssh's are answered meanwhile.
+    let said = match reach.idle_timeout() {
+        Some(within) => tokio::time::timeout(within, said)
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        None => said.await,
+    };
+    let address = match said {
+        Ok(address) => address.ok_or_else(|| {
+            let message =
+                format!("{remote}: sshd there does not say by which address it is reached");
+            Error::new(Fault::There, ErrorCode::NoAddress, message)
+                .hint("a server of OpenSSH's does, in SSH_CONNECTION")
+        })?,
+        Err(error) => {
+            let ssh = Arc::clone(ssh);
+            let known = tokio::task::spawn_blocking(move || ssh.failure()).await;
+            return Err(known.ok().flatten().unwrap_or_else(|| {
+                let message = format!("{remote}: nothing is heard of its shell: {error}");
+                Error::new(Fault::Between, ErrorCode::SshFailed, message)
+                    .hint(format!("does `ssh {} true` work?", remote.host))
+            }));
+        }
+    };
+    let here = address_towards(address).unwrap_or(address);
+    Ok((SocketAddr::new(here, 0), SocketAddr::new(address, 0)))
 }

@@ -42,7 +42,9 @@ impl Credentials {
     /// # Errors
     /// When a token is wanted and there is none, or it would go in the clear.
     pub(super) fn login(&self, remote: &Remote) -> Result<(String, String), Error> {
-        if remote.via == ControlTransport::Gsi {
+        let is_shown = remote.via == ControlTransport::Gsi
+            || (remote.via == ControlTransport::Ssh && !remote.farline);
+        if is_shown {
             // Who it is was shown; GFD.20's word for whoever the server takes that for, and no
             // secret.
             let user = remote.user.clone().unwrap_or_else(|| ":globus-mapping:".to_owned());

@@ -36,7 +36,7 @@ pub enum ControlTransport {
     Tls,
     /// TCP with `AUTH GSSAPI` (GFD.20), by a proxy of a grid: `gsiftp://`.
     Gsi,
-    /// The user's ssh: `host:path`, as scp has it.
+    /// The user's ssh: `host:path`, as scp has it, or `sshftp://`, as `globus-url-copy` does.
     Ssh,
     /// Control and data over one UDP port, encrypted: `farlineq://`.
     OnePort,
@@ -44,7 +44,7 @@ pub enum ControlTransport {
 
 /// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`,
 /// or with TLS `ftps://` or `farlines://`, or with a proxy of a grid `gsiftp://`, or over one UDP
-/// port `farlineq://`; or `[user@]host:path`, over ssh.
+/// port `farlineq://`; or over ssh `[user@]host:path`, and to a grid's server `sshftp://`.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remote {
@@ -56,7 +56,7 @@ pub struct Remote {
     pub host: String,
     /// What carries the control channel.
     pub via: ControlTransport,
-    /// The control port; ssh knows its own.
+    /// The control port; ssh knows its own, where this is none (0).
     pub port: u16,
     /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to
     /// the home directory.
@@ -75,6 +75,9 @@ const FTP_PORT: u16 = 21;
 /// GridFTP's registered port, where a Farline node listens.
 const GRIDFTP_PORT: u16 = 2811;
 
+/// What ssh's own configuration says.
+const SSH_PORT: u16 = 0;
+
 /// What a URL of a server begins with.
 struct Scheme {
     name: &'static str,
@@ -84,10 +87,11 @@ struct Scheme {
     port: u16,
 }
 
-const SCHEMES: [Scheme; 6] = [
+const SCHEMES: [Scheme; 7] = [
     scheme("ftp", ControlTransport::Tcp, false, FTP_PORT),
     scheme("ftps", ControlTransport::Tls, false, FTP_PORT),
     scheme("gsiftp", ControlTransport::Gsi, false, GRIDFTP_PORT),
+    scheme("sshftp", ControlTransport::Ssh, false, SSH_PORT),
     scheme("farline", ControlTransport::Tcp, true, GRIDFTP_PORT),
     scheme("farlines", ControlTransport::Tls, true, GRIDFTP_PORT),
     scheme("farlineq", ControlTransport::OnePort, true, GRIDFTP_PORT),
@@ -201,7 +205,7 @@ impl Location {
             )
             .hint(
                 "known are farline://, ftp://, with TLS farlines:// and ftps://, by a proxy gsiftp://, \
-                over UDP farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
+                over ssh sshftp://, over UDP farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
             )),
         }
     }
@@ -263,6 +267,16 @@ impl Remote {
                 (Some(text(user)?), password.map(text).transpose()?)
             }
         };
+        if via == ControlTransport::Ssh {
+            let is_option = |name: &str| name.starts_with('-');
+            if is_option(host) || user.as_deref().is_some_and(is_option) {
+                return Err(wrong("no host and no user can be called so"));
+            }
+            if password.is_some() {
+                return Err(wrong("ssh takes no password from a URL")
+                    .hint("leave it out: ssh asks for it, or goes by a key"));
+            }
+        }
         let path = decode(path, shown)?;
         if path.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
             return Err(wrong("a path in an FTP URL has no line breaks and no zero bytes"));
@@ -331,12 +345,19 @@ impl Remote {
             ControlTransport::Tls => "ftps",
             ControlTransport::Gsi => "gsiftp",
             ControlTransport::OnePort => "farlineq",
+            ControlTransport::Ssh if !self.farline => "sshftp",
             ControlTransport::Tcp | ControlTransport::Ssh => "ftp",
         };
         let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        format!("{scheme}://{user}{host}:{}", self.port)
+        format!("{scheme}://{user}{}{}", self.host_in_url(), self.port_in_url())
+    }
+
+    fn host_in_url(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+
+    fn port_in_url(&self) -> String {
+        if self.port == SSH_PORT { String::new() } else { format!(":{}", self.port) }
     }
 
     /// The same server with another path.
@@ -458,14 +479,13 @@ pub(super) fn file_as_folder(named: impl fmt::Display) -> Error {
 impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.via == ControlTransport::Ssh {
-            return write!(f, "{host}:{}", String::from_utf8_lossy(&self.path));
+        let (host, path) = (self.host_in_url(), String::from_utf8_lossy(&self.path));
+        if self.via == ControlTransport::Ssh && self.farline {
+            return write!(f, "{host}:{path}");
         }
         let is_own = |scheme: &&Scheme| (scheme.via, scheme.farline) == (self.via, self.farline);
         let scheme = SCHEMES.iter().find(is_own).map_or("farline", |scheme| scheme.name);
-        write!(f, "{scheme}://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))?;
+        write!(f, "{scheme}://{host}{}{path}", self.port_in_url())?;
         match &self.store {
             None => Ok(()),
             Some(store) => write!(f, "?{store}"),

@@ -54,6 +54,7 @@ mod sending;
 mod set_time;
 mod source_set;
 mod ssh;
+mod sshftp;
 mod stream;
 mod stream_mode;
 mod third_party;

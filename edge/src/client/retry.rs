@@ -16,7 +16,7 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `attempt` until it succeeds, fails for good, or the patience of the options is at its end.
 /// What came out of a pipe does not come again, and what went into one cannot be taken back: there
-/// is one attempt then.
+/// is one attempt then, once the copy has begun.
 pub(super) async fn with_retries(
     copy: &mut Copy<'_>,
     mut attempt: impl AsyncFnMut(&mut Copy<'_>) -> Result<(), Error>,
@@ -24,11 +24,10 @@ pub(super) async fn with_retries(
     let mut seed = [0; 8];
     // Without randomness the waits of many do not spread, and are as long.
     let _ = getrandom(&mut seed, GetRandomFlags::empty());
-    let retry_for = match copy.stats.fixed.media {
-        (StoreMedium::Pipe, _) | (_, StoreMedium::Pipe) => Span::ZERO,
-        _ => copy.options.retry_for,
-    };
-    let mut backoff = RetryBackoff::new(retry_for, Rng::new(u64::from_ne_bytes(seed)));
+    let media = copy.stats.fixed.media;
+    let has_pipe = matches!(media, (StoreMedium::Pipe, _) | (_, StoreMedium::Pipe));
+    let rng = Rng::new(u64::from_ne_bytes(seed));
+    let mut backoff = RetryBackoff::new(copy.options.retry_for, rng);
     let (mut resumed, mut moved) = (None, false);
     loop {
         let before = copy.stats.checkpoint();
@@ -50,7 +49,8 @@ pub(super) async fn with_retries(
             _ => copy.live.arrived(),
         };
         let failed = FailedAttempt { error, was_reached, arrived };
-        let Some(wait) = backoff.handle(copy.now(), &failed) else {
+        let wait = backoff.handle(copy.now(), &failed);
+        let Some(wait) = wait.filter(|_| !(has_pipe && was_reached)) else {
             return Err(match backoff.failures() {
                 1 => failed.error,
                 n => Error {

@@ -53,7 +53,8 @@ async fn run(
     let sources = &expanded(&mut copy, sources, destination).await?[..];
     copy.claimed = ClaimedPaths::of(sources.iter().map(Location::to_string).collect());
     if options.most_deleted.is_some() {
-        extraneous::require(&copy, sources, destination).await?;
+        with_retries(&mut copy, async |copy| extraneous::require(copy, sources, destination).await)
+            .await?;
     }
     let deletes = match (options.most_deleted, sources) {
         (Some(most), [source]) => Some((most, source)),

@@ -1,10 +1,11 @@
-//! The user's own ssh, which starts `farline serve --stdio` at the other host and carries what
-//! cannot go straight (docs/protocol.md, H-1 and H-2).
+//! The user's own ssh, which starts `farline serve --stdio`, or a grid's server, at the other host
+//! and carries what cannot go straight (docs/protocol.md, H-1 and H-2).
 //!
 //! One ssh logs in and is the master of the others, which so ask for no password again.
 
 use super::connect_options::ConnectOptions;
 use super::location::Remote;
+use super::sshftp;
 use crate::channels::Handle;
 use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
@@ -28,9 +29,11 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// As much of what ssh says as anybody reads.
 const LONGEST_WORDS: usize = 64 << 10;
 
-/// A running ssh with farline at its other end.
+/// A running ssh with a server at its other end.
 #[derive(Debug)]
 pub(super) struct Ssh {
+    /// Whether that is farline, and not a grid's server.
+    is_farline: bool,
     program: Vec<String>,
     destination: Vec<String>,
     /// A folder of ours alone, with the master's socket.
@@ -40,7 +43,7 @@ pub(super) struct Ssh {
 }
 
 impl Ssh {
-    /// Starts ssh, and in it farline at the other end; the stream is the control channel.
+    /// Starts ssh, and in it the server at the other end; the stream is the control channel.
     pub(super) fn start(
         remote: &Remote,
         reach: &ConnectOptions,
@@ -52,6 +55,9 @@ impl Ssh {
         let mut destination = Vec::new();
         if let Some(user) = &remote.user {
             destination.extend(["-l".to_owned(), user.clone()]);
+        }
+        if !remote.farline && remote.port != 0 {
+            destination.extend(["-p".to_owned(), remote.port.to_string()]);
         }
         if let Some(address) = reach.address {
             // Its key is looked up by its name.
@@ -73,7 +79,10 @@ impl Ssh {
             "-oClearAllForwardings=yes",
             "-oRemoteCommand=none",
         ]);
-        command.args(&destination).arg(remote_command(reach.remote_farline.as_deref()));
+        command.args(&destination).arg(match remote.farline {
+            true => remote_command(reach.remote_farline.as_deref()),
+            false => sshftp::remote_command(reach.remote_sshftp.as_deref()),
+        });
         // Questions about passwords and keys go to the terminal; what is said at one belongs there
         // too.
         let words = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
@@ -85,6 +94,7 @@ impl Ssh {
         let ours = tokio::net::UnixStream::from_std(ours)
             .map_err(|error| failed("no socket pair", error))?;
         let ssh = Ssh {
+            is_farline: remote.farline,
             program,
             destination,
             folder,
@@ -116,6 +126,7 @@ impl Ssh {
                 };
                 Error::new(fault, code, message).hint(format!("does `ssh {host} true` work?"))
             }
+            _ if !self.is_farline => no_sshftp(host, status, &because),
             Some(code @ (126 | 127)) => {
                 let what = if code == 127 { "is not there" } else { "cannot be run" };
                 Error::new(
@@ -139,6 +150,18 @@ impl Ssh {
             .hint(format!("is it of a version that knows `farline {REMOTE_NODE}`?")),
         })
     }
+}
+
+/// Why a grid's server at `host` that ended with `status` did not begin.
+fn no_sshftp(host: &str, status: ExitStatus, because: &str) -> Error {
+    let message = match status.code() {
+        Some(126 | 127) => format!("{host} has no GridFTP server that ssh could start{because}"),
+        _ => format!("the GridFTP server on {host} ended with {status}{because}"),
+    };
+    Error::new(Fault::There, ErrorCode::NoSshftp, message).hint(format!(
+        "`globus-gridftp-server-enable-sshftp -nonroot` there makes ~/.globus/sshftp, and its \
+         operator /etc/grid-security/sshftp; where farline is installed, write {host}:path"
+    ))
 }
 
 impl Tunnel for Ssh {

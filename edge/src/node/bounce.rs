@@ -3,8 +3,9 @@
 //! Who may have data sent to a third host may otherwise reach, with this host's address, whatever
 //! trusts it: mail servers, the services of its own network, a cloud's metadata.
 
+use farline_core::gridftp::is_public;
 use farline_core::units::{Error, ErrorCode, Fault};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// Below this no client listens for data, and what does is a service.
@@ -105,43 +106,10 @@ impl Targets<'_> {
     }
 }
 
-/// Whether an address is one of the internet's hosts (IANA's registries of special addresses).
-fn is_public(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => is_public4(ip),
-        IpAddr::V6(ip) => is_public6(ip),
-    }
-}
-
-fn is_public4(ip: Ipv4Addr) -> bool {
-    let [a, b, c, _] = ip.octets();
-    !(ip.is_private()
-        || ip.is_loopback()
-        || ip.is_link_local()
-        || a == 0
-        || a >= 224
-        || (a == 100 && b & 0xc0 == 64)
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 198 && b & 0xfe == 18))
-}
-
-fn is_public6(ip: Ipv6Addr) -> bool {
-    let words = ip.segments();
-    // What carries an IPv4 address within (NAT64 and 6to4) leads to it.
-    let inner = match words {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some((high, low)),
-        [0x2002, high, low, ..] => Some((high, low)),
-        _ => None,
-    };
-    let leads_out =
-        inner.is_none_or(|(high, low)| is_public4((u32::from(high) << 16 | u32::from(low)).into()));
-    // 2000::/3 is all that is given out to hosts, but for 64:ff9b::/96.
-    leads_out && (inner.is_some() || words[0] & 0xe000 == 0x2000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     fn allows(third_party: bool, networks: &[&str], address: &str) -> bool {
         let networks: Vec<Network> =

@@ -1,6 +1,7 @@
 //! What a session asks of the node's files: look, list, make, remove, rename; all beneath the
 //! exported root.
 
+use super::list_memory::{weight_of_listed, weight_of_name};
 use crate::identity::{Authorization, Deed};
 use crate::stores::{Root, rename_new, storage_error};
 use crate::sys::files::names_in;
@@ -16,6 +17,9 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+
+/// Entries of a list between two words on what it takes.
+const METERED_AT_ONCE: usize = 1024;
 
 /// The exported files, by the session's absolute paths.
 #[derive(Clone, Copy, Debug)]
@@ -61,15 +65,28 @@ impl Files<'_> {
         Ok(ListingEntry { link, ..self.entry(path.clone(), path, &stat) })
     }
 
-    /// What is in a directory, sorted by name; links show as what they point to, and where.
-    pub(crate) fn list(&self, path: &Pathname) -> Result<Vec<ListingEntry>, Error> {
+    /// What is in a directory, sorted by name; links show as what they point to, and where. `meter`
+    /// is told now and then how many bytes that takes, and ends it where there are no more.
+    pub(crate) fn list(
+        &self,
+        path: &Pathname,
+        meter: &mut dyn FnMut(u64) -> Result<(), Error>,
+    ) -> Result<Vec<ListingEntry>, Error> {
         self.access.check(Deed::Read, path)?;
         let at = beneath(path);
         let failed = |error: io::Error| storage_error("list", path.as_bytes(), &error);
         let folder =
             self.root().open_beneath(at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
-        let mut entries = Vec::new();
-        for name in names_in(&folder).map_err(failed)? {
+        let names = names_in(&folder).map_err(failed)?;
+        let mut taken: u64 = names.iter().map(|name| weight_of_name(name)).sum();
+        meter(taken)?;
+        let (mut entries, mut weighed) = (Vec::new(), 0);
+        for name in names {
+            if entries.len() - weighed >= METERED_AT_ONCE {
+                taken += entries[weighed..].iter().map(weight_of_listed).sum::<u64>();
+                weighed = entries.len();
+                meter(taken)?;
+            }
             let name = &name[..];
             let pathname = Pathname::new(name);
             // What is left out would pass for gone.
@@ -98,6 +115,7 @@ impl Files<'_> {
             }
             entries.push(entry);
         }
+        meter(taken + entries[weighed..].iter().map(weight_of_listed).sum::<u64>())?;
         entries.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         Ok(entries)
     }

@@ -1,10 +1,13 @@
 //! How much memory the lists of trees may take, all sessions together: nobody's list of millions of
 //! files keeps others from theirs.
 
+use super::notices::Notices;
 use crate::stores::{BytesSink, Sink};
 use crate::sys::lock::lock;
+use farline_core::gridftp::ListingEntry;
 use farline_core::transfer::{Entry, Layout};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of entries that a byte of a manifest's text becomes, about, its text with them.
@@ -77,6 +80,26 @@ impl Drop for ListShare {
     fn drop(&mut self) {
         let mut all = lock(&self.memory.taken);
         *all = all.saturating_sub(self.taken);
+    }
+}
+
+/// Bytes that a name of a folder's list takes, before it is looked at.
+pub(super) fn weight_of_name(name: &[u8]) -> u64 {
+    size_of::<Vec<u8>>() as u64 + (name.len() as u64 + 16).max(OF_ALLOCATION)
+}
+
+/// And what is known of it, once it was: what a client is told takes no more.
+pub(super) fn weight_of_listed(entry: &ListingEntry) -> u64 {
+    let texts = [&entry.permissions, &entry.owner, &entry.group, &entry.unique];
+    let texts = texts.into_iter().flatten().count() as u64 * OF_ALLOCATION;
+    let link = entry.link.as_ref().map_or(0, |link| weight_of_name(link.as_bytes()));
+    size_of::<ListingEntry>() as u64 + texts + link
+}
+
+/// A line in the log where `error` says that a list of `client`'s finds no memory.
+pub(super) fn say_full(notices: &Notices, client: IpAddr, error: &Error) {
+    if matches!(error.code, ErrorCode::ListMemory | ErrorCode::Busy) {
+        notices.say("list_memory", format_args!("{client}: {error}"));
     }
 }
 

@@ -22,6 +22,7 @@ mod gsi_data;
 mod gss_wire;
 mod held;
 mod hold_rate;
+mod job;
 mod known_path;
 mod limits;
 #[cfg(feature = "line")]
@@ -38,6 +39,7 @@ mod passive;
 mod profile;
 mod quota;
 mod reporter;
+mod rules;
 mod running;
 mod sandbox;
 mod served_certificate;

@@ -1,28 +1,20 @@
 //! One client's session: the control connection around the core's server machine.
 
+use super::Shared;
 use super::accounts::Shown;
 use super::admission::Visitor;
 use super::arrival::Arrival;
-use super::checksum::{self, WantedChecksum};
-use super::config::Anonymous;
 use super::data::DataPlane;
-use super::files::Files;
-use super::quota::QuotaShare;
-use super::reporter::Reporter;
+use super::job::{Job, Told, as_owner};
+use super::list_memory::ListShare;
+use super::rules::rules;
 use super::wire::{Received, Wire};
-use super::{Shared, adapt, data_listener, line, profile, stores, told_path, tree};
-use crate::channels::Registry;
 use crate::channels::key::PREAMBLE_LEN;
-use crate::mover::{Cancel, LiveRate, TREE_MODULE};
-use crate::sys::host::kernel_id;
+use crate::mover::{Cancel, LiveRate};
 use crate::sys::lock::lock;
-use farline_core::gridftp::omission;
-use farline_core::gridftp::server::{
-    Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
-};
+use farline_core::gridftp::server::{Answer, Ask, Input, Output, ServerSession};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Time};
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -62,7 +54,7 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
                     Received::Preamble(preamble) => return session.hand_over(&preamble).await,
                 }
             }
-            Some((id, answer)) = answered.recv() => session.answered(id, answer),
+            Some(told) = answered.recv() => session.answered(told),
             () = idle_port => session.close_idle_port(),
             why = session.visitor.expelled() => session.tell(Input::Expelled(why)),
             () = idle => continue,
@@ -85,7 +77,9 @@ struct Session {
     /// Ends the job that runs.
     cancel: Cancel,
     /// Where jobs say what came of them.
-    answers: mpsc::UnboundedSender<(u64, Answer)>,
+    answers: mpsc::UnboundedSender<Told>,
+    /// The memory of a list that is on its way.
+    listed: Option<ListShare>,
     /// When its data port was used last, if there may be one.
     port_used: Option<Instant>,
 }
@@ -95,7 +89,7 @@ impl Session {
         shared: Arc<Shared>,
         wire: Wire,
         arrival: Arrival,
-        answers: mpsc::UnboundedSender<(u64, Answer)>,
+        answers: mpsc::UnboundedSender<Told>,
     ) -> Session {
         let began = Instant::now();
         let visitor = shared.admission.enter(arrival.peer.ip());
@@ -117,6 +111,7 @@ impl Session {
             limit,
             cancel,
             answers,
+            listed: None,
             port_used: None,
         }
     }
@@ -130,7 +125,8 @@ impl Session {
     }
 
     /// What came of a job.
-    fn answered(&mut self, id: u64, answer: Answer) {
+    fn answered(&mut self, (id, answer, listed): Told) {
+        self.listed = listed;
         if self.port_used.is_some() || matches!(answer, Answer::Passive(_)) {
             self.port_used = Some(Instant::now());
         }
@@ -241,6 +237,7 @@ impl Session {
             sent = tokio::time::timeout(within, self.wire.write(bytes)) => matches!(sent, Ok(Ok(()))),
             _ = self.visitor.expelled() => false,
         };
+        self.listed = None;
         if !sent {
             self.tell(Input::Closed);
         }
@@ -368,218 +365,4 @@ fn say_late(shared: &Shared, arrival: &Arrival, what: &str) {
 
 fn say_refused(shared: &Shared, arrival: &Arrival, why: impl Display) {
     shared.notices.say("refused", format_args!("{}: {why}", arrival.peer.ip().to_canonical()));
-}
-
-fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
-    let is_secure = arrival.over_ssh || arrival.one_port.is_some();
-    let logins = match shared.config.anonymous {
-        _ if arrival.over_ssh => Logins::Anyone(Rights::Write),
-        anonymous if shared.gsi.is_some() || !shared.config.identities.is_empty() => {
-            Logins::Asked {
-                anonymous: match anonymous {
-                    Anonymous::None => None,
-                    Anonymous::Read => Some(Rights::Read),
-                    Anonymous::Write => Some(Rights::Write),
-                },
-            }
-        }
-        Anonymous::None => Logins::Asked { anonymous: None },
-        Anonymous::Read => Logins::Anonymous(Rights::Read),
-        Anonymous::Write => Logins::Anonymous(Rights::Write),
-    };
-    ServerConfig {
-        banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
-        logins,
-        features: [
-            [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE]
-                .map(str::to_owned)
-                .to_vec(),
-            [
-                data_listener::FEATURE,
-                "FARLINE HELD",
-                "FARLINE KEY",
-                "FARLINE LIMIT",
-                "FARLINE LIVELIMIT",
-                omission::FEATURE,
-                "FARLINE ORDER",
-                told_path::FEATURE,
-                "FARLINE RATE",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            [tree::BACKUP_FEATURE, tree::CRC64_FEATURE, tree::LANDING_FEATURE, tree::LEAVE_FEATURE]
-                .map(str::to_owned)
-                .to_vec(),
-            [
-                tree::ATTRIBUTES_FEATURE,
-                tree::BLOCK_FEATURE,
-                tree::ONLY_FEATURE,
-                tree::UNLANDED_FEATURE,
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            kernel_id().map(|id| format!("FARLINE HOST {id}")).into_iter().collect(),
-            shared
-                .config
-                .has_third_party()
-                .then(|| "FARLINE THIRDPARTY".to_owned())
-                .into_iter()
-                .collect(),
-            arrival
-                .certificate
-                .iter()
-                .map(|certificate| format!("FARLINE TLS {}", certificate.fingerprint))
-                .collect(),
-            arrival
-                .over_ssh
-                .then(|| format!("FARLINE ADDRESS {}", arrival.local.ip()))
-                .into_iter()
-                .collect(),
-            shared
-                .wide
-                .map(|len| format!("{} {}", data_listener::HELD_FEATURE, len.0))
-                .into_iter()
-                .collect(),
-            shared.config.allow_profile.and_then(profile::feature).into_iter().collect(),
-            shared.config.allow_line.and_then(line::feature).into_iter().collect(),
-            driver_features(&shared.drivers),
-            stores::features(&shared.stores),
-        ]
-        .concat(),
-        checksums: checksum::offered(),
-        passive_retrieve: true,
-        options_at_once: vec!["limit".to_owned()],
-        tls: arrival.certificate.is_some() && !is_secure,
-        gssapi: shared.gsi.is_some() && !is_secure,
-        secure: is_secure,
-        login_within: shared.config.limits.login_timeout.into(),
-        home: shared.home.clone(),
-        setting_name: shared.config.setting_name,
-        modules: [TREE_MODULE].iter().chain(profile::MODULES).map(ToString::to_string).collect(),
-        net_stacks: shared.drivers.listening().map(|driver| driver.name.to_owned()).collect(),
-        ..ServerConfig::default()
-    }
-}
-
-/// What FEAT lists of the drivers that a client may choose.
-fn driver_features(drivers: &Registry) -> Vec<String> {
-    drivers
-        .listening()
-        .flat_map(|driver| driver.features.iter().map(|feature| format!("FARLINE {feature}")))
-        .collect()
-}
-
-/// What one ask needs on its thread.
-struct Job {
-    shared: Arc<Shared>,
-    data: Arc<Mutex<DataPlane>>,
-    cancel: Cancel,
-    client: IpAddr,
-}
-
-/// Whether it opens files or folders that nothing else has counted, and if so, whether for a
-/// moment.
-fn opens(ask: &Ask) -> Option<bool> {
-    match ask {
-        Ask::Checksum { .. } | Ask::List { .. } => Some(false),
-        Ask::MakeDirectory { .. }
-        | Ask::MakeLink { .. }
-        | Ask::Remove { .. }
-        | Ask::Rename { .. }
-        | Ask::SetMode { .. }
-        | Ask::SetModified { .. }
-        | Ask::Stat { .. } => Some(true),
-        _ => None,
-    }
-}
-
-/// Does `work` on a session's data as the owner of its files.
-fn as_owner(data: &Mutex<DataPlane>, work: impl FnOnce(&mut DataPlane)) {
-    let mut data = lock(data);
-    // What is put away is put away by whom the node runs as, where it cannot be the owner any more.
-    let _guard = data.account().enter();
-    work(&mut data);
-}
-
-impl Job {
-    fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<(u64, Answer)>) {
-        // The session may be gone by then, and nobody waits.
-        let tell = Arc::new(move |answer: Answer| drop(answers.send((id, answer))));
-        let account = lock(&self.data).account().clone();
-        let _as_owner = match account.enter() {
-            Ok(guard) => guard,
-            Err(error) => return tell(Answer::Failed(error)),
-        };
-        let reserve = |is_momentary| self.shared.reserve_look(is_momentary, self.client);
-        let _reserved = match opens(&ask).map(reserve).transpose() {
-            Ok(reserved) => reserved,
-            Err(error) => return tell(Answer::Failed(error)),
-        };
-        let reporter = || Reporter::new(tell.clone(), Arc::clone(&self.shared.ticker));
-        let answer = match ask {
-            Ask::Transfer(request) => {
-                let mut data = lock(&self.data);
-                data.transfer(&request, &self.cancel, &reporter())
-                    .map(|bytes| Answer::Finished { bytes })
-            }
-            // It needs no data connection, and whoever clears those away need not wait for it.
-            Ask::Checksum { algorithm, offset, length, markers, path } => {
-                let wanted = WantedChecksum { algorithm, offset, length, markers, path };
-                checksum::compute(&account.access, &wanted, &self.cancel, &reporter())
-                    .map(Answer::Digest)
-            }
-            other => self.quick(other),
-        };
-        tell(answer.unwrap_or_else(Answer::Failed));
-    }
-
-    fn quick(&self, ask: Ask) -> Result<Answer, Error> {
-        let done = |()| Answer::Done;
-        let mut data = lock(&self.data);
-        let access = data.account().access.clone();
-        let files = Files::new(&access);
-        match ask {
-            Ask::Act { addresses } => data.act(addresses).map(done),
-            Ask::Authenticate { how } => data.authenticate(how).map(done),
-            Ask::List { path } => files.list(&path).map(Answer::Entries),
-            Ask::Login { user, password } => {
-                data.log_in(&user, &password)?;
-                Ok(Answer::LoggedIn(data.account().access.rights()))
-            }
-            Ask::MakeDirectory { path } => {
-                let share = data.account().take(0, 1, &self.shared)?;
-                files.make_directory(&path)?;
-                share.inspect(QuotaShare::keep_all);
-                Ok(Answer::Done)
-            }
-            Ask::MakeLink { target, path } => {
-                let share = data.account().take(0, 1, &self.shared)?;
-                files.make_link(&target, &path)?;
-                share.inspect(QuotaShare::keep_all);
-                Ok(Answer::Done)
-            }
-            Ask::NetStack { name } => data.choose_driver(&name).map(done),
-            Ask::Passive { family, .. } => {
-                data.passive(family).map(|address| Answer::Passive(vec![address]))
-            }
-            Ask::Protect { private } => data.protect(private).map(done),
-            Ask::Remove { path, directory: true } => files.remove_directory(&path).map(done),
-            Ask::Remove { path, directory: false } => files.remove_file(&path).map(done),
-            Ask::Rename { from, to } => files.rename(&from, &to).map(done),
-            Ask::SetMode { mode, path } => files.set_mode(&path, mode).map(done),
-            Ask::SetModified { time, path } => files.set_modified(&path, time).map(done),
-            Ask::SetOption { name, value } if self.shared.drivers.find(&name).is_some() => {
-                data.take_channel(&name, &value).map(Answer::Value)
-            }
-            Ask::SetOption { name, value } if name == "path" => {
-                data.tell_path(&value).map(Answer::Value)
-            }
-            Ask::SetOption { name, value } if name == "line" => {
-                data.grant_line(&value).map(Answer::Value)
-            }
-            Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
-            Ask::Stat { path } => files.stat(&path).map(|entry| Answer::Entry(Box::new(entry))),
-            _ => Err(Error::new(Fault::Bug, ErrorCode::Unsupported, "this node does not do that")),
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use super::checksum;
 use super::data::DataPlane;
 use super::files::{Files, beneath};
+use super::list_memory::say_full;
 use super::quota::{QuotaShare, QuotaSink};
 use super::reporter::Reporter;
 use super::running::{RunningTransfer, TreePhase};
@@ -81,7 +82,9 @@ impl DataPlane {
             };
         }
         match request.action {
-            Action::List(format) => self.list(format, run),
+            Action::List(format) => self.list(format, run).inspect_err(|error| {
+                say_full(&self.shared.notices, self.client_ip(), error);
+            }),
             Action::Retrieve => self.retrieve(run),
             Action::Store | Action::Append => self.store(run),
         }
@@ -115,7 +118,11 @@ impl DataPlane {
                 return Err(reason);
             }
             let at = run.request.path.resolve(&Pathname::new(folder.clone()));
-            let entries = match files.list(&at) {
+            let beside = (text.len() + waiting) as u64;
+            let entries = match files.list(&at, &mut |taken| share.set(beside + taken)) {
+                Err(error) if matches!(error.code, ErrorCode::ListMemory | ErrorCode::Busy) => {
+                    return Err(error);
+                }
                 // It is listed itself; what lies in it nobody may see, or it went away since.
                 Err(_) if !folder.is_empty() => continue,
                 entries => entries?,

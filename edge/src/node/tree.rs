@@ -10,7 +10,7 @@
 
 use super::data::DataPlane;
 use super::files::{Files, beneath};
-use super::list_memory::MeteredList;
+use super::list_memory::{self, MeteredList};
 use super::quota::QuotaShare;
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_state::{IncomingTree, OutgoingTree};
@@ -428,9 +428,7 @@ fn receive_list(
 
 /// A line in the log where there is no memory for a list.
 fn say_full(plane: &DataPlane, error: &Error) {
-    if matches!(error.code, ErrorCode::ListMemory | ErrorCode::Busy) {
-        plane.shared.notices.say("list_memory", format_args!("{}: {error}", plane.client_ip()));
-    }
+    list_memory::say_full(&plane.shared.notices, plane.client_ip(), error);
 }
 
 /// Whether a file did not land for its place or its source, and not for what arrived of it, which

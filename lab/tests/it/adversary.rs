@@ -510,3 +510,22 @@ fn who_may_write_does_not_shut_the_others_out() {
     let mode = std::fs::metadata(dir.path()).expect("there").permissions();
     assert_ne!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0);
 }
+
+#[test]
+fn no_page_in_a_browser_has_a_node_do_anything() {
+    let dir = folder();
+    std::fs::write(dir.path().join("f"), b"stays").expect("written");
+    let (node, url) = configured(dir.path(), "", &[]);
+    // As a page's script can have it sent, to whatever its user's host reaches.
+    let content = "USER anonymous\r\nPASS x\r\nDELE f\r\nMKD planted\r\n";
+    let post = Command::new("curl")
+        .args(["-s", "--http0.9", "--max-time", "10", "-H", "Content-Type: text/plain"])
+        .args(["--data-binary", content, &url.replacen("ftp", "http", 1)])
+        .output()
+        .expect("curl runs");
+    let said = String::from_utf8_lossy(&post.stdout).into_owned();
+    assert!(said.contains("421 This is a GridFTP server"), "{said}");
+    assert!(dir.path().join("f").exists() && !dir.path().join("planted").exists(), "{said}");
+    let log = log_of(node);
+    assert!(log.contains("refused: 127.0.0.1: it speaks HTTP"), "{log}");
+}

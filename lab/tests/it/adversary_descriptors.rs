@@ -161,6 +161,32 @@ fn sums_and_lists_take_no_descriptors_that_others_have() {
 }
 
 #[test]
+fn a_copy_that_hears_450_before_it_begins_waits() {
+    let dir = folder();
+    std::fs::create_dir(dir.path().join("d")).expect("a folder");
+    for name in ["d/f1", "d/f2"] {
+        std::fs::write(dir.path().join(name), name).expect("written");
+    }
+    let (_node, url) = poor(dir.path());
+    let crowd = all_taken(&url);
+    // What matches is asked for before anything else is, and a list takes descriptors.
+    let there = format!("{}/d/f*", url.replacen("ftp", "farline", 1));
+    let to = dir.path().join("got/");
+    std::fs::create_dir(&to).expect("a folder");
+    let mut copy = farline();
+    copy.args(["cp", "--retry-for", "60s", &there, text(&to)]).stderr(Stdio::piped());
+    let copy = Running(copy.spawn().expect("farline starts"));
+    std::thread::sleep(Duration::from_secs(2));
+    drop(crowd);
+    let (status, _, said) = copy.finish();
+    let has_waited = said.contains("file descriptors") && said.contains("trying again in");
+    assert!(status.success() && has_waited, "{said}");
+    for name in ["f1", "f2"] {
+        assert_eq!(std::fs::read_to_string(to.join(name)).expect("copied"), format!("d/{name}"));
+    }
+}
+
+#[test]
 fn an_idle_data_port_of_a_session_with_a_key_is_closed() {
     let dir = folder();
     std::fs::write(dir.path().join("f"), b"before").expect("written");

@@ -6,12 +6,12 @@ use crate::gsi::Grid;
 use farline::channels::key::Key;
 use farline::channels::udt::{UdtOptions, UdtStream, connect};
 use farline_lab::crowd::may_open_many;
-use farline_lab::files::{folder, text};
+use farline_lab::files::{folder, plant_file, text};
 use farline_lab::raw::{Blocks, RawClient};
-use farline_lab::{Running, succeed};
+use farline_lab::{Running, farline, json_of, succeed};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,6 +34,15 @@ impl Flood {
         kept: usize,
         enter: impl Fn() -> Option<S> + Send + 'static,
     ) -> Flood {
+        Flood::with_pauses(Duration::from_millis(2), kept, enter)
+    }
+
+    /// The same, with such a pause between two.
+    fn with_pauses<S: Send + 'static>(
+        pause: Duration,
+        kept: usize,
+        enter: impl Fn() -> Option<S> + Send + 'static,
+    ) -> Flood {
         may_open_many();
         let (is_over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (over, counts) = (Arc::clone(&is_over), Arc::clone(&came));
@@ -45,7 +54,7 @@ impl Flood {
                     connections.pop_front();
                     counts.fetch_add(1, Ordering::Relaxed);
                 }
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(pause);
             }
         });
         Flood { is_over, came, thread: Some(thread) }
@@ -80,7 +89,10 @@ fn late(port: u16, by: Duration) -> u16 {
             client.set_nodelay(true).expect("a socket");
             server.set_nodelay(true).expect("a socket");
             let mut there = (client.try_clone().expect("open"), server.try_clone().expect("open"));
-            std::thread::spawn(move || std::io::copy(&mut there.0, &mut there.1));
+            std::thread::spawn(move || {
+                let carried = std::io::copy(&mut there.0, &mut there.1);
+                there.1.shutdown(Shutdown::Write).and(carried)
+            });
             std::thread::spawn(move || {
                 let (mut server, mut client, mut buffer) = (server, client, [0; 65_536]);
                 while let Ok(len @ 1..) = server.read(&mut buffer) {
@@ -152,4 +164,50 @@ fn silent_strangers_over_udt_take_no_threads_and_no_places() {
     drop((flood, own, client));
     let log = log_of(node);
     assert!(log.contains("lost its place, which another wanted"), "{}: {log}", text(dir.path()));
+}
+
+/// A free port that no connection has for its own end: who goes on connecting to one that nobody
+/// listens at would have it.
+fn free_low_port() -> u16 {
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let first = 20_000 + (std::process::id() % 5_000) as u16;
+    (first..30_000).find(is_free).expect("a port")
+}
+
+/// Copies to a node that has one port for data, at which somebody of the client's own address
+/// begins connections without an end; how many came beyond those that stay.
+fn copies_amid(kept: usize, enter: fn(SocketAddr) -> Option<Box<dyn Send>>) -> usize {
+    let (dir, port) = (folder(), free_low_port());
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 4, 1);
+    let (node, url) = configured(&root, &format!("data_ports = '{port}-{port}'\n"), &[]);
+    let at: SocketAddr = ([127, 0, 0, 1], port).into();
+    // The port is open for a while before the client hears of it.
+    let control = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let far = format!("farline://127.0.0.1:{}", late(control, Duration::from_millis(150)));
+    let flood = Flood::with_pauses(Duration::from_micros(50), kept, move || enter(at));
+    for index in 0..6 {
+        // The one port is free again once the session before is over.
+        std::thread::sleep(Duration::from_secs(1));
+        let mut copy = farline();
+        copy.args(["--json", "cp", "--streams", "4"]).arg(&file);
+        copy.arg(format!("{far}/up{index}"));
+        // A connection that is lost ends it: nothing is tried again.
+        let said = json_of(copy.env("FARLINE_RETRY_FOR", "0"));
+        assert_eq!(said["verified"], true, "{said}");
+        assert_eq!(said["data_path"], "direct", "{said}");
+    }
+    let came = flood.came();
+    drop(flood);
+    let log = log_of(node);
+    assert!(log.contains("stranger: a data connection from 127.0.0.1"), "{log}");
+    came
+}
+
+#[test]
+fn strangers_of_its_own_address_cost_a_client_nothing() {
+    let tcp = |at| Some(Box::new(TcpStream::connect(at).ok()?) as Box<dyn Send>);
+    let came = copies_amid(600, tcp);
+    assert!(came > 256, "{came} strangers are no flood");
 }

@@ -6,6 +6,7 @@ use farline_lab::crowd::{Crowd, CrowdSize};
 use farline_lab::files::{folder, names, random, same, text};
 use farline_lab::raw::{Blocks, RawClient};
 use farline_lab::{farline, json_of, node, peak_memory, succeed};
+use std::cell::RefCell;
 use std::net::TcpStream;
 use std::path::Path;
 
@@ -67,6 +68,47 @@ fn lists_of_files_have_a_memory_of_their_own() {
     assert!(too_long().contains("more than 8 MiB"), "{}", too_long());
     let log = log_of(node);
     assert!(log.contains("list_memory"), "{log}");
+}
+
+#[test]
+fn lists_of_folders_draw_on_that_memory_until_they_are_sent() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    for (folder, files, length) in [("many", 60_000, 8), ("long", 12_000, 250), ("few", 3, 8)] {
+        std::fs::create_dir_all(root.join(folder)).expect("a folder");
+        for index in 0..files {
+            std::fs::write(root.join(folder).join(format!("{index:0length$}")), "")
+                .expect("a file");
+        }
+    }
+    let (node, url) = configured(&root, "list_memory = \"32MiB\"\n", &[]);
+    let mut client = RawClient::in_stream_mode(&url);
+    let reply = client.ask("MLSC many");
+    assert!(reply.starts_with("552") && reply.contains("more than 16 MiB"), "{reply}");
+    for list in ["MLSD many", "MLSR /"] {
+        let _data = client.passive();
+        let reply = client.ask(list);
+        assert!(reply.starts_with("552") && reply.contains("more than 16 MiB"), "{list}: {reply}");
+    }
+    // Some 8 MB each, of which none who asks reads a byte.
+    let unread: Vec<RawClient> = (0..5)
+        .map(|_| {
+            let mut client = RawClient::in_stream_mode(&url);
+            client.say("MLSC long");
+            client
+        })
+        .collect();
+    let client = RefCell::new(client);
+    let ask = |list: &str| client.borrow_mut().ask(list);
+    farline_lab::wait_for("a refusal", || {
+        let said = ask("MLSC long");
+        said.starts_with("450") && said.contains("memory for lists of files is taken by other")
+    });
+    assert!(ask("MLSC few").starts_with("250"), "what needs little goes on");
+    drop(unread);
+    farline_lab::wait_for("room", || ask("MLSC long").starts_with("250"));
+    let log = log_of(node);
+    assert!(log.contains("list_memory: 127.0.0.1: "), "{log}");
 }
 
 /// The quick form of `cargo xtask bench crowd --listing 2`.

@@ -1,9 +1,10 @@
 //! Servers that mean harm: what they say and send leaves nothing outside the destination, nothing
 //! on the terminal that it would obey, no memory without bound, and one clear error.
 
-use farline_lab::files::names;
+use farline_lab::files::{names, text};
 use farline_lab::raw::{Blocks, ScriptedServer, dripping_greeting};
 use farline_lab::{error_of, farline};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -204,5 +205,24 @@ fn a_wrong_size_or_digest_lands_nothing() {
         let (error, _) = error_of(&["cp", &url, here.to_str().expect("text")]);
         assert!(code.is_empty() || error["code"] == code, "{what}: {error}");
         assert!(!here.exists(), "{what}: {error}");
+    }
+}
+
+#[test]
+fn a_server_sends_its_client_to_no_service() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"for the server alone").expect("written");
+    // A service that trusts this host, as one on another of its addresses does.
+    let service = TcpListener::bind("127.0.0.2:1023").expect("a low port");
+    service.set_nonblocking(true).expect("set");
+    for passive in ["227 There (127,0,0,2,3,255)", "227 There (169,254,169,254,31,144)"] {
+        let server = ScriptedServer { passive: Some(passive), ..ScriptedServer::default() };
+        let url = format!("ftp://127.0.0.1:{}/f", server.start());
+        let (error, exit) = error_of(&["cp", "--timeout", "10", text(&file), &url]);
+        assert_eq!((error["code"].as_str(), exit), (Some("no-address"), 4), "{error}");
+        assert!(error["message"].as_str().is_some_and(|said| said.contains("neither itself")));
+        let came = service.accept().map(drop).expect_err("nobody connects to it").kind();
+        assert_eq!(came, std::io::ErrorKind::WouldBlock);
     }
 }

@@ -278,6 +278,23 @@ const SERVERS: &[Row] = &[
         By(&["gsi_client::servers_of_a_grid_copy_from_each_other"]),
     ),
     Row(
+        "",
+        "`sshftp://` over a real sshd, by a script `sshftp` that runs `globus-gridftp-server -ssh`: files and trees both ways, one and several channels, wildcards",
+        By(&[
+            "sshftp::files_go_both_ways_to_a_globus_server_over_ssh",
+            "sshftp::trees_go_both_ways_to_a_globus_server_over_ssh",
+        ]),
+    ),
+    Row(
+        "",
+        "`sshftp://` third-party, and with data encrypted",
+        Not(
+            "the server has no credential to show another host, or to encrypt by, and its control \
+             connection is this host's: Farline says so, and what to write instead \
+             (`sshftp::what_sshftp_cannot_do_is_one_clear_error`)",
+        ),
+    ),
+    Row(
         "vsftpd 3.0.3",
         "files and trees both ways (MODE S, LIST); downloads go on",
         By(&[

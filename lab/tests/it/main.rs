@@ -82,6 +82,7 @@ mod snapshots;
 mod soak;
 mod sparse;
 mod ssh;
+mod sshftp;
 mod stock;
 mod stores;
 mod sync;

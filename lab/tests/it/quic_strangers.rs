@@ -15,7 +15,8 @@ const CONTROL: &[u8] = b"farline-control/1";
 
 /// A certificate and its key, also as files of `folder`.
 fn certificate(folder: &Path) -> rcgen::CertifiedKey<rcgen::KeyPair> {
-    let made = rcgen::generate_simple_self_signed(vec!["node".to_owned()]).expect("a certificate");
+    let made = rcgen::generate_simple_self_signed(vec!["node".to_owned(), "localhost".to_owned()])
+        .expect("a certificate");
     std::fs::write(folder.join("node.pem"), made.cert.pem()).expect("written");
     std::fs::write(folder.join("node.key"), made.signing_key.serialize_pem()).expect("written");
     made
@@ -145,4 +146,61 @@ fn a_node_takes_no_data_before_the_handshake() {
         });
         assert!(takes_early_data(&eager(&made), at).await, "or it would show nothing");
     });
+}
+
+/// Stands before the node for one client and brings it the node's first packet, the Retry that
+/// shows that its address is its own, and no other: to the node its handshake stalls.
+async fn stalled(node: SocketAddr, client: &Endpoint) -> std::io::Result<quinn::Connecting> {
+    let relay = tokio::net::UdpSocket::bind("127.0.0.1:0").await?;
+    let connecting = client.connect(relay.local_addr()?, "node").map_err(std::io::Error::other)?;
+    tokio::spawn(async move {
+        let (mut buffer, mut asked, mut is_told) = ([0; 9_000], None, false);
+        while let Ok((len, from)) = relay.recv_from(&mut buffer).await {
+            let to = match (from == node, is_told, asked) {
+                (false, ..) => {
+                    asked = Some(from);
+                    node
+                }
+                (true, false, Some(asked)) => {
+                    is_told = true;
+                    asked
+                }
+                (true, ..) => continue,
+            };
+            let _ = relay.send_to(&buffer[..len], to).await;
+        }
+    });
+    Ok(connecting)
+}
+
+#[test]
+fn stalled_handshakes_keep_nobody_out_of_the_one_port() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = certificate(dir.path());
+    std::fs::write(dir.path().join("f"), vec![7; 100_000]).expect("written");
+    let (_node, at) = node(dir.path());
+    farline_lab::crowd::may_open_many();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build().expect("a runtime");
+    let crowd = runtime.spawn(async move {
+        let (client, mut handshakes) = (eager(&made), Vec::new());
+        // More than there are places at once, and then without an end.
+        for index in 0_u64.. {
+            handshakes.extend(stalled(at, &client).await);
+            let pause = if index < 300 { 2 } else { 20 };
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        drop(handshakes);
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    let (began, got) = (Instant::now(), dir.path().join("got"));
+    let mut copy = farline();
+    copy.args(["cp", "--tls-ca"]).arg(dir.path().join("node.pem"));
+    copy.arg(format!("farlineq://localhost:{}/f", at.port())).arg(&got);
+    let output = copy.output().expect("farline starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    assert_eq!(std::fs::read(got).expect("copied").len(), 100_000);
+    crowd.abort();
 }

@@ -1,11 +1,13 @@
 //! Faults that pass: a copy tries again by itself, and goes on from what is durable.
 
 use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::relay::relay_that_turns_away;
 use farline_lab::{LinkUp, Running, assert_same_tree, error_of, farline, node};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A copy at 200 Mbit/s that tries again for a minute.
@@ -98,6 +100,81 @@ fn a_full_node_is_waited_for() {
     for i in 0..12 {
         assert!(same(&file, &root.join(i.to_string())), "copy {i}");
     }
+}
+
+/// The ends of a copy to a node with TLS that turns away who comes first: what its clients are
+/// given, and where the file lies and goes.
+struct TurnedAway {
+    _node: Running,
+    dir: tempfile::TempDir,
+    port: u16,
+    fingerprint: String,
+}
+
+impl TurnedAway {
+    fn new() -> TurnedAway {
+        let dir = folder();
+        std::fs::create_dir(dir.path().join("root")).expect("a folder");
+        std::fs::create_dir(dir.path().join("tree")).expect("a folder");
+        plant_file(&dir.path().join("tree/file"), 1, 1);
+        let (_node, address, fingerprint) = crate::tls::node(&dir.path().join("root"), &["--tls"]);
+        let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        TurnedAway { _node, dir, port, fingerprint }
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// What `command` says of its copy from `from` to `name` at the node, by `scheme`; its first
+    /// connection gets `greeting` alone.
+    fn said(
+        &self,
+        (scheme, greeting): (&str, &'static str),
+        (command, from): (&str, &str),
+        name: &str,
+    ) -> Value {
+        let (port, count) = relay_that_turns_away(self.port, greeting, 1);
+        let mut copy = farline();
+        copy.args(["--json", command, "--retry-for", "60s"]);
+        if scheme.ends_with('s') {
+            copy.args(["--tls-pin", &self.fingerprint]);
+        }
+        copy.args([from, &format!("{scheme}://127.0.0.1:{port}/{name}")]);
+        let input = std::fs::File::open(self.at("tree/file")).expect("planted");
+        let output = copy.stdin(input).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{scheme}, {greeting}: {said}");
+        let landed = self.at("root").join(name);
+        let landed = if command == "sync" { landed.join("file") } else { landed };
+        assert!(same(&self.at("tree/file"), &landed));
+        assert!(count.load(Ordering::Relaxed) > 1, "{scheme}: nobody was turned away");
+        serde_json::from_str(said.trim()).unwrap_or_else(|error| panic!("{said}: {error}"))
+    }
+}
+
+const BUSY: &str = "450 No place here now.\r\n";
+
+#[test]
+fn who_is_turned_away_at_the_greeting_comes_again() {
+    let ends = TurnedAway::new();
+    let file = ends.at("tree/file");
+    for (index, greeting) in [BUSY, "421 Too many connections.\r\n"].into_iter().enumerate() {
+        for scheme in ["ftp", "farline", "ftps", "farlines"] {
+            let name = format!("{scheme}{index}");
+            let said = ends.said((scheme, greeting), ("cp", text(&file)), &name);
+            assert_eq!(said["attempts"], 2, "{scheme}, {greeting}: {said}");
+        }
+    }
+}
+
+#[test]
+fn before_a_copy_begins_a_pipe_and_a_sync_wait_too() {
+    let ends = TurnedAway::new();
+    let said = ends.said(("farline", BUSY), ("cp", "-"), "of-a-pipe");
+    assert_eq!((&said["attempts"], &said["bytes"]), (&2.into(), &(1 << 20).into()), "{said}");
+    let tree = format!("{}/", text(&ends.at("tree")));
+    ends.said(("farline", BUSY), ("sync", &tree), "synced");
 }
 
 /// A copy of `mib` MiB by the scheme `scheme` over a path of 200 Mbit/s that is away from 3 s on

@@ -7,7 +7,7 @@ use farline_core::units::{Error, ErrorCode, Fault};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// What the environment says: `FARLINE_SSH`, and who logs in.
+/// What the environment says: `FARLINE_SSH`, `GLOBUS_REMOTE_SSHFTP`, and who logs in.
 pub(crate) fn usual() -> ConnectOptions {
     reach(None, Trust::default())
 }
@@ -34,6 +34,9 @@ fn reach(ssh: Option<String>, trust: Trust) -> ConnectOptions {
         ClientKey::new(certificate, key)
     });
     reach.credentials.password = std::env::var("FARLINE_PASSWORD").ok();
+    // As `globus-url-copy` has it.
+    reach.remote_sshftp =
+        std::env::var("GLOBUS_REMOTE_SSHFTP").ok().filter(|program| !program.is_empty());
     reach.ssh = ssh.split_whitespace().map(str::to_owned).collect();
     reach
 }

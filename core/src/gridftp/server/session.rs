@@ -19,6 +19,9 @@ const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
 /// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command
 /// begins.
 const HANDSHAKE: u8 = 22;
+/// What requests by HTTP begin with (RFC 9110, section 9, and RFC 5789); no command does.
+const HTTP_METHODS: [&str; 9] =
+    ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
 
 /// The server's end of one control channel.
 ///
@@ -184,6 +187,10 @@ impl ServerSession {
         }
         while let Some(line) = self.lines.next(&mut bytes) {
             self.last_active = self.now;
+            let (Line::Complete(said) | Line::TooLong(said)) = &line;
+            if is_http(said) {
+                return self.refuse_http();
+            }
             let (command, length) = match line {
                 Line::Complete(line) if line.is_empty() => continue,
                 Line::Complete(line) => {
@@ -233,6 +240,15 @@ impl ServerSession {
                 return;
             }
         }
+    }
+
+    /// Ends a session that speaks HTTP before anything of it counts.
+    fn refuse_http(&mut self) {
+        let why = "it speaks HTTP, as a page in somebody's browser can have that do";
+        self.outputs.push_back(Output::LoginRefused(why.to_owned()));
+        self.say(421, "This is a GridFTP server, which speaks no HTTP; closing the connection.");
+        self.abort_running();
+        self.close();
     }
 
     fn is_upgraded_next(&mut self) -> bool {
@@ -407,6 +423,13 @@ impl ServerSession {
     pub(super) fn resolve(&self, path: &Pathname) -> Pathname {
         self.cwd.resolve(path)
     }
+}
+
+/// Whether a line begins a request by HTTP: any page can have the browser of who looks at it send
+/// one to any port that the browser reaches, and commands in what follows.
+fn is_http(line: &[u8]) -> bool {
+    let Some(space) = line.iter().position(|&byte| byte == b' ') else { return false };
+    HTTP_METHODS.iter().any(|method| method.as_bytes().eq_ignore_ascii_case(&line[..space]))
 }
 
 impl Refused {

@@ -9,8 +9,10 @@ use super::tasks::Tasks;
 use super::{ALPN, CONTROL_ALPN, GREETING_LEN};
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
+use crate::channels::handshake_places::HandshakePlaces;
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
+use crate::channels::pending::Steps;
 use crate::channels::trust::{Duplex, ServerConfig, ShownCertificate};
 use crate::sys::lock::lock;
 use farline_core::units::{Error, Span};
@@ -22,12 +24,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 /// How long a handshake may take: P-2.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Handshakes, and connections that have shown nothing yet, at once.
 const MOST_BEGINNING: usize = 256;
+/// And of one address: who goes on beginning them keeps out nobody else, and itself no longer than
+/// until its own oldest has gone.
+const MOST_OF_ADDRESS: usize = 128;
 /// What a connection is closed with that showed nothing it had to.
 const NOTHING_SHOWN: VarInt = VarInt::from_u32(2);
 
@@ -212,7 +217,8 @@ impl Drop for Place {
 
 /// Takes connections until the port is dropped.
 async fn accept(endpoint: Endpoint, inside: Inside) {
-    let beginning = Arc::new(Semaphore::new(MOST_BEGINNING));
+    let places = HandshakePlaces::new(MOST_BEGINNING).with_most_of_address(MOST_OF_ADDRESS);
+    let places = Arc::new(places);
     while let Some(incoming) = endpoint.accept().await {
         let peer = incoming.remote_address();
         if !incoming.remote_address_validated() && !inside.sessions.is_proven(peer.ip()) {
@@ -220,38 +226,53 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
             let _ = incoming.retry();
             continue;
         }
-        let Ok(place) = Arc::clone(&beginning).try_acquire_owned() else {
-            incoming.ignore();
-            continue;
-        };
-        let inside = inside.clone();
-        tokio::spawn(async move {
-            let Some((connection, meter)) = shake_hands(incoming, &inside).await else { return };
-            let protocol = connection
-                .handshake_data()
-                .and_then(|data| data.downcast::<HandshakeData>().ok()?.protocol);
-            fit(&connection, &meter);
-            let begun = async {
-                match protocol.as_deref() {
-                    Some(CONTROL_ALPN) => take_control(&connection, &meter, &inside).await,
-                    _ => {
-                        greet(connection.accept_bi().await.ok()?, &connection, &meter, &inside)
-                            .await
-                    }
-                }
-            };
-            let begun = tokio::time::timeout(PREAMBLE_TIMEOUT, begun).await;
-            drop(place);
-            if !matches!(begun, Ok(Some(()))) {
-                return connection.close(NOTHING_SHOWN, b"");
-            }
-            // Further streams are channels of the session; one that shows no key is dropped (K-3).
-            while let Ok(stream) = connection.accept_bi().await {
-                let shown = greet(stream, &connection, &meter, &inside);
-                let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, shown).await;
-            }
-        });
+        tokio::spawn(carry(incoming, Arc::clone(&places), inside.clone()));
     }
+}
+
+/// Takes one connection: a control channel, or channels of sessions.
+async fn carry(incoming: Incoming, places: Arc<HandshakePlaces>, inside: Inside) {
+    let steps = Steps::default();
+    let Some(mut place) = places.take(Some(incoming.remote_address()), None, &steps) else {
+        return incoming.ignore();
+    };
+    let begun = tokio::select! {
+        begun = begin(incoming, &steps, &inside) => begun,
+        () = place.lost() => return,
+    };
+    drop(place);
+    let Some((connection, meter)) = begun else { return };
+    // Further streams are channels of the session; one that shows no key is dropped (K-3).
+    while let Ok(stream) = connection.accept_bi().await {
+        let shown = greet(stream, &connection, &meter, &inside);
+        let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, shown).await;
+    }
+}
+
+/// The connection, once it has shown what it is for.
+async fn begin(
+    incoming: Incoming,
+    steps: &Steps,
+    inside: &Inside,
+) -> Option<(Connection, Arc<Meter>)> {
+    let (connection, meter) = shake_hands(incoming, inside).await?;
+    steps.step();
+    let protocol = connection
+        .handshake_data()
+        .and_then(|data| data.downcast::<HandshakeData>().ok()?.protocol);
+    fit(&connection, &meter);
+    let begun = async {
+        match protocol.as_deref() {
+            Some(CONTROL_ALPN) => take_control(&connection, &meter, inside).await,
+            _ => greet(connection.accept_bi().await.ok()?, &connection, &meter, inside).await,
+        }
+    };
+    let begun = tokio::time::timeout(PREAMBLE_TIMEOUT, begun).await;
+    if matches!(begun, Ok(Some(()))) {
+        return Some((connection, meter));
+    }
+    connection.close(NOTHING_SHOWN, b"");
+    None
 }
 
 async fn shake_hands(incoming: Incoming, inside: &Inside) -> Option<(Connection, Arc<Meter>)> {

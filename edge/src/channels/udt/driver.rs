@@ -5,6 +5,7 @@ use super::super::driver::{
     Agreed, Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Opened,
     Peer, Role, Session, Transport,
 };
+use super::super::key::Key;
 use super::super::ordered::ByteStream;
 use super::super::pending::{NO_PLACE, Pending, Steps};
 use super::super::session_buffers::{SESSION_BUFFERS, SessionBuffers};
@@ -108,7 +109,8 @@ impl Transport for Udt {
         let buffer = session.sockets.buffer.map_or(product as u64, |Bytes(len)| len);
         let buffer = Bytes(buffer.clamp(BUFFER.0, BUFFER.1));
         let options = UdtOptions { rate, buffer, ..UdtOptions::default() };
-        Ok(Arc::new(UdtDialer { options, buffers: Arc::default() }))
+        let (key, buffers) = (session.key.clone(), Arc::default());
+        Ok(Arc::new(UdtDialer { options, key, buffers }))
     }
 
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
@@ -126,15 +128,23 @@ impl Transport for Udt {
         let mut pending = Pending::new(runtime, MOST_PENDING, Some(listen.client));
         let accept: Accept = Box::new(move |stream, from| {
             let Some(arrivals) = arrivals.upgrade() else { return false };
+            let is_known = stream.is_known();
             let (greets, stream) = (Arc::clone(&arrivals), UnprovenUdt::new(stream));
-            let gone = pending.begin(from, |steps| greet(greets, stream, from, steps));
+            let gone = pending.begin(from, |steps| {
+                // Its preamble is a round trip behind, in which others may come from its address.
+                if is_known {
+                    steps.step();
+                }
+                greet(greets, stream, from, steps)
+            });
             if let Some(gone) = gone {
                 arrivals.refuse(Some(gone), NO_PLACE);
             }
             true
         });
+        let key = Some(listen.arrivals.key().clone());
         let port = at_free_port(wanted, listen.ports, UdpSocket::bind)
-            .and_then(|socket| UdtPort::open(socket, &options, accept));
+            .and_then(|socket| UdtPort::of_session(socket, &options, key, accept));
         Ok(Box::new(port.map_err(failed)?))
     }
 }
@@ -194,11 +204,16 @@ impl Default for UdtOptions {
 }
 
 impl UdtOptions {
-    fn settings(&self, packet_len: u32, session: Arc<SessionBuffers>) -> PortSettings {
+    fn settings(
+        &self,
+        packet_len: u32,
+        session: Arc<SessionBuffers>,
+        key: Option<Key>,
+    ) -> PortSettings {
         let Bytes(buffer) = self.buffer;
         let room = u32::try_from(buffer / u64::from(packet_len.min(1500))).unwrap_or(u32::MAX);
         let ends = EndSettings { packet_len, room, rate: self.rate, silence: SILENCE };
-        PortSettings { ends, limit: buffer, session }
+        PortSettings { ends, limit: buffer, session, key }
     }
 }
 
@@ -216,8 +231,18 @@ impl UdtPort {
     /// # Errors
     /// When the system gives no thread or no random bytes.
     pub fn open(socket: UdpSocket, options: &UdtOptions, accept: Accept) -> io::Result<UdtPort> {
+        UdtPort::of_session(socket, options, None, accept)
+    }
+
+    /// The same of a session, whose own connections are known by their handshakes.
+    fn of_session(
+        socket: UdpSocket,
+        options: &UdtOptions,
+        key: Option<Key>,
+        accept: Accept,
+    ) -> io::Result<UdtPort> {
         let address = socket.local_addr()?;
-        let settings = options.settings(LONGEST_PACKET, Arc::default());
+        let settings = options.settings(LONGEST_PACKET, Arc::default(), key);
         let open = port::listen(socket, settings, MOST_CONNECTIONS, accept)?;
         Ok(UdtPort { address, _open: open })
     }
@@ -231,12 +256,14 @@ impl Listener for UdtPort {
 
 struct UdtDialer {
     options: UdtOptions,
+    key: Option<Key>,
     buffers: Arc<SessionBuffers>,
 }
 
 impl Dialer for UdtDialer {
     fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
-        let stream = connect_with(address, None, &self.options, &self.buffers, timeout);
+        let session = (&self.buffers, self.key.clone());
+        let stream = connect_with(address, None, &self.options, session, timeout);
         let stream: Box<dyn ByteStream> =
             Box::new(stream.map_err(|error| unreachable(address, &error))?);
         Ok(Opened::Bytes(stream))
@@ -253,7 +280,7 @@ pub fn connect(
     options: &UdtOptions,
     timeout: Duration,
 ) -> io::Result<UdtStream> {
-    connect_with(peer, from, options, &Arc::default(), timeout)
+    connect_with(peer, from, options, (&Arc::default(), None), timeout)
 }
 
 /// The same, as one of the connections of a session.
@@ -261,7 +288,7 @@ fn connect_with(
     peer: SocketAddr,
     from: Option<SocketAddr>,
     options: &UdtOptions,
-    session: &Arc<SessionBuffers>,
+    (session, key): (&Arc<SessionBuffers>, Option<Key>),
     timeout: Duration,
 ) -> io::Result<UdtStream> {
     let any: SocketAddr = match peer {
@@ -270,7 +297,54 @@ fn connect_with(
     };
     let socket = UdpSocket::bind(from.unwrap_or(any))?;
     let packet = longest_datagram(peer).map_or(1500, packet_len).min(LONGEST_PACKET);
-    let settings = options.settings(packet, Arc::clone(session));
+    let settings = options.settings(packet, Arc::clone(session), key);
     let UdtOptions { rendezvous, first, .. } = *options;
     port::connect(Call { socket, peer, settings, timeout: timeout.into(), rendezvous, first })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::arrivals::{Deliver, RefusedConnection};
+    use super::super::super::driver::Slots;
+    use super::super::super::socket::TcpOptions;
+    use super::*;
+    use std::io::Write;
+    use std::sync::mpsc;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn strangers_of_its_address_take_no_place_of_a_client() {
+        let key = Key::random().expect("random bytes");
+        let (sender, arrived) = mpsc::channel();
+        let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
+        let (tell, told) = mpsc::channel();
+        let refused: RefusedConnection = Box::new(move |from, why| {
+            let _ = tell.send((from, why.to_owned()));
+        });
+        let arrivals = Arc::new(Arrivals::new(key.clone(), None, deliver, refused));
+        let ip = [127, 0, 0, 1].into();
+        let listen = Listen {
+            ip,
+            ports: None,
+            sockets: TcpOptions::default(),
+            slots: Slots { slot_len: Bytes(1 << 20), begin: 1, most: None },
+            client: ip,
+            rtt: Span::ZERO,
+            arrivals: Arc::clone(&arrivals),
+        };
+        let port = Udt.listen(listen).expect("a port");
+        tokio::task::block_in_place(|| {
+            let (address, options) = (port.address(), UdtOptions::default());
+            let session = (&Arc::default(), Some(key.clone()));
+            let soon = Duration::from_secs(8);
+            // It has shaken hands, and its preamble is on its way while they come.
+            let mut own = connect_with(address, None, &options, session, soon).expect("a way");
+            let stranger = || connect(address, None, &options, soon).expect("a way");
+            let strangers: Vec<UdtStream> = (0..MOST_PENDING + 20).map(|_| stranger()).collect();
+            own.write_all(&key.preamble()).expect("sent");
+            arrived.recv_timeout(soon).expect("the place is its own");
+            let gone: Vec<_> = told.try_iter().collect();
+            assert!(gone.len() > 20 && gone.iter().all(|(_, why)| why == NO_PLACE), "{gone:?}");
+            drop(strangers);
+        });
+    }
 }

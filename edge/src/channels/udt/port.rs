@@ -1,6 +1,7 @@
 //! A UDP port and the thread that serves it: connections by the name of their end, who asks, and
 //! who waits to be asked.
 
+use super::super::key::Key;
 use super::super::session_buffers::SessionBuffers;
 use super::super::socket::longest_datagram;
 use super::connected::{Connected, packet_len};
@@ -39,6 +40,16 @@ pub(super) struct PortSettings {
     pub(super) limit: u64,
     /// What the connections of a session share.
     pub(super) session: Arc<SessionBuffers>,
+    /// By which it is seen in their handshakes that they are the session's.
+    pub(super) key: Option<Key>,
+}
+
+impl PortSettings {
+    /// The number of the first packet of a connection of the session, of which the client's end is
+    /// called so.
+    fn first_packet(&self, end: SocketId) -> Option<SequenceNumber> {
+        self.key.as_ref().map(|key| SequenceNumber::new(key.first_packet(end.0)))
+    }
 }
 
 /// A port, in the hands of its thread.
@@ -90,7 +101,7 @@ pub(super) struct Call {
     pub(super) timeout: Span,
     /// Whether the peer asks too, and nobody waits.
     pub(super) rendezvous: bool,
-    /// The number of the first packet; drawn when absent.
+    /// The number of the first packet; the session's, or drawn, when absent.
     pub(super) first: Option<SequenceNumber>,
 }
 
@@ -114,7 +125,7 @@ pub(super) fn connect(call: Call) -> io::Result<UdtStream> {
     if call.rendezvous {
         connector = connector.rendezvous();
     }
-    if let Some(first) = call.first {
+    if let Some(first) = call.first.or_else(|| call.settings.first_packet(connector.own())) {
         connector = connector.counting_from(first);
     }
     port.asks = Some(Asking { connector, peer: call.peer, says, wakes: now });
@@ -336,13 +347,15 @@ impl Port {
         // Only what controls draw lots with.
         drop(random(&mut seed));
         let seed = Rng::new(u64::from_ne_bytes(seed));
+        let begins_by_key = self.settings.first_packet(established.ends.1);
+        let is_known = !waits && begins_by_key == Some(established.first.1);
         let machine = Connection::new(now, established, self.settings.ends, &seed);
         let limit = self.settings.limit;
         let share = self.settings.session.join();
         let pipe = Arc::new(Pipe::new(Arc::clone(&self.waker), limit.min(share.len())));
         let connected = Connected::new(now, machine, peer, Arc::clone(&pipe), (share, limit));
         self.connections.insert(connected.own(), connected);
-        UdtStream::new(pipe, self.settings.ends.rate.name(), waits)
+        UdtStream::new(pipe, self.settings.ends.rate.name(), waits).known(is_known)
     }
 
     /// Tells connections of a path that became narrower.

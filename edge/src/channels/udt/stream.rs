@@ -29,6 +29,8 @@ pub struct UdtStream {
     read: u64,
     expected: usize,
     is_refused: bool,
+    /// Whether its handshake showed that it is of its port's session.
+    is_known: bool,
     /// Whether it waits for its farewell when it goes. One that was accepted may be dropped on a
     /// thread that has others to serve, and its process goes on.
     waits: bool,
@@ -38,7 +40,21 @@ impl UdtStream {
     /// One that this end asked for, and `waits` to say farewell, or one that was accepted.
     pub(super) fn new(pipe: Arc<Pipe>, control: &'static str, waits: bool) -> UdtStream {
         let ready = VecDeque::new();
-        UdtStream { pipe, control, ready, read: 0, expected: 1, is_refused: false, waits }
+        let (is_refused, is_known) = (false, false);
+        UdtStream { pipe, control, ready, read: 0, expected: 1, is_refused, is_known, waits }
+    }
+
+    /// The same, of which it is known that it is of its port's session, or not.
+    #[must_use]
+    pub(super) fn known(mut self, is_known: bool) -> UdtStream {
+        self.is_known = is_known;
+        self
+    }
+
+    /// Whether its handshake showed that it is of its port's session. What it carries has to show
+    /// the key all the same: who sees handshakes on their way can say what they say.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Reads what is there into `into`, without waiting for it.

@@ -21,7 +21,7 @@ use farline_core::gridftp::client::{
 };
 use farline_core::gridftp::{Command, CommandOptions as Opts, Protection, Site, TransferEvent};
 use farline_core::units::Setting::{AllowHeld, Gsi, NoEncrypt, Tls, TlsCa, TlsPin};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Retry, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -42,6 +42,8 @@ fn named(error: Error, remote: &Remote, shown: Option<&ClientKey>) -> Error {
         (_, ControlTransport::Gsi) => error.hint(
             "its operator maps the names in certificates to users; grid-proxy-info -identity says yours",
         ),
+        // Whom ssh lets in its server takes as it is set up to.
+        (_, ControlTransport::Ssh) => error,
         (None, _) | (_, ControlTransport::Tcp) => {
             let place = remote.place();
             let server = place.rsplit(['/', '@']).next().unwrap_or_default();
@@ -111,7 +113,7 @@ impl Control {
                 ErrorCode::ThirdParty,
                 format!("{remote} is reached over ssh, by this host alone"),
             )
-            .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
+            .hint("copy to this host first, or name servers at both ends: farline://host/path"));
         }
         if remote.via == ControlTransport::OnePort {
             return Err(Error::new(
@@ -253,12 +255,30 @@ impl Control {
         }
         let ahead = control.submit(ahead);
         match control.log_in(login).await {
-            Ok(()) => Ok((control, ahead)),
+            Ok(()) => {
+                control.settle_sshftp(remote, reach)?;
+                Ok((control, ahead))
+            }
             Err(error) if error.code == ErrorCode::LoginRefused => {
                 Err(named(error, remote, reach.credentials.certificate.as_ref()))
             }
             Err(error) => Err(control.why(error).await),
         }
+    }
+
+    /// A grid's server that ssh has started, and that is no Farline node, shows and encrypts
+    /// nothing on its data connections.
+    fn settle_sshftp(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
+        if remote.via != ControlTransport::Ssh || remote.farline || self.features.is_farline {
+            return Ok(());
+        }
+        (self.encrypt, self.protected) = (false, None);
+        if !reach.encrypt {
+            return Ok(());
+        }
+        let message = format!("{remote} cannot encrypt data");
+        Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message)
+            .hint("gsiftp:// can, and host:path where farline is installed"))
     }
 
     /// Submits `requests`, of which those to Farline alone may fail; their numbers come back.
@@ -303,8 +323,9 @@ impl Control {
     }
 
     async fn replied_to(&mut self, auth: u64, lacks: &str, hint: &str) -> Result<(), Error> {
-        self.done(auth).await.map(drop).map_err(|error| match error.fault {
-            Fault::Between => error,
+        self.done(auth).await.map(drop).map_err(|error| match (error.fault, error.retry()) {
+            // Who has no place for a client now has not said whether it has TLS.
+            (Fault::Between, _) | (_, Retry::After) => error,
             _ => Error::new(
                 Fault::There,
                 ErrorCode::NoTls,

@@ -112,3 +112,26 @@ fn a_wrong_url_is_one_clear_error() {
         );
     }
 }
+
+#[test]
+fn a_grids_server_over_ssh_is_a_url_of_its_own() {
+    let usual = remote("sshftp://ann@dtn2/data/a?b");
+    assert_eq!((usual.via, usual.farline, usual.port), (ControlTransport::Ssh, false, 0));
+    assert_eq!((usual.user.as_deref(), &usual.path[..]), (Some("ann"), &b"/data/a?b"[..]));
+    assert_eq!(usual.to_string(), "sshftp://dtn2/data/a?b");
+    assert_eq!(
+        (usual.server(), usual.place()),
+        ("dtn2".to_owned(), "sshftp://ann@dtn2".to_owned())
+    );
+    let at_port = remote("sshftp://[::1]:2222/x");
+    assert_eq!((at_port.port, at_port.to_string().as_str()), (2222, "sshftp://[::1]:2222/x"));
+    for (text, why) in [
+        ("sshftp://ann:secret@dtn2/x", "ssh takes no password"),
+        ("sshftp://-oProxyCommand=x/", "can be called so"),
+        ("sshftp://-l@dtn2/x", "can be called so"),
+    ] {
+        let error = Location::parse(OsStr::new(text)).expect_err(text);
+        assert_eq!(error.code, ErrorCode::BadUrl);
+        assert!(error.message.contains(why), "{error}");
+    }
+}

@@ -200,3 +200,32 @@ fn a_reply_calls_a_setting_as_its_server_is_configured() {
         assert!(said.contains(&format!("Hint: allow it: {called}\r\n")), "{said}");
     }
 }
+
+#[test]
+fn who_speaks_http_is_sent_away_before_its_content_counts() {
+    let long = format!("POST /{} HTTP/1.1\r\n", "a".repeat(9_000));
+    for request in ["POST / HTTP/1.1\r\n", "get /f HTTP/1.0\r\n", "OPTIONS * HTTP/1.1\r\n", &long] {
+        let mut d = Dialogue::new(ServerConfig {
+            logins: Logins::Anonymous(Rights::Write),
+            ..ServerConfig::default()
+        });
+        d.said();
+        let content = "Host: dtn1:2811\r\n\r\nUSER anonymous\r\nPASS x\r\nDELE /f\r\n";
+        d.client(&format!("{request}{content}"));
+        let said = d.said();
+        assert!(said.starts_with("421 ") && said.contains("HTTP"), "{said}");
+        assert_eq!(said.lines().count(), 1, "nothing else is replied to");
+        assert!(
+            matches!(&d.others[..], [Output::LoginRefused(_), Output::Close]),
+            "{:?}",
+            d.others
+        );
+        assert!(d.open.is_none(), "and nothing is done");
+    }
+    // What is no request is a command, or none.
+    let mut d = Dialogue::writable();
+    for line in ["GET", "POSTED x", "GETS x"] {
+        assert_eq!(d.told(line), "500", "{line}");
+    }
+    assert_eq!(d.told("NOOP"), "200");
+}
