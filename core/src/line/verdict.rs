@@ -112,7 +112,10 @@ impl LineTest {
         let percent = percent(self.settings.confidence);
         let (what, unit, limit) = match self.settings.criterion {
             None if is_unfit => {
-                return (LineOutcome::Unfit, format!("too few seconds count to say anything: {time}"));
+                return (
+                    LineOutcome::Unfit,
+                    format!("too few seconds count to say anything: {time}"),
+                );
             }
             None => {
                 let found = self.loss().map_or(String::new(), |loss| {
