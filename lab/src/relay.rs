@@ -78,6 +78,37 @@ pub fn relay_that_counts_commands(port: u16, command: &'static str) -> (u16, Arc
     })
 }
 
+/// Stands before a node on `port` of the loopback address; returns a port of its own and the count
+/// of control connections. The first of them is lost when the node has said its `number`th reply
+/// that begins with `reply`, which nobody hears.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_loses_a_reply(
+    port: u16,
+    reply: &'static str,
+    number: usize,
+) -> (u16, Arc<AtomicU32>) {
+    relay(move |mut client, count| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        let server = TcpStream::connect(("127.0.0.1", port))?;
+        let there = (client.try_clone()?, server.try_clone()?);
+        std::thread::spawn(move || pass(there.0, there.1));
+        let mut heard = 0;
+        for line in BufReader::new(&server).split(b'\n') {
+            let mut line = line?;
+            heard += usize::from(line.starts_with(reply.as_bytes()));
+            if is_first && heard == number {
+                client.shutdown(Shutdown::Both)?;
+                return server.shutdown(Shutdown::Both);
+            }
+            line.push(b'\n');
+            client.write_all(&line)?;
+        }
+        client.shutdown(Shutdown::Both)
+    })
+}
+
 /// When both ends have said nothing for so long they have said all that they will without the
 /// other.
 const QUIET: Duration = Duration::from_millis(100);

@@ -76,6 +76,8 @@ pub(super) struct Copy<'a> {
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
+    /// Whether all that an attempt sent had arrived when it failed: it may have landed unheard.
+    pub(super) has_arrived: bool,
     /// Whether the server refuses data connections that do not go on from its session's TLS.
     pub(super) needs_tickets: bool,
 }
@@ -124,6 +126,7 @@ impl<'a> Copy<'a> {
             claimed: ClaimedPaths::default(),
             room: BTreeSet::new(),
             landed: BTreeSet::new(),
+            has_arrived: false,
             needs_tickets: false,
         }
     }

@@ -110,15 +110,16 @@ async fn kept_here(
     Ok(kept)
 }
 
-/// The same at a server, where the entries go to the paths that `path_of` says.
+/// The same at a server, where the entries go to the paths that `path_of` says, by `existing`.
 pub(super) async fn kept_there(
     copy: &mut Copy<'_>,
     control: &mut Control,
+    existing: Existing,
     entries: &[Entry],
     path_of: impl Fn(&Entry) -> Pathname + Send + Sync,
     from: Option<ContentAt<'_>>,
 ) -> Result<BTreeSet<usize>, Error> {
-    let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
+    let dry_run = copy.options.dry_run;
     let (mut kept, mut refused) = (BTreeSet::new(), BTreeSet::new());
     if existing == Existing::Replace && !dry_run {
         return Ok(kept);

@@ -59,6 +59,7 @@ pub(super) async fn with_retries(
                 },
             });
         };
+        copy.has_arrived |= copy.live.has_arrived_whole();
         moved |= arrived > BLOCK_LEN as u64;
         if arrived > 0 {
             resumed = resumed.or(Some(copy.stats.resumed_bytes));

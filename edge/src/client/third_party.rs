@@ -267,9 +267,10 @@ async fn chosen(
     let at_source = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
     let content = ContentAt::There(sender, Box::new(at_source));
     let at_target = |entry: &Entry| Pathname::new(join(trim(target), &entry.path));
-    let kept = kept_there(copy, receiver, &entries, at_target, Some(content))
-        .await
-        .map_err(|error| at(to, error))?;
+    let kept =
+        kept_there(copy, receiver, copy.options.existing, &entries, at_target, Some(content))
+            .await
+            .map_err(|error| at(to, error))?;
     left.extend(paths(&entries, &kept));
     Ok((without(entries, &kept), left))
 }

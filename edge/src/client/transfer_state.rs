@@ -133,6 +133,12 @@ impl TransferState {
         }
     }
 
+    /// Whether all that is to be moved has arrived, and there is anything.
+    pub(super) fn has_arrived_whole(&self) -> bool {
+        let total = lock(&self.total).0;
+        total.is_some_and(|total| total.0 > 0 && self.arrived() >= total.0)
+    }
+
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the
     /// store when we receive.
     pub(super) fn arrived(&self) -> u64 {

@@ -2,6 +2,7 @@
 //! over.
 
 mod opening;
+mod unheard;
 
 use super::attributes;
 use super::by_content::ContentAt;
@@ -58,8 +59,15 @@ pub(super) async fn run(
         return alone(copy, pipe, sources, to).await;
     }
     let sources = Sources::of(sources, copy.options.recursive)?;
-    let Opened { mut control, passive, into_folder, mut set, mut looks, journals } =
+    let Opened { mut control, passive, into_folder, mut set, mut looks, mut journals } =
         open(copy, &sources, to).await?;
+    let mut is_left = false;
+    if copy.has_arrived && control.features().tree {
+        is_left = has_left(&mut control, std::mem::take(&mut journals)).await;
+        if !is_left {
+            unheard::leave_out(copy, &mut control, &mut set).await?;
+        }
+    }
     choose(copy, &mut control, to, &mut set).await?;
     let is_over = copy.options.dry_run || set.entries.is_empty();
     // Nothing is arranged for what is refused.
@@ -67,7 +75,12 @@ pub(super) async fn run(
         looks.refuse(&mut control, to).await?;
     }
     if is_over {
-        copy.stats.verified_how = if copy.options.dry_run { DRY_RUN } else { "nothing was copied" };
+        match copy.of_source().0 {
+            _ if copy.options.dry_run => copy.stats.verified_how = DRY_RUN,
+            0 => copy.stats.verified_how = "nothing was copied",
+            // All of it had landed.
+            _ => {}
+        }
         return Ok(());
     }
     let folder = if into_folder { &set.target[..] } else { keep_replaced::folder_of(&set.target) };
@@ -76,7 +89,7 @@ pub(super) async fn run(
     let size = set.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
-        let there = There { control, passive, folder, journals };
+        let there = There { control, passive, folder, journals, is_left };
         return to_tree(copy, there, to, (set, looks), &choice).await;
     }
     looks.refuse(&mut control, to).await?;
@@ -106,7 +119,7 @@ async fn choose(
     to: &Remote,
     set: &mut SourceSet,
 ) -> Result<(), Error> {
-    let wanted = copy.options.attributes;
+    let (wanted, existing) = (copy.options.attributes, copy.options.existing);
     if !wanted.is_empty() && !copy.options.dry_run {
         attributes::arrange(copy.options, control, to).await?;
         let SourceSet { entries, at, linked, .. } = &mut *set;
@@ -117,10 +130,7 @@ async fn choose(
             });
         }
     }
-    let at = |entry: &Entry| match entry.path.is_empty() {
-        true => Pathname::new(set.target.clone()),
-        false => Pathname::new(join(trim(&set.target), &entry.path)),
-    };
+    let at = |entry: &Entry| place_of(&set.target, entry);
     let content = set.parts().map(|parts| {
         let place = |index: usize| {
             let (root, path) = place_in(parts, index, &set.entries[index].path);
@@ -128,12 +138,20 @@ async fn choose(
         };
         ContentAt::Here(Box::new(place))
     });
-    let kept = kept_there(copy, control, &set.entries, at, content).await?;
+    let kept = kept_there(copy, control, existing, &set.entries, at, content).await?;
     match wanted.is_empty() {
         true => set.leave_out(&kept),
         false => attributes::stay(&mut set.entries, &kept),
     }
     Ok(())
+}
+
+/// Where `entry` of what goes to `target` has its name.
+fn place_of(target: &[u8], entry: &Entry) -> Pathname {
+    match entry.path.is_empty() {
+        true => Pathname::new(target.to_vec()),
+        false => Pathname::new(join(trim(target), &entry.path)),
+    }
 }
 
 /// A node with whole trees, and where the copy goes.
@@ -144,6 +162,8 @@ struct There {
     folder: Pathname,
     /// The questions whether an earlier copy left a journal there.
     journals: Vec<u64>,
+    /// Whether they are replied to, and it did.
+    is_left: bool,
 }
 
 /// Sends a tree, and says what became of it where that failed.
@@ -154,10 +174,10 @@ async fn to_tree(
     (set, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    let There { mut control, passive, folder, journals } = there;
+    let There { mut control, passive, folder, journals, is_left } = there;
     // A directory that is copied is made with all above it; for files alone none is.
     let is_made = set.entries.iter().any(|entry| entry.kind == EntryKind::Directory);
-    let asked = (passive, journals);
+    let asked = (passive, journals, is_left);
     let copied = to_farline(copy, &mut control, (to, asked), (set, looks), choice).await;
     let Err(error) = copied else {
         copy.let_go(control);
@@ -191,7 +211,7 @@ fn no_folder(to: &Remote, folder: &Pathname) -> Error {
 async fn to_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    (to, (passive, journals)): (&Remote, (u64, Vec<u64>)),
+    (to, (passive, journals, is_left)): (&Remote, (u64, Vec<u64>, bool)),
     (load, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
@@ -209,7 +229,10 @@ async fn to_farline(
     let audit = Audit::new(&layout, integrity.digests);
     let mut upload = Upload {
         choice,
-        hearing: hearing(control, &layout),
+        hearing: match is_left {
+            true => Some(Hearing::next(&control.heard(), None)),
+            false => hearing(control, &layout),
+        },
         integrity,
         to,
         looks,

@@ -1,8 +1,8 @@
 //! Trees that have landed, once more: no data moves, and what is asked for takes few round trips.
 
-use farline_lab::files::{folder, text};
-use farline_lab::relay::relay_that_counts_round_trips;
-use farline_lab::{farline, json_of, node};
+use farline_lab::files::{folder, plant_file, same, text};
+use farline_lab::relay::{relay_that_counts_round_trips, relay_that_loses_a_reply};
+use farline_lab::{assert_same_tree, farline, json_of, node};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -81,4 +81,32 @@ fn a_tree_that_landed_sends_no_data_again() {
             assert_eq!(again["bytes_sent"], 0, "not even a list");
         }
     }
+}
+
+/// The node has landed all of it when the connection is lost on which it said so.
+#[test]
+fn what_landed_unheard_is_compared_and_not_sent_again() {
+    let dir = folder();
+    let (root, tree) = (dir.path().join("root"), dir.path().join("tree"));
+    for folder in [&root, &tree, &tree.join("below")] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    plant_file(&tree.join("large"), 70, 1);
+    plant_file(&tree.join("below/small"), 1, 2);
+    let (_server, url) = node(&root, "write", &[]);
+    let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    for (from, to, files) in [("large", "alone", 1), ("", "whole", 2)] {
+        // Of the list, the data, and what was read of each file.
+        let (relay, count) = relay_that_loses_a_reply(port, "226", 3);
+        let source = format!("{}/{from}", tree.display());
+        let there = format!("ftp://127.0.0.1:{relay}/{to}");
+        let copy = ["--json", "cp", "-r", "--retry-for", "60s", &source, &there];
+        let result = json_of(farline().args(copy));
+        let said = |name: &str| result[name].as_u64().expect("a number");
+        assert_eq!((said("attempts"), count.load(Ordering::Relaxed)), (2, 2), "{result}");
+        assert!(said("bytes_sent") < 80 << 20, "{to}: all of it went twice: {result}");
+        assert_eq!((said("files"), &result["verified"]), (files, &true.into()), "{result}");
+    }
+    assert_same_tree(&tree, &root.join("whole"));
+    assert!(same(&tree.join("large"), &root.join("alone")));
 }
