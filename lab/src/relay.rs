@@ -29,8 +29,7 @@ pub fn relay_that_counts(port: u16) -> (u16, Arc<AtomicU32>) {
     relay(move |client, count| {
         count.fetch_add(1, Ordering::Relaxed);
         let server = TcpStream::connect(("127.0.0.1", port))?;
-        let back = (server.try_clone()?, client.try_clone()?);
-        std::thread::spawn(move || pass(back.0, back.1));
+        pass_aside(&server, &client)?;
         pass(client, server)
     })
 }
@@ -53,8 +52,7 @@ pub fn relay_that_turns_away(
             return io::copy(&mut client, &mut io::sink()).map(drop);
         }
         let server = TcpStream::connect(("127.0.0.1", port))?;
-        let back = (server.try_clone()?, client.try_clone()?);
-        std::thread::spawn(move || pass(back.0, back.1));
+        pass_aside(&server, &client)?;
         pass(client, server)
     })
 }
@@ -66,8 +64,7 @@ pub fn relay_that_turns_away(
 pub fn relay_that_counts_commands(port: u16, command: &'static str) -> (u16, Arc<AtomicU32>) {
     relay(move |client, count| {
         let mut server = TcpStream::connect(("127.0.0.1", port))?;
-        let back = (server.try_clone()?, client.try_clone()?);
-        std::thread::spawn(move || pass(back.0, back.1));
+        pass_aside(&server, &client)?;
         for line in BufReader::new(client).split(b'\n') {
             let mut line = line?;
             line.push(b'\n');
@@ -92,8 +89,7 @@ pub fn relay_that_loses_a_reply(
     relay(move |mut client, count| {
         let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
         let server = TcpStream::connect(("127.0.0.1", port))?;
-        let there = (client.try_clone()?, server.try_clone()?);
-        std::thread::spawn(move || pass(there.0, there.1));
+        pass_aside(&client, &server)?;
         let mut heard = 0;
         for line in BufReader::new(&server).split(b'\n') {
             let mut line = line?;
@@ -202,8 +198,7 @@ fn listen() -> (TcpListener, u16) {
 /// A control connection, in whose replies data ports are replaced.
 fn control(mut client: TcpStream, port: u16, count: &Arc<AtomicU32>) -> io::Result<()> {
     let node = TcpStream::connect(("127.0.0.1", port))?;
-    let there = (client.try_clone()?, node.try_clone()?);
-    std::thread::spawn(move || pass(there.0, there.1));
+    pass_aside(&client, &node)?;
     for line in BufReader::new(node).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         let line = match line.split('|').nth(3).filter(|_| line.starts_with("229 ")) {
@@ -226,8 +221,7 @@ fn data_port(port: u16, count: &Arc<AtomicU32>) -> u16 {
             let spoils = count.fetch_add(1, Ordering::Relaxed) == 0;
             std::thread::spawn(move || {
                 let mut node = TcpStream::connect(("127.0.0.1", port))?;
-                let back = (node.try_clone()?, client.try_clone()?);
-                std::thread::spawn(move || pass(back.0, back.1));
+                pass_aside(&node, &client)?;
                 if spoils {
                     let mut begin = [0; SPOILED_AT + 1];
                     client.read_exact(&mut begin)?;
@@ -239,6 +233,13 @@ fn data_port(port: u16, count: &Arc<AtomicU32>) -> u16 {
         }
     });
     own
+}
+
+/// Carries one direction in a thread of its own, while the caller carries the other.
+fn pass_aside(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    let (from, to) = (from.try_clone()?, to.try_clone()?);
+    std::thread::spawn(move || pass(from, to));
+    Ok(())
 }
 
 /// Carries one direction to its end.

@@ -123,7 +123,7 @@ fn is_public6(ip: Ipv6Addr) -> bool {
 }
 
 /// Below this no server listens for data, and what does is a service.
-const FIRST_DATA_PORT: u16 = 1024;
+pub const FIRST_DATA_PORT: u16 = 1024;
 
 /// Whether a client may send data to `told`, where the server at `server` says that it is to go:
 /// there itself, or to a host of its site, as servers have that move data by others. Not to a

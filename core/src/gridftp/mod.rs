@@ -114,7 +114,7 @@ mod tests;
 mod timestamp;
 mod views;
 
-pub use address::{Family, is_public, may_send_to};
+pub use address::{FIRST_DATA_PORT, Family, is_public, may_send_to};
 pub use attribute_certificate::{AttributeCertificate, attribute_certificates};
 pub use command::*;
 pub use end_of_data::EndOfData;

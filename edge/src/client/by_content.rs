@@ -22,8 +22,6 @@ use std::sync::Arc;
 const ASKED_AT_ONCE: usize = 48 << 10;
 /// Of one request, next to its path.
 const ASK_LEN: usize = 32;
-/// What is said of files that were found to be the same.
-pub(super) const HOW: &str = "a checksum of every file, computed at both ends, compared (CKSM)";
 /// Bytes that are read at once of two files of this host.
 const READ_LEN: usize = 1 << 20;
 

@@ -24,7 +24,7 @@ pub(super) fn common(ends: &[&Control]) -> Option<ChecksumAlgorithm> {
 }
 
 /// What is said of files that were compared by it.
-fn compared_how(algorithm: ChecksumAlgorithm) -> &'static str {
+pub(super) fn compared_how(algorithm: ChecksumAlgorithm) -> &'static str {
     match algorithm {
         ChecksumAlgorithm::Crc64Nvme => {
             "CRC-64/NVME of every file, computed at both ends, compared (CKSM)"

@@ -3,13 +3,10 @@
 //! Who may have data sent to a third host may otherwise reach, with this host's address, whatever
 //! trusts it: mail servers, the services of its own network, a cloud's metadata.
 
-use farline_core::gridftp::is_public;
+use farline_core::gridftp::{FIRST_DATA_PORT, is_public};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-
-/// Below this no client listens for data, and what does is a service.
-const FIRST_PORT: u16 = 1024;
 
 /// Addresses with a common beginning, such as 10.0.0.0/8 or 2001:db8::/32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +66,7 @@ impl Targets<'_> {
     /// When not: with which, and what the operator can do.
     pub(super) fn check(&self, addresses: &[SocketAddr]) -> Result<(), Error> {
         for address in addresses {
-            let allowed = match address.port() < FIRST_PORT {
+            let allowed = match address.port() < FIRST_DATA_PORT {
                 true => Err(("ports below 1024 are of services", "name a port from 1024 on")),
                 false => self.allows(address.ip()),
             };

@@ -3,6 +3,7 @@
 
 use super::place_of;
 use crate::client::by_content::{self, ContentAt};
+use crate::client::checksum;
 use crate::client::control::Control;
 use crate::client::copy::Copy;
 use crate::client::existing::kept_there;
@@ -32,6 +33,7 @@ pub(super) async fn leave_out(
         return Ok(());
     };
     let (entries, target) = (&set.entries, &set.target);
+    let Some(algorithm) = checksum::common(&[&*control]) else { return Ok(()) };
     let skipped = copy.stats.skipped.len();
     let at = |entry: &Entry| place_of(target, entry);
     let same = kept_there(copy, control, Existing::KeepSame, entries, at, None).await?;
@@ -57,7 +59,7 @@ pub(super) async fn leave_out(
     if !landed.is_empty() {
         copy.stats.compared += landed.len() as u64;
         copy.stats.verified = true;
-        copy.stats.verified_how = by_content::HOW;
+        copy.stats.verified_how = checksum::compared_how(algorithm);
         copy.settle();
     }
     set.leave_out(&landed);
