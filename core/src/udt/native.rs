@@ -93,6 +93,8 @@ impl Native {
         let windows = self.window / round.as_secs_f64() / 2.0;
         let arriving = if path.arriving * 4.0 < windows { windows } else { path.arriving };
         self.interval = 1.0 / arriving;
+        // Whatever else is lost of what left until now, it left faster than that.
+        (self.congested_to, self.decreases) = (path.sent, MOST_DECREASES);
     }
 
     fn acked(&mut self, now: Time, path: &PathState, packets: u32) {
@@ -186,10 +188,7 @@ impl Native {
         if self.is_slow_start {
             self.end_slow_start(path);
             self.retreat(path);
-            self.congested_to = path.sent;
-            if path.arriving > 0.0 {
-                return;
-            }
+            return;
         }
         self.has_lost = true;
         if first >= self.congested_to {

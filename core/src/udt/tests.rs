@@ -48,6 +48,24 @@ fn a_clean_path_is_filled_and_nothing_comes_twice() {
 }
 
 #[test]
+fn what_slow_start_lost_costs_the_rate_after_it_nothing() {
+    // It doubles once more than path and queue hold, and is told so piece by piece for a round
+    // trip; the rate at which packets arrived is the path's all the same.
+    for (rtt, packet_len) in [(ms(27), 9000), (ms(100), 9000), (ms(27), 1500)] {
+        let flow = UdtFlow { room: 90_000, ..UdtFlow::of(RateAlgorithm::Native, Bytes(1 << 40)) };
+        let path = UdtScenario::new(mbit(1000), rtt, vec![flow]);
+        let mut simulation = UdtSimulation::new(&UdtScenario { packet_len, ..path });
+        let mut arrived = |end| {
+            simulation.run(end);
+            simulation.received(0).0 as f64 * 8.0
+        };
+        let early = arrived(ms(1500));
+        let rate = (arrived(ms(2500)) - early) / 1e9;
+        assert!(rate > 0.8, "{rtt}, {packet_len} bytes: {rate:.2} of the path");
+    }
+}
+
+#[test]
 fn every_byte_survives_what_a_path_may_do() {
     for seed in 0..3000 {
         let mut rng = Rng::new(seed);

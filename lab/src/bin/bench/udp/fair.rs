@@ -1,26 +1,31 @@
-//! How UDT shares a path with its like and with TCP's CUBIC and BBR, and what a flow that begins
-//! from what an earlier one saw takes from a CUBIC flow that is there.
+//! How flows of each kind share a path with their like and with TCP's CUBIC and BBR, and what one
+//! that begins from what an earlier one saw takes from a CUBIC flow that is there; next to it the
+//! same in virtual time.
 
+use super::flows::{Flow, Kind, together};
+use super::shares::Shared;
 use crate::side::{Ends, Node, binary, json};
 use crate::table::{heading, median, row};
 use anyhow::{Context, Result};
+use farline_core::congestion::{Algorithm, SavedPath};
 use farline_core::statistics::jain;
+use farline_core::udt::RateAlgorithm;
+use farline_core::units::{Bytes, Rate, Span};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// Where the first of the ends meet.
+/// Where the CUBIC flow that another joins is taken.
 const PORT: u16 = 5_310;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The link's rate
     #[arg(long, default_value = "400M")]
-    rate: String,
+    rate: Rate,
     /// Its round trip
     #[arg(long, default_value = "26.8ms")]
-    rtt: String,
+    rtt: Span,
     /// Of each run
     #[arg(long, default_value_t = 20)]
     seconds: u32,
@@ -37,105 +42,85 @@ pub(crate) struct Options {
 /// # Errors
 /// When a part of it fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { rate, rtt, seconds, .. } = options;
-    let ends = Ends::over("custom", &["--rate", rate, "--rtt", rtt])?;
-    heading(&format!("Flows over {rate} x {rtt}, {seconds} s: shares, and Jain's index"));
-    for (kinds, name) in [
-        (vec!["udt"; 2], "two of UDT"),
-        (vec!["udt"; 10], "ten of UDT"),
-        (vec!["udt", "cubic"], "UDT, CUBIC"),
-        (vec!["udt", "bbr"], "UDT, BBR"),
-        (vec!["cubic"; 2], "two of CUBIC"),
-        (vec!["cubic", "bbr"], "CUBIC, BBR"),
-    ] {
-        let rates = together(&ends, &kinds, *seconds)?;
-        let all: f64 = rates.iter().sum();
-        let shares: Vec<String> = rates.iter().map(|rate| format!("{:.2}", rate / all)).collect();
-        let figure = format!("{:.3}, {:.0} Mbit/s", jain(&rates).context("a flow")?, all / 1e6);
-        row(&format!("{name}: {}", shares.join(" ")), &figure, "");
+    let shared = Shared { rate: options.rate, rtt: options.rtt };
+    let rate = format!("{}bit/s", options.rate.as_bps());
+    let ends = Ends::over("custom", &["--rate", &rate, "--rtt", &options.rtt.to_string()])?;
+    heading(&format!(
+        "Flows over {} x {}, {} s: shares, Jain's index, all together; and the machines' in virtual \
+         time",
+        options.rate, options.rtt, options.seconds
+    ));
+    for kinds in mixes(options.rate) {
+        let rates = together(&ends, &kinds, options.seconds)?;
+        let machine = shared.flows(&kinds, options.seconds);
+        println!("  {}", named(&kinds));
+        println!("    seen     {}", shares(&rates)?);
+        if let Some(machine) = machine {
+            println!("    machine  {}", shares(&machine)?);
+            // Shares of one kind are in no order; those of two kinds stand as the kinds do.
+            let (mut seen, mut own) = (parts(&rates), parts(&machine));
+            if kinds.iter().all(|kind| *kind == kinds[0]) {
+                seen.sort_by(f64::total_cmp);
+                own.sort_by(f64::total_cmp);
+            }
+            let apart = seen.iter().zip(&own).map(|(seen, own)| (seen - own).abs());
+            let worst = apart.fold(0.0, f64::max) * 100.0;
+            row("    furthest apart", &format!("{worst:.0} % of the path"), "within 15 %");
+        }
     }
     for channel in &options.joins {
-        joined(options, &ends, channel)?;
+        joined(options, shared, &ends, channel)?;
     }
     row("", &ends.validity()?, "");
     Ok(())
 }
 
-/// Flows of these kinds at once; what each brought, in bit/s.
-fn together(ends: &Ends, kinds: &[&str], seconds: u32) -> Result<Vec<f64>> {
-    let mut flows = Vec::new();
-    for (port, kind) in (PORT..).zip(kinds) {
-        flows.push(match *kind {
-            "udt" => Flow::udt(ends, port, seconds)?,
-            control => Flow::tcp(ends, port, seconds, control)?,
-        });
+/// Which flows share the path.
+fn mixes(rate: Rate) -> Vec<Vec<Kind>> {
+    let udt = Kind::Udt(RateAlgorithm::Native);
+    let (cubic, bbr) = (Kind::Tcp(Algorithm::Cubic), Kind::Tcp(Algorithm::Bbr));
+    let held = |part: f64| {
+        let held = (rate.as_bps() as f64 * part) as u64;
+        Kind::Udt(RateAlgorithm::Held(Rate::from_bps(held)))
+    };
+    let mut mixes = Vec::new();
+    for kind in [udt, Kind::Quic, cubic, bbr] {
+        mixes.push(vec![kind; 2]);
+        mixes.push(vec![kind; 10]);
     }
-    flows.into_iter().map(Flow::rate).collect()
+    // As an admission limit has them, and what has none has.
+    mixes.extend([vec![held(0.45); 2], vec![held(0.09); 10], vec![held(0.9); 2]]);
+    for other in [cubic, bbr] {
+        mixes.extend([udt, Kind::Quic, held(0.5), held(0.9)].map(|kind| vec![kind, other]));
+    }
+    mixes.push(vec![cubic, bbr]);
+    mixes
 }
 
-/// A flow that runs: both of its ends, and how what it brought is read.
-struct Flow {
-    ends: [Child; 2],
-    /// Which end says it, and what.
-    says: usize,
-    read: fn(&Value) -> Option<f64>,
-}
-
-impl Flow {
-    fn udt(ends: &Ends, port: u16, seconds: u32) -> Result<Flow> {
-        let (this, time) = (std::env::current_exe()?, seconds.to_string());
-        let at = format!("{}:{port}", ends.address());
-        let end = |mut command: std::process::Command, what: &str, listen: bool| {
-            command.args(["udp", "end", &at, what, "1000000000000", "--seconds", &time]);
-            command.args(listen.then_some("--listen"));
-            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
-        };
-        let receives = end(ends.b(&this), "receive", true)?;
-        std::thread::sleep(Duration::from_millis(200));
-        let sends = end(ends.a(&this), "send", false)?;
-        let read = |said: &Value| Some(said["bytes"].as_f64()? * 8.0 / said["seconds"].as_f64()?);
-        Ok(Flow { ends: [sends, receives], says: 1, read })
-    }
-
-    fn tcp(ends: &Ends, port: u16, seconds: u32, control: &str) -> Result<Flow> {
-        let port = port.to_string();
-        let mut server = ends.b("iperf3");
-        server.args(["-s", "-1", "-p", &port]).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = server.spawn()?;
-        std::thread::sleep(Duration::from_millis(200));
-        let mut client = ends.a("iperf3");
-        client.args(["-c", ends.address(), "-p", &port, "-J", "-i", "0.5", "-C", control]);
-        client.args(["-t", &seconds.to_string()]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let read = |said: &Value| said["end"]["sum_received"]["bits_per_second"].as_f64();
-        Ok(Flow { ends: [client.spawn()?, server], says: 0, read })
-    }
-
-    /// What its end printed.
-    fn said(self) -> Result<Value> {
-        let mut said = Value::Null;
-        for (index, end) in self.ends.into_iter().enumerate() {
-            let output = end.wait_with_output()?;
-            if index == self.says {
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                let last = text.lines().last().unwrap_or_default();
-                said = serde_json::from_str(&text)
-                    .or_else(|_| serde_json::from_str(last))
-                    .with_context(|| text.clone())?;
-            }
+fn named(kinds: &[Kind]) -> String {
+    match kinds {
+        [first, rest @ ..] if rest.iter().all(|kind| kind == first) => {
+            format!("{} flows: {first}", kinds.len())
         }
-        Ok(said)
+        _ => kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(", "),
     }
+}
 
-    fn rate(self) -> Result<f64> {
-        let read = self.read;
-        let said = self.said()?;
-        read(&said).with_context(|| said.to_string())
-    }
+fn parts(rates: &[f64]) -> Vec<f64> {
+    let all: f64 = rates.iter().sum();
+    rates.iter().map(|rate| rate / all).collect()
+}
+
+fn shares(rates: &[f64]) -> Result<String> {
+    let parts: Vec<String> = parts(rates).iter().map(|part| format!("{part:.2}")).collect();
+    let all: f64 = rates.iter().sum();
+    let index = jain(rates).context("no flow brought anything")?;
+    Ok(format!("{}; {index:.3}, {:.0} Mbit/s", parts.join(" "), all / 1e6))
 }
 
 /// What a CUBIC flow has left of the path in the three seconds after a copy of one channel has
 /// joined it.
-fn joined(options: &Options, ends: &Ends, channel: &str) -> Result<()> {
+fn joined(options: &Options, shared: Shared, ends: &Ends, channel: &str) -> Result<()> {
     heading(&format!(
         "What a CUBIC flow that is there keeps in the three seconds after a copy over {channel} begins"
     ));
@@ -152,22 +137,28 @@ fn joined(options: &Options, ends: &Ends, channel: &str) -> Result<()> {
         ("of a path ten times as fast", Some(10.0)),
     ];
     for (name, factor) in sides {
+        let mut known = seen.clone();
+        let held = seen["in_flight"].as_f64().context("a path")? * factor.unwrap_or(1.0);
+        known["in_flight"] = (held as u64).into();
+        // What is on its way is the product of rate and round trip: else it is not believed.
+        let rate = seen["rate"].as_f64().context("a rate")? * factor.unwrap_or(1.0);
+        known["rate"] = (rate as u64).into();
         let mut shares = Vec::new();
         for _ in 0..options.runs {
-            let mut known = seen.clone();
-            let held = seen["in_flight"].as_f64().context("a path")? * factor.unwrap_or(1.0);
-            known["in_flight"] = (held as u64).into();
-            // What is on its way is the product of rate and round trip: else it is not believed.
-            let rate = seen["rate"].as_f64().context("a rate")? * factor.unwrap_or(1.0);
-            known["rate"] = (rate as u64).into();
             std::fs::write(&path, known.to_string())?;
             shares.push(kept(ends, &node, &state, channel, factor.is_none())?);
         }
-        row(
-            &format!("a copy that begins {name}"),
-            &format!("{:.2} of the path", median(shares)?),
-            "",
-        );
+        let seen = median(shares)?;
+        let mut figure = format!("{seen:.2} of what it had");
+        let mut asked = "";
+        // UDT's control and TCP's have no simulation in common.
+        if channel != "udt" {
+            let saved = factor.map(|_| saved_path(&known)).transpose()?;
+            let machine = shared.kept(saved);
+            figure += &format!("; machine {machine:.2}, x {:.2}", seen / machine);
+            asked = "within 15 %";
+        }
+        row(&format!("a copy that begins {name}"), &figure, asked);
     }
     Ok(())
 }
@@ -203,4 +194,12 @@ fn copy(ends: &Ends, node: &Node, state: &Path, channel: &str, fresh: bool) -> R
 fn document(state: &Path) -> Result<std::path::PathBuf> {
     let mut items = std::fs::read_dir(state.join("farline/paths"))?;
     Ok(items.next().context("a document")??.path())
+}
+
+/// What is kept of a path, as the machines have it.
+fn saved_path(kept: &Value) -> Result<SavedPath> {
+    let number = |name: &str| kept[name].as_u64().with_context(|| format!("{name} in {kept}"));
+    let rtt = Span::from_nanos(number("rtt")?);
+    let fills = kept["fills"].as_bool().context("fills")?;
+    Ok(SavedPath { in_flight: Bytes(number("in_flight")?), rtt, fills })
 }

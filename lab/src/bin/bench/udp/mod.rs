@@ -1,13 +1,16 @@
 //! UDT: its machines in virtual time, and what of them is true between real ends.
 
 mod bulk;
+mod copy;
 mod cost;
 mod end;
 mod fair;
 mod files;
+mod flows;
 mod held;
 mod known;
 mod link;
+mod shares;
 mod simulated;
 mod truth;
 mod wanphy;
@@ -34,7 +37,7 @@ enum How {
     Held(held::Options),
     /// The machine in virtual time next to the real ends, by loss and round trip
     Truth(truth::Options),
-    /// How flows share a path: UDT's, those that hold nothing back, and TCP's
+    /// How flows of each kind share a path, next to the same in virtual time
     Fair(fair::Options),
     /// Processor time of a Gbit by each channel
     Cost(cost::Options),
@@ -53,6 +56,9 @@ enum How {
     /// One end of a connection, which the others start
     #[command(hide = true)]
     End(end::Options),
+    /// A copy that ends after so many seconds, which the others start
+    #[command(hide = true)]
+    Copy(copy::Options),
 }
 
 /// Measures and prints.
@@ -74,5 +80,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         How::BulkEnd(options) => bulk::end(options),
         How::Watch(options) => watch::run(options),
         How::End(options) => end::run(options),
+        How::Copy(options) => copy::run(options),
     }
 }
