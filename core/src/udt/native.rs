@@ -21,6 +21,8 @@ const BETA: f64 = 1.5e-6;
 const DECREASE: f64 = 1.125;
 /// Decreases within one time of congestion: 0.875^5 is a half.
 const MOST_DECREASES: u32 = 5;
+/// A flow whose packets arrive at so much of what the path could bring has it for itself.
+const ALONE: f64 = 0.9;
 /// Seconds per packet: a packet in ten seconds is as good as none.
 const LONGEST_INTERVAL: f64 = 10.0;
 
@@ -93,8 +95,12 @@ impl Native {
         let windows = self.window / round.as_secs_f64() / 2.0;
         let arriving = if path.arriving * 4.0 < windows { windows } else { path.arriving };
         self.interval = 1.0 / arriving;
-        // Whatever else is lost of what left until now, it left faster than that.
-        (self.congested_to, self.decreases) = (path.sent, MOST_DECREASES);
+        self.congested_to = path.sent;
+        if path.arriving > 0.0 && path.arriving >= path.capacity * ALONE {
+            // Whatever else is lost of what left until now, it left faster than that. Next to
+            // others what arrived is more than a fair part, and each report of it counts.
+            self.decreases = MOST_DECREASES;
+        }
     }
 
     fn acked(&mut self, now: Time, path: &PathState, packets: u32) {
@@ -188,7 +194,9 @@ impl Native {
         if self.is_slow_start {
             self.end_slow_start(path);
             self.retreat(path);
-            return;
+            if path.arriving > 0.0 {
+                return;
+            }
         }
         self.has_lost = true;
         if first >= self.congested_to {
