@@ -153,6 +153,8 @@ fn guessed(reply: u16, words: &str) -> Option<&'static Row> {
         // ProFTPD says 450 to LIST of what is not there, which does not come by waiting.
         450 | 500..=559 if says(&["no such file"]) => ErrorCode::PathNotFound,
         450 | 500..=559 if says(&["permission denied"]) => ErrorCode::PermissionDenied,
+        // ProFTPD's words (MaxClients and its like) where others say 421: a place will be free.
+        530 if says(&["maximum number"]) && says(&["already connected"]) => ErrorCode::Busy,
         500..=559 if says(&["not empty"]) => ErrorCode::DirectoryNotEmpty,
         500..=559 if says(&["not a directory"]) => ErrorCode::NotADirectory,
         500..=559 if says(&["is a directory"]) => ErrorCode::IsADirectory,
@@ -264,6 +266,19 @@ mod tests {
             (450, "/x: Permission denied", ErrorCode::PermissionDenied, Fault::Refused),
             (450, "Requested file action not taken", ErrorCode::Busy, Fault::Refused),
             (530, "Login incorrect.", ErrorCode::LoginRefused, Fault::Refused),
+            (
+                530,
+                "Sorry, the maximum number of clients (1) from your host are already connected.",
+                ErrorCode::Busy,
+                Fault::Refused,
+            ),
+            // Whoever has failed too often does not come in by waiting.
+            (
+                530,
+                "Maximum number of login attempts reached",
+                ErrorCode::LoginRefused,
+                Fault::Refused,
+            ),
             (425, "Can't open data connection.", ErrorCode::DataConnection, Fault::Between),
             (500, "Command not supported.", ErrorCode::Unsupported, Fault::There),
             (500, "open: Not a directory", ErrorCode::NotADirectory, Fault::You),

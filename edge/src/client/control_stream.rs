@@ -118,6 +118,11 @@ impl ControlStream {
                  firewall let UDP pass?"
             ))
         };
+        let turned_away = || {
+            let message = format!("{server} has no place for another connection over UDP now");
+            Error::new(Fault::There, ErrorCode::ServerClosing, message)
+                .hint("its log says which limit strikes; try again later")
+        };
         let own = reach.credentials.certificate.as_ref();
         let (config, verifier) = client(&reach.trust, own)?;
         let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
@@ -140,6 +145,8 @@ impl ControlStream {
         });
         let ConnectedControl { stream, ends: (port, peer), shared } =
             connected.map_err(|error| match verifier.seen() {
+                // It is there, and who comes later may have a place.
+                _ if error.kind() == io::ErrorKind::ConnectionRefused => turned_away(),
                 Some(_) => untrusted(&remote.host, &reach.trust, verifier.seen(), &error),
                 None => silent(&error.to_string()),
             })?;

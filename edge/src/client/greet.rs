@@ -3,6 +3,11 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::Remote;
+use crate::channels::Registry;
+use crate::channels::driver::Peer;
+use crate::channels::layer::TlsPeer;
+use crate::channels::offers::{Fallback, Need, Tunnelled};
+use crate::channels::stack::Entrance;
 use farline_core::copy::NodePaths;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Mode, Pathname};
@@ -30,8 +35,8 @@ pub struct Greeting {
     pub paths: NodePaths,
     /// Its features, as it announced them.
     pub features: Vec<String>,
-    /// The port that it opened for data, and whether this host reaches it; over ssh, and where it
-    /// opens none, nobody knows.
+    /// The port that it opened for data, and whether this host reaches it; over ssh, where it opens
+    /// none, and where nobody asked ([`greet`]), nobody knows.
     pub data: Option<DataPort>,
 }
 
@@ -77,9 +82,15 @@ async fn data_port(control: &mut Control) -> Option<DataPort> {
         None => control.peer_ip().unwrap_or(address.ip()),
     };
     let within = ANSWERS_WITHIN + Duration::from(control.rtt()) * 3;
-    let connecting = TcpStream::connect(SocketAddr::new(ip, address.port()));
+    let address = SocketAddr::new(ip, address.port());
+    let connecting = TcpStream::connect(address);
     let state = match tokio::time::timeout(within, connecting).await {
-        Ok(Ok(_)) => PortState::Open,
+        Ok(Ok(stream)) => {
+            // Whoever says nothing there is a stranger in the node's log. That it is reached is
+            // known, whatever comes of this.
+            let _ = tokio::time::timeout(within, introduce(control, stream, address)).await;
+            PortState::Open
+        }
         Err(_) => PortState::Filtered,
         Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => PortState::Filtered,
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => PortState::Closed,
@@ -88,11 +99,61 @@ async fn data_port(control: &mut Control) -> Option<DataPort> {
     Some(DataPort { port: address.port(), state })
 }
 
+/// Makes a connection to the data port at `address` one of the session's, where that has a key, and
+/// closes it.
+async fn introduce(
+    control: &mut Control,
+    stream: TcpStream,
+    address: SocketAddr,
+) -> Result<(), Error> {
+    let Some(key) = control.agreed_key().await? else { return Ok(()) };
+    let trust = control.data_tls().await?.map(|config| TlsPeer { config, address });
+    let offers = Registry::builtin().offers(&Need {
+        asked: None,
+        encrypt: trust.is_some(),
+        keyed: true,
+        tunnel: Tunnelled::No,
+        peer: Peer { server: control.server(), has: &|_| false },
+    })?;
+    let Some(offer) = Fallback::new(offers).try_next() else { return Ok(()) };
+    let entrance = Entrance::new(&offer.stack, Some(key), trust);
+    let enter = move || {
+        let stream = stream.into_std()?;
+        stream.set_nonblocking(false)?;
+        entrance.enter(Box::new(stream))
+    };
+    let entered = tokio::task::spawn_blocking(enter).await;
+    // Closed at once it might break before the node has read what it showed.
+    let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
+    let _ = control.looked(look).await;
+    drop(entered);
+    Ok(())
+}
+
 /// Connects, logs in, and asks a few harmless things so that the kernel sees some round trips.
 ///
 /// # Errors
 /// When the node cannot be reached, does not speak FTP, or lets nobody in.
 pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, Error> {
+    greeted(remote, reach, false).await
+}
+
+/// The same, and whether this host reaches the port that the node opens for data.
+///
+/// # Errors
+/// As [`greet`]; that the port is not reached is none.
+pub async fn greet_and_reach_data(
+    remote: &Remote,
+    reach: &ConnectOptions,
+) -> Result<Greeting, Error> {
+    greeted(remote, reach, true).await
+}
+
+async fn greeted(
+    remote: &Remote,
+    reach: &ConnectOptions,
+    reaches_data: bool,
+) -> Result<Greeting, Error> {
     let (mut control, _) = Control::open(remote, reach, Vec::new()).await?;
     for _ in 0..3 {
         let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
@@ -101,7 +162,10 @@ pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, 
     }
     control.ask_paths();
     let paths = control.told_paths().await;
-    let data = data_port(&mut control).await;
+    let data = match reaches_data {
+        true => data_port(&mut control).await,
+        false => None,
+    };
     let features = control.features();
     Ok(Greeting {
         data,

@@ -71,7 +71,7 @@ pub use copying::{Client, CopyRequest, Copying};
 pub use credentials::Credentials;
 pub use data_path::DataPath;
 pub use farline_core::copy::{CopyReason, Existing, HeldRate};
-pub use greet::{DataPort, Greeting, PortState, greet};
+pub use greet::{DataPort, Greeting, PortState, greet, greet_and_reach_data};
 #[cfg(feature = "line")]
 pub use line::grant_line;
 pub use location::{ControlTransport, Location, Remote};

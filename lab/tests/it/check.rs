@@ -1,5 +1,7 @@
 //! `farline check`, with and without a node.
 
+use crate::adversary::{configured, log_of};
+use farline_lab::files::folder;
 use farline_lab::{Sshd, error_of, farline, farline_binary, node, succeed};
 use serde_json::Value;
 
@@ -119,4 +121,22 @@ fn a_node_is_greeted_over_ssh_and_under_tls() {
         (Some(true), Some(true))
     );
     assert!(succeed(farline().args(["check", "--help"])).lines().count() <= 40);
+}
+
+#[test]
+fn a_node_that_is_looked_at_logs_no_stranger() {
+    let dir = folder();
+    let (node, url) = configured(dir.path(), "", &["--tls"]);
+    let tls = url.replacen("ftp://", "farlines://", 1);
+    let (error, _) = error_of(&["check", "--no-disk", &tls]);
+    let hint = error["hint"].as_str().unwrap_or_default();
+    let pin = hint.rsplit_once("--tls-pin ").unwrap_or_else(|| panic!("{error}")).1;
+    for more in [&[&tls[..], "--tls-pin", pin][..], &[&url]] {
+        let report = check(&[&["--no-disk"], more].concat());
+        assert_eq!(report["node"]["data"]["state"], "open", "{report}");
+    }
+    // Who plans needs no data port.
+    succeed(farline().args(["plan", "--size", "1GiB"]).arg(url.replacen("ftp", "farline", 1)));
+    let log = log_of(node);
+    assert!(!log.contains("stranger"), "{log}");
 }

@@ -71,6 +71,19 @@ fn help_of_every_command_fits_a_screen_and_gives_an_example() {
 }
 
 #[test]
+fn of_one_place_alone_the_destination_is_missing() {
+    let error = farline_lab::error_of(&["cp", "a"]).0;
+    let said = error["message"].as_str().unwrap_or_default();
+    assert!(said.contains("<DST>") && !said.contains("<SRC>"), "{said}");
+    let said = String::from_utf8(run(&["cp", "a"]).stderr).expect("UTF-8");
+    assert!(said.contains("not provided:\n  <DST>\n"), "{said}");
+    // Who writes none misses both.
+    let error = farline_lab::error_of(&["cp"]).0;
+    let said = error["message"].as_str().unwrap_or_default();
+    assert!(said.contains("<SRC>") && said.contains("<DST>"), "{said}");
+}
+
+#[test]
 fn a_wrong_command_line_is_an_error_object_with_json() {
     for words in [
         &["--json", "fly"][..],

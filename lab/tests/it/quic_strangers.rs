@@ -1,10 +1,11 @@
 //! What a node's UDP port says to packets of nobody's: no more than it got, and nothing of it
 //! counts before the handshake (docs/protocol.md, Q-2 and Q-4).
 
-use farline_lab::{Running, farline};
+use farline_lab::{Running, farline, json_of};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, ServerConfig};
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
+use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
@@ -116,6 +117,22 @@ async fn takes_early_data(client: &Endpoint, at: SocketAddr) -> bool {
     false
 }
 
+/// Another server with the node's certificate, which takes so much data before a handshake.
+fn server(made: &rcgen::CertifiedKey<rcgen::KeyPair>, folder: &Path, early: u32) -> Endpoint {
+    let key = PrivatePkcs8KeyDer::from_pem_file(folder.join("node.key")).expect("a key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).expect("TLS 1.3");
+    let config = builder.with_no_client_auth();
+    let config = config.with_single_cert(vec![made.cert.der().clone()], key.into());
+    let mut config = config.expect("its own certificate");
+    config.max_early_data_size = early;
+    config.alpn_protocols = vec![CONTROL.to_vec()];
+    let config = QuicServerConfig::try_from(config).expect("it suits QUIC");
+    let config = ServerConfig::with_crypto(Arc::new(config));
+    Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("a port")
+}
+
 #[test]
 fn a_node_takes_no_data_before_the_handshake() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -125,18 +142,7 @@ fn a_node_takes_no_data_before_the_handshake() {
     runtime.expect("a runtime").block_on(async {
         assert!(!takes_early_data(&eager(&made), at).await, "the node takes 0-RTT data");
         // The same client does send it where it may.
-        let key = PrivatePkcs8KeyDer::from_pem_file(dir.path().join("node.key")).expect("a key");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = rustls::ServerConfig::builder_with_provider(provider);
-        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).expect("TLS 1.3");
-        let config = builder.with_no_client_auth();
-        let config = config.with_single_cert(vec![made.cert.der().clone()], key.into());
-        let mut config = config.expect("its own certificate");
-        config.max_early_data_size = u32::MAX;
-        config.alpn_protocols = vec![CONTROL.to_vec()];
-        let config = QuicServerConfig::try_from(config).expect("it suits QUIC");
-        let config = ServerConfig::with_crypto(Arc::new(config));
-        let server = Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("a port");
+        let server = server(&made, dir.path(), u32::MAX);
         let at = server.local_addr().expect("bound");
         tokio::spawn(async move {
             let mut there = Vec::new();
@@ -203,4 +209,63 @@ fn stalled_handshakes_keep_nobody_out_of_the_one_port() {
     assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
     assert_eq!(std::fs::read(got).expect("copied").len(), 100_000);
     crowd.abort();
+}
+
+/// Stands before two servers: what the `first` clients send goes to one of `targets`, and what all
+/// others send to the other.
+fn before(targets: [SocketAddr; 2], first: usize) -> SocketAddr {
+    let relay = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let at = relay.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let (mut ways, mut buffer) = (HashMap::new(), [0; 65_536]);
+        while let Ok((len, from)) = relay.recv_from(&mut buffer) {
+            let target = targets[usize::from(ways.len() >= first)];
+            let way = ways.entry(from).or_insert_with(|| {
+                let way = UdpSocket::bind("127.0.0.1:0").expect("a port");
+                way.connect(target).expect("a way");
+                let back = (way.try_clone().expect("open"), relay.try_clone().expect("open"));
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 65_536];
+                    while let Ok(len) = back.0.recv(&mut buffer) {
+                        let _ = back.1.send_to(&buffer[..len], from);
+                    }
+                });
+                way
+            });
+            let _ = way.send(&buffer[..len]);
+        }
+    });
+    at
+}
+
+#[test]
+fn who_finds_no_place_at_the_one_port_comes_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = certificate(dir.path());
+    std::fs::write(dir.path().join("f"), vec![7; 100_000]).expect("written");
+    let (_node, at) = node(dir.path());
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build().expect("a runtime");
+    let full = runtime.block_on(async {
+        let server = server(&made, dir.path(), 0);
+        let full = server.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let mut is_first = true;
+            while let Some(incoming) = server.accept().await {
+                match std::mem::take(&mut is_first) {
+                    true => incoming.refuse(),
+                    // As a handshake ends whose place another has taken.
+                    false => drop(incoming.accept()),
+                }
+            }
+        });
+        full
+    });
+    let (relay, got) = (before([full, at], 2), dir.path().join("got"));
+    let mut copy = farline();
+    copy.args(["--json", "cp", "--retry-for", "60s", "--tls-ca"]).arg(dir.path().join("node.pem"));
+    copy.arg(format!("farlineq://localhost:{}/f", relay.port())).arg(&got);
+    let said = json_of(&mut copy);
+    assert_eq!(said["attempts"], 3, "{said}");
+    assert_eq!(std::fs::read(got).expect("copied").len(), 100_000);
 }

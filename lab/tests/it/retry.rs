@@ -155,11 +155,16 @@ impl TurnedAway {
 
 const BUSY: &str = "450 No place here now.\r\n";
 
+/// As ProFTPD has it where there are as many as `MaxClientsPerHost` and its like allow.
+const PROFTPD_FULL: &str =
+    "530 Sorry, the maximum number of clients (1) from your host are already connected.\r\n";
+
 #[test]
 fn who_is_turned_away_at_the_greeting_comes_again() {
     let ends = TurnedAway::new();
     let file = ends.at("tree/file");
-    for (index, greeting) in [BUSY, "421 Too many connections.\r\n"].into_iter().enumerate() {
+    let greetings = [BUSY, "421 Too many connections.\r\n", PROFTPD_FULL];
+    for (index, greeting) in greetings.into_iter().enumerate() {
         for scheme in ["ftp", "farline", "ftps", "farlines"] {
             let name = format!("{scheme}{index}");
             let said = ends.said((scheme, greeting), ("cp", text(&file)), &name);

@@ -1,10 +1,11 @@
 //! `farline check`: is this host fit, and does the other one answer.
 
-use crate::node::{hello, remote};
+use crate::interrupt;
+use crate::node::remote;
 use crate::output::Output;
 use crate::reach;
 use farline::channels::trust::Fingerprint;
-use farline::client::{DataPort, Greeting, PortState};
+use farline::client::{DataPort, Greeting, PortState, greet_and_reach_data};
 use farline::host::{facts, measure};
 use farline_core::host::{Finding, HostFacts, Level, PathFacts, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -99,7 +100,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let node = args
         .host
         .as_deref()
-        .map(|host| remote(host).and_then(|remote| hello(&remote, &reach)))
+        .map(|host| {
+            let remote = remote(host)?;
+            interrupt::runtime("start")?.block_on(greet_and_reach_data(&remote, &reach))
+        })
         .transpose()?;
     let mut facts = facts(node.as_ref().and_then(|node| node.local));
     if !args.no_disk {

@@ -42,7 +42,7 @@ over ssh, ftps:// encrypted (gsiftp://: --encrypt). More: `farline sync --help`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Paths, USER@HOST:PATH, -, memory:SIZE, URLs: farline, (gsi)ftp(s)
+    /// Paths, HOST:PATH, -, memory:SIZE, URLs: farline, (gsi|ssh)ftp(s)
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: the same, or null:; what ends in / is a directory

@@ -127,6 +127,7 @@ pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsStr
     wrong.remove(ContextKind::Suggested);
     let args: Vec<OsString> = args.into_iter().collect();
     suggest_command(&mut wrong, &args);
+    name_destination(&mut wrong);
     let wrong = &wrong;
     let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
@@ -156,6 +157,19 @@ fn suggest_command(wrong: &mut clap::Error, args: &[OsString]) {
     if let Some(name) = close {
         let name = ContextValue::Strings(vec![name.to_owned()]);
         wrong.insert(ContextKind::SuggestedSubcommand, name);
+    }
+}
+
+/// Of `farline cp a` clap takes `a` for the destination, and misses the sources: who writes one
+/// place has said from where.
+fn name_destination(wrong: &mut clap::Error) {
+    let is_source = |missing: &ContextValue| match missing {
+        ContextValue::Strings(missing) => missing[..] == ["<SRC>..."],
+        _ => false,
+    };
+    if wrong.get(ContextKind::InvalidArg).is_some_and(is_source) {
+        let destination = ContextValue::Strings(vec!["<DST>".to_owned()]);
+        wrong.insert(ContextKind::InvalidArg, destination);
     }
 }
 

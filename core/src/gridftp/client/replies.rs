@@ -5,11 +5,21 @@ use super::features::PeerFeatures;
 use super::request::Event;
 use super::session::{ClientSession, InFlight};
 use super::steps::{Class, Role, Step};
-use crate::gridftp::command::Command;
+use crate::gridftp::command::{Command, Extent};
 use crate::gridftp::fault::error_of;
 use crate::gridftp::markers::{Perf, ranges_of, status_of};
 use crate::gridftp::{ListingKind, Reply};
 use crate::units::{Error, ErrorCode, Fault};
+
+/// What `command` does, for people: its own words, but for those of a module, which only the two
+/// ends that speak it know.
+fn doing(command: &Command) -> String {
+    match command {
+        Command::ExtendedStore(Extent::Module(_), path) => format!("storing {path}"),
+        Command::ExtendedRetrieve(Extent::Module(_), path) => format!("retrieving {path}"),
+        command => command.shown(),
+    }
+}
 
 impl ClientSession {
     pub(super) fn greeting(&mut self, reply: &Reply) {
@@ -48,7 +58,7 @@ impl ClientSession {
             let doing = self
                 .in_flight
                 .front()
-                .map_or("control connection".to_owned(), |sent| sent.step.command.shown());
+                .map_or("control connection".to_owned(), |sent| doing(&sent.step.command));
             return self.end(error_of(&reply, &doing));
         }
         // A reply that nobody waits for harms nobody.
@@ -127,7 +137,7 @@ impl ClientSession {
             // else changes by it.
             Role::PlainStat if reply.code == 550 && !self.features.is_gridftp => {
                 let Command::Size(path) = &sent.step.command else {
-                    let error = error_of(&reply, &sent.step.command.shown());
+                    let error = error_of(&reply, &doing(&sent.step.command));
                     return self.fail(id, Error { code: ErrorCode::PathNotFound, ..error });
                 };
                 let enter = Command::ChangeDirectory(path.clone());
@@ -139,7 +149,7 @@ impl ClientSession {
             // Servers have one 550 for everything, and ProFTPD's words for what is not there are
             // those of no other (RFC 3659, section 7.2.1).
             Role::Entries if reply.code == 550 && !self.features.is_gridftp => {
-                let error = error_of(&reply, &sent.step.command.shown());
+                let error = error_of(&reply, &doing(&sent.step.command));
                 let is_stat = matches!(sent.step.command, Command::MachineStatus(_));
                 return self.fail(
                     id,
@@ -151,7 +161,7 @@ impl ClientSession {
                     },
                 );
             }
-            _ if !good => return self.fail(id, error_of(&reply, &sent.step.command.shown())),
+            _ if !good => return self.fail(id, error_of(&reply, &doing(&sent.step.command))),
             Role::Passive | Role::PassiveOrPlain => {
                 let addresses = reply.passive(self.config.host);
                 // `200 Passive delayed.` has none yet.

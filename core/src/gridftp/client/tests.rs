@@ -236,6 +236,24 @@ fn restarts_parts_and_modules_are_spelled_out() {
 }
 
 #[test]
+fn a_modules_words_stand_in_no_error() {
+    let mut d = Dialogue::with(GLOBUS_FEAT);
+    d.want(1, active()).server("200 ok\r\n").server("200 ok\r\n").sent();
+    d.events();
+    for (id, what, said) in
+        [(2, TransferKind::Store, "storing /a"), (3, TransferKind::Retrieve, "retrieving /a")]
+    {
+        let module = Some(Module { name: "FARLINE.TREE".into(), parms: "manifest".into() });
+        let path = Pathname::new(b"/a".to_vec());
+        d.want(id, Request::Transfer(Transfer { module, ..Transfer::new(what, path) }));
+        d.server("550 /a: Not a directory\r\n");
+        let error = d.failure(id);
+        let told = format!("{said}: the server said 550 /a: Not a directory");
+        assert_eq!((error.message, error.code), (told, ErrorCode::NotADirectory));
+    }
+}
+
+#[test]
 fn a_refused_restart_keeps_the_store_from_beginning() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     let mut transfer = Transfer::new(TransferKind::Store, "/a".into());

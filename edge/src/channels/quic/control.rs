@@ -7,7 +7,9 @@ use super::stream::gone;
 use super::tasks::Tasks;
 use crate::channels::trust::{ClientConfig, Duplex};
 use farline_core::units::Span;
-use quinn::{Connection, Endpoint, RecvStream, SendStream, Side, VarInt};
+use quinn::{
+    Connection, ConnectionError, Endpoint, RecvStream, SendStream, Side, TransportErrorCode, VarInt,
+};
 use std::any::Any;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -92,7 +94,7 @@ pub(crate) async fn connect(
     let measured = Arc::clone(&meter);
     let connecting = tasks.handle()?.spawn(async move {
         let connecting = begun.connect_with(config, address, &name).map_err(io::Error::other)?;
-        let connection = connecting.await.map_err(gone)?;
+        let connection = connecting.await.map_err(turned_away)?;
         fit(&connection, &measured);
         let halves = connection.open_bi().await.map_err(gone)?;
         Ok::<_, io::Error>((connection, halves))
@@ -103,6 +105,23 @@ pub(crate) async fn connect(
     let ends = (port, connection.remote_address());
     let stream = ControlDuplex::new(connection, halves, tasks, Box::new(endpoint));
     Ok(ConnectedControl { stream: Box::new(stream), ends, shared })
+}
+
+/// How a handshake ended. A node whose places for handshakes are taken closes one before it is
+/// through, by no alert of TLS: [`io::ErrorKind::ConnectionRefused`], which nothing else is.
+fn turned_away(lost: ConnectionError) -> io::Error {
+    let is_turned_away = match &lost {
+        ConnectionError::ApplicationClosed(_) => true,
+        ConnectionError::ConnectionClosed(close) => matches!(
+            close.error_code,
+            TransportErrorCode::APPLICATION_ERROR | TransportErrorCode::CONNECTION_REFUSED
+        ),
+        _ => false,
+    };
+    match is_turned_away {
+        true => io::Error::new(io::ErrorKind::ConnectionRefused, lost),
+        false => gone(lost),
+    }
 }
 
 /// A task that ends with whoever waits for it.
