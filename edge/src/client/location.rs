@@ -204,8 +204,9 @@ impl Location {
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
             .hint(
-                "known are farline://, ftp://, with TLS farlines:// and ftps://, by a proxy gsiftp://, \
-                over ssh sshftp://, over UDP farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
+                "known are farline://, ftp://, with TLS farlines:// and ftps://, by a proxy \
+                 gsiftp://, over ssh sshftp://, over UDP farlineq://, file://, host:path, null:, \
+                 memory:SIZE, `-` and plain local paths",
             )),
         }
     }

@@ -139,6 +139,8 @@ fn taken(file: &Path, by: &mut File) -> Error {
         Err(_) => "another process".to_owned(),
     };
     let message = format!("{}: {who} runs this test", file.display());
-    Error::new(Fault::You, ErrorCode::LineState, message)
-        .hint("end that one first (SIGINT), or wait for its end; a test of its own takes another --state FILE")
+    Error::new(Fault::You, ErrorCode::LineState, message).hint(
+        "end that one first (SIGINT), or wait for its end; a test of its own takes \
+             another --state FILE",
+    )
 }
