@@ -121,7 +121,7 @@ impl CalendarConfigFile {
         let wrong = |error: String| {
             Error::new(Fault::You, ErrorCode::BadConfig, format!("{}: {error}", path.display()))
         };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(plain(&error)))?;
         toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
     }
 

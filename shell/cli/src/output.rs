@@ -209,6 +209,12 @@ fn usage_error(wrong: &clap::Error) -> Error {
     Error::new(Fault::You, ErrorCode::Usage, message.trim().to_owned()).hint(hint)
 }
 
+/// The system's words without Rust's ` (os error N)`.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 /// One JSON object on one line.
 fn json(document: &impl Serialize) -> String {
     // Farline's documents have string keys and no failing serializers: the two ways in which this
