@@ -170,6 +170,11 @@ impl ThirdPartySession {
         self.resumed.unwrap_or(0)
     }
 
+    /// Whether its files were asked for: from then on the receiver may have them whole.
+    pub fn is_under_way(&self) -> bool {
+        self.resumed.is_some()
+    }
+
     /// Bytes that the sender was asked for so far, in all passes.
     pub fn asked(&self) -> u64 {
         self.asked

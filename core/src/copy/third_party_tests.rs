@@ -272,6 +272,21 @@ fn a_sender_that_only_says_that_it_sent_is_given_up() {
 }
 
 #[test]
+fn nothing_can_have_landed_before_files_are_asked_for() {
+    for (sender, receiver, is_under_way) in [
+        (Wrong::Nothing, Wrong::Fails(ErrorCode::ControlClosed), false),
+        (Wrong::Lies, Wrong::Nothing, true),
+    ] {
+        let mut world = World::new(0);
+        (world.sender, world.receiver, world.since) = (sender, receiver, 0);
+        (world.loss, world.boasts) = (0, false);
+        let mut session = session(true, &["TREE", "CHECK"]);
+        world.run(&mut session).expect_err("one of them is wrong");
+        assert_eq!(session.is_under_way(), is_under_way);
+    }
+}
+
+#[test]
 fn holding_more_than_there_is_brings_nothing_forward() {
     let mut world = World::new(0);
     (world.sender, world.receiver, world.since) = (Wrong::Lies, Wrong::Nothing, 0);

@@ -85,7 +85,8 @@ fn no_more_arrives_than_the_line_carries() {
                     // A batch may come half a step early.
                     assert!(
                         packets - before <= carried * 1.01 + 2.0,
-                        "{kbps} kbit/s, {rtt_ms} ms, {mtu} B, queue {queue}, seed {seed}: {} of {carried}",
+                        "{kbps} kbit/s, {rtt_ms} ms, {mtu} B, queue {queue}, seed {seed}: {} of \
+                         {carried}",
                         packets - before
                     );
                     before = packets;

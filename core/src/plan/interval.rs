@@ -53,8 +53,9 @@ impl Display for IntervalReason {
             ),
             IntervalReason::Assumed { below, above, at_wire } => write!(
                 f,
-                "the interval is {:.0} % below and {:.0} % above{}, which is assumed: one repetition \
-                 says nothing of others, and the best of those that were tried is a lucky one",
+                "the interval is {:.0} % below and {:.0} % above{}, which is assumed: one \
+                 repetition says nothing of others, and the best of those that were tried is a \
+                 lucky one",
                 below * 100.0,
                 above * 100.0,
                 if *at_wire { AT_WIRE } else { "" }
@@ -73,15 +74,15 @@ impl Display for IntervalReason {
                 match is_queue_known {
                     true => "",
                     false => {
-                        ", and reaches half as far again above it: a queue that nobody knows may be \
-                         as short as a tenth of what the path holds"
+                        ", and reaches half as far again above it: a queue that nobody knows may \
+                         be as short as a tenth of what the path holds"
                     }
                 }
             ),
             IntervalReason::Lossy { loss, compared } => write!(
                 f,
-                "the time is a lower bound: the model was compared with packets where up to {:.0} % \
-                 are lost, and here are {:.1} %, so that most of the time may be timeouts",
+                "the time is a lower bound: the model was compared with packets where up to {:.0} \
+                 % are lost, and here are {:.1} %, so that most of the time may be timeouts",
                 compared * 100.0,
                 loss * 100.0
             ),

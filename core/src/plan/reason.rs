@@ -357,7 +357,8 @@ impl Display for Reason {
                     1 => Ok(()),
                     k if *is_stretched => write!(
                         f,
-                        ", scaled {k}: on a path of a {k}th of the rate and {k} times the round trip"
+                        ", scaled {k}: on a path of a {k}th of the rate and {k} times the round \
+                         trip"
                     ),
                     k => write!(
                         f,
@@ -379,7 +380,8 @@ impl Display for Reason {
             }
             Reason::ToldByNode { server, rate, rtt, age } => write!(
                 f,
-                "{server} says that the last transfer over this path had {rate} over an rtt of {rtt}, {}",
+                "{server} says that the last transfer over this path had {rate} over an rtt of \
+                 {rtt}, {}",
                 age.ago()
             ),
             Reason::FirstBlocks { rate, channels, took, held } => write!(
@@ -397,14 +399,16 @@ impl Display for Reason {
             }
             Reason::LossWithoutQueue { rtt, min_rtt } => write!(
                 f,
-                "bbr: segments are lost while the round trip is {rtt} at a least of {min_rtt}, so without congestion"
+                "bbr: segments are lost while the round trip is {rtt} at a least of {min_rtt}, so \
+                 without congestion"
             ),
             Reason::DoubtfulLoss => {
                 f.write_str("bbr: segments are lost, and no queue is seen for certain; on trial")
             }
             Reason::Resumed { in_flight, rtt, age } => write!(
                 f,
-                "begins from what this path held {}, {in_flight} on their way over {rtt}: half of that after a first round trip that confirms it",
+                "begins from what this path held {}, {in_flight} on their way over {rtt}: half of \
+                 that after a first round trip that confirms it",
                 age.ago()
             ),
             Reason::NotResumed { in_flight, why } => {
@@ -488,7 +492,8 @@ impl ControlReason {
             ControlReason::Channel(driver) => write!(f, "{name}, as {driver} channels have it"),
             ControlReason::Unpaced { default, near, fq } => write!(
                 f,
-                "{name} rather than this host's {default}: below {near} of rtt pacing costs more than it wins{}",
+                "{name} rather than this host's {default}: below {near} of rtt pacing costs more \
+                 than it wins{}",
                 match fq {
                     Some(true) => "; fq on this route would pace it",
                     Some(false) =>
@@ -498,7 +503,8 @@ impl ControlReason {
             ),
             ControlReason::SharedLosses(default) => write!(
                 f,
-                "{name} rather than this host's {default}: parallel channels share a loss, without a pacing timer for each packet"
+                "{name} rather than this host's {default}: parallel channels share a loss, \
+                 without a pacing timer for each packet"
             ),
             ControlReason::Alike => write!(
                 f,

@@ -348,7 +348,8 @@ mod tests {
                     prop_assert_eq!(piece.block_offset, at, "a block has no holes");
                     at += piece.len;
                     let whole = piece.len as u64 == lens[piece.entry];
-                    prop_assert!(whole || piece.file_offset % 1024 == 0, "a piece is a whole file or an aligned part");
+                    prop_assert!(whole || piece.file_offset % 1024 == 0, "a piece is a whole file \
+                        or an aligned part");
                     let from = piece.file_offset as usize;
                     for byte in &mut seen[piece.entry][from..from + piece.len] { *byte += 1; }
                 }

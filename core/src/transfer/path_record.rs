@@ -48,7 +48,7 @@ impl PathRecord {
 
     /// At `now` so many bytes have arrived of all channels together; `rtt` is the least round trip
     /// of any.
-    pub fn look(&mut self, now: Time, arrived: Bytes, rtt: Option<Span>, packets: (u64, u64)) {
+    pub fn sample(&mut self, now: Time, arrived: Bytes, rtt: Option<Span>, packets: (u64, u64)) {
         if arrived.0 < self.arrived {
             // A channel is gone, and what it brought with it.
             self.looks.clear();
@@ -101,7 +101,7 @@ mod tests {
         let mut record = PathRecord::default();
         for at in (0..=until).step_by(100) {
             let now = Time::ZERO + Span::from_millis(at);
-            record.look(now, Bytes(arrived(at)), Some(rtt), (1000, 10));
+            record.sample(now, Bytes(arrived(at)), Some(rtt), (1000, 10));
         }
         record
     }
@@ -160,7 +160,7 @@ mod tests {
         for at in (0..=4000_u64).step_by(100) {
             let now = Time::ZERO + Span::from_millis(at);
             let arrived = if (2000..2600).contains(&at) { 2_000_000 } else { at * 1000 };
-            record.look(now, Bytes(arrived), Some(rtt), (at, u64::from(at >= 2300)));
+            record.sample(now, Bytes(arrived), Some(rtt), (at, u64::from(at >= 2300)));
         }
         assert_eq!(record.rate(), Some(Rate::from_bps(8_000_000)));
     }
@@ -169,8 +169,8 @@ mod tests {
     fn a_channel_that_is_gone_takes_no_rate_along() {
         let mut record = record(Span::from_millis(10), 1000, |at| at * 1000);
         let before = record.rate();
-        record.look(Time::ZERO + Span::from_millis(1100), Bytes(600_000), None, (0, 0));
-        record.look(Time::ZERO + Span::from_millis(1300), Bytes(800_000), None, (0, 0));
+        record.sample(Time::ZERO + Span::from_millis(1100), Bytes(600_000), None, (0, 0));
+        record.sample(Time::ZERO + Span::from_millis(1300), Bytes(800_000), None, (0, 0));
         assert_eq!(record.rate(), before);
         assert_eq!(record.lost(), None);
     }

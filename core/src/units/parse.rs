@@ -2,13 +2,16 @@
 
 use std::fmt;
 
-/// Splits `163ms` into its number and its unit; refuses what is not a finite, non-negative number.
-pub(super) fn number_and_unit(text: &str) -> Result<(f64, &str), ParseQuantityError> {
+/// Splits `163ms` into its number and its unit; refuses as not `expected` what has no finite,
+/// non-negative number.
+pub(super) fn number_and_unit<'a>(
+    text: &'a str,
+    expected: &'static str,
+) -> Result<(f64, &'a str), ParseQuantityError> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let (digits, unit) = trimmed.split_at(end);
-    let number: f64 =
-        digits.parse().map_err(|_| ParseQuantityError::new(text, "a number with a unit"))?;
+    let number: f64 = digits.parse().map_err(|_| ParseQuantityError::new(text, expected))?;
     Ok((number, unit.trim_start()))
 }
 

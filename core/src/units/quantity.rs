@@ -130,7 +130,8 @@ impl FromStr for Bytes {
     /// `4MiB`, `256 KiB`, `1.5GiB`, `160TB`; `K`, `M`, `G`, `T` alone are binary; a bare number is
     /// bytes.
     fn from_str(text: &str) -> Result<Bytes, ParseQuantityError> {
-        let (number, unit) = number_and_unit(text)?;
+        let expected = "a size such as 4MiB, 256K or 160TB";
+        let (number, unit) = number_and_unit(text, expected)?;
         let scale = match unit {
             "" | "B" => 1.0,
             "K" | "k" | "KiB" => 1024.0,
@@ -142,7 +143,7 @@ impl FromStr for Bytes {
             "GB" => 1e9,
             "TB" => 1e12,
             "PB" => 1e15,
-            _ => return Err(ParseQuantityError::new(text, "a size such as 4MiB, 256K or 160TB")),
+            _ => return Err(ParseQuantityError::new(text, expected)),
         };
         whole(number * scale)
             .map(Bytes)
@@ -155,8 +156,8 @@ impl FromStr for Rate {
     /// `10G`, `9.29 Gbit/s`, `500Mbps`, `64k`: always decimal; a bare number other than 0 is
     /// refused.
     fn from_str(text: &str) -> Result<Rate, ParseQuantityError> {
-        let wrong = || ParseQuantityError::new(text, "a rate such as 10G, 9.29Gbit/s or 500M");
-        let (number, unit) = number_and_unit(text)?;
+        let expected = "a rate such as 10G, 9.29Gbit/s or 500M";
+        let (number, unit) = number_and_unit(text, expected)?;
         let prefix = unit.trim_end_matches("bit/s").trim_end_matches("bps");
         let scale = match prefix {
             // Nothing is nothing in every unit.
@@ -165,7 +166,7 @@ impl FromStr for Rate {
             "M" => 1e6,
             "G" => 1e9,
             "T" => 1e12,
-            _ => return Err(wrong()),
+            _ => return Err(ParseQuantityError::new(text, expected)),
         };
         whole(number * scale)
             .map(Rate)

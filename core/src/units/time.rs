@@ -166,7 +166,8 @@ impl FromStr for Span {
     type Err = ParseQuantityError;
     /// A number with a unit: `163ms`, `0.28 ms`, `50us`, `2s`, `15h`. A bare number is refused.
     fn from_str(text: &str) -> Result<Span, ParseQuantityError> {
-        let (number, unit) = number_and_unit(text)?;
+        let expected = "a time such as 163ms, 50us, 2s or 15h";
+        let (number, unit) = number_and_unit(text, expected)?;
         let nanos = match unit {
             "ns" => 1.0,
             "us" | "µs" => 1e3,
@@ -174,9 +175,7 @@ impl FromStr for Span {
             "s" => 1e9,
             "min" => 60e9,
             "h" => 3600e9,
-            _ => {
-                return Err(ParseQuantityError::new(text, "a time such as 163ms, 50us, 2s or 15h"));
-            }
+            _ => return Err(ParseQuantityError::new(text, expected)),
         };
         Ok(Span((number * nanos).round() as u64))
     }

@@ -62,6 +62,7 @@ pub struct BookingTerms {
 
 /// What is told of a booking while its copy waits and runs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum BookingNotice {
     /// The copy is slower than its booking, which ends later now.
     Extended(Time),

@@ -26,7 +26,7 @@ pub struct BookingProgress(Arc<Mutex<(Bytes, Option<Bytes>)>>);
 
 impl BookingProgress {
     /// So far.
-    pub fn tell(&self, progress: &Progress) {
+    pub fn update(&self, progress: &Progress) {
         *lock(&self.0) = (progress.bytes, progress.bytes_total);
     }
 }

@@ -1,5 +1,6 @@
 //! What a calendar is told at its start: flags and a TOML file.
 
+use crate::channels::plain;
 use crate::database::DatabaseAddress;
 use crate::identity::{ClientAuthorities, Identities, IdentityFile, IssuerFile};
 use farline_core::calendar::{
@@ -102,7 +103,7 @@ pub fn topology_spec(name: &str) -> Result<TopologySpec, Error> {
         return Ok(spec);
     }
     let text = std::fs::read_to_string(name);
-    let text = text.map_err(|error| wrong(name, TopologyError(error.to_string())))?;
+    let text = text.map_err(|error| wrong(name, TopologyError(plain(&error))))?;
     TopologySpec::from_toml(&text).map_err(|error| wrong(name, error))
 }
 
@@ -120,7 +121,7 @@ impl CalendarConfigFile {
         let wrong = |error: String| {
             Error::new(Fault::You, ErrorCode::BadConfig, format!("{}: {error}", path.display()))
         };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(plain(&error)))?;
         toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
     }
 

@@ -259,7 +259,7 @@ impl Writer {
 
     fn timers(&mut self, batch: &mut Batch) {
         let now = self.now();
-        self.book.tell(now);
+        self.book.advance(now);
         for record in self.book.poll(now).records {
             // What cannot be written stays due.
             if let Err(error) = self.take("calendar", record, batch) {
@@ -402,7 +402,7 @@ impl Writer {
                     self.tell_works();
                     let time = self.now();
                     let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-                    shared.tell(time);
+                    shared.advance(time);
                     for (record, _) in &batch.applied {
                         shared.apply(record);
                     }

@@ -76,6 +76,7 @@ pub use stack::Stack;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
+pub(crate) use crate::sys::words::plain;
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
@@ -225,10 +226,4 @@ pub(crate) fn told(error: &io::Error) -> Option<&Error> {
 /// Whether another connection would fail the same way: the fault is not the path's.
 pub(crate) fn is_final(error: &io::Error) -> bool {
     told(error).is_some_and(|told| told.code != ErrorCode::ChannelLost)
-}
-
-/// The system's words without Rust's ` (os error N)`.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

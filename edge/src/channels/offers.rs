@@ -53,6 +53,7 @@ pub struct Offer {
 
 /// To where a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Route {
     /// To a port that the node opens for the session.
     Straight,

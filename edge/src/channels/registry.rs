@@ -131,13 +131,13 @@ impl DriverRegistry<Driver> {
         }
     }
 
-    /// What may be asked for, with all options, for a command's help.
+    /// What may be asked for, and each option on a line of its own, for a command's help.
     pub fn usage(&self) -> String {
         let mut text =
             self.listening().map(|driver| syntax(driver)).collect::<Vec<_>>().join(" or ");
         for driver in self.drivers() {
             for option in driver.options {
-                let _ = write!(text, "; {}{option}: {}", driver.name, option.help);
+                let _ = write!(text, "\n{}{option}: {}", driver.name, option.help);
             }
         }
         text

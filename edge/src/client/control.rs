@@ -297,7 +297,8 @@ impl Control {
         }
         let message = format!("{} does not take this client's certificate: {error}", self.server);
         Error::new(Fault::Refused, ErrorCode::LoginRefused, message).hint(
-            "FARLINE_CERT names it: it must be valid and of an authority that the server's operator trusts",
+            "FARLINE_CERT names it: it must be valid and of an authority that the server's \
+             operator trusts",
         )
     }
 
@@ -438,7 +439,8 @@ impl Control {
     /// Its data would go where a server has no business to send its client.
     fn sends_elsewhere(&self, address: SocketAddr) -> Error {
         let message = format!(
-            "{} would have data go to {address}, which is neither itself nor a host for data of its site",
+            "{} would have data go to {address}, which is neither itself nor a host for data of \
+             its site",
             self.server
         );
         Error::new(Fault::There, ErrorCode::NoAddress, message)

@@ -10,6 +10,7 @@ use crate::channels::gsi::UserProxy;
 use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
 use crate::channels::trust::{ControlTls, Duplex, client, connect_control, untrusted};
 use crate::plan::paths::address_towards;
+use crate::sys::words::plain;
 use farline_core::units::Setting::ListenUdp;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::io;
@@ -67,10 +68,7 @@ impl ControlStream {
         }
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
-            let message = format!(
-                "cannot reach {server}: {}",
-                error.to_string().split(" (os error").next().unwrap_or_default()
-            );
+            let message = format!("cannot reach {server}: {}", plain(&error));
             // The resolver's errors have no number of the kernel's.
             let hint = match error.raw_os_error().is_none()
                 && error.kind() != io::ErrorKind::TimedOut

@@ -76,7 +76,8 @@ pub(super) struct Copy<'a> {
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
-    /// Whether all that an attempt sent had arrived when it failed: it may have landed unheard.
+    /// Whether all that an attempt sent had arrived when it failed, or may have: it may have landed
+    /// unheard.
     pub(super) has_arrived: bool,
     /// Whether the server refuses data connections that do not go on from its session's TLS.
     pub(super) needs_tickets: bool,
@@ -134,6 +135,7 @@ impl<'a> Copy<'a> {
     /// Begins with the source of that number.
     pub(super) fn begin_source(&mut self, source: usize) {
         self.source = source;
+        self.has_arrived = false;
         self.before_source = (self.stats.files, self.stats.compared);
     }
 

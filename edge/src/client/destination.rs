@@ -116,8 +116,15 @@ pub(super) fn destination(
     };
     let bytes = to.as_os_str().as_bytes();
     if is_folder || several || bytes.ends_with(b"/") || to.is_dir() {
-        std::fs::create_dir_all(to)
-            .map_err(|error| storage_error("create directory", bytes, &error))?;
+        std::fs::create_dir_all(to).map_err(|error| {
+            let failed = storage_error("create directory", bytes, &error);
+            match failed.code {
+                ErrorCode::PathExists => {
+                    failed.hint("a file has that name: remove it, or name another destination")
+                }
+                _ => failed,
+            }
+        })?;
         let start = if contents { Vec::new() } else { name.to_vec() };
         return Ok(Destination::files(Root::open(to)?, start, options));
     }

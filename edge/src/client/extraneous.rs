@@ -114,7 +114,8 @@ pub(super) async fn make_room(
     gone.retain(|entry| goes.contains(&entry.path[..]) || is_below(&goes, &entry.path));
     if gone.len() as u64 > most.saturating_sub(copy.stats.deleted.len() as u64) {
         let message = format!(
-            "{} would have to be deleted to make room for what is of another kind; {MaxDelete} allows {most}",
+            "{} would have to be deleted to make room for what is of another kind; {MaxDelete} \
+             allows {most}",
             gone.len()
         );
         copy.stats.note(message);

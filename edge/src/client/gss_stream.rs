@@ -122,11 +122,13 @@ async fn exchange(
                 }
                 ExchangeReply::Refused(why) => {
                     let message = format!("{host} does not take your proxy: {why}");
-                    return Err(Error::new(Fault::Refused, ErrorCode::LoginRefused, message)
-                        .hint(format!(
-                            "it is of {}; the server's operator knows which authorities and users it takes",
+                    return Err(Error::new(Fault::Refused, ErrorCode::LoginRefused, message).hint(
+                        format!(
+                            "it is of {}; the server's operator knows which authorities and users \
+                             it takes",
                             proxy.subject()
-                        )));
+                        ),
+                    ));
                 }
                 ExchangeReply::Broken => return Err(broken()),
             }

@@ -70,7 +70,8 @@ impl Copy<'_> {
         if is_compared {
             self.stats.compared += 1;
             if self.stats.verified_how.is_empty() {
-                self.stats.verified_how = "a checksum of every file, computed at both ends, compared (CKSM) when it landed";
+                self.stats.verified_how = "a checksum of every file, computed at both ends, \
+                    compared (CKSM) when it landed";
             }
         }
         self.land_one(path, entry);

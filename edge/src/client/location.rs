@@ -204,8 +204,9 @@ impl Location {
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
             .hint(
-                "known are farline://, ftp://, with TLS farlines:// and ftps://, by a proxy gsiftp://, \
-                over ssh sshftp://, over UDP farlineq://, file://, host:path, null:, memory:SIZE, `-` and plain local paths",
+                "known are farline://, ftp://, with TLS farlines:// and ftps://, by a proxy \
+                 gsiftp://, over ssh sshftp://, over UDP farlineq://, file://, host:path, null:, \
+                 memory:SIZE, `-` and plain local paths",
             )),
         }
     }
@@ -457,7 +458,6 @@ pub(crate) fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
-/// `path` without the slash at its end.
 /// What a copy from `paths`, of this host, is known by when it is resumed (R-5).
 pub(super) fn source_here<'a>(paths: impl IntoIterator<Item = &'a Path>) -> [u8; 32] {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -466,6 +466,7 @@ pub(super) fn source_here<'a>(paths: impl IntoIterator<Item = &'a Path>) -> [u8;
     source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()))
 }
 
+/// `path` without the slash at its end.
 pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
@@ -473,7 +474,7 @@ pub(super) fn trim(path: &[u8]) -> &[u8] {
 /// What is said of the file `named` of which the content is asked for as a folder's.
 pub(super) fn file_as_folder(named: impl fmt::Display) -> Error {
     Error::new(Fault::You, ErrorCode::NotADirectory, format!("{named} is not a directory"))
-        .hint("leave the slash out, or copy the file by `farline cp`")
+        .hint("a file is copied by `farline cp`, without a slash behind its name")
 }
 
 impl fmt::Display for Remote {

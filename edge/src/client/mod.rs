@@ -61,6 +61,7 @@ mod third_party;
 mod to_stock;
 mod transfer_state;
 mod tree;
+mod unheard;
 mod upload;
 
 pub use crate::mover::LiveRate;

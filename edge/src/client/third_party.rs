@@ -18,7 +18,8 @@ use super::listing::{entry, list_tree};
 use super::location::{ControlTransport, Remote, trim};
 use super::outcome::DataDirection;
 use super::selection::DRY_RUN;
-use crate::stores::join;
+use super::unheard;
+use crate::stores::{join, journal_path};
 use ends::{Ends, at};
 use farline_core::copy::{DataEnd, farline_option, leave};
 use farline_core::gridftp::client::Request;
@@ -39,13 +40,20 @@ pub(super) async fn run(
     let target = target(&mut ends, is_folder, several).await?;
     let Ends { sender, receiver, .. } = &mut ends;
     itself::refuse_elsewhere((sender, from, &from.path), (receiver, to, &target)).await?;
-    let (entries, left) = chosen(copy, &mut ends, entries, &target).await?;
+    let (mut entries, mut left) = chosen(copy, &mut ends, entries, &target).await?;
+    if copy.has_arrived && is_tree(&ends) {
+        let landed = landed_unheard(copy, &mut ends, &entries, &target).await?;
+        left.extend(landed.iter().map(|&index| entries[index].path.clone()));
+        entries = without(entries, &landed);
+    }
     if copy.options.dry_run {
         copy.stats.verified_how = DRY_RUN;
         return Ok(());
     }
     if entries.is_empty() && !left.is_empty() {
-        copy.stats.verified_how = "nothing was copied";
+        if copy.of_source().0 == 0 {
+            copy.stats.verified_how = "nothing was copied";
+        }
         return Ok(());
     }
     let (bytes, count) = (entries.iter().map(Entry::len).sum(), files::count(&entries));
@@ -153,8 +161,8 @@ async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Er
         }
         [false, false] => Ok(false),
         _ if !reach.no_encrypt => {
-            let message = "one of these servers knows no proxies: whose the data between them is cannot \
-                           be shown";
+            let message = "one of these servers knows no proxies: whose the data between them is \
+                cannot be shown";
             Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(format!(
                 "let it go to whoever connects with {}, or copy to this host first",
                 Setting::NoEncrypt
@@ -273,6 +281,33 @@ async fn chosen(
             .map_err(|error| at(to, error))?;
     left.extend(paths(&entries, &kept));
     Ok((without(entries, &kept), left))
+}
+
+/// Which of `entries` an attempt before this one brought to the receiver, by their number.
+async fn landed_unheard(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    entries: &[Entry],
+    target: &[u8],
+) -> Result<BTreeSet<usize>, Error> {
+    let Ends { from, to, sender, receiver, .. } = ends;
+    // What has landed can be left out of the rest of a tree by its sender alone.
+    if !sender.features().leave && entries.len() > 1 {
+        return Ok(BTreeSet::new());
+    }
+    let first = |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
+    let names = entries.iter().map(|entry| first(&entry.path)).collect();
+    let journals = [BTreeSet::from([Vec::new()]), names];
+    let journals = journals.map(|names| Pathname::new(journal_path(target, names)));
+    if unheard::is_left_at(receiver, journals.into()).await {
+        return Ok(BTreeSet::new());
+    }
+    let at_source = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
+    let content = ContentAt::There(sender, Box::new(at_source));
+    let at_target = |entry: &Entry| Pathname::new(join(trim(target), &entry.path));
+    unheard::landed(copy, receiver, entries, at_target, content)
+        .await
+        .map_err(|error| at(to, error))
 }
 
 /// Has the node that sends leave these paths out (T-10).

@@ -2,7 +2,6 @@
 //! over.
 
 mod opening;
-mod unheard;
 
 use super::attributes;
 use super::by_content::ContentAt;
@@ -25,6 +24,7 @@ use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
 use super::tree::{TreeEnd, execute};
+use super::unheard::{self, has_left};
 use crate::mover::{Audit, BLOCK_LEN, Integrity, ManifestSource, VerdictSource, WantedBlocks};
 use crate::stores::{Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
@@ -65,7 +65,7 @@ pub(super) async fn run(
     if copy.has_arrived && control.features().tree {
         is_left = has_left(&mut control, std::mem::take(&mut journals)).await;
         if !is_left {
-            unheard::leave_out(copy, &mut control, &mut set).await?;
+            leave_out_landed(copy, &mut control, &mut set).await?;
         }
     }
     choose(copy, &mut control, to, &mut set).await?;
@@ -83,18 +83,56 @@ pub(super) async fn run(
         }
         return Ok(());
     }
-    let folder = if into_folder { &set.target[..] } else { keep_replaced::folder_of(&set.target) };
-    keep_replaced::arrange(copy.options.backup.as_ref(), &mut control, to, folder).await?;
+    let there = There { control, passive, into_folder, journals, is_left };
+    send(copy, there, to, set, looks).await
+}
+
+/// Sends what is left of `set`: as one tree, or file by file to a server that takes none.
+async fn send(
+    copy: &mut Copy<'_>,
+    mut there: There,
+    to: &Remote,
+    set: SourceSet,
+    mut looks: LooksThere,
+) -> Result<(), Error> {
+    let There { control, passive, into_folder, .. } = &mut there;
+    let folder = match *into_folder {
+        true => &set.target[..],
+        false => keep_replaced::folder_of(&set.target),
+    };
+    keep_replaced::arrange(copy.options.backup.as_ref(), control, to, folder).await?;
     let folder = Pathname::new(folder);
     let size = set.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
-        let there = There { control, passive, folder, journals, is_left };
-        return to_tree(copy, there, to, (set, looks), &choice).await;
+        return to_tree(copy, there, (to, folder), (set, looks), &choice).await;
     }
-    looks.refuse(&mut control, to).await?;
+    looks.refuse(control, to).await?;
     copy.stats.not_kept += set.not_kept(copy.options.attributes);
-    to_stock::run(copy, &mut control, passive, to, set, &choice).await
+    to_stock::run(copy, control, *passive, to, set, &choice).await
+}
+
+/// Counts the files of `set` that an attempt before this one brought to the node, and leaves them
+/// out.
+async fn leave_out_landed(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    set: &mut SourceSet,
+) -> Result<(), Error> {
+    let Some(content) = content_of(set) else { return Ok(()) };
+    let at = |entry: &Entry| place_of(&set.target, entry);
+    let landed = unheard::landed(copy, control, &set.entries, at, content).await?;
+    set.leave_out(&landed);
+    Ok(())
+}
+
+/// Where the bytes of `set` are to be compared, if they are files of this host.
+fn content_of(set: &SourceSet) -> Option<ContentAt<'_>> {
+    let parts = set.parts()?;
+    Some(ContentAt::Here(Box::new(|index: usize| {
+        let (root, path) = place_in(parts, index, &set.entries[index].path);
+        (Arc::clone(root), path)
+    })))
 }
 
 /// Sends what a pipe, the only one of `sources`, says.
@@ -131,13 +169,7 @@ async fn choose(
         }
     }
     let at = |entry: &Entry| place_of(&set.target, entry);
-    let content = set.parts().map(|parts| {
-        let place = |index: usize| {
-            let (root, path) = place_in(parts, index, &set.entries[index].path);
-            (Arc::clone(root), path)
-        };
-        ContentAt::Here(Box::new(place))
-    });
+    let content = content_of(set);
     let kept = kept_there(copy, control, existing, &set.entries, at, content).await?;
     match wanted.is_empty() {
         true => set.leave_out(&kept),
@@ -154,31 +186,31 @@ fn place_of(target: &[u8], entry: &Entry) -> Pathname {
     }
 }
 
-/// A node with whole trees, and where the copy goes.
+/// The server, before anything moves.
 struct There {
     control: Control,
     /// The question where it listens.
     passive: u64,
-    folder: Pathname,
+    /// What is sent goes into the destination, not under its name.
+    into_folder: bool,
     /// The questions whether an earlier copy left a journal there.
     journals: Vec<u64>,
     /// Whether they are replied to, and it did.
     is_left: bool,
 }
 
-/// Sends a tree, and says what became of it where that failed.
+/// Sends a tree to a node, and says what became of it where that failed.
 async fn to_tree(
     copy: &mut Copy<'_>,
-    there: There,
-    to: &Remote,
+    mut there: There,
+    (to, folder): (&Remote, Pathname),
     (set, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    let There { mut control, passive, folder, journals, is_left } = there;
     // A directory that is copied is made with all above it; for files alone none is.
     let is_made = set.entries.iter().any(|entry| entry.kind == EntryKind::Directory);
-    let asked = (passive, journals, is_left);
-    let copied = to_farline(copy, &mut control, (to, asked), (set, looks), choice).await;
+    let copied = to_farline(copy, &mut there, to, (set, looks), choice).await;
+    let mut control = there.control;
     let Err(error) = copied else {
         copy.let_go(control);
         return Ok(());
@@ -210,11 +242,13 @@ fn no_folder(to: &Remote, folder: &Pathname) -> Error {
 /// are missing.
 async fn to_farline(
     copy: &mut Copy<'_>,
-    control: &mut Control,
-    (to, (passive, journals, is_left)): (&Remote, (u64, Vec<u64>, bool)),
+    there: &mut There,
+    to: &Remote,
     (load, looks): (SourceSet, LooksThere),
     choice: &TransferParams,
 ) -> Result<(), Error> {
+    let journals = std::mem::take(&mut there.journals);
+    let There { control, passive, is_left, .. } = there;
     let role = CopyRole::Sender { source: load.source_id };
     let (path, options) = (Pathname::new(load.target), copy.wants_of(choice));
     let session = CopySession::new(role, path, options, control.features(), control.rtt());
@@ -229,7 +263,7 @@ async fn to_farline(
     let audit = Audit::new(&layout, integrity.digests);
     let mut upload = Upload {
         choice,
-        hearing: match is_left {
+        hearing: match *is_left {
             true => Some(Hearing::next(&control.heard(), None)),
             false => hearing(control, &layout),
         },
@@ -237,7 +271,7 @@ async fn to_farline(
         to,
         looks,
         journals,
-        address: control.passive(passive).await?,
+        address: control.passive(*passive).await?,
         layout,
         source: tried(source, &copy.options.trial),
         audit: Arc::new(audit),
@@ -272,16 +306,6 @@ impl Hearing {
 fn hearing(control: &Control, layout: &Layout) -> Option<Hearing> {
     let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
     is_worth.then(|| Hearing::next(&control.heard(), Some(LONGEST_WAIT)))
-}
-
-/// Whether the node has one of the journals that it was asked for.
-async fn has_left(control: &mut Control, asked: Vec<u64>) -> bool {
-    let mut is_left = false;
-    for look in asked {
-        // What may not be looked at is not known of; what is held is then learned while data goes.
-        is_left |= matches!(control.looked(look).await, Ok(Some(_)));
-    }
-    is_left
 }
 
 /// A source as slow as a trial wants it.

@@ -214,7 +214,7 @@ impl Observation {
             .values()
             .fold((0, 0), |(sent, again), flow| (sent + flow.packets.0, again + flow.packets.1));
         let now = Time::ZERO + Span::from(self.began.elapsed());
-        lock(&self.record).look(now, Bytes(arrived), rtt, packets);
+        lock(&self.record).sample(now, Bytes(arrived), rtt, packets);
         arrived
     }
 }

@@ -249,7 +249,7 @@ mod tests {
         let mut record = PathRecord::default();
         for second in 0..3 {
             let now = Time::ZERO + Span::from_secs(second);
-            record.look(now, Bytes(second * rate / 8), Some(rtt), (100, 1));
+            record.sample(now, Bytes(second * rate / 8), Some(rtt), (100, 1));
         }
         record
     }

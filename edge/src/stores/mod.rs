@@ -34,6 +34,7 @@ mod tree_receipt;
 mod unnamed;
 mod walk;
 
+pub(crate) use crate::sys::words::plain;
 pub use address::StoreAddress;
 pub use attributes::NotSet;
 pub(crate) use attributes::gather;
@@ -285,12 +286,6 @@ fn too_long(path: &[u8]) -> String {
 /// `path` for people, who need no more than the two ends of a long one.
 pub(crate) fn in_short(path: &[u8]) -> String {
     farline_core::units::in_short(&String::from_utf8_lossy(path))
-}
-
-/// The system's words without Rust's ` (os error N)`.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

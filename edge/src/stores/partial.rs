@@ -136,6 +136,7 @@ pub(crate) fn journal_path(target: &[u8], names: BTreeSet<Vec<u8>>) -> Vec<u8> {
 
 /// What a place holds of a transfer from before.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct ResumeState {
     /// Whole blocks of the space.
     pub blocks: ByteRanges,

@@ -1,5 +1,8 @@
 //! Interfaces, their VLANs and their IPv4 addresses, by rtnetlink(7).
 
+use super::link_message::{
+    IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINKINFO, LinkMessage, each_link,
+};
 use super::netlink::{Scope, find, request, u16_of, u32_of};
 use super::rtnetlink::{Attributes, Refusal, flags, order};
 use rustix::io;
@@ -8,25 +11,19 @@ use std::net::Ipv4Addr;
 // include/uapi/linux/rtnetlink.h, if_link.h and if_addr.h
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
-const IFLA_IFNAME: u16 = 3;
 #[cfg(feature = "link")]
 const IFLA_MTU: u16 = 4;
-const IFLA_LINK: u16 = 5;
 #[cfg(feature = "link")]
 const IFLA_TXQLEN: u16 = 13;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VLAN_ID: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFF_UP: u32 = 1;
-/// Bytes of `struct ifinfomsg` and `struct ifaddrmsg`.
-const LINK: usize = 16;
+/// Bytes of `struct ifaddrmsg`.
 const ADDRESS: usize = 8;
 
 /// An interface.
@@ -49,21 +46,20 @@ pub(crate) struct InterfaceAddress {
 
 /// All interfaces of this network namespace.
 pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
-    let all = request(None, RTM_GETLINK, Scope::All, &[0; LINK])?;
-    let known = all.iter().filter_map(|body| {
-        let (number, more) = (u32_of(body.get(4..8)?), body.get(LINK..)?);
-        let name = String::from_utf8_lossy(find(more, IFLA_IFNAME)?);
-        let name = name.trim_end_matches('\0').to_owned();
-        let vlan = || {
-            let info = find(more, IFLA_LINKINFO)?;
-            let id = find(find(info, IFLA_INFO_DATA)?, IFLA_VLAN_ID)?.get(..2)?;
-            let is_vlan = find(info, IFLA_INFO_KIND)?.starts_with(b"vlan");
-            is_vlan.then_some((u32_of(find(more, IFLA_LINK)?), u16_of(id)))
-        };
-        let is_up = u32_of(body.get(8..12)?) & IFF_UP != 0;
-        Some(Interface { number, name, is_up, vlan: vlan() })
-    });
-    Ok(known.collect())
+    each_link(|link| Interface {
+        number: link.number,
+        is_up: link.flags & IFF_UP != 0,
+        vlan: vlan_of(&link),
+        name: link.name,
+    })
+}
+
+/// Of a VLAN: the interface that it is of, and its id.
+fn vlan_of(link: &LinkMessage<'_>) -> Option<(u32, u16)> {
+    let info = find(link.attributes, IFLA_LINKINFO)?;
+    let id = find(find(info, IFLA_INFO_DATA)?, IFLA_VLAN_ID)?.get(..2)?;
+    let is_vlan = find(info, IFLA_INFO_KIND)?.starts_with(b"vlan");
+    is_vlan.then_some((u32_of(find(link.attributes, IFLA_LINK)?), u16_of(id)))
 }
 
 fn link_head(number: u32, up: bool) -> Vec<u8> {

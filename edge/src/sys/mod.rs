@@ -23,6 +23,8 @@ pub(crate) mod host;
     allow(dead_code, reason = "a circuit's interface needs it all")
 )]
 pub(crate) mod interface;
+#[cfg(any(feature = "calendar", feature = "line", feature = "link"))]
+mod link_message;
 pub(crate) mod lock;
 #[cfg(any(feature = "link", feature = "rdma"))]
 pub(crate) mod memory;
@@ -53,5 +55,6 @@ pub(crate) mod transmit_times;
 pub(crate) mod tun;
 #[cfg(feature = "rdma")]
 pub(crate) mod verbs;
+pub(crate) mod words;
 #[cfg(feature = "line")]
 pub(crate) mod xdp_socket;

@@ -1,21 +1,17 @@
 //! By which devices packets come to this host, and what these count as dropped on the way in, by
 //! rtnetlink(7): of this network namespace, whichever /sys is mounted.
 
+use super::link_message::{
+    IFLA_INFO_KIND, IFLA_LINK, IFLA_LINKINFO, LINK, LinkMessage, RTM_GETLINK, each_link,
+};
 use super::netlink::{Scope, find, request, u32_of};
 use farline_core::line::ReceiveDrops;
 use rustix::io;
 
-// include/uapi/linux/rtnetlink.h and if_link.h
-const RTM_GETLINK: u16 = 18;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_LINK: u16 = 5;
+// include/uapi/linux/if_link.h
 const IFLA_MASTER: u16 = 10;
-const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
-const IFLA_INFO_KIND: u16 = 1;
-/// Bytes of `struct ifinfomsg`, whose second word is the interface.
-const LINK: usize = 16;
 /// Places in `struct rtnl_link_stats64`, which is of numbers of 8 bytes.
 const RX_DROPPED: usize = 6;
 const RX_OVER: usize = 11;
@@ -70,6 +66,22 @@ struct StackedDevice {
     master: Option<u32>,
 }
 
+impl StackedDevice {
+    fn of(LinkMessage { number, name, attributes, .. }: LinkMessage<'_>) -> StackedDevice {
+        let kind = find(attributes, IFLA_LINKINFO).and_then(|info| find(info, IFLA_INFO_KIND));
+        let below = find(attributes, IFLA_LINK).map(u32_of);
+        StackedDevice {
+            number,
+            name,
+            feed: kind.map(Feed::of).unwrap_or_default(),
+            // Of one that stands on nothing it is 0, or itself.
+            below: below.filter(|below| ![0, number].contains(below)),
+            is_below_elsewhere: find(attributes, IFLA_LINK_NETNSID).is_some(),
+            master: find(attributes, IFLA_MASTER).map(u32_of),
+        }
+    }
+}
+
 impl WayIn {
     /// To the interface of this number.
     pub(crate) fn of(number: u32) -> io::Result<WayIn> {
@@ -107,28 +119,13 @@ fn way_to(number: u32, all: &[StackedDevice]) -> WayIn {
 }
 
 fn devices() -> io::Result<Vec<StackedDevice>> {
-    let all = request(None, RTM_GETLINK, Scope::All, &[0; LINK])?;
-    Ok(all.iter().filter_map(|body| device_of(body)).collect())
-}
-
-fn device_of(body: &[u8]) -> Option<StackedDevice> {
-    let (number, more) = (u32_of(body.get(4..8)?), body.get(LINK..)?);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
-    let kind = find(more, IFLA_LINKINFO).and_then(|info| find(info, IFLA_INFO_KIND));
-    Some(StackedDevice {
-        number,
-        name: text(find(more, IFLA_IFNAME)?),
-        feed: kind.map(Feed::of).unwrap_or_default(),
-        // Of one that stands on nothing it is 0, or itself.
-        below: find(more, IFLA_LINK).map(u32_of).filter(|below| ![0, number].contains(below)),
-        is_below_elsewhere: find(more, IFLA_LINK_NETNSID).is_some(),
-        master: find(more, IFLA_MASTER).map(u32_of),
-    })
+    each_link(StackedDevice::of)
 }
 
 /// What the interface counts since it came up.
 pub(crate) fn counters(number: u32) -> io::Result<ReceiveDrops> {
     let mut head = [0; LINK];
+    // The second word of `struct ifinfomsg` is the interface.
     head[4..8].copy_from_slice(&number.to_ne_bytes());
     let all = request(None, RTM_GETLINK, Scope::One, &head)?;
     let stats = all.iter().find_map(|body| find(body.get(LINK..)?, IFLA_STATS64));

@@ -110,3 +110,33 @@ fn what_landed_unheard_is_compared_and_not_sent_again() {
     assert_same_tree(&tree, &root.join("whole"));
     assert!(same(&tree.join("large"), &root.join("alone")));
 }
+
+/// The same between two nodes, of which the receiver's last word is lost.
+#[test]
+fn what_landed_unheard_elsewhere_is_not_sent_again() {
+    let dir = folder();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let tree = a.join("tree");
+    for folder in [&b, &tree.join("below")] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    plant_file(&tree.join("large"), 70, 3);
+    plant_file(&tree.join("below/small"), 1, 4);
+    let permits = ["--third-party", "--third-party-net", "127.0.0.0/8"];
+    let (_sender, from) = node(&a, "read", &permits);
+    let (_receiver, to) = node(&b, "write", &permits);
+    let port = to.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    for (source, target, files) in [("tree/large", "alone", 1), ("tree/", "whole", 2)] {
+        let (relay, count) = relay_that_loses_a_reply(port, "226", 3);
+        let (source, there) =
+            (format!("{from}/{source}"), format!("ftp://127.0.0.1:{relay}/{target}"));
+        let copy = ["--json", "cp", "-r", "--retry-for", "60s", &source, &there];
+        let result = json_of(farline().args(copy));
+        let said = |name: &str| result[name].as_u64().expect("a number");
+        assert_eq!((said("attempts"), count.load(Ordering::Relaxed)), (2, 2), "{result}");
+        assert!(said("bytes_sent") < 80 << 20, "{target}: all of it went twice: {result}");
+        assert_eq!((said("files"), &result["verified"]), (files, &true.into()), "{result}");
+    }
+    assert_same_tree(&tree, &b.join("whole"));
+    assert!(same(&tree.join("large"), &b.join("alone")));
+}

@@ -6,6 +6,7 @@ use farline_core::line::{
     LineSettings, LineTest, ReceiveDrops, SentSecond, Tally, TallyTotals,
 };
 use farline_core::report::ReportDocument;
+use farline_core::report::demo::DemoResult;
 use farline_core::units::{Rate, Rng, Time};
 use farline_lab::{farline, farline_binary, succeed};
 use insta::assert_snapshot;
@@ -248,4 +249,44 @@ fn the_verdicts_of_a_line_test() {
         format!("{:?}: {}", document.outcome, document.verdict)
     });
     assert_snapshot!("line-verdicts", verdicts.join("\n"));
+}
+
+/// A demo of two tools, one of which lost a byte, over a link that was late. No figure in it was
+/// measured.
+fn demo() -> DemoResult {
+    let run = |tool: &str, seconds: f64, identical: bool| {
+        serde_json::json!({
+            "tool": tool, "version": "1.0", "dataset": "CCSM-like", "settings": "as it comes",
+            "congestion": "cubic", "streams": 4, "seconds": seconds, "bytes": 1 << 30, "files": 4,
+            "rate_bps": (8.0 * f64::from(1 << 30) / seconds) as u64, "finished": true,
+            "identical": identical, "verified": if identical { "every byte" } else { "x.h5: byte 7" },
+            "limited_by": (tool == "farline").then_some("the path's rate, which is full"),
+            "samples": [{"t_s": 0.0, "bytes": 0}, {"t_s": seconds, "bytes": 1 << 30}],
+        })
+    };
+    let result = serde_json::json!({
+        "schema": "farline/demo/1", "farline": "VERSION", "date": "DATE",
+        "link": {
+            "path": "usn-8600", "rtt_ns": 163_000_000, "rate_bps": 9_290_000_000_u64,
+            "queue_bytes": 189_283_750, "mtu": 9000, "kernel": "6.1", "cpus": 2, "root": true,
+        },
+        "accuracy": {
+            "valid": false, "reason": "1 of 100 packets was 3.3 ms late and more", "p50_us": 18.0,
+            "p99_us": 3_300.0, "max_us": 6_200.0, "histogram": [[16.0, 400], [8_192.0, 600]],
+            "drops": [["queue", 3]],
+        },
+        "datasets": [{
+            "name": "CCSM-like", "about": "Four files of 256 MiB.", "files": 4, "bytes": 1 << 30,
+        }],
+        "runs": [run("rsync", 40.0, false), run("farline", 4.0, true)],
+        "skipped": [{"tool": "globus-url-copy", "reason": "it is not installed"}],
+        "choices": [{"parameter": "channels", "value": "4", "reason": "the round trip is long"}],
+        "reproduce": ["make demo"],
+    });
+    serde_json::from_value(result).expect("a demo's document")
+}
+
+#[test]
+fn the_text_of_the_demos_page() {
+    assert_snapshot!("demo-page", visible(&demo().page().html()));
 }

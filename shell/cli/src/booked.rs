@@ -81,7 +81,8 @@ impl ReserveFlag {
 }
 
 /// How what can be had instead is had.
-const OTHERWISE: &str = "--reserve with a later by=, a lower rate= or another start=; or book with `farline reserve`, \
+const OTHERWISE: &str = "--reserve with a later by=, a lower rate= or another start=; or book \
+    with `farline reserve`, \
      and --reserve id=r-N";
 
 /// The site of this host, where the environment names one.
@@ -307,7 +308,7 @@ impl Booked {
     /// How far the copy is.
     pub(crate) fn tell(&self, progress: &Progress) {
         if let Some(watched) = &self.watched {
-            watched.progress().tell(progress);
+            watched.progress().update(progress);
         }
     }
 
@@ -340,6 +341,7 @@ fn in_words(id: &str, notice: &BookingNotice) -> String {
         BookingNotice::Changed(slot) => format!("{id} ends at {} now", shown(slot.end)),
         BookingNotice::Calendar(Some(error)) => format!("the calendar is away: {error}"),
         BookingNotice::Calendar(None) => "the calendar is back".to_owned(),
+        other => format!("{id}: {other:?}"),
     }
 }
 

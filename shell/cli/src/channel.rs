@@ -20,7 +20,10 @@ pub(crate) enum Measured {
 /// Reads the value of `farline cp --channel`.
 pub(crate) fn stack(text: &str) -> Result<Stack, String> {
     let registry = Registry::builtin();
-    registry.stack(text).map_err(|error| format!("{}; {}", told(error), registry.usage()))
+    registry.stack(text).map_err(|error| {
+        let usage: String = registry.usage().lines().map(|line| format!("\n  {line}")).collect();
+        told(error) + &usage
+    })
 }
 
 /// Reads one value of `farline serve --channel`: the name of what a client may choose.

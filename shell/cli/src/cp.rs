@@ -5,6 +5,7 @@ use crate::booked::{self, Begun, ReserveFlag};
 use crate::copy_report::{self, Asked};
 use crate::flags;
 use crate::interrupt::{self, Signals};
+use crate::numbers;
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
 use crate::reach;
@@ -125,7 +126,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "HOW", value_parser = booked::reserve_flag)]
     reserve: Option<ReserveFlag>,
     /// Longest silence of a server; 0: any [default: 60]
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECS", value_parser = numbers::seconds)]
     timeout: Option<u64>,
     /// Retry passing faults; 0: never [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = retry_time)]
@@ -402,7 +403,7 @@ pub(crate) fn carry_out(
         (Err(error), Some(Ended::Late(within))) if error.code == ErrorCode::Interrupted => {
             return Err(late(&error, within));
         }
-        (result, _) => flags::of_outcome(result?),
+        (result, _) => result?,
     };
     let asked = Asked { verbose, dry_run: options.dry_run, existing: options.existing };
     copy_report::report(&outcome, booking, &asked, output)?;
@@ -420,8 +421,8 @@ fn with_way_on(error: Error, is_piped: bool) -> Error {
         return error;
     }
     error.hint(
-        "run the same command again: it goes on from what is durable; with a longer --retry-for it does \
-         so by itself",
+        "run the same command again: it goes on from what is durable; with a longer --retry-for \
+         it does so by itself",
     )
 }
 

@@ -1,7 +1,6 @@
 //! The library's settings by their flags: what it calls `Setting::NoEncrypt` people give as
 //! `--no-encrypt`.
 
-use farline::client::{Failure, Outcome};
 use farline_core::units::{Error, Setting, SettingName};
 
 /// `text` with the flag of each setting that it names.
@@ -12,16 +11,6 @@ pub(crate) fn in_flags(text: &str) -> String {
 /// `error` with flags in its message and its hint.
 pub(crate) fn of_error(error: &Error) -> Error {
     error.with_settings_named(SettingName::Flag)
-}
-
-/// `outcome` with flags in whatever it says to people.
-pub(crate) fn of_outcome(mut outcome: Outcome) -> Outcome {
-    outcome.notes.iter_mut().for_each(|note| *note = in_flags(note));
-    outcome.channel_fallback = outcome.channel_fallback.as_deref().map(in_flags);
-    outcome.limited_evidence = in_flags(&outcome.limited_evidence);
-    let failed = |failure: &mut Failure| failure.error = of_error(&failure.error);
-    outcome.failures.iter_mut().chain(&mut outcome.not_deleted).for_each(failed);
-    outcome
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! drift from them.
 
 use crate::Cli;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use crate::topic::whole;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -123,7 +123,11 @@ fn examples(command: &clap::Command, roff: &mut Vec<u8>) {
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Error {
-    Error::new(Fault::Here, ErrorCode::ManPage, format!("writing {}: {error}", path.display()))
+    Error::new(
+        Fault::Here,
+        ErrorCode::ManPage,
+        format!("writing {}: {}", path.display(), plain(error)),
+    )
 }
 
 #[cfg(test)]

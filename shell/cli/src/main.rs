@@ -29,6 +29,7 @@ mod link;
 #[cfg(feature = "calendar")]
 mod net;
 mod node;
+mod numbers;
 mod output;
 mod partials;
 #[cfg(feature = "profile")]

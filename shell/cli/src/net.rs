@@ -136,7 +136,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             output.result(
                 &document,
                 format!(
-                    "network {name} is up\n{sites}\nuse it:       farline net exec {name} SITE -- CMD\n\
+                    "network {name} is up\n{sites}\n\
+                     use it:       farline net exec {name} SITE -- CMD\n\
                      take it down: farline net down {name}"
                 ),
             )?;

@@ -1,7 +1,7 @@
 //! What a command prints: text for people or JSON for programs, and errors in either form.
 
 use crate::Cli;
-use crate::flags;
+use crate::{flags, numbers};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use farline_core::units::{Error, ErrorCode, Fault, escaped_json, escaped_lines};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -132,10 +132,25 @@ pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsStr
     let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
     if is_answer || (!json && advice(wrong).is_none()) {
-        let _ = wrong.print();
+        print(wrong);
         return ExitCode::from(if is_answer { 0 } else { Fault::You.exit_code() });
     }
     Output::new(json, false).error(&usage_error(wrong))
+}
+
+/// Prints what clap says, but of a number that is none in other words than Rust's.
+fn print(wrong: &clap::Error) {
+    // Nobody to read it is no error.
+    let _ = match numbers::meant(wrong) {
+        None => wrong.print(),
+        Some((said, meaning)) => {
+            let text = wrong.render();
+            let is_plain = !io::stderr().is_terminal()
+                || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let text = if is_plain { text.to_string() } else { text.ansi().to_string() };
+            write!(io::stderr().lock(), "{}", text.replacen(&said, meaning, 1))
+        }
+    };
 }
 
 /// Suggests the command whose letters were typed in another order, or with one wrong, of those that
@@ -180,7 +195,10 @@ fn advice(wrong: &clap::Error) -> Option<String> {
 
 /// A mistake on the command line as an error: clap's first line, and its suggestion as the hint.
 fn usage_error(wrong: &clap::Error) -> Error {
-    let text = wrong.render().to_string();
+    let mut text = wrong.render().to_string();
+    if let Some((said, meaning)) = numbers::meant(wrong) {
+        text = text.replacen(&said, meaning, 1);
+    }
     let first = text
         .lines()
         .find(|line| line.starts_with("error: "))
@@ -203,6 +221,12 @@ fn usage_error(wrong: &clap::Error) -> Error {
         .or_else(|| advice(wrong))
         .unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
     Error::new(Fault::You, ErrorCode::Usage, message.trim().to_owned()).hint(hint)
+}
+
+/// The system's words without Rust's ` (os error N)`.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// One JSON object on one line.

@@ -1,7 +1,6 @@
 //! `farline partials`: what broken-off copies left behind, listed and removed.
 
 use crate::duration::duration;
-use crate::flags;
 use crate::interrupt;
 use crate::node::hello;
 use crate::output::Output;
@@ -327,7 +326,7 @@ fn end(failed: &[Error], output: &Output) -> ExitCode {
 fn problems_of(all: Leftovers) -> impl Iterator<Item = Problem> {
     all.problems.into_iter().map(|problem| Problem {
         path: String::from_utf8_lossy(&problem.path).into_owned(),
-        error: flags::of_error(&problem.error),
+        error: problem.error,
     })
 }
 
@@ -343,7 +342,7 @@ fn row(left: &Leftover, error: Option<Error>) -> Row {
         disk_bytes: Bytes(left.on_disk),
         age: left.age,
         running: left.running,
-        error: error.as_ref().map(flags::of_error),
+        error,
     }
 }
 
@@ -359,7 +358,7 @@ fn row_of_tree(tree: &LandedTree, error: Option<Error>) -> Row {
         disk_bytes: Bytes(0),
         age: tree.changed.elapsed().unwrap_or_default().into(),
         running: tree.running,
-        error: error.as_ref().map(flags::of_error),
+        error,
     }
 }
 
@@ -375,6 +374,6 @@ fn row_elsewhere(receipt: &Receipt, error: Option<Error>) -> Row {
         disk_bytes: Bytes(0),
         age: receipt.changed.elapsed().unwrap_or_default().into(),
         running: receipt.running,
-        error: error.as_ref().map(flags::of_error),
+        error,
     }
 }

@@ -1,5 +1,6 @@
 //! The flags that say which files of a source are copied, in the order in which they stand.
 
+use crate::output::plain;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use farline::client::Selection;
 use farline_core::filter::{FileFilter, FilterForm};
@@ -56,7 +57,7 @@ fn read(name: &[u8]) -> Result<Vec<u8>, Error> {
         name => std::fs::read(OsStr::from_bytes(name)),
     };
     read.map_err(|error| {
-        let message = format!("{}: {error}", String::from_utf8_lossy(name));
+        let message = format!("{}: {}", String::from_utf8_lossy(name), plain(&error));
         Error::new(Fault::You, ErrorCode::BadFilter, message)
     })
 }
@@ -108,5 +109,16 @@ impl clap::Args for SelectionArgs {
 
     fn augment_args_for_update(command: Command) -> Command {
         SelectionArgs::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_not_there_is_said_in_the_systems_words() {
+        let error = read(b"no-such-list").expect_err("it is not there");
+        assert_eq!(error.message, "no-such-list: No such file or directory");
     }
 }

@@ -3,6 +3,7 @@
 use crate::cp;
 use crate::flags;
 use crate::interrupt::{self, Signals};
+use crate::numbers;
 use crate::output::Output;
 use farline::kernelcc;
 use farline::node::{
@@ -39,10 +40,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
     /// Control port; 0: any [default: 127.0.0.1:2811]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = numbers::address)]
     listen: Option<SocketAddr>,
     /// UDP port of farlineq:// [default: none]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = numbers::address)]
     listen_udp: Option<SocketAddr>,
     /// The directory to serve [default: none]
     #[arg(long, value_name = "DIR")]
@@ -94,7 +95,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true, conflicts_with_all = ["file", "config", "listen", "root", "anonymous", "tls", "tls_cert"])]
     stdio: bool,
     /// Longest standstill; 0: any [default: 300]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
     timeout: Option<u64>,
     /// Let data go to other hosts too [default: no]
     #[arg(long)]
@@ -109,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     fresh_start: bool,
     /// Longest end after SIGTERM [default: 30]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
     drain: Option<u64>,
     /// Reach what its user does [default: DIR alone]
     #[arg(long)]

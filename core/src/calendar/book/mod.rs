@@ -211,8 +211,8 @@ impl Book {
         self.next_closure = self.next_closure.max(closures + 1);
     }
 
-    /// Tells the time.
-    pub fn tell(&mut self, now: Time) {
+    /// Takes in what time it is: of all later decisions none is made before it.
+    pub fn advance(&mut self, now: Time) {
         self.latest = self.now(now);
     }
 

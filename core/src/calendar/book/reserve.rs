@@ -39,7 +39,7 @@ impl Book {
     ///
     /// # Errors
     /// A refusal with what stood in the way, and what could be had instead.
-    pub fn look(&self, now: Time, request: &BookingRequest) -> Result<Vec<Leg>, BookingRefusal> {
+    pub fn search(&self, now: Time, request: &BookingRequest) -> Result<Vec<Leg>, BookingRefusal> {
         let now = self.now(now);
         let request = BookingRequest { problem: self.timely(now, request)?, ..request.clone() };
         self.sensible(now, &request)?;

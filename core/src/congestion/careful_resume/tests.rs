@@ -197,7 +197,7 @@ fn copied(flow: Part, path: (Rate, Span, f64), bytes: u64, rng: u64) -> (PathRec
         let (now, arrived) = (run.now(), run.delivered(0) * 1500);
         if now.since(Time::ZERO) >= ms(100 * looks) {
             looks += 1;
-            record.look(now, Bytes(arrived), Some(rtt), (arrived / 1500, run.lost(0)));
+            record.sample(now, Bytes(arrived), Some(rtt), (arrived / 1500, run.lost(0)));
         }
         arrived >= bytes
     });

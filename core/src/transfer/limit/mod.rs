@@ -110,7 +110,7 @@ impl Limit {
             Limit::SendBuffer => "the sender's socket buffers",
             Limit::SetUp => "set-up: connections and round trips",
             Limit::Peer => "the other end's processor",
-            Limit::RateLimit => "a limit of rate",
+            Limit::RateLimit => "the rate that was set",
             Limit::PipeRead => "the program that feeds standard input",
             Limit::PipeWrite => "the program that takes standard output",
             Limit::SlowStart => "slow start: a copy too short for the path's rate",
@@ -234,6 +234,13 @@ mod tests {
             let there = Diagnosis::of_peer(peer, "measured there", !is_sender);
             let joined = own(mine).joined(there, is_sender);
             assert_eq!(joined.limit, expected, "{mine:?} with {peer}");
+        }
+    }
+
+    #[test]
+    fn what_a_copy_is_limited_by_is_not_called_a_limit() {
+        for limit in Limit::ALL {
+            assert!(!limit.words().contains("limit"), "limited by {}", limit.words());
         }
     }
 

@@ -345,8 +345,8 @@ impl Waits {
             Limit::Loss => (
                 Party::Path,
                 format!(
-                    "{} segments sent again without a queue, {rate} over {} channel{} at a round trip \
-                     of {rtt}",
+                    "{} segments sent again without a queue, {rate} over {} channel{} at a round \
+                     trip of {rtt}",
                     self.path.lost.max(self.retransmits.saturating_sub(self.path.overflowed)),
                     self.channels,
                     if self.channels == 1 { "" } else { "s" },

@@ -184,7 +184,7 @@ pub(super) async fn availability(
                 provision: false,
                 rights: caller.rights,
             };
-            let solved = shared.read(|book| book.look(now(), &request));
+            let solved = shared.read(|book| book.search(now(), &request));
             let legs = solved.map_err(|refusal| refused(&shared, &refusal))?;
             let legs = legs.iter().map(|leg| LegDocument::of(&shared.topology, leg)).collect();
             Ok(found(legs, Vec::new(), false))

@@ -210,7 +210,7 @@ fn restore(ledger: &mut Ledger, book: &mut Book) -> Result<(), Error> {
         ledger.last_id(RecordKind::Reservation)?,
         ledger.last_id(RecordKind::Closure)?,
     );
-    book.tell(now());
+    book.advance(now());
     Ok(())
 }
 

@@ -462,6 +462,7 @@ pub struct LastDocument {
 /// What an agent says of a circuit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CircuitReport {
     /// The reservation.
     pub id: String,

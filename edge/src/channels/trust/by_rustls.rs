@@ -60,6 +60,7 @@ impl Fingerprint {
 
 /// A node's key and certificate.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct NodeCertificate {
     /// For the control channel and for data connections.
     pub config: Arc<ServerConfig>,

@@ -41,6 +41,7 @@ pub(crate) struct SessionTls {
 
 /// A node's key and certificate: none can be made.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NodeCertificate {
     /// For the control channel and for data connections.
     pub config: Arc<ServerConfig>,

@@ -40,7 +40,8 @@ fn named(error: Error, remote: &Remote, shown: Option<&ClientKey>) -> Error {
              `openssl x509 -noout -subject` says of whom it is",
         ),
         (_, ControlTransport::Gsi) => error.hint(
-            "its operator maps the names in certificates to users; grid-proxy-info -identity says yours",
+            "its operator maps the names in certificates to users; grid-proxy-info -identity says \
+             yours",
         ),
         // Whom ssh lets in its server takes as it is set up to.
         (_, ControlTransport::Ssh) => error,

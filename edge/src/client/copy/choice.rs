@@ -229,7 +229,11 @@ impl Copy<'_> {
             None => loaded.unwrap_or_else(obtain).map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();
                 let error = error.while_doing("a rate cannot be held over TCP");
-                error.hint(format!("a driver with a congestion control of its own needs no right, see farline cp {}; {hint}", Setting::Channel))
+                error.hint(format!(
+                    "a driver with a congestion control of its own needs no right, \
+                    see farline cp {}; {hint}",
+                    Setting::Channel
+                ))
             })?,
         };
         let name = guard.name;

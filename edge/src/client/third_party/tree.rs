@@ -32,6 +32,9 @@ pub(super) async fn copy(
     copy.stats.resumed_bytes += session.resumed();
     copy.stats.bytes_sent += session.asked();
     copy.take_left_out(&ends.sender, ends.from.name_within(), entries);
+    // What nobody was heard say may be so: of how much had come the receiver says no more than it
+    // did a second before.
+    copy.has_arrived |= result.is_err() && session.is_under_way();
     let summary = result?;
     copy.stats.passes += summary.passes;
     copy.stats.bad_blocks += summary.bad_blocks;

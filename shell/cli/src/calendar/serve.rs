@@ -1,6 +1,7 @@
 //! `farline calendar serve`.
 
 use crate::interrupt::Signals;
+use crate::numbers;
 use crate::output::Output;
 use farline::calendar::{CalendarConfigFile, CalendarTrouble, Service};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     #[arg(value_name = "CONFIG")]
     file: Option<PathBuf>,
     /// Where to listen; port 0: any [default: 127.0.0.1:2812]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = numbers::address)]
     listen: Option<SocketAddr>,
     /// Folder of the database, the key and the first token [default: the file's]
     #[arg(long, value_name = "DIR")]

@@ -15,7 +15,7 @@ mod target;
 mod vlan;
 
 use crate::export::{write_as_named, write_each};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::provenance::now;
 use crate::reach;
 use farline::channels::trust::Fingerprint;
@@ -267,7 +267,7 @@ fn not_over(out: &[PathBuf], read: &[PathBuf]) -> Result<(), Error> {
 /// Reads a file of text.
 fn text_of(file: &Path) -> Result<String, Error> {
     std::fs::read_to_string(file).map_err(|error| {
-        let message = format!("{}: {error}", file.display());
+        let message = format!("{}: {}", file.display(), output::plain(&error));
         match error.kind() {
             ErrorKind::NotFound => Error::new(Fault::You, ErrorCode::PathNotFound, message),
             _ => Error::new(Fault::Here, ErrorCode::CannotRead, message),
@@ -278,7 +278,11 @@ fn text_of(file: &Path) -> Result<String, Error> {
 /// Reads a key: the bytes of a file, without the line end.
 fn key(file: &Path) -> Result<Vec<u8>, Error> {
     let bytes = std::fs::read(file).map_err(|error| {
-        Error::new(Fault::You, ErrorCode::BadKey, format!("{}: {error}", file.display()))
+        Error::new(
+            Fault::You,
+            ErrorCode::BadKey,
+            format!("{}: {}", file.display(), output::plain(&error)),
+        )
     })?;
     // A text's last line end is no part of it.
     let key = bytes.strip_suffix(b"\n").unwrap_or(&bytes);

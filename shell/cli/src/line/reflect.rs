@@ -1,6 +1,7 @@
 //! `farline line reflect`: the far end of line tests.
 
 use crate::interrupt;
+use crate::numbers;
 use crate::output::Output;
 use farline::line::{PORT, ReflectOptions, Reflector};
 use farline_core::units::{Bytes, Error, Rate};
@@ -23,7 +24,7 @@ packets have 41 bytes or more.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// UDP address to listen at [default: port 8620 of all]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = numbers::address)]
     listen: Option<SocketAddr>,
     /// Take Ethernet frames at a device in place of that [default: none]
     #[arg(long, value_name = "DEV", conflicts_with_all = ["listen", "stamp"])]

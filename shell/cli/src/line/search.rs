@@ -331,15 +331,18 @@ fn bursts(
     let text = match buffer {
         None => "a host did not keep up: no burst was sent as asked".to_owned(),
         Some(_) if is_unlimited => format!(
-            "bursts of {} frames, which take {} at {rate}, come without loss: the line carries the rate",
+            "bursts of {} frames, which take {} at {rate}, come without loss: the line carries \
+             the rate",
             search.most_frames,
             words(Span::from_secs(settings.most_seconds)),
         ),
         Some(found) => {
             let frames = found.frames;
             format!(
-                "bursts of {:.1} frames at {rate} come without loss: mean of {}, {} to {}, sd {:.1}\n\
-                 which take {}; {throughput} left meanwhile, so that the buffer holds {}, {:.0} bytes of the wire",
+                "bursts of {:.1} frames at {rate} come without loss: mean of {}, {} to {}, \
+                 sd {:.1}\n\
+                 which take {}; {throughput} left meanwhile, so that the buffer holds {}, {:.0} \
+                 bytes of the wire",
                 frames.mean,
                 frames.n,
                 frames.min,

@@ -1,7 +1,7 @@
 //! The file that `--resume` goes on from: one process's at a time, and written whole or not at all.
 
 use super::text_of;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use farline::plan::document::{place, write};
 use farline_core::line::SavedTest;
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -110,7 +110,7 @@ impl Drop for StateFile {
 /// The lock, with this process's number in it.
 fn held(file: &Path, lock: &Path) -> Result<Option<File>, Error> {
     let failed = |error: std::io::Error| {
-        let message = format!("{}: {error}", lock.display());
+        let message = format!("{}: {}", lock.display(), plain(&error));
         Error::new(Fault::Here, ErrorCode::CannotWrite, message)
             .hint("a lock is held next to the state: this user must be able to write there")
     };
@@ -139,6 +139,8 @@ fn taken(file: &Path, by: &mut File) -> Error {
         Err(_) => "another process".to_owned(),
     };
     let message = format!("{}: {who} runs this test", file.display());
-    Error::new(Fault::You, ErrorCode::LineState, message)
-        .hint("end that one first (SIGINT), or wait for its end; a test of its own takes another --state FILE")
+    Error::new(Fault::You, ErrorCode::LineState, message).hint(
+        "end that one first (SIGINT), or wait for its end; a test of its own takes \
+             another --state FILE",
+    )
 }

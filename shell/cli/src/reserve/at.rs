@@ -1,5 +1,6 @@
 //! Which calendar is asked, whom to take for it, and who asks: flags and their variables.
 
+use crate::output::plain;
 use farline::calendar::{CalendarAddress, CalendarClient};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ impl At {
             None => None,
             Some(file) => {
                 let text = std::fs::read_to_string(&file).map_err(|error| {
-                    let message = format!("the token in {}: {error}", file.display());
+                    let message = format!("the token in {}: {}", file.display(), plain(&error));
                     Error::new(Fault::You, ErrorCode::PathNotFound, message)
                 })?;
                 Some(text.trim().to_owned())

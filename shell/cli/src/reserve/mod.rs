@@ -4,7 +4,6 @@ pub(crate) mod at;
 mod show;
 pub(crate) mod when;
 
-use crate::flags;
 use crate::output::Output;
 use at::At;
 use clap::Subcommand;
@@ -384,8 +383,7 @@ pub(crate) fn refused(error: Error, hint: &str, output: &Output) -> Result<ExitC
         return Err(error);
     };
     if output.json() {
-        let document =
-            Refusal { schema: "farline/error/1", error: &flags::of_error(&error), refusal };
+        let document = Refusal { schema: "farline/error/1", error: &error, refusal };
         output.result(&document, "")?;
         return Ok(ExitCode::from(error.fault.exit_code()));
     }

@@ -93,9 +93,9 @@ impl CalendarDemo {
             rows: self.channels.iter().map(Channel::row).collect(),
         };
         Section::new("Booked against delivered").table(table).note(
-            "Delivered: IP packets at the far end, over the time in which data flowed. In all: by the \
-             last look, a quarter of a second or less before the channel was gone. Late: after the schedule, \
-             by the agent's clock.",
+            "Delivered: IP packets at the far end, over the time in which data flowed. In all: by \
+             the last look, a quarter of a second or less before the channel was gone. Late: after \
+             the schedule, by the agent's clock.",
         )
     }
 
@@ -135,8 +135,9 @@ impl CalendarDemo {
         });
         let mut page = Page::new("Bandwidth by appointment: booked and delivered")
             .lead(
-                "Three overlapping channels over the UltraScience Net, emulated in this machine: booked from a \
-                 calendar, made by its agent, and filled. One of the two lambdas was closed for maintenance.",
+                "Three overlapping channels over the UltraScience Net, emulated in this machine: \
+                 booked from a calendar, made by its agent, and filled. One of the two lambdas was \
+                 closed for maintenance.",
             )
             .section(self.summary())
             .section(Section::new("A gigabyte into its slot").cards(cards).commands(
