@@ -95,7 +95,7 @@ pub use ratio::Ratio;
 pub use ratio_search::{GoalOutcome, GoalTrial, RatioSearch, SearchGoal};
 pub use raw::{RawDocument, RawRow};
 pub use raw_port::RawPort;
-pub use receive_drops::ReceiveDrops;
+pub use receive_drops::{ReceiveDrops, VlanDrops};
 pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
 pub use refused_answers::RefusedAnswers;
 pub use runs::LossRuns;

@@ -1,7 +1,7 @@
 //! By which devices packets come to this host, and what these count as dropped on the way in, by
 //! rtnetlink(7): of this network namespace, whichever /sys is mounted.
 
-use super::netlink::{Scope, find, request, u32_of};
+use super::netlink::{Scope, find, request, u16_of, u32_of};
 use farline_core::line::ReceiveDrops;
 use rustix::io;
 
@@ -14,6 +14,8 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VLAN_ID: u16 = 1;
 /// Bytes of `struct ifinfomsg`, whose second word is the interface.
 const LINK: usize = 16;
 /// Places in `struct rtnl_link_stats64`, which is of numbers of 8 bytes.
@@ -68,6 +70,8 @@ struct StackedDevice {
     below: Option<u32>,
     is_below_elsewhere: bool,
     master: Option<u32>,
+    /// The VLAN that it is.
+    vlan: Option<u16>,
 }
 
 impl WayIn {
@@ -114,7 +118,9 @@ fn devices() -> io::Result<Vec<StackedDevice>> {
 fn device_of(body: &[u8]) -> Option<StackedDevice> {
     let (number, more) = (u32_of(body.get(4..8)?), body.get(LINK..)?);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
-    let kind = find(more, IFLA_LINKINFO).and_then(|info| find(info, IFLA_INFO_KIND));
+    let info = find(more, IFLA_LINKINFO);
+    let kind = info.and_then(|info| find(info, IFLA_INFO_KIND));
+    let vlan = || find(find(info?, IFLA_INFO_DATA)?, IFLA_VLAN_ID).map(u16_of);
     Some(StackedDevice {
         number,
         name: text(find(more, IFLA_IFNAME)?),
@@ -123,7 +129,14 @@ fn device_of(body: &[u8]) -> Option<StackedDevice> {
         below: find(more, IFLA_LINK).map(u32_of).filter(|below| ![0, number].contains(below)),
         is_below_elsewhere: find(more, IFLA_LINK_NETNSID).is_some(),
         master: find(more, IFLA_MASTER).map(u32_of),
+        vlan: kind.filter(|kind| kind.starts_with(b"vlan")).and_then(|_| vlan()),
     })
+}
+
+/// The VLANs that have devices of their own on the interface `number`.
+pub(crate) fn vlans_on(number: u32) -> io::Result<Vec<u16>> {
+    let on = |device: StackedDevice| device.vlan.filter(|_| device.below == Some(number));
+    Ok(devices()?.into_iter().filter_map(on).collect())
 }
 
 /// What the interface counts since it came up.
