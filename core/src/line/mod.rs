@@ -16,6 +16,7 @@
 
 mod burst_words;
 mod bursts;
+mod carried;
 mod compare;
 mod compared_path;
 mod curve;
@@ -102,10 +103,10 @@ pub use runs::LossRuns;
 pub use scientific::scientific;
 pub use search::{LoadSearch, LoadTrial};
 pub use seconds::{LineSums, SenderTotals, SentSecond, TestedSecond, Untested};
-pub use sequential::{RatioDecision, RatioTest};
+pub use sequential::{LossCounts, MOST_BURST, RatioDecision, RatioTest};
 pub use service::{ServiceLevel, ServiceRow};
 pub use settings::{LineCriterion, LineSettings};
-pub use simulate::{simulate, simulate_bursts};
+pub use simulate::{simulate, simulate_bursts, simulate_decision};
 pub use state::LineState;
 pub use strip::StripPart;
 pub use tally::{Arrived, SecondRow, Tally, TallyTotals};

@@ -141,6 +141,7 @@ impl LinePreset {
                 burst: 1,
                 criterion: form.ber.map(LineCriterion::BitErrors),
                 confidence: form.confidence.unwrap_or(0.95),
+                loss_burst: 1.0,
                 most_seconds: form.seconds,
                 most_frames: None,
             };
