@@ -19,20 +19,24 @@ use super::runs::LossRuns;
 use serde::{Deserialize, Serialize};
 
 /// Ratios to the limit that a good line is believed to have, and how much each is believed.
-const GOOD: [(f64, f64); 4] = [(0.0, 0.36), (1.0 / 3.0, 0.52), (0.6, 0.07), (0.85, 0.05)];
+const GOOD: [(f64, f64); 4] = [(0.0, 0.37), (1.0 / 3.0, 0.51), (0.6, 0.07), (0.85, 0.05)];
 /// The same of a bad line.
 const BAD: [(f64, f64); 5] = [(1.2, 0.05), (2.0, 0.15), (3.0, 0.35), (10.0, 0.3), (100.0, 0.15)];
 /// Mean sizes of bursts that either is believed to have, and how much each is believed.
-const BURSTS: [(f64, f64); 9] = [
-    (1.0, 0.6),
-    (1.5, 0.05),
-    (2.5, 0.06),
-    (5.0, 0.08),
-    (10.0, 0.08),
-    (25.0, 0.05),
-    (80.0, 0.04),
-    (300.0, 0.02),
-    (MOST_BURST, 0.02),
+const BURSTS: [(f64, f64); 12] = [
+    (1.0, 0.45),
+    // Where single losses are many, some are near each other by chance.
+    (1.02, 0.1),
+    (1.08, 0.1),
+    (1.25, 0.05),
+    (1.6, 0.04),
+    (2.5, 0.05),
+    (5.0, 0.06),
+    (10.0, 0.06),
+    (25.0, 0.04),
+    (80.0, 0.03),
+    (300.0, 0.01),
+    (MOST_BURST, 0.01),
 ];
 /// A burst of more frames counts as several: an outage is no single event, whatever it took.
 pub const MOST_BURST: f64 = 1_000.0;
