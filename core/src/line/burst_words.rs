@@ -6,6 +6,7 @@ use super::outcome::LineOutcome;
 use super::scientific::counted;
 use super::settings::LineCriterion;
 use super::verdict::percent;
+use crate::units::Setting;
 
 /// Of fewer bursts the size is hardly known.
 const FEW: u64 = 10;
@@ -30,11 +31,13 @@ impl LineDocument {
     /// What few bursts, or none, leave open; `None` where there were enough.
     pub(super) fn few_bursts_words(&self) -> Option<String> {
         if self.has_no_losses() {
-            let said = "No frame was lost, so that nothing is known of bursts: the first row's \
-                        bounds hold where frames are lost one by one. Where they are lost in \
-                        bursts, these are bounds of how many bursts there are, and as many times \
-                        more frames are lost as a burst takes.";
-            return Some(said.to_owned());
+            return Some(format!(
+                "No frame was lost, so that nothing is known of bursts: the first row's bounds hold \
+                 where frames are lost one by one. Where they are lost in bursts, these are bounds \
+                 of how many bursts there are, and as many times more frames are lost as a burst \
+                 takes.{}",
+                self.pass_words()
+            ));
         }
         let bursts = self.totals.runs.bursts;
         (1..FEW).contains(&bursts).then(|| {
@@ -46,8 +49,23 @@ impl LineDocument {
         })
     }
 
-    /// Where a decision on losses, which counts frames one by one, says more than the interval,
-    /// which knows of bursts.
+    /// For which bursts a pass without a loss holds; nothing where it is none.
+    fn pass_words(&self) -> String {
+        if self.outcome != LineOutcome::Passed {
+            return String::new();
+        }
+        let held = match self.settings.loss_burst {
+            burst if burst > 1.0 => format!("for bursts of {burst} frames in the mean, or fewer"),
+            _ => "where frames are lost one by one".to_owned(),
+        };
+        format!(
+            " The decision holds {held}. One for bursts of more takes so many times longer ({}).",
+            Setting::LossBurst
+        )
+    }
+
+    /// Where more was lost while a test that was decided ended, and the interval of all that came,
+    /// which knows how little few bursts tell of others, no longer says as much.
     pub(super) fn decided_in_bursts_words(&self) -> Option<String> {
         let (loss, Some(LineCriterion::Loss(limit))) = (self.loss?, self.settings.criterion) else {
             return None;
@@ -58,8 +76,9 @@ impl LineDocument {
             _ => return None,
         };
         Some(format!(
-            "The decision counts frames one by one, and these were lost in bursts: by the interval, \
-             which knows that, the ratio may be {side} {limit:e} at {} %. A longer test says more.",
+            "This was decided as soon as it could be. By the interval of all that came until the \
+             end, which knows that the next burst may be much larger, the ratio may be {side} \
+             {limit:e} at {} %. A longer test says more.",
             percent(loss.confidence)
         ))
     }

@@ -75,10 +75,11 @@ impl LineComparison {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let differences = (0..paths.len())
+        let mut differences: Vec<PathDifference> = (0..paths.len())
             .flat_map(|first| (first + 1..paths.len()).map(move |second| (first, second)))
             .filter_map(|(first, second)| PathDifference::of(&paths[first], &paths[second]))
             .collect();
+        PathDifference::decide(&mut differences);
         let prediction = if is_composed { predicted(&paths) } else { None };
         Ok(LineComparison { schema: "farline/line-compare/1", paths, differences, prediction })
     }
@@ -250,6 +251,7 @@ mod tests {
             burst: 1,
             criterion: None,
             confidence: 0.95,
+            loss_burst: 1.0,
             most_seconds: 10,
             most_frames: None,
         };
@@ -341,6 +343,23 @@ mod tests {
         };
         let chance = (10..70).filter(|seed| differs(*seed)).count();
         assert!(chance <= 8, "{chance} of 60 differ");
+        // Of three paths there are six such tests, and of four twelve: of so many one in two or
+        // three would say so.
+        let four = |seed: u64| {
+            let documents: Vec<_> =
+                (0..4).map(|n| (n.to_string(), path(10.0, 1.0, 1_000 + 4 * seed + n))).collect();
+            LineComparison::of(&documents, false).expect("four paths").differences
+        };
+        let found: Vec<_> = (0..60).map(four).collect();
+        let any = |differs: &dyn Fn(&PathDifference) -> bool| {
+            found.iter().filter(|differences| differences.iter().any(differs)).count()
+        };
+        let together = any(&|it| it.differs || it.sd_differs == Some(true));
+        let by_each = any(&|it| it.p < 0.05 || it.sd_p < Some(0.05));
+        assert!(together <= 8, "{together} of 60");
+        assert!(by_each > 15, "{by_each}: there is no need to heed how many tests there are");
+        let words = "not more than chance among so many tests";
+        assert!(any(&|it| it.said().contains(words)) > 10);
         assert!(LineComparison::of(&[("a".to_owned(), path(1.0, 1.0, 1))], false).is_err());
         let empty = LineDocument { rtts_ns: Vec::new(), ..path(1.0, 1.0, 1) };
         let documents = [("full".to_owned(), path(1.0, 1.0, 1)), ("empty".to_owned(), empty)];

@@ -18,7 +18,7 @@ use super::sequential::RatioDecision;
 use super::settings::LineSettings;
 use super::strip::StripPart;
 use super::tally::{SecondRow, TallyTotals};
-use crate::units::{Error, Span};
+use crate::units::{Error, Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -30,6 +30,9 @@ const STRIP: usize = 2_048;
 pub struct LineTest {
     /// What was asked for.
     pub settings: LineSettings,
+    /// When it began, since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Time>,
     /// Sums so far.
     pub sums: LineSums,
     /// What the receiver says in all.
@@ -91,6 +94,9 @@ pub struct LineDocument {
     pub schema: String,
     /// Farline's version.
     pub farline: String,
+    /// When it began, UTC; absent in documents of a version before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
     /// When it ended, UTC.
     pub date: String,
     /// What was asked for.
@@ -212,6 +218,7 @@ impl LineTest {
     pub fn new(settings: LineSettings, is_one_clock: bool) -> LineTest {
         LineTest {
             settings,
+            begun: None,
             sums: LineSums::default(),
             totals: TallyTotals::default(),
             losses: PeerLossSequence::default(),
@@ -397,6 +404,7 @@ impl LineTest {
             None => {
                 sums.tested += 1;
                 sums.dark += u64::from(sent.frames > 0 && row.received == 0);
+                sums.errored += u64::from(tested.lost + row.wrong_frames > 0);
                 sums.sent += sent.frames;
                 sums.framed_bits += sent.framed_bits;
                 sums.lost += tested.lost;
@@ -440,6 +448,7 @@ impl LineTest {
         LineDocument {
             schema: LineDocument::SCHEMA.to_owned(),
             farline: farline.to_owned(),
+            begun: self.begun.map(Time::utc),
             date: date.to_owned(),
             settings: self.settings.clone(),
             outcome,

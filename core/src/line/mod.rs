@@ -16,6 +16,7 @@
 
 mod burst_words;
 mod bursts;
+mod carried;
 mod compare;
 mod compared_path;
 mod curve;
@@ -95,17 +96,17 @@ pub use ratio::Ratio;
 pub use ratio_search::{GoalOutcome, GoalTrial, RatioSearch, SearchGoal};
 pub use raw::{RawDocument, RawRow};
 pub use raw_port::RawPort;
-pub use receive_drops::ReceiveDrops;
+pub use receive_drops::{ReceiveDrops, VlanDrops};
 pub use reflector::{LineDatagram, LineReflector, ReflectorSettings};
 pub use refused_answers::RefusedAnswers;
 pub use runs::LossRuns;
 pub use scientific::scientific;
 pub use search::{LoadSearch, LoadTrial};
 pub use seconds::{LineSums, SenderTotals, SentSecond, TestedSecond, Untested};
-pub use sequential::{RatioDecision, RatioTest};
+pub use sequential::{LossCounts, MOST_BURST, RatioDecision, RatioTest};
 pub use service::{ServiceLevel, ServiceRow};
 pub use settings::{LineCriterion, LineSettings};
-pub use simulate::{simulate, simulate_bursts};
+pub use simulate::{simulate, simulate_bursts, simulate_decision};
 pub use state::LineState;
 pub use strip::StripPart;
 pub use tally::{Arrived, SecondRow, Tally, TallyTotals};

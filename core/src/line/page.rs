@@ -32,9 +32,10 @@ impl ReportDocument for LineDocument {
             LineOutcome::Unfit => "not fit to say",
             LineOutcome::BrokenOff => "broken off",
         };
+        let begun = self.begun.as_deref().map_or(String::new(), |at| format!("from {at} to "));
         PageSpec {
             title: format!("Line test of {}: {word}", self.settings.target),
-            lead: format!("{}. Farline {}, {}.", self.verdict, self.farline, self.date),
+            lead: format!("{}. Farline {}, {}{}.", self.verdict, self.farline, begun, self.date),
             sections: [self.overview(), self.strip_section(), self.losses(), self.delays()]
                 .map(Some)
                 .to_vec(),
@@ -87,6 +88,9 @@ impl LineDocument {
             }
         };
         say("offered", self.offered());
+        if let Some(carried) = self.carried_words() {
+            say("carried", carried);
+        }
         say("frames lost", ratio_words(self.loss.as_ref(), "frames") + &self.no_burst_words());
         if let Some(said) = self.decided_in_bursts_words() {
             say("in bursts", said);
@@ -98,6 +102,9 @@ impl LineDocument {
             say("bursts", model.words());
         }
         say("order", format!("{} out of order, {} came twice", order.reordered, order.duplicates));
+        if self.sums.errored > 0 {
+            say("errored seconds", self.errored_words());
+        }
         if self.sums.dark > 0 {
             say("availability", self.availability_words());
         }
@@ -254,6 +261,7 @@ impl LineDocument {
             Card::new("Frames sent", self.sums.sent),
             Card::new("Frames lost", self.sums.lost),
         ];
+        cards.extend(self.carried_cards());
         if let Some(ratio) = &self.bit_errors {
             cards.push(Card::new("Bit error ratio at most", scientific(ratio.below, 3)));
         }

@@ -3,10 +3,10 @@
 
 use super::compared_path::ComparedPath;
 use super::scientific::scientific;
-use crate::statistics::{deviations, welch};
+use crate::statistics::{deviations, holm, welch};
 use serde::Serialize;
 
-/// A difference at which fewer than one in twenty is by chance.
+/// Of comparisons of paths that are alike at most one in twenty says that anything differs.
 const LEVEL: f64 = 0.05;
 
 /// How two paths differ.
@@ -29,12 +29,21 @@ pub struct PathDifference {
     pub losses: Option<(f64, f64)>,
     /// How probable so large a difference of these is by chance.
     pub loss_p: Option<f64>,
+    /// Whether the means differ by more than chance, with regard to how many tests the comparison
+    /// makes (Holm).
+    pub differs: bool,
+    /// The same of deviations, where these were tested.
+    pub sd_differs: Option<bool>,
+    /// The same of losses.
+    pub loss_differs: Option<bool>,
 }
 
 impl PathDifference {
     pub(super) fn of(first: &ComparedPath, second: &ComparedPath) -> Option<PathDifference> {
         let means = welch(&first.part_means_ns, &second.part_means_ns)?;
         let losses = first.losses.zip(second.losses);
+        // Where neither lost anything there is nothing to test.
+        let tested = losses.filter(|(first, second)| first.lost + second.lost > 0.0);
         Some(PathDifference {
             first: first.name.clone(),
             second: second.name.clone(),
@@ -43,8 +52,23 @@ impl PathDifference {
             sd_ratio: second.rtt.sd_ns / first.rtt.sd_ns,
             sd_p: deviations(&first.part_sds_ns, &second.part_sds_ns),
             losses: losses.map(|(first, second)| (first.ratio(), second.ratio())),
-            loss_p: losses.and_then(|(first, second)| first.p(&second)),
+            loss_p: tested.and_then(|(first, second)| first.p(&second)),
+            differs: false,
+            sd_differs: None,
+            loss_differs: None,
         })
+    }
+
+    /// Says of each which tests say more than chance: of many some would.
+    pub(super) fn decide(differences: &mut [PathDifference]) {
+        let tested = |it: &PathDifference| [Some(it.p), it.sd_p, it.loss_p];
+        let p: Vec<f64> = differences.iter().flat_map(tested).flatten().collect();
+        let mut says = holm(&p, LEVEL).into_iter();
+        for difference in differences {
+            difference.differs = says.next().unwrap_or(false);
+            difference.sd_differs = difference.sd_p.and_then(|_| says.next());
+            difference.loss_differs = difference.loss_p.and_then(|_| says.next());
+        }
     }
 
     /// That in sentences, with the tests' names.
@@ -55,21 +79,21 @@ impl PathDifference {
             "{second} is {:.4} ms {word} than {first} on average: {} (Welch's test of means of parts in \
              time); its deviation is {sd_ratio:.2} times that",
             mean_ns.abs() / 1e6,
-            chance(*p)
+            chance(self.differs, *p)
         );
-        if let Some(p) = self.sd_p {
+        if let (Some(differs), Some(p)) = (self.sd_differs, self.sd_p) {
             let test = "Bartlett and Kendall's test of the variances within these parts";
-            said += &format!(": {} ({test})", chance(p));
+            said += &format!(": {} ({test})", chance(differs, p));
         }
-        if let Some((((before, now), p), true)) =
-            self.losses.zip(self.loss_p).map(|it| (it, it.0.0 + it.0.1 > 0.0))
+        if let (Some((before, now)), Some(differs), Some(p)) =
+            (self.losses, self.loss_differs, self.loss_p)
         {
             said += &format!(
                 "; it lost {} of its frames against {}: {} (the conditional test of two counts, with \
                  losses of a burst as one)",
                 scientific(now, 1),
                 scientific(before, 1),
-                chance(p)
+                chance(differs, p)
             );
         }
         said + "."
@@ -77,8 +101,12 @@ impl PathDifference {
 }
 
 /// Whether a difference is by chance, and how probable that is.
-fn chance(p: f64) -> String {
-    let is = if p < LEVEL { "more than chance" } else { "not more than chance" };
+fn chance(differs: bool, p: f64) -> String {
+    let is = match (differs, p < LEVEL) {
+        (true, _) => "more than chance",
+        (false, true) => "not more than chance among so many tests",
+        (false, false) => "not more than chance",
+    };
     format!("{is}, p = {p:.1e}")
 }
 

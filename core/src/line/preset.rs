@@ -40,6 +40,8 @@ struct PresetForm {
     rate: String,
     seconds: u64,
     ber: Option<f64>,
+    /// Of its decision; 0.95 where that is not said.
+    confidence: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -138,7 +140,8 @@ impl LinePreset {
                 ethernet: None,
                 burst: 1,
                 criterion: form.ber.map(LineCriterion::BitErrors),
-                confidence: 0.95,
+                confidence: form.confidence.unwrap_or(0.95),
+                loss_burst: 1.0,
                 most_seconds: form.seconds,
                 most_frames: None,
             };
@@ -290,6 +293,24 @@ mod tests {
         let found = |_: Option<&str>, figure: &str| (figure == "raw_best_gbps").then_some(1.25);
         let plain = preset.section(&preset.against_paper_by(found, |_, _| None)).plain();
         assert!(preset.is_raw() && plain.contains("5.163") && plain.contains("1.25"), "{plain}");
+    }
+
+    #[test]
+    fn a_preset_that_decides_can_pass_in_its_time() {
+        let mut deciding = 0;
+        for preset in LinePreset::all().expect("presets") {
+            for settings in [false, true]
+                .iter()
+                .flat_map(|is_full| preset.tests(*is_full).expect("tests"))
+                .map(|test| test.settings)
+            {
+                let Some(best) = settings.at_best() else { continue };
+                deciding += 1;
+                let has = Span::from_secs(settings.most_seconds);
+                assert!(best <= has, "{}: {best} at best, and it has {has}", preset.name);
+            }
+        }
+        assert_eq!(deciding, 2);
     }
 
     #[test]

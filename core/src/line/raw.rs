@@ -224,6 +224,7 @@ mod tests {
             burst: 64,
             criterion: None,
             confidence: 0.95,
+            loss_burst: 1.0,
             most_seconds: 2,
             most_frames: None,
         };

@@ -239,6 +239,7 @@ impl Sender {
             burst: 1,
             criterion: None,
             confidence: 0.95,
+            loss_burst: 1.0,
             most_seconds: 60,
             most_frames: None,
         };

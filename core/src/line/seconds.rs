@@ -106,6 +106,9 @@ pub struct LineSums {
     pub compared_bits: u64,
     /// Seconds in which none of the frames came.
     pub dark: u64,
+    /// Seconds in which a frame did not come or had a wrong bit; 0 in documents of versions before.
+    #[serde(default)]
+    pub errored: u64,
     /// Frames that came again.
     pub duplicates: u64,
     /// Frames out of order.

@@ -150,6 +150,7 @@ mod tests {
                 burst: 1,
                 criterion: None,
                 confidence: 0.95,
+                loss_burst: 1.0,
                 most_seconds: 4,
                 most_frames: None,
             },

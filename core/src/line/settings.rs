@@ -35,11 +35,19 @@ pub struct LineSettings {
     pub criterion: Option<LineCriterion>,
     /// How sure decisions and intervals are.
     pub confidence: f64,
+    /// How many frames are lost at once, in the mean, on the lines that a pass holds for, whatever
+    /// came: 1 where they are lost one by one.
+    #[serde(default = "one")]
+    pub loss_burst: f64,
     /// How long the test lasts at most, in seconds.
     pub most_seconds: u64,
     /// Frames after which it ends, where it is one burst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_frames: Option<u64>,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 impl LineSettings {

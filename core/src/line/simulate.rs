@@ -2,6 +2,7 @@
 //! known.
 
 use super::runs::LossRuns;
+use super::sequential::{LossCounts, RatioDecision, RatioTest};
 use super::tally::{Arrived, Tally, TallyTotals};
 use crate::units::{Bytes, Rng, Span, Time};
 use crate::wan::frames::{FCS, GAP, HEADER, PREAMBLE};
@@ -42,6 +43,40 @@ pub fn simulate_bursts(count: u64, turns_bad: f64, turns_good: f64, rng: &mut Rn
         }
     }
     tally.totals(Some(count)).runs
+}
+
+/// What `test` decides on a line that loses `ratio` of its frames, and after how many: bursts of
+/// frames begin at random, of `size` each, which is `mean` in the mean. It looks at every frame, at
+/// `most` of them at most.
+pub fn simulate_decision(
+    test: &RatioTest,
+    ratio: f64,
+    (mean, size): (f64, impl Fn(&mut Rng) -> u64),
+    most: f64,
+    rng: &mut Rng,
+) -> (RatioDecision, f64) {
+    let (mut runs, mut frames) = (LossRuns::default(), 0.0);
+    let gap = |rng: &mut Rng| (-(1.0 - rng.unit()).ln() / ratio * mean).min(2.0 * most);
+    let counts = |runs: &LossRuns| {
+        let mut closed = runs.clone();
+        closed.close();
+        LossCounts::of(closed.lost, &closed)
+    };
+    while frames < most {
+        // From one burst to the next only a pass comes nearer, and with a burst only the contrary.
+        let (before, came) = (counts(&runs), gap(rng).ceil());
+        if test.decide(&before, frames + came) == RatioDecision::Accepted {
+            return (RatioDecision::Accepted, test.trials_to_accept(&before).max(frames));
+        }
+        let burst = size(rng);
+        runs.received(came as u64);
+        (0..burst).for_each(|_| runs.lost());
+        frames += came + burst as f64;
+        if test.decide(&counts(&runs), frames) == RatioDecision::Refused {
+            return (RatioDecision::Refused, frames);
+        }
+    }
+    (RatioDecision::Open, frames)
 }
 
 fn arrived(sequence: u64, wrong_bits: u64) -> Arrived {

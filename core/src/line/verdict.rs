@@ -4,8 +4,8 @@ use super::document::{LineDocument, LineTest};
 use super::outcome::LineOutcome;
 use super::ratio::Ratio;
 use super::scientific::counted;
-use super::sequential::{RatioDecision, RatioTest};
-use super::settings::LineCriterion;
+use super::sequential::{LossCounts, RatioDecision, RatioTest};
+use super::settings::{LineCriterion, LineSettings};
 use crate::units::{Error, ErrorCode, Fault, Span};
 
 /// More untested than this part of the time: this host was not fit to say.
@@ -45,12 +45,13 @@ impl LineTest {
         }
     }
 
-    /// How many events of how many trials the criterion is about.
-    fn counted(&self) -> (u64, f64) {
+    /// Which losses of how many trials the criterion is about.
+    fn counted(&self) -> (LossCounts, f64) {
         let sums = &self.sums;
+        let lost = LossCounts::of(sums.lost, &self.totals.runs);
         match self.settings.criterion {
-            Some(LineCriterion::Loss(_)) => (sums.lost, sums.sent as f64),
-            _ => (sums.lost + sums.wrong_frames, sums.framed_bits as f64),
+            Some(LineCriterion::Loss(_)) => (lost, sums.sent as f64),
+            _ => (lost.and_single(sums.wrong_frames), sums.framed_bits as f64),
         }
     }
 
@@ -59,7 +60,8 @@ impl LineTest {
         let limit = match self.settings.criterion? {
             LineCriterion::BitErrors(limit) | LineCriterion::Loss(limit) => limit,
         };
-        Some(RatioTest { limit, confidence: self.settings.confidence })
+        let LineSettings { confidence, loss_burst, .. } = self.settings;
+        Some(RatioTest { limit, confidence, burst: loss_burst })
     }
 
     /// What can be decided so far, or was.
@@ -67,15 +69,15 @@ impl LineTest {
         if let Some(decided) = self.decided {
             return decided;
         }
-        let (events, trials) = self.counted();
-        self.decides().map_or(RatioDecision::Open, |test| test.decide(events, trials))
+        let (losses, trials) = self.counted();
+        self.decides().map_or(RatioDecision::Open, |test| test.decide(&losses, trials))
     }
 
     /// How long it takes at least until the line is accepted, if nothing more is lost.
     pub fn left(&self) -> Option<Span> {
         let test = self.decides()?;
-        let (events, trials) = self.counted();
-        let more = (test.trials_to_accept(events) - trials).max(0.0);
+        let (losses, trials) = self.counted();
+        let more = (test.trials_to_accept(&losses) - trials).max(0.0);
         Some(Span::from_secs_f64(more / self.settings.trials_a_second()))
     }
 
@@ -126,12 +128,16 @@ impl LineTest {
             Some(LineCriterion::BitErrors(limit)) => ("bit error ratio", "bits", limit),
             Some(LineCriterion::Loss(limit)) => ("loss ratio", "frames", limit),
         };
-        let (events, trials) = self.counted();
+        let (LossCounts { events, .. }, trials) = self.counted();
         let counts = format!("{} in {trials:.3e} {unit}", counted(events, "error", "errors"));
         let after = words(Span::from_secs(tested));
+        let bursts = match self.settings.loss_burst {
+            burst if burst > 1.0 => format!(" in bursts of {burst}"),
+            _ => String::new(),
+        };
         let ended = |side: &str, how: &str| {
             format!(
-                "{what} {side} {limit:e} at {percent} %: {how} after {after}; {}; {counts}",
+                "{what}{bursts} {side} {limit:e} at {percent} %: {how} after {after}; {}; {counts}",
                 counted(untested, "untested second", "untested seconds")
             )
         };

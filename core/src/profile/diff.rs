@@ -4,7 +4,7 @@
 use super::document::Profile;
 use super::grid::Grid;
 use crate::experiment::seed_of;
-use crate::statistics::{Comparison, Summary, permutation, welch};
+use crate::statistics::{Comparison, Summary, holm, permutation, welch};
 use crate::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -122,7 +122,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
                 loss are, all at the full rate: packets of 1500 bytes scaled 6 are of 9000",
         ));
     }
-    holm(&mut cells, level);
+    correct(&mut cells, level);
     Ok(Difference {
         schema: DIFF_SCHEMA,
         level,
@@ -134,21 +134,12 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     })
 }
 
-/// Holm's step-down correction (Scandinavian Journal of Statistics 6, 1979): among many cells some
-/// differ by chance.
-fn holm(cells: &mut [CellDifference], level: f64) {
-    let mut order: Vec<(usize, f64)> = cells
-        .iter()
-        .enumerate()
-        .filter_map(|(i, cell)| cell.welch.map(|found| (i, found.p)))
-        .collect();
-    order.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let count = order.len();
-    for (rank, (i, p)) in order.into_iter().enumerate() {
-        if p >= level / (count - rank) as f64 {
-            break;
-        }
-        cells[i].significant = true;
+/// Among many cells some differ by chance.
+fn correct(cells: &mut [CellDifference], level: f64) {
+    let tested: Vec<usize> = (0..cells.len()).filter(|at| cells[*at].welch.is_some()).collect();
+    let p: Vec<f64> = cells.iter().filter_map(|cell| Some(cell.welch?.p)).collect();
+    for (at, says) in tested.into_iter().zip(holm(&p, level)) {
+        cells[at].significant = says;
     }
 }
 

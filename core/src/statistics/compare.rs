@@ -81,6 +81,22 @@ pub fn counts(first: (f64, f64), second: (f64, f64)) -> Option<f64> {
     Some((2.0 * tail).min(1.0))
 }
 
+/// Which of several tests, of these `p`, say more than chance at `level` taken together: where
+/// nothing differs, one of them does with a probability of at most `level` (Holm, Scandinavian
+/// Journal of Statistics 6, 1979).
+pub fn holm(p: &[f64], level: f64) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut says = vec![false; p.len()];
+    for (rank, at) in order.into_iter().enumerate() {
+        if p[at] >= level / (p.len() - rank) as f64 {
+            break;
+        }
+        says[at] = true;
+    }
+    says
+}
+
 /// The permutation test of two means: how often a random division of all samples differs as much.
 /// It assumes no distribution.
 ///

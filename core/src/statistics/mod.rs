@@ -13,7 +13,7 @@ mod student;
 mod summary;
 mod transition;
 
-pub use compare::{Comparison, counts, deviations, permutation, welch};
+pub use compare::{Comparison, counts, deviations, holm, permutation, welch};
 pub use merit::{decrease_per_mile, jain, utilisation_concavity};
 pub use moments::Moments;
 pub use series::{Split, recovery, split};

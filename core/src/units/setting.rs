@@ -124,6 +124,8 @@ settings! {
     ListenUdp "listen_udp";
     /// Which part of a line's rate is sent.
     Load "load";
+    /// For losses of how many frames at once a decision holds.
+    LossBurst "loss_burst";
     /// The most that may be deleted.
     MaxDelete "max_delete";
     /// What a link is called.

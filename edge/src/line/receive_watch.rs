@@ -1,11 +1,10 @@
 //! What this host's devices drop of the packets that come to them, before any socket hears of it.
 
-use crate::sys::frames::tap;
-use crate::sys::receive_counters::{WayIn, backlog, counters};
+use crate::sys::device_tap::DeviceTap;
+use crate::sys::receive_counters::{WayIn, backlog, counters, vlans_on};
 use crate::sys::route::interface_towards;
-use farline_core::line::ReceiveDrops;
+use farline_core::line::{ReceiveDrops, VlanDrops};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 
 /// The devices on the way in, as they count from now on.
 #[derive(Debug)]
@@ -15,8 +14,32 @@ pub(super) struct ReceiveWatch {
     has_dropped: bool,
     before: Option<ReceiveDrops>,
     /// They take what nobody else does: the kernel counts that as dropped by the device, too.
-    #[expect(dead_code, reason = "held for what they do by being there")]
-    taps: Vec<OwnedFd>,
+    taps: Vec<TappedDevice>,
+}
+
+/// A device whose frames of foreign VLANs are no drops.
+#[derive(Debug)]
+struct TappedDevice {
+    number: u32,
+    tap: DeviceTap,
+    /// What it had dropped before.
+    dropped: u64,
+    drops: VlanDrops,
+}
+
+impl TappedDevice {
+    /// `None` without the right to it.
+    fn of(number: u32) -> Option<TappedDevice> {
+        // What is dropped before there is a tap is of the time before.
+        let dropped = counters(number).ok()?.dropped;
+        let tap = DeviceTap::of(number, &vlans_on(number).ok()?).ok()?;
+        Some(TappedDevice { number, tap, dropped, drops: VlanDrops::default() })
+    }
+
+    /// Of `dropped` in all, those that are no frames of foreign VLANs.
+    fn own(&mut self, dropped: u64) -> Option<u64> {
+        Some(self.drops.own(dropped.saturating_sub(self.dropped), self.tap.foreign().ok()?))
+    }
 }
 
 impl ReceiveWatch {
@@ -25,7 +48,7 @@ impl ReceiveWatch {
     pub(super) fn towards(peer: IpAddr) -> Option<ReceiveWatch> {
         let way = WayIn::of(interface_towards(peer).ok()??).ok()?;
         // Without the right to it, frames of protocols that nobody takes are drops.
-        let taps = way.devices.iter().filter_map(|device| tap(*device).ok()).collect();
+        let taps = way.devices.iter().filter_map(|device| TappedDevice::of(*device)).collect();
         Some(ReceiveWatch::begun(way, taps, true))
     }
 
@@ -39,7 +62,7 @@ impl ReceiveWatch {
         Some(ReceiveWatch::begun(WayIn::named(name).ok()?, Vec::new(), false))
     }
 
-    fn begun(way: WayIn, taps: Vec<OwnedFd>, has_dropped: bool) -> ReceiveWatch {
+    fn begun(way: WayIn, taps: Vec<TappedDevice>, has_dropped: bool) -> ReceiveWatch {
         let mut watch = ReceiveWatch { way, has_dropped, before: None, taps };
         watch.before = watch.read();
         watch
@@ -53,10 +76,14 @@ impl ReceiveWatch {
     }
 
     /// What all of them count.
-    fn read(&self) -> Option<ReceiveDrops> {
+    fn read(&mut self) -> Option<ReceiveDrops> {
         let mut sum = ReceiveDrops::default();
         for device in &self.way.devices {
-            sum = sum.and(&counters(*device).ok()?);
+            let mut drops = counters(*device).ok()?;
+            if let Some(tapped) = self.taps.iter_mut().find(|tapped| tapped.number == *device) {
+                drops.dropped = tapped.own(drops.dropped)?;
+            }
+            sum = sum.and(&drops);
         }
         if !self.has_dropped {
             sum.dropped = 0;

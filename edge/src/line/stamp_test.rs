@@ -128,6 +128,7 @@ pub fn run_stamp(
         test: LineTest::new(settings.clone(), false),
         socket,
     };
+    running.test.begun = Some(now(running.state).time);
     let mut buffers = DatagramBuffers::new();
     // Packets that are far apart are answered as seldom.
     let few = 4 * gap;

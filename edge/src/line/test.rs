@@ -137,6 +137,7 @@ pub fn run(
     };
     let there = ClockState { is_synchronised, error_ns: clock_error_ns };
     test.clock_states = Some((kernel_clock(clock_state), there));
+    test.begun = Some(begun);
     if options.resume.is_some() {
         // What this second had before is not known.
         test.away(clock.since() / SECOND + 1);

@@ -36,6 +36,11 @@ pub(crate) struct FrameDevice {
 }
 
 impl FrameDevice {
+    /// The interface `number`, of which nothing else is known.
+    pub(super) fn numbered(number: u32) -> FrameDevice {
+        FrameDevice { index: number as c_int, address: [0; 6], mtu: 0 }
+    }
+
     /// The device called `name`.
     ///
     /// # Errors
@@ -79,7 +84,7 @@ impl FrameDevice {
     }
 
     /// A packet socket that is bound to nothing yet.
-    fn socket() -> io::Result<OwnedFd> {
+    pub(super) fn socket() -> io::Result<OwnedFd> {
         // SAFETY: a new descriptor, or an error.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -90,7 +95,7 @@ impl FrameDevice {
     }
 
     /// Binds a socket to this device, for `protocol` or, with 0, for nothing that comes.
-    fn bind(&self, socket: &OwnedFd, protocol: u16) -> io::Result<()> {
+    pub(super) fn bind(&self, socket: &OwnedFd, protocol: u16) -> io::Result<()> {
         // SAFETY: an all-zero `sockaddr_ll` is valid: integers and bytes.
         let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         name.sll_family = libc::AF_PACKET as u16;
@@ -107,11 +112,11 @@ impl FrameDevice {
     }
 }
 
-fn check(result: c_int) -> io::Result<()> {
+pub(super) fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+pub(super) fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: the kernel reads as many bytes as `value` has.
     check(unsafe {
         libc::setsockopt(
@@ -412,23 +417,6 @@ impl Drop for FrameRing {
         // SAFETY: the mapping was made with this length, and nothing of it is borrowed any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.blocks * BLOCK) };
     }
-}
-
-/// A socket that is shown all that comes to the interface `number` and takes none of it. To be
-/// shown it is enough: a frame of a protocol that nobody else takes is not counted as dropped then.
-///
-/// # Errors
-/// `EPERM` without `CAP_NET_RAW`; what a kernel says that would show it what goes out, too.
-pub(crate) fn tap(number: u32) -> io::Result<OwnedFd> {
-    const RETURN: u16 = 0x06;
-    let (socket, one): (OwnedFd, c_int) = (FrameDevice::socket()?, 1);
-    set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &one)?;
-    let mut nothing = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
-    let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
-    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
-    let device = FrameDevice { index: number as c_int, address: [0; 6], mtu: 0 };
-    device.bind(&socket, libc::ETH_P_ALL as u16)?;
-    Ok(socket)
 }
 
 /// Lets through frames of type `kind`, with `stream` behind it where there is one.

@@ -8,6 +8,8 @@ pub(crate) mod child;
 pub(crate) mod clock;
 #[cfg(feature = "line")]
 pub(crate) mod datagrams;
+#[cfg(feature = "line")]
+pub(crate) mod device_tap;
 pub(crate) mod ethtool;
 pub(crate) mod files;
 #[cfg(feature = "line")]

@@ -4,7 +4,7 @@
 use super::link_message::{
     IFLA_INFO_KIND, IFLA_LINK, IFLA_LINKINFO, LINK, LinkMessage, RTM_GETLINK, each_link,
 };
-use super::netlink::{Scope, find, request, u32_of};
+use super::netlink::{Scope, find, request, u16_of, u32_of};
 use farline_core::line::ReceiveDrops;
 use rustix::io;
 
@@ -12,6 +12,8 @@ use rustix::io;
 const IFLA_MASTER: u16 = 10;
 const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VLAN_ID: u16 = 1;
 /// Places in `struct rtnl_link_stats64`, which is of numbers of 8 bytes.
 const RX_DROPPED: usize = 6;
 const RX_OVER: usize = 11;
@@ -64,11 +66,15 @@ struct StackedDevice {
     below: Option<u32>,
     is_below_elsewhere: bool,
     master: Option<u32>,
+    /// The VLAN that it is.
+    vlan: Option<u16>,
 }
 
 impl StackedDevice {
     fn of(LinkMessage { number, name, attributes, .. }: LinkMessage<'_>) -> StackedDevice {
-        let kind = find(attributes, IFLA_LINKINFO).and_then(|info| find(info, IFLA_INFO_KIND));
+        let info = find(attributes, IFLA_LINKINFO);
+        let kind = info.and_then(|info| find(info, IFLA_INFO_KIND));
+        let vlan = || find(find(info?, IFLA_INFO_DATA)?, IFLA_VLAN_ID).map(u16_of);
         let below = find(attributes, IFLA_LINK).map(u32_of);
         StackedDevice {
             number,
@@ -78,6 +84,7 @@ impl StackedDevice {
             below: below.filter(|below| ![0, number].contains(below)),
             is_below_elsewhere: find(attributes, IFLA_LINK_NETNSID).is_some(),
             master: find(attributes, IFLA_MASTER).map(u32_of),
+            vlan: kind.filter(|kind| kind.starts_with(b"vlan")).and_then(|_| vlan()),
         }
     }
 }
@@ -120,6 +127,12 @@ fn way_to(number: u32, all: &[StackedDevice]) -> WayIn {
 
 fn devices() -> io::Result<Vec<StackedDevice>> {
     each_link(StackedDevice::of)
+}
+
+/// The VLANs that have devices of their own on the interface `number`.
+pub(crate) fn vlans_on(number: u32) -> io::Result<Vec<u16>> {
+    let on = |device: StackedDevice| device.vlan.filter(|_| device.below == Some(number));
+    Ok(devices()?.into_iter().filter_map(on).collect())
 }
 
 /// What the interface counts since it came up.

@@ -60,11 +60,15 @@ fn ends(name: &str) -> Option<Namespaces> {
 /// these are no drops of the device's.
 fn drops_some(spaces: &Namespaces) {
     let frame = |to: &str| format!("{to}0200000000991234{}\n", "00".repeat(46));
+    send(spaces, &[frame("ffffffffffff"), frame(&THERE.replace(':', ""))].concat().repeat(DROPPED));
+}
+
+/// Sends frames that are lines of hexadecimal numbers.
+fn send(spaces: &Namespaces, frames: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/frame_pipe.py");
     let mut pipe = spaces.run_here(Path::new("python3"));
     let pipe = pipe.args([script, "v"]).stdin(Stdio::piped()).stderr(Stdio::null());
     let mut pipe = pipe.spawn().expect("python runs");
-    let frames = [frame("ffffffffffff"), frame(&THERE.replace(':', ""))].concat().repeat(DROPPED);
     let mut input = pipe.stdin.take().expect("piped");
     input.write_all(frames.as_bytes()).expect("it reads");
     drop(input);
@@ -74,12 +78,21 @@ fn drops_some(spaces: &Namespaces) {
 /// What a test says that was begun with `command`, and meanwhile had a device drop some; and what
 /// it prints.
 fn tested(spaces: &Namespaces, command: &mut Command, folder: &Path) -> (Brief, String, String) {
+    tested_while(command, folder, || drops_some(spaces))
+}
+
+/// The same of one in whose middle `something` is done.
+fn tested_while(
+    command: &mut Command,
+    folder: &Path,
+    something: impl Fn(),
+) -> (Brief, String, String) {
     let [json, page] = ["p.json", "p.html"].map(|name| folder.join(name));
     command.args(["--rate", "1M", "--frames", "512", "--for", "7s", "-o"]).arg(&json);
     let test = command.arg("-o").arg(&page).stdout(Stdio::piped()).stderr(Stdio::piped());
     let test = Running(test.spawn().expect("farline runs"));
     std::thread::sleep(Duration::from_millis(2_500));
-    drops_some(spaces);
+    something();
     let (_, plain, told) = test.finish();
     let html =
         std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{error}: {plain} {told}"));
@@ -155,6 +168,37 @@ fn what_a_device_here_drops_is_told_apart() {
         let said = format!("here: {dropped} by the device or behind it (rx_dropped)");
         assert!(plain.contains(&said) && page.contains(&said), "{plain}");
     }
+}
+
+#[test]
+fn frames_of_foreign_vlans_are_nobodys_drops() {
+    let Some(spaces) = Namespaces::pair("t-own-vlan") else { return };
+    let quiet = "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1";
+    spaces.here(quiet);
+    spaces.there(quiet);
+    let dropped = || {
+        let mut ip = farline_lab::command("ip");
+        let said = ip.args(["-n", spaces.there_name(), "-s", "-j", "link", "show", "v"]).output();
+        let said: Value = serde_json::from_slice(&said.expect("ip runs").stdout).expect("JSON");
+        said[0]["stats64"]["rx"]["dropped"].as_u64().expect("a count")
+    };
+    let mut far = spaces.run_there(&farline_binary());
+    let (_far, _) = Running::begun(far.args(["--json", "line", "reflect"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    // Of VLAN 77, for which there is no device.
+    let frame = format!("ffffffffffff0200000000998100004d1234{}\n", "00".repeat(46));
+    let before = dropped();
+    let once = || {
+        let mut command = spaces.run_here(&farline_binary());
+        let send = || send(&spaces, &frame.repeat(DROPPED));
+        tested_while(command.args(["-q", "line", "10.77.0.2"]), folder.path(), send)
+    };
+    let (document, ..) = fit_of_three(once, is_fit);
+    assert!(dropped() >= before + DROPPED as u64, "the kernel counts them: there is no need");
+    let drops = &document["totals"]["device_drops"];
+    assert_eq!((&drops["dropped"], &drops["missed"]), (&0.into(), &0.into()), "{document}");
+    assert_eq!(count(&document, "sums", "receiver_drops"), 0, "{document}");
+    assert_eq!(count(&document, "sums", "lost"), 0, "{document}");
 }
 
 #[test]

@@ -168,6 +168,7 @@ fn line_test(criterion: Option<LineCriterion>) -> LineDocument {
         burst: 4,
         criterion,
         confidence: 0.95,
+        loss_burst: 1.0,
         most_seconds: 30,
         most_frames: None,
     };

@@ -1,5 +1,6 @@
 //! What a document says of its making: which command made it, and when.
 
+use farline_core::units::Time;
 use std::time::SystemTime;
 
 /// The command that was given, as a shell takes it.
@@ -33,20 +34,9 @@ pub(crate) fn moment() -> String {
     time_of_day(seconds())
 }
 
-/// `2026-11-22 01:08 UTC` of seconds since 1970 (Hinnant, "chrono-compatible low-level date
-/// algorithms").
+/// `2026-11-22 01:08 UTC` of seconds since 1970.
 fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
+    Time::from_nanos(seconds.saturating_mul(1_000_000_000)).utc()
 }
 
 /// The same to the second: `2026-11-22 01:08:18 UTC`.

@@ -22,7 +22,8 @@ use farline::channels::trust::Fingerprint;
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, place};
 use farline_core::line::{
-    FrameMix, LineCriterion, LineOutcome, LineSettings, Pattern, PresetState, SavedTest, words,
+    FrameMix, LineCriterion, LineOutcome, LineSettings, MOST_BURST, Pattern, PresetState,
+    SavedTest, words,
 };
 use farline_core::report::Section;
 use farline_core::units::{Error, ErrorCode, Fault, Probability, Rate, Span};
@@ -96,6 +97,9 @@ pub(crate) struct Args {
     /// Loss ratio to decide on [default: none]
     #[arg(long, value_name = "RATIO")]
     loss: Option<Probability>,
+    /// Lost at once where it passes, mean [default: 1]
+    #[arg(long, value_name = "FRAMES")]
+    loss_burst: Option<u32>,
     /// Of decisions and intervals
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
@@ -106,13 +110,13 @@ pub(crate) struct Args {
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Load at this loss; mlr; bursts [default: none]
-    #[arg(long, value_name = "RATIO", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["ber", "loss", "state", "resume", "stamp"])]
+    #[arg(long, value_name = "RATIO", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["ber", "loss", "loss_burst", "state", "resume", "stamp"])]
     search: Option<SearchFor>,
     /// Y.1564's steps, in TOML [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "state", "resume", "stamp", "search", "rate", "load"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ber", "loss", "loss_burst", "state", "resume", "stamp", "search", "rate", "load"])]
     service: Option<PathBuf>,
     /// wanphy-line, wanphy-raw, usn-vlans [default: none]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "resume", "stamp", "search", "service"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "loss_burst", "confidence", "duration", "resume", "stamp", "search", "service"])]
     preset: Option<String>,
     /// The preset as long and fast as in the paper
     #[arg(long, requires = "preset")]
@@ -133,7 +137,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Go on with that test [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "confidence", "duration", "state"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "ethernet", "rate", "load", "frames", "pattern", "burst", "ber", "loss", "loss_burst", "confidence", "duration", "state"])]
     resume: Option<PathBuf>,
 }
 
@@ -318,6 +322,13 @@ impl Args {
         if self.rate.as_bps() == 0 || self.burst == Some(0) {
             return Err(wrong("nothing would be sent: --rate and --burst are above 0"));
         }
+        let loss_burst = f64::from(self.loss_burst.unwrap_or(1));
+        if !(1.0..=MOST_BURST).contains(&loss_burst) {
+            return Err(wrong("--loss-burst is from 1 to 1000 frames, in the mean"));
+        }
+        if self.loss_burst.is_some() && self.ber.or(self.loss).is_none() {
+            return Err(wrong("--loss-burst is of a decision: say --ber or --loss too"));
+        }
         let criterion = match (self.ber, self.loss) {
             (Some(ber), _) => Some(LineCriterion::BitErrors(limit(ber)?)),
             (None, Some(loss)) => Some(LineCriterion::Loss(limit(loss)?)),
@@ -340,6 +351,7 @@ impl Args {
             burst: 1,
             criterion,
             confidence: self.confidence / 100.0,
+            loss_burst,
             most_seconds: USUAL,
             most_frames: None,
         };

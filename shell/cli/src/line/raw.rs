@@ -118,6 +118,7 @@ pub(super) fn settings(
         burst: BURST,
         criterion: None,
         confidence: 0.95,
+        loss_burst: 1.0,
         most_seconds,
         most_frames: None,
     }

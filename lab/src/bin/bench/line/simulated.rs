@@ -5,6 +5,7 @@ use super::searches;
 use crate::table::{heading, median, row};
 use farline_core::line::{
     DelaySample, LossRuns, PathDelay, Ratio, RatioDecision, RatioTest, simulate, simulate_bursts,
+    simulate_decision,
 };
 use farline_core::units::{Rate, Rng, Span, Time};
 use farline_core::wan::Direction;
@@ -17,16 +18,26 @@ const FRAMES: u64 = 20_000;
 /// Of one with bursts.
 const BURSTY_FRAMES: u64 = 5 * FRAMES;
 const FRAME_BYTES: u32 = 1_518;
+/// Of the ratios that are decided on.
+const LIMIT: f64 = 1e-3;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Links and lines of each row
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
+    /// Only how lines are decided on, and how long that takes
+    #[arg(long)]
+    decisions: bool,
 }
 
 pub(crate) fn run(options: &Options) {
     let seeds = options.seeds;
+    if options.decisions {
+        heading(&format!("decisions of the line tester in virtual time, {seeds} seeds a row"));
+        decisions(seeds);
+        return;
+    }
     heading(&format!("line tester in virtual time, {seeds} seeds a row"));
     let percent = |count: u64| format!("{:.2} %", count as f64 / seeds as f64 * 100.0);
     let held = |holds: &dyn Fn(u64) -> bool| {
@@ -47,40 +58,7 @@ pub(crate) fn run(options: &Options) {
         row(&format!("  upper end over lower of {label} and up to twice as many"), &width, "");
     }
     row("true bit error ratio in the interval, 1e-9..1e-6", &held(&bit_errors), "at least 93 %");
-    for (at, wrong, asked) in [
-        (1.0, RatioDecision::Accepted, "at most 5 %"),
-        (1.0, RatioDecision::Refused, "at most 5 %"),
-        (1.5, RatioDecision::Accepted, "below 5 %"),
-        (0.67, RatioDecision::Refused, "below 5 %"),
-    ] {
-        let label = format!("line at {at} of its limit wrongly {wrong:?}").to_lowercase();
-        row(&label, &held(&|seed| decided(at, 1.0, seed).0 == wrong), asked);
-    }
-    // The test counts frames one by one: this is what bursts make of it.
-    for (at, wrong, asked) in [
-        (1.0, RatioDecision::Accepted, ""),
-        (1.0, RatioDecision::Refused, ""),
-        (5.0, RatioDecision::Accepted, "at most 5 %"),
-    ] {
-        let label = format!("  in bursts of five, at {at} of its limit {wrong:?}").to_lowercase();
-        row(&label, &held(&|seed| decided(at, 5.0, seed).0 == wrong), asked);
-    }
-    let lines = [0.0, 0.1, 1.0 / 3.0, 3.0, 10.0];
-    let means: Vec<f64> = lines
-        .iter()
-        .map(|at| {
-            (0..seeds).map(|seed| decided(*at, 1.0, seed).1).sum::<f64>() / seeds as f64 / FIXED
-        })
-        .collect();
-    for (at, mean) in lines.iter().zip(&means) {
-        row(
-            &format!("length over the fixed test's, line at {at:.2} of its limit"),
-            &format!("{mean:.3}"),
-            "",
-        );
-    }
-    let all = means.iter().sum::<f64>() / means.len() as f64;
-    row("mean of these lengths", &format!("{all:.3}"), "at most 0.6");
+    decisions(seeds);
     searches::rows(seeds);
     for load in [0.1, 0.9] {
         let (mut offset, mut skew, mut mean) = (0.0_f64, 0.0_f64, 0.0_f64);
@@ -175,30 +153,69 @@ fn bursty(turns_bad: f64, turns_good: f64, rng: &mut Rng) -> (LossRuns, Option<R
     (runs, ratio)
 }
 
-/// The decision on a line of `truth` times its limit that loses `burst` frames at once in the mean,
-/// and when it came, in one over the limit.
-fn decided(truth: f64, burst: f64, seed: u64) -> (RatioDecision, f64) {
-    let test = RatioTest { limit: 1.0, confidence: 0.95 };
-    let (mut rng, mut sizes) = (Rng::new(seed), Rng::new(!seed));
-    let (mut events, mut trials) = (0, 0.0);
-    let mut gap =
-        move || if truth > 0.0 { -(1.0 - rng.unit()).ln() / truth * burst } else { f64::INFINITY };
-    let mut next = gap();
-    while trials < 60.0 {
-        trials += 0.02;
-        while next <= trials {
-            events += 1;
-            while sizes.unit() > 1.0 / burst {
-                events += 1;
-            }
-            next += gap();
-        }
-        match test.decide(events, trials) {
-            RatioDecision::Open => {}
-            decision => return (decision, trials),
+/// How often lines at their limit, and next to it, are decided on wrongly, and how long decisions
+/// take: of losses one by one, and in bursts, of which a test was told or not.
+fn decisions(seeds: u64) {
+    use RatioDecision::{Accepted, Refused};
+    let held = |holds: &dyn Fn(u64) -> bool| {
+        let count = (0..seeds).filter(|seed| holds(*seed)).count();
+        format!("{:.2} %", count as f64 / seeds as f64 * 100.0)
+    };
+    for (at, wrong, asked) in [
+        (1.0, Accepted, "at most 5 %"),
+        (1.0, Refused, "at most 5 %"),
+        (1.5, Accepted, "below 5 %"),
+        (0.67, Refused, "below 5 %"),
+    ] {
+        let label = format!("line at {at} of its limit wrongly {wrong:?}").to_lowercase();
+        row(&label, &held(&|seed| decided(1.0, at, 1.0, seed).0 == wrong), asked);
+    }
+    for burst in [2.0, 5.0, 20.0] {
+        for (told, wrong, asked) in [
+            (burst, Accepted, "at most 5 %"),
+            (burst, Refused, "at most 5 %"),
+            (1.0, Refused, "at most 5 %"),
+            // Before the first loss it looks like one that loses nothing.
+            (1.0, Accepted, ""),
+        ] {
+            let label = format!("  in bursts of {burst}, told {told}: {wrong:?}").to_lowercase();
+            row(&label, &held(&|seed| decided(told, 1.0, burst, seed).0 == wrong), asked);
         }
     }
-    (RatioDecision::Open, trials)
+    for (told, at, burst) in [(5.0, 0.0, 5.0), (5.0, 0.1, 5.0), (5.0, 10.0, 5.0), (1.0, 10.0, 5.0)]
+    {
+        let mean = (0..seeds).map(|seed| decided(told, at, burst, seed).1).sum::<f64>();
+        let label = format!("  length over 1/limit at {at} of it, bursts of {burst}, told {told}");
+        row(&label, &format!("{:.2}", mean / seeds as f64), "");
+    }
+    let lines = [0.0, 0.1, 1.0 / 3.0, 3.0, 10.0];
+    let means: Vec<f64> = lines
+        .iter()
+        .map(|at| {
+            (0..seeds).map(|seed| decided(1.0, *at, 1.0, seed).1).sum::<f64>()
+                / seeds as f64
+                / FIXED
+        })
+        .collect();
+    for (at, mean) in lines.iter().zip(&means) {
+        row(
+            &format!("length over the fixed test's, line at {at:.2} of its limit"),
+            &format!("{mean:.3}"),
+            "",
+        );
+    }
+    let all = means.iter().sum::<f64>() / means.len() as f64;
+    row("mean of these lengths", &format!("{all:.3}"), "at most 0.6");
+}
+
+/// The decision on a line of `truth` times its limit that loses `burst` frames at once in the mean,
+/// by a test whose passes hold for those of `told`, and when it came, in one over the limit.
+fn decided(told: f64, truth: f64, burst: f64, seed: u64) -> (RatioDecision, f64) {
+    let test = RatioTest { limit: LIMIT, confidence: 0.95, burst: told };
+    let size = |rng: &mut Rng| (1..).find(|_| rng.unit() < 1.0 / burst).unwrap_or(1);
+    let (most, mut rng) = (60.0 * told / LIMIT, Rng::new(seed));
+    let (decision, frames) = simulate_decision(&test, truth * LIMIT, (burst, size), most, &mut rng);
+    (decision, frames * LIMIT)
 }
 
 /// How far off offset, skew and mean delay are found, with other frames in the queue at `load`.
