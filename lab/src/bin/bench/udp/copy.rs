@@ -35,7 +35,7 @@ pub(crate) struct Options {
 /// When nothing arrives, or the copy ends early.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut connect = ConnectOptions::default();
-    connect.trust.fingerprint = Some(options.pin.clone());
+    connect.trust.fingerprint = Some(options.pin);
     let registry = Registry::builtin();
     let stack = registry.stack(&options.channel)?;
     let client = Client::new().connect_options(connect);

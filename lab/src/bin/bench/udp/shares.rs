@@ -72,12 +72,14 @@ impl Shared {
     }
 
     fn tcp(self, controls: &[Algorithm], seconds: u32, seed: u64) -> Vec<f64> {
-        let begins = (0..).map(|index| Start { after: Span::from_millis(APART * index), ..start() });
+        let begins =
+            (0..).map(|index| Start { after: Span::from_millis(APART * index), ..start() });
         let flows = controls.iter().zip(begins).map(|(control, start)| (*control, start));
         let mut simulation = self.simulation(flows, seed);
         simulation.run(Span::from_secs(seconds.into()), |_| false);
-        let rate =
-            |index| (simulation.delivered(index) * u64::from(PACKET) * 8) as f64 / f64::from(seconds);
+        let rate = |index| {
+            (simulation.delivered(index) * u64::from(PACKET) * 8) as f64 / f64::from(seconds)
+        };
         (0..controls.len()).map(rate).collect()
     }
 
