@@ -159,7 +159,10 @@ impl Authorization {
             return Ok(());
         }
         let shown = String::from_utf8_lossy(path.as_bytes());
-        let message = format!("you may not {deed} {}", in_short(&shown));
+        let mut message = format!("you may not {deed} {}", in_short(&shown));
+        if matches!(deed, Deed::Create | Deed::Modify) && self.may(Deed::Read, path) {
+            message += ": you may only read there";
+        }
         Err(Error::new(Fault::Refused, ErrorCode::PermissionDenied, message))
     }
 
@@ -221,6 +224,13 @@ mod tests {
         assert_eq!(access.rights(), Rights::Write);
         let refused = access.check(Deed::Read, &path("/etc")).expect_err("not granted");
         assert_eq!(refused.code, ErrorCode::PermissionDenied);
+        for (at, words) in [
+            ("/raw/a", "you may not create /raw/a: you may only read there"),
+            ("/etc", "you may not create /etc"),
+        ] {
+            let refused = access.check(Deed::Create, &path(at)).expect_err("not granted");
+            assert_eq!(refused.message, words);
+        }
     }
 
     #[test]

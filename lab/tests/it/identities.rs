@@ -256,7 +256,7 @@ pub(crate) fn token(pki: &Path, change: impl FnOnce(&mut Value)) -> String {
 }
 
 /// The same with this header.
-fn token_of(pki: &Path, header: &Value, change: impl FnOnce(&mut Value)) -> String {
+pub(crate) fn token_of(pki: &Path, header: &Value, change: impl FnOnce(&mut Value)) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let mut claims = json!({
         "iss": ISSUER, "sub": "bob", "aud": "https://node.example", "exp": now + 600,

@@ -2,9 +2,9 @@
 //! tests of the line, certificates that do not count, data to a third host. One clear reply, and
 //! one line in the log each.
 
-use crate::identities::{SECRET, Site};
+use crate::identities::{SECRET, Site, token, token_of};
 use farline_lab::{Running, error_of_command, farline, succeed, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -118,6 +118,42 @@ fn a_refused_certificate_is_one_reply_and_one_line() {
         assert!(lines[0].contains(line), "{name}: {lines:?}");
     }
     assert!(!site.at("got").exists());
+}
+
+#[test]
+fn a_refused_token_is_one_reply_and_one_line() {
+    let site = Site::new();
+    let pki = site.at("pki");
+    let of = |header: Value| token_of(&pki, &header, |_| {});
+    let mut forged = token(&pki, |_| {});
+    forged.replace_range(forged.len() - 8..forged.len() - 4, "AAAA");
+    for (token, why) in [
+        (token(&pki, |claims| claims["exp"] = json!(1_000_000_000)), "expired"),
+        (token(&pki, |claims| claims["aud"] = json!("https://other.example")), "not for this node"),
+        (token(&pki, |claims| claims["iss"] = json!("https://evil.example")), "not taken here"),
+        (token(&pki, |claims| claims["scope"] = json!("openid")), "no scope"),
+        (of(json!({"alg": "none"})), "no token that anybody signed"),
+        (of(json!({"alg": "HS256", "kid": "k"})), "HS256"),
+        (of(json!({"alg": "RS256", "kid": "other"})), "no key of that id"),
+        (forged, "InvalidSignature"),
+    ] {
+        let mut said = String::new();
+        let lines = lines_of(&site, || {
+            let mut curl = site.curl();
+            curl.args(["-v", "--user", &format!("bearer:{token}")]);
+            let output = curl.arg(format!("ftp://{}/vo/bob/", site.address)).output();
+            let output = output.expect("curl runs");
+            said = String::from_utf8_lossy(&output.stderr).into_owned();
+            // A login that was refused.
+            assert_eq!(output.status.code(), Some(67), "{said}");
+        });
+        let replies: Vec<_> = said.lines().filter(|line| line.starts_with("< 530")).collect();
+        assert!(replies.len() == 1 && replies[0].contains(why), "{why}: {said}");
+        let is_whole = |line: &str| line.contains("refused: bearer from 127.0.0.1: ");
+        assert!(lines.len() == 1 && is_whole(&lines[0]), "{why}: {lines:?}");
+        // Whoever reads the log learns why, and no token.
+        assert!(lines[0].contains(why) && !lines[0].contains(&token[..40]), "{why}: {lines:?}");
+    }
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use super::tickets::Tickets;
 use super::{ClientKey, Duplex, Fingerprint, Trust};
+use crate::sys::words::plain;
 use aws_lc_rs::digest::{SHA256, digest};
 use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite, default_provider};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -308,14 +309,28 @@ fn wrong_key(path: &Path, error: &dyn fmt::Display) -> Error {
         .hint("a PEM file with the certificate, and one with its private key, are wanted")
 }
 
+/// The PEM file at `path` could not be read, or has nothing of what is wanted.
+fn wrong_pem(path: &Path, error: &pem::Error) -> Error {
+    match error {
+        pem::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let message = format!("{}: {}", path.display(), plain(error));
+            Error::new(Fault::You, ErrorCode::BadCertificate, message).hint(
+                "have the user as whom this runs own or read it: programs that renew certificates \
+                 often leave keys to root alone",
+            )
+        }
+        _ => wrong_key(path, error),
+    }
+}
+
 fn read_key(
     certificate: &Path,
     key: &Path,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| wrong_key(certificate, &error))?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong_key(key, &error))?;
+        .map_err(|error| wrong_pem(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong_pem(key, &error))?;
     if chain.is_empty() {
         return Err(wrong_key(certificate, &"no certificate is in it"));
     }
@@ -488,6 +503,17 @@ mod tests {
         };
         assert!(hint(rustls::CertificateError::Expired).contains("renew"));
         assert!(hint(rustls::CertificateError::UnknownIssuer).contains("`Setting::TlsCa` FILE"));
+    }
+
+    #[test]
+    fn a_key_that_may_not_be_read_is_no_wrong_key() {
+        let hint = |kind: io::ErrorKind| {
+            let error = wrong_pem(Path::new("node.key"), &pem::Error::Io(kind.into()));
+            assert!(error.message.starts_with("node.key: "), "{error}");
+            error.hint.unwrap_or_default()
+        };
+        assert!(hint(io::ErrorKind::PermissionDenied).contains("to root alone"));
+        assert!(hint(io::ErrorKind::InvalidData).contains("a PEM file"));
     }
 
     #[test]

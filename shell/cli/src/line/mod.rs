@@ -38,9 +38,8 @@ use target::LineTarget;
 use vlan::VlanTag;
 
 const EXAMPLES: &str = "\
-Example:
-  farline line dtn2.example.org --rate 1G --ber 1e-12 -o line.html
-It fills the path (RFC 6815). Exit: 0 passed, measured; 5 failed; 3 not decided.";
+Example (fills the path, RFC 6815; exit 0 passed, 5 failed, 3 not decided):
+  farline line dtn2.example.org --rate 1G --ber 1e-12 -o line.html";
 
 /// Without a limit to decide on a test lasts so long.
 const USUAL: u64 = 10;
