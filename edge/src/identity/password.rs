@@ -1,10 +1,12 @@
 //! Passwords, of which a node knows argon2id hashes alone (RFC 9106).
 
 use super::pam_or_none::PamService;
+use crate::sys::lock::lock;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, PasswordVerifier};
 use farline_core::units::Error;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 /// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; or
 /// `pam:SERVICE`, where this host's PAM knows it.
@@ -13,14 +15,14 @@ pub struct StoredPassword(Known);
 
 #[derive(Clone)]
 enum Known {
-    Hash(String),
+    Hash(String, Arc<Recent>),
     ByPam(Arc<PamService>),
 }
 
 impl PartialEq for StoredPassword {
     fn eq(&self, other: &StoredPassword) -> bool {
         match (&self.0, &other.0) {
-            (Known::Hash(own), Known::Hash(other)) => own == other,
+            (Known::Hash(own, _), Known::Hash(other, _)) => own == other,
             (Known::ByPam(own), Known::ByPam(other)) => own.name() == other.name(),
             _ => false,
         }
@@ -34,6 +36,41 @@ impl std::fmt::Debug for StoredPassword {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("StoredPassword")
     }
+}
+
+/// How long a password that was right is known again without its hash's time and memory: a script
+/// copies one tree after the other.
+const RECENT: Duration = Duration::from_secs(300);
+
+/// What was right last, and when: its hash under a key that never leaves this process's memory.
+#[derive(Debug, Default)]
+struct Recent(Mutex<Option<(blake3::Hash, Instant)>>);
+
+impl Recent {
+    fn is(&self, password: &[u8], now: Instant) -> bool {
+        let Some(mark) = mark(password) else { return false };
+        let mut last = lock(&self.0);
+        if last.is_some_and(|(_, at)| now.saturating_duration_since(at) >= RECENT) {
+            *last = None;
+        }
+        // Compared in constant time.
+        last.is_some_and(|(known, _)| known == mark)
+    }
+
+    fn remember(&self, password: &[u8], now: Instant) {
+        *lock(&self.0) = mark(password).map(|mark| (mark, now));
+    }
+}
+
+/// A password's mark; none where the system has no random bytes for a key.
+fn mark(password: &[u8]) -> Option<blake3::Hash> {
+    static KEY: OnceLock<Option<[u8; 32]>> = OnceLock::new();
+    let draw = || {
+        let mut key = [0; 32];
+        let flags = rustix::rand::GetRandomFlags::empty();
+        (rustix::rand::getrandom(&mut key, flags) == Ok(key.len())).then_some(key)
+    };
+    KEY.get_or_init(draw).as_ref().map(|key| blake3::keyed_hash(key, password))
 }
 
 /// Memory that one comparison may take, in KiB: 1 GiB.
@@ -53,7 +90,7 @@ impl StoredPassword {
         let memory: Option<u32> = hash.params.get_decimal("m");
         match (Algorithm::try_from(hash.algorithm.as_str()), memory) {
             (Ok(Algorithm::Argon2id), Some(memory)) if memory <= MOST_MEMORY => {
-                Ok(StoredPassword(Known::Hash(text.to_owned())))
+                Ok(StoredPassword(Known::Hash(text.to_owned(), Arc::default())))
             }
             (Ok(Algorithm::Argon2id), Some(_)) => {
                 Err("a password's hash takes more than 1 GiB to compare".to_owned())
@@ -68,25 +105,35 @@ impl StoredPassword {
     /// When a process that asks PAM cannot be started.
     pub(super) fn start(&self) -> Result<(), Error> {
         match &self.0 {
-            Known::Hash(_) => Ok(()),
+            Known::Hash(..) => Ok(()),
             Known::ByPam(service) => service.start(),
         }
     }
 
     /// Whether it is compared here.
     pub(super) fn is_hash(&self) -> bool {
-        matches!(self.0, Known::Hash(_))
+        matches!(self.0, Known::Hash(..))
     }
 
     /// Whether `password` is the one of `user`, or of nobody. Takes some hundredths of a second, on
-    /// purpose.
+    /// purpose, unless the same one was right shortly before.
     ///
     /// # Errors
     /// In words, when PAM cannot be asked.
     pub(super) fn is(&self, user: Option<&str>, password: &[u8]) -> Result<bool, String> {
         match &self.0 {
-            Known::Hash(hash) => Ok(PasswordHash::new(hash)
-                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())),
+            Known::Hash(hash, recent) => {
+                // Of a name that is nobody's the time must not tell whose password was said.
+                let is_recent = user.is_some() && recent.is(password, Instant::now());
+                let is_right = is_recent
+                    || PasswordHash::new(hash).is_ok_and(|hash| {
+                        Argon2::default().verify_password(password, &hash).is_ok()
+                    });
+                if is_right && !is_recent && user.is_some() {
+                    recent.remember(password, Instant::now());
+                }
+                Ok(is_right)
+            }
             Known::ByPam(service) => service.is(user, password),
         }
     }
@@ -134,5 +181,28 @@ mod tests {
             !stored.is(None, b"Secret").expect("asked") && !stored.is(None, b"").expect("asked")
         );
         compare_with_none(b"secret", None);
+    }
+
+    #[test]
+    fn a_right_password_is_known_again_for_a_while() {
+        let (recent, now) = (Recent::default(), Instant::now());
+        assert!(!recent.is(b"secret", now));
+        recent.remember(b"secret", now);
+        let soon = now + RECENT - Duration::from_secs(1);
+        assert!(recent.is(b"secret", soon) && !recent.is(b"Secret", soon) && !recent.is(b"", soon));
+        assert!(!recent.is(b"secret", now + RECENT));
+        assert!(!recent.is(b"secret", soon), "what was forgotten stays so");
+    }
+
+    #[test]
+    fn only_a_right_password_of_somebody_is_remembered() {
+        let remembers = |user, password: &[u8]| {
+            let stored = StoredPassword::new(SECRET).expect("a hash");
+            let _ = stored.is(user, password);
+            let Known::Hash(_, recent) = &stored.0 else { return false };
+            lock(&recent.0).is_some()
+        };
+        assert!(remembers(Some("alice"), b"secret"));
+        assert!(!remembers(Some("alice"), b"Secret") && !remembers(None, b"secret"));
     }
 }

@@ -1,7 +1,7 @@
 //! Who a session is of: what it may do, what it may take, and how its data is known to be its own.
 
 use super::Shared;
-use super::config::Anonymous;
+use super::config::{Anonymous, Config};
 use super::gss_wire::GssClient;
 use super::quota::{Quota, QuotaShare};
 use crate::channels::gsi::DataSecurity;
@@ -59,9 +59,10 @@ pub(super) struct GsiShown {
 }
 
 impl Shown {
-    /// TLS of a session that may turn out to be somebody's.
+    /// TLS of a session, whose data connections have to be known as its own.
     pub(super) fn new(shared: &Shared, own: &NodeCertificate) -> Result<Shown, Error> {
-        let is_told_apart = !shared.config.identities.is_empty();
+        let Config { tls_resumption, identities, .. } = &shared.config;
+        let is_told_apart = *tls_resumption || !identities.is_empty();
         let tls = is_told_apart.then(|| own.for_session()).transpose()?;
         Ok(Shown { tls, certificate: None, gsi: None })
     }

@@ -145,6 +145,12 @@ impl NodeBuilder {
         self.with(|config| config.fresh_start = true)
     }
 
+    /// Whether data connections under TLS have to resume the control connection's, of nobody's too;
+    /// yes when not said. Old FTPS clients do not.
+    pub fn tls_resumption(self, required: bool) -> NodeBuilder {
+        self.with(|config| config.tls_resumption = required)
+    }
+
     /// Sessions at once; 128 when not said.
     pub fn sessions(self, most: usize) -> NodeBuilder {
         self.with(|config| config.limits.sessions = most)

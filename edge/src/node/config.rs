@@ -76,6 +76,9 @@ pub struct Config {
     pub third_party_networks: Vec<Network>,
     /// The key for `AUTH TLS`, which is not offered without.
     pub tls: Option<TlsKey>,
+    /// Whether data connections under TLS of who has no name and no key have to resume the control
+    /// connection's TLS, as others' have (P-5). Without, whoever connects first has the data.
+    pub tls_resumption: bool,
     /// What accepts who comes with a proxy of a grid (`gsiftp://`); nobody does when absent.
     pub gsi: Option<GridSecurity>,
     /// Whether clients may give files to other users, as far as this process may, and have them run
@@ -291,6 +294,8 @@ pub struct ConfigFile {
     pub allow_congestion: Option<bool>,
     /// See [`Config::fresh_start`].
     pub fresh_start: Option<bool>,
+    /// See [`Config::tls_resumption`]; yes when absent.
+    pub tls_resumption: Option<bool>,
     /// See [`Config::user`]; who starts it when absent.
     pub user: Option<String>,
     /// See [`Config::sandbox`]; yes when absent.
@@ -432,6 +437,7 @@ impl ConfigFile {
             staging,
             allow_congestion: self.allow_congestion.unwrap_or(false),
             fresh_start: self.fresh_start.unwrap_or(false),
+            tls_resumption: self.tls_resumption.unwrap_or(true),
             user: self.user,
             sandbox: self.sandbox.unwrap_or(true),
             limits: NodeLimits {

@@ -207,9 +207,10 @@ impl DataPlane {
     }
 
     /// How a data connection of a client without a key is known to be its own (P-5): by what may
-    /// it show instead of resuming the control connection's TLS. Of the anonymous it is not known.
+    /// it show instead of resuming the control connection's TLS. Of nobody's it may not be known.
     pub(super) fn bound(&self) -> Option<Bound> {
-        self.account.name.as_ref().map(|_| self.shown.fingerprint())
+        let is_known = self.account.name.is_some() || self.shared.config.tls_resumption;
+        is_known.then(|| self.shown.fingerprint())
     }
 
     /// What the client showed, if it came by GSI.

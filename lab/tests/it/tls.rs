@@ -114,6 +114,69 @@ fn curl_and_lftp_move_files_under_tls() {
     assert!(std::fs::read(root.join("again")).expect("landed") == bytes, "what lftp moved differs");
 }
 
+/// Fetches `f` under PROT P as nobody, to its third argument. With `stranger` another connection of
+/// this address is first, under TLS of its own, and says what it was given; `own` has the client
+/// itself begin TLS anew for data, as ftplib does.
+const NOBODY_FETCHES: &str = r#"
+import ftplib, socket, ssl, sys
+
+host, port, out, how = sys.argv[1:]
+context = ssl._create_unverified_context()
+
+class Client(ftplib.FTP_TLS):
+    def ntransfercmd(self, cmd, rest=None):
+        if how == "own":
+            return super().ntransfercmd(cmd, rest)
+        at = self.makepasv()
+        other = socket.create_connection(at, 20)
+        data = socket.create_connection(at, 20)
+        self.putcmd(cmd)
+        try:
+            print("stranger got", ssl._create_unverified_context().wrap_socket(other).recv(64))
+        except OSError:
+            pass
+        data = self.context.wrap_socket(data, server_hostname=host, session=self.sock.session)
+        reply = self.getresp()
+        assert reply[0] == "1", reply
+        return data, None
+
+client = Client(timeout=20, context=context)
+client.connect(host, int(port))
+client.login("anonymous", "")
+client.prot_p()
+with open(out, "wb") as file:
+    client.retrbinary("RETR f", file.write)
+client.quit()
+"#;
+
+#[test]
+fn nobodys_data_under_tls_is_its_clients_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, back) = (dir.path().join("root"), dir.path().join("back"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::write(root.join("f"), random(6, 100_000)).expect("written");
+    let fetch = |address: &str, how: &str| {
+        let (host, port) = address.rsplit_once(':').expect("a port");
+        let mut python = farline_lab::command("/usr/bin/python3");
+        python.args(["-c", NOBODY_FETCHES, host, port]).arg(&back).arg(how);
+        python.output().expect("python starts")
+    };
+    let same = || std::fs::read(&back).ok() == std::fs::read(root.join("f")).ok();
+    let (_node, address, _) = node(&root, &["--tls"]);
+    let first = fetch(&address, "stranger");
+    assert!(first.status.success() && same(), "{first:?}");
+    assert_eq!(String::from_utf8_lossy(&first.stdout).trim(), "stranger got b''");
+    let refused = fetch(&address, "own");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("does not resume"), "{why}");
+    // Where its operator lets such clients in.
+    let config = dir.path().join("node.toml");
+    std::fs::write(&config, "tls_resumption = false\n").expect("written");
+    let (_node, address, _) = node(&root, &["--tls", &config.display().to_string()]);
+    let taken = fetch(&address, "own");
+    assert!(taken.status.success() && same(), "{taken:?}");
+}
+
 /// Runs openssl, quietly.
 pub(crate) fn openssl(folder: &Path, args: &[&str]) {
     let output = Command::new("openssl")

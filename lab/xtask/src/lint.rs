@@ -2,7 +2,7 @@
 //! itself, or aside: next to the tests, in the time that those leave the processors idle.
 
 use crate::counts::Counts;
-use crate::{features, metadata, run};
+use crate::run;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,10 +21,9 @@ pub(crate) fn lint() -> Result<()> {
         let all = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
         run::cargo(&all)
     })?;
-    // What takes no feature builds alone, and says what it has not; the core also with each alone
-    // (`cargo xtask features` does so with the library and the command).
+    // What takes no feature builds alone, and says what it has not. With each alone it builds at
+    // night (`cargo xtask features`).
     step("least", || {
-        features::check(&metadata()?, "farline-core")?;
         let none = ["-p", "farline", "--no-default-features", "--locked"];
         let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
         // Its tests run at night: they would build all of it once more.

@@ -1,8 +1,9 @@
 //! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is
-//! built, which is to be small; what the library says without its features is tested; and each fuzz
-//! target runs for some minutes. What fails fails the night, after all others had their time.
+//! built, which is to be small; the core builds with each of its features alone; what the library
+//! says without its features is tested; and each fuzz target runs for some minutes. What fails
+//! fails the night, after all others had their time.
 
-use crate::run;
+use crate::{features, metadata, run};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,8 +23,9 @@ const MANIFEST: &str = "lab/fuzz/Cargo.toml";
 const CORPUS: &str = "lab/fuzz/corpus";
 const PAGE: &str = "docs/security.md";
 
-/// Builds what is installed, tests what has no features, fuzzes each target for so many seconds, of
-/// which libFuzzer takes 0 for no end, and prints what each did as a row of a table.
+/// Builds what is installed and what few features leave, tests the latter, fuzzes each target for
+/// so many seconds, of which libFuzzer takes 0 for no end, and prints what each did as a row of a
+/// table.
 pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     let manifest = fs::read_to_string(root.join(MANIFEST)).context(MANIFEST)?;
     let logs = root.join("target/nightly");
@@ -32,6 +34,10 @@ pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     if let Err(error) = install(root) {
         eprintln!("{error:#}");
         failed.push("install".to_owned());
+    }
+    if let Err(error) = metadata().and_then(|data| features::check(&data, "farline-core")) {
+        eprintln!("{error:#}");
+        failed.push("features".to_owned());
     }
     if let Err(error) = run::cargo(&WITHOUT_FEATURES) {
         eprintln!("{error:#}");

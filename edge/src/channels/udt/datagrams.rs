@@ -1,7 +1,8 @@
 //! A UDP socket that sends trains of packets in one call, and takes what the kernel has put
 //! together in one (GSO, GRO).
 
-use bytes::{Bytes as Shared, BytesMut};
+use super::buffers::Buffers;
+use bytes::Bytes as Shared;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
 use std::io::{self, IoSliceMut};
@@ -33,7 +34,8 @@ pub(super) struct Datagrams {
     train: Train,
     /// A train that the kernel had no room for.
     stuck: Option<Train>,
-    buffers: Vec<BytesMut>,
+    spare: Buffers,
+    buffers: Vec<Box<[u8]>>,
     /// A datagram was longer than the path to here takes.
     pub(super) too_long: Option<SocketAddr>,
 }
@@ -69,12 +71,14 @@ impl Datagrams {
             // fragments.
             sockopt::set_ip_mtu_discover(&socket, sockopt::Ipv4PathMtuDiscovery::WANT)?;
         }
+        let spare = Buffers::of(MESSAGE);
         Ok(Datagrams {
             socket,
             state,
             train: Train::empty(),
             stuck: None,
-            buffers: (0..MESSAGES).map(|_| BytesMut::zeroed(MESSAGE)).collect(),
+            buffers: (0..MESSAGES).map(|_| spare.take()).collect(),
+            spare,
             too_long: None,
         })
     }
@@ -176,9 +180,8 @@ impl Datagrams {
                 continue;
             }
             let bytes = if meta.len >= WORTH_KEEPING {
-                let mut whole = std::mem::replace(buffer, BytesMut::zeroed(MESSAGE));
-                whole.truncate(meta.len);
-                whole.freeze()
+                let whole = std::mem::replace(buffer, self.spare.take());
+                self.spare.lend(whole, meta.len)
             } else {
                 Shared::copy_from_slice(&buffer[..meta.len])
             };

@@ -5,6 +5,7 @@
 //! pipe. A client has a port for each channel, a node one for all of a session's. What is encrypted
 //! is so by the layer above.
 
+mod buffers;
 mod connected;
 mod datagrams;
 mod driver;

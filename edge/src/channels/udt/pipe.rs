@@ -22,8 +22,10 @@ const PIECE: usize = 256 << 10;
 const LEAST_UNSENT: u64 = 2 * PIECE as u64;
 /// And at most this, unless the program is content with less.
 const MOST_UNSENT: u64 = 4 << 20;
-/// Pieces that are kept for later ones.
-const MOST_FREE: usize = 4;
+/// Pieces that are kept for later ones, at least; and one in so many of what is not acknowledged,
+/// since acknowledgements come for all that left in a hundredth of a second.
+const LEAST_FREE: usize = 4;
+const PART_FREE: u64 = 4;
 
 /// Wakes the thread of a port, if it sleeps.
 #[derive(Debug)]
@@ -223,11 +225,11 @@ impl Pipe {
         state.ended = state.ended.or(from.ended);
         for mut piece in from.done.drain(..) {
             state.outstanding = state.outstanding.saturating_sub(piece.capacity() as u64);
-            if state.free.len() < MOST_FREE {
-                piece.clear();
-                state.free.push(piece);
-            }
+            piece.clear();
+            state.free.push(piece);
         }
+        let most = LEAST_FREE.max((state.outstanding / PART_FREE) as usize / PIECE);
+        state.free.truncate(most);
         if waited && state.may_write() {
             self.writable.notify_all();
         }
