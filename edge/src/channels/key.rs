@@ -1,6 +1,7 @@
 //! The key of a session's data connections, and the preamble by which one is known
 //! (docs/protocol.md, K-1 and P-2).
 
+use crate::sys::random;
 use std::io;
 
 /// What every preamble begins with: K-1.
@@ -27,11 +28,7 @@ impl Key {
     /// When the kernel gives no random bytes.
     pub fn random() -> io::Result<Key> {
         let mut key = [0; 32];
-        let mut filled = 0;
-        while filled < key.len() {
-            filled +=
-                rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
-        }
+        random::fill(&mut key)?;
         Ok(Key(key))
     }
 

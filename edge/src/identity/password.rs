@@ -2,6 +2,7 @@
 
 use super::pam_or_none::PamService;
 use crate::sys::lock::lock;
+use crate::sys::random;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, PasswordVerifier};
 use farline_core::units::Error;
@@ -67,8 +68,7 @@ fn mark(password: &[u8]) -> Option<blake3::Hash> {
     static KEY: OnceLock<Option<[u8; 32]>> = OnceLock::new();
     let draw = || {
         let mut key = [0; 32];
-        let flags = rustix::rand::GetRandomFlags::empty();
-        (rustix::rand::getrandom(&mut key, flags) == Ok(key.len())).then_some(key)
+        random::fill(&mut key).ok().map(|()| key)
     };
     KEY.get_or_init(draw).as_ref().map(|key| blake3::keyed_hash(key, password))
 }
@@ -124,12 +124,13 @@ impl StoredPassword {
         match &self.0 {
             Known::Hash(hash, recent) => {
                 // Of a name that is nobody's the time must not tell whose password was said.
-                let is_recent = user.is_some() && recent.is(password, Instant::now());
-                let is_right = is_recent
-                    || PasswordHash::new(hash).is_ok_and(|hash| {
-                        Argon2::default().verify_password(password, &hash).is_ok()
-                    });
-                if is_right && !is_recent && user.is_some() {
+                let recent = user.map(|_| recent);
+                if recent.is_some_and(|recent| recent.is(password, Instant::now())) {
+                    return Ok(true);
+                }
+                let is_right = PasswordHash::new(hash)
+                    .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok());
+                if is_right && let Some(recent) = recent {
                     recent.remember(password, Instant::now());
                 }
                 Ok(is_right)

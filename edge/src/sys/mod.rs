@@ -38,6 +38,7 @@ pub(crate) mod pool;
 pub(crate) mod process;
 #[cfg(feature = "calendar")]
 pub(crate) mod queueing;
+pub(crate) mod random;
 #[cfg(feature = "link")]
 pub(crate) mod realtime;
 #[cfg(feature = "line")]

@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn many_failures_and_those_of_documents_are_not_tried_again() {
-        let many: String = (0..=FEW).map(|i| format!("---- t{i} stdout ----\n")).collect();
+        let many: String = (0..17).map(|i| format!("---- t{i} stdout ----\n")).collect();
         assert!(found(&many).again().is_empty());
         assert!(found("---- src/lib.rs - Client (line 3) stdout ----").again().is_empty());
         assert!(found("test a::b ... ok\nfailures:").again().is_empty());

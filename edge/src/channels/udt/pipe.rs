@@ -22,9 +22,10 @@ const PIECE: usize = 256 << 10;
 const LEAST_UNSENT: u64 = 2 * PIECE as u64;
 /// And at most this, unless the program is content with less.
 const MOST_UNSENT: u64 = 4 << 20;
-/// Pieces that are kept for later ones, at least; and one in so many of what is not acknowledged,
-/// since acknowledgements come for all that left in a hundredth of a second.
+/// Pieces that are kept for later ones, at least.
 const LEAST_FREE: usize = 4;
+/// And one in so many of those that are not acknowledged: acknowledgements come for all that left
+/// in a hundredth of a second.
 const PART_FREE: u64 = 4;
 
 /// Wakes the thread of a port, if it sleeps.

@@ -8,6 +8,7 @@ use super::connected::{Connected, packet_len};
 use super::datagrams::{Datagrams, Received};
 use super::pipe::{Pipe, Waker};
 use super::stream::UdtStream;
+use crate::sys::random;
 use farline_core::udt::{
     ConnectFailure, Connection, Connector, ConnectorOutput, Content, ControlPacket, EndSettings,
     Established, HEADER_LEN, ListenerOutput, SequenceNumber, SocketId, UdtHandshake, UdtListener,
@@ -112,7 +113,7 @@ pub(super) struct Call {
 pub(super) fn connect(call: Call) -> io::Result<UdtStream> {
     let (says, said) = mpsc::sync_channel(1);
     let mut seed = [0; 8];
-    random(&mut seed)?;
+    random::fill(&mut seed)?;
     let mut port = Port::new(call.socket, call.settings.clone())?;
     let now = port.now();
     let mut connector = Connector::new(
@@ -156,7 +157,7 @@ pub(super) fn listen(
     accept: Accept,
 ) -> io::Result<Open> {
     let mut secret = [0; 32];
-    random(&mut secret)?;
+    random::fill(&mut secret)?;
     let mut port = Port::new(socket, settings.clone())?;
     let stops = Arc::new(AtomicBool::new(false));
     let listener = UdtListener::new(secret, settings.ends, most);
@@ -164,15 +165,6 @@ pub(super) fn listen(
     let open = Open { stops, waker: Arc::clone(&port.waker) };
     port.start()?;
     Ok(open)
-}
-
-fn random(into: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < into.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut into[filled..], flags)?;
-    }
-    Ok(())
 }
 
 impl Port {
@@ -345,7 +337,7 @@ impl Port {
     ) -> UdtStream {
         let mut seed = [0; 8];
         // Only what controls draw lots with.
-        drop(random(&mut seed));
+        drop(random::fill(&mut seed));
         let seed = Rng::new(u64::from_ne_bytes(seed));
         let begins_by_key = self.settings.first_packet(established.ends.1);
         let is_known = !waits && begins_by_key == Some(established.first.1);
