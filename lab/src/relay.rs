@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes before which the change is made: the preamble of a data connection (K-1) is longer.
@@ -102,6 +102,44 @@ pub fn relay_that_loses_a_reply(
             client.write_all(&line)?;
         }
         client.shutdown(Shutdown::Both)
+    })
+}
+
+/// The same, at which the first control connection is lost when the server has replied to the first
+/// command that begins with `command`, which nobody hears.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_loses_the_reply_to(port: u16, command: &'static str) -> (u16, Arc<AtomicU32>) {
+    relay(move |client, count| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        let server = TcpStream::connect(("127.0.0.1", port))?;
+        if !is_first {
+            pass_aside(&server, &client)?;
+            return pass(client, server);
+        }
+        let is_last = Arc::new(AtomicBool::new(false));
+        let (is_lost, mut to_client) = (Arc::clone(&is_last), client.try_clone()?);
+        let mut said = BufReader::new(server.try_clone()?).split(b'\n');
+        let replies = std::thread::spawn(move || -> io::Result<()> {
+            while let Some(mut line) = said.next().transpose()? {
+                line.push(b'\n');
+                if is_lost.load(Ordering::Acquire) && line.starts_with(b"2") {
+                    break;
+                }
+                to_client.write_all(&line)?;
+            }
+            to_client.shutdown(Shutdown::Both)
+        });
+        let mut to_server = &server;
+        for line in BufReader::new(&client).split(b'\n') {
+            let mut line = line?;
+            line.push(b'\n');
+            is_last.fetch_or(line.starts_with(command.as_bytes()), Ordering::Release);
+            to_server.write_all(&line)?;
+        }
+        server.shutdown(Shutdown::Both)?;
+        replies.join().unwrap_or(Ok(()))
     })
 }
 

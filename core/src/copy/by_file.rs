@@ -59,6 +59,9 @@ pub enum PriorLanding {
         /// Whether it was compared.
         is_compared: bool,
     },
+    /// In an earlier attempt of this copy, perhaps: it was whole, its server was asked to give it
+    /// its name, and what that replied was lost. It is looked for there.
+    Unheard,
 }
 
 /// What happened to what was wanted of a file.
@@ -91,6 +94,10 @@ pub enum FileOutput {
     Begin(usize),
     /// How long is what is held; [`FileEvent::Measured`].
     Measure,
+    /// Look whether the file stands under its name at the server since an earlier attempt, and
+    /// nothing under its temporary one, and compare it at both ends; [`FileEvent::Landed`], which
+    /// says so where it is the same.
+    FindLanded,
     /// Remove what is held, and begin anew; [`FileEvent::Done`].
     Renew,
     /// So much of the file is not moved, for it is held. No event.
@@ -125,6 +132,7 @@ pub enum FileOutput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Beginning,
+    Finding,
     Measuring,
     Renewing,
     Moving,
@@ -197,11 +205,17 @@ impl FileByFile {
                 });
             }
             (Step::Checking, FileEvent::Measured(result)) => self.then(result, FileByFile::checked),
+            (Step::Finding, FileEvent::Landed(result)) => self.then(result, |files, has_landed| {
+                match has_landed {
+                    true => files.landed(true),
+                    false => files.go_on(),
+                }
+            }),
             (Step::Landing, FileEvent::Landed(result)) => self.then(result, |files, has_landed| {
-                let (index, is_compared) = (files.next - 1, files.is_compared);
-                let landed = FileOutput::Landed { index, is_compared };
-                files.outputs.extend(has_landed.then_some(landed));
-                files.begin_next();
+                match has_landed {
+                    true => files.landed(files.is_compared),
+                    false => files.begin_next(),
+                }
             }),
             _ => {}
         }
@@ -239,10 +253,10 @@ impl FileByFile {
                     let error = Error::new(Fault::There, ErrorCode::Unsupported, message);
                     self.outputs.push_back(FileOutput::Fail(index, error));
                 }
-                (EntryKind::File { .. }, Some(known)) => {
+                (EntryKind::File { .. }, Some(known)) if known != PriorLanding::Unheard => {
                     self.outputs.push_back(FileOutput::Count(index, known));
                 }
-                (EntryKind::File { .. }, None) => {
+                (EntryKind::File { .. }, _) => {
                     (self.held, self.is_compared) = (ByteRanges::new(), false);
                     return self.ask(FileOutput::Begin(index), Step::Beginning);
                 }
@@ -251,9 +265,26 @@ impl FileByFile {
         self.ask(FileOutput::End(Ok(())), Step::Over);
     }
 
-    /// What a journal says is held: of a server as much as can be named to it, and no more than is
+    fn landed(&mut self, is_compared: bool) {
+        self.outputs.push_back(FileOutput::Landed { index: self.next - 1, is_compared });
+        self.begin_next();
+    }
+
+    /// What a journal says is held.
+    fn begun(&mut self, held: ByteRanges) {
+        self.held = held;
+        // What cannot be compared may be another's.
+        let is_unheard = self.landed.get(&(self.next - 1)) == Some(&PriorLanding::Unheard);
+        if is_unheard && self.rules.is_comparable && !self.rules.lands_here {
+            return self.ask(FileOutput::FindLanded, Step::Finding);
+        }
+        self.go_on();
+    }
+
+    /// Goes on with what is held: of a server as much as can be named to it, and no more than is
     /// certain.
-    fn begun(&mut self, mut held: ByteRanges) {
+    fn go_on(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
         if self.rules.lands_here || held.is_empty() {
             return self.hold(held);
         }
@@ -339,7 +370,10 @@ impl FileByFile {
             self.outputs.push_back(FileOutput::Fail(self.next - 1, error));
             return self.begin_next();
         }
-        if matches!(self.step, Step::Beginning | Step::Measuring | Step::Renewing | Step::Landing) {
+        if matches!(
+            self.step,
+            Step::Beginning | Step::Finding | Step::Measuring | Step::Renewing | Step::Landing
+        ) {
             // Nothing of this copy has come, or all, and where that is nobody knows for certain.
             return self.ask(FileOutput::End(Err(error)), Step::Over);
         }

@@ -334,6 +334,30 @@ fn an_interrupted_file_is_kept_and_what_cannot_be_read_is_not() {
     }
 }
 
+#[test]
+fn what_may_have_landed_unheard_is_looked_for() {
+    for (rules, found) in [
+        (UP, Some(true)),
+        (UP, Some(false)),
+        (FileRules { is_comparable: false, ..UP }, None),
+        (FileRules { lands_here: true, ..UP }, None),
+    ] {
+        let before = BTreeMap::from([(0, PriorLanding::Unheard)]);
+        let mut files = FileByFile::new(rules, vec![file("f", 1)], before);
+        assert_eq!(files.poll(), Some(FileOutput::Begin(0)));
+        files.handle(FileEvent::Begun(Ok(ByteRanges::new())));
+        if let Some(found) = found {
+            assert_eq!(files.poll(), Some(FileOutput::FindLanded));
+            files.handle(FileEvent::Landed(Ok(found)));
+        }
+        let next = match found {
+            Some(true) => FileOutput::Landed { index: 0, is_compared: true },
+            _ => FileOutput::Hold(ByteRanges::new()),
+        };
+        assert_eq!(files.poll(), Some(next), "{rules:?} {found:?}");
+    }
+}
+
 /// The outputs of a copy of three files of which the second fails by `code` where `fails` is asked
 /// for.
 fn failing(rules: FileRules, code: ErrorCode, fails: &FileOutput) -> Vec<FileOutput> {

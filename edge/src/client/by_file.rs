@@ -37,6 +37,12 @@ pub(super) trait FileEnd {
         Ok(None)
     }
 
+    /// Whether the file landed in an earlier attempt, whose last word was lost: the same bytes
+    /// stand under its name. Nobody asks it of this host.
+    async fn find_landed(&mut self, _copy: &mut Copy<'_>) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Removes what is held. Nobody asks it of this host.
     fn renew(&mut self) -> Result<(), Error> {
         Ok(())
@@ -89,21 +95,25 @@ pub(super) async fn execute(
         .map(|(&index, &is_compared)| (index, PriorLanding::EarlierCopy { is_compared }))
         .collect();
     for (index, entry) in entries.iter().enumerate() {
-        if copy.is_landed(&end.path(index), entry) {
+        let path = end.path(index);
+        if copy.is_landed(&path, entry) {
             landed.insert(index, PriorLanding::ThisCopy);
+        } else if copy.unheard.as_ref() == Some(&path) {
+            landed.insert(index, PriorLanding::Unheard);
         }
     }
+    copy.unheard = None;
     let mut files = FileByFile::new(rules, entries.to_vec(), landed);
-    let mut failure = None;
+    let (mut failure, mut path) = (None, Vec::new());
     while let Some(output) = files.poll() {
         let event = match output {
-            FileOutput::Count(index, PriorLanding::ThisCopy) => {
-                copy.land_one(&end.path(index), &entries[index]);
-                copy.settle();
-                continue;
-            }
             FileOutput::Count(index, PriorLanding::EarlierCopy { is_compared }) => {
                 copy.landed_before(&end.path(index), &entries[index], is_compared);
+                continue;
+            }
+            FileOutput::Count(index, PriorLanding::ThisCopy | PriorLanding::Unheard) => {
+                copy.land_one(&end.path(index), &entries[index]);
+                copy.settle();
                 continue;
             }
             FileOutput::Fail(index, error) => {
@@ -117,7 +127,11 @@ pub(super) async fn execute(
                 copy.settle();
                 continue;
             }
-            FileOutput::Begin(index) => FileEvent::Begun(end.begin(copy, index).await),
+            FileOutput::Begin(index) => {
+                path = end.path(index);
+                FileEvent::Begun(end.begin(copy, index).await)
+            }
+            FileOutput::FindLanded => FileEvent::Landed(end.find_landed(copy).await),
             FileOutput::Measure => FileEvent::Measured(end.measure().await),
             FileOutput::Renew => FileEvent::Done(end.renew()),
             FileOutput::Hold(held) => {
@@ -129,6 +143,7 @@ pub(super) async fn execute(
             FileOutput::Compare => FileEvent::Compared(end.compare(copy).await),
             FileOutput::Land => {
                 let landed = end.land(copy).await;
+                copy.unheard = landed.is_err().then(|| path.clone());
                 FileEvent::Landed(landed.inspect(|landed| {
                     if !landed {
                         copy.settle();
@@ -136,6 +151,7 @@ pub(super) async fn execute(
                 }))
             }
             FileOutput::Landed { index, is_compared } => {
+                copy.stats.compared += u64::from(is_compared);
                 copy.land_one(&end.path(index), &entries[index]);
                 end.remember(index, is_compared).await?;
                 copy.settle();

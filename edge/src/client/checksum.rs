@@ -133,7 +133,6 @@ pub(super) fn judge(
         return Err(Error::new(Fault::Between, ErrorCode::DigestMismatch, message)
             .hint("what came of it is given up; run the same command again, it starts anew"));
     }
-    copy.stats.compared += 1;
     copy.stats.verified_how = compared_how(algorithm);
     Ok(true)
 }
@@ -159,6 +158,17 @@ pub(super) async fn compare(
             judge(copy, shared, &path, [(&said(&reply), "at the server"), (&ours, "here")])
         }
         Err(error) => not_compared(copy, error),
+    }
+}
+
+/// Whether what was compared is the same, where it may be another file: then that is no error.
+///
+/// # Errors
+/// When the ends cannot be asked any more.
+pub(super) fn found_same(compared: Result<bool, Error>) -> Result<bool, Error> {
+    match compared {
+        Err(error) if error.code == ErrorCode::DigestMismatch => Ok(false),
+        compared => compared,
     }
 }
 

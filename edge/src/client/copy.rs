@@ -76,6 +76,8 @@ pub(super) struct Copy<'a> {
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
+    /// Where, file by file, the last attempt was giving a file its name when it failed.
+    pub(super) unheard: Option<Vec<u8>>,
     /// Whether all that an attempt sent had arrived when it failed, or may have: it may have landed
     /// unheard.
     pub(super) has_arrived: bool,
@@ -127,6 +129,7 @@ impl<'a> Copy<'a> {
             claimed: ClaimedPaths::default(),
             room: BTreeSet::new(),
             landed: BTreeSet::new(),
+            unheard: None,
             has_arrived: false,
             needs_tickets: false,
         }

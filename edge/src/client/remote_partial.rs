@@ -87,6 +87,23 @@ impl<'a> RemotePartial<'a> {
         Ok(found.filter(|entry| entry.kind == ListingKind::File).and_then(|entry| entry.size))
     }
 
+    /// Whether its target stands there as long as the file, and nothing under the temporary name:
+    /// an earlier attempt may have renamed it.
+    pub(super) async fn may_have_landed(&self, control: &mut Control) -> Result<bool, Error> {
+        let look = control.try_request(Request::Stat(Pathname::new(self.parcel.target)));
+        let partial = self.measure(control).await?;
+        let found = control.looked(look).await?.filter(|entry| entry.kind == ListingKind::File);
+        let is_as_long = found.is_some_and(|entry| entry.size == Some(self.parcel.facts.len));
+        Ok(partial.is_none() && is_as_long)
+    }
+
+    /// It has landed, and nothing of it is to be gone on with.
+    pub(super) fn landed(self) {
+        if let Some(receipts) = self.receipts {
+            receipts.finish();
+        }
+    }
+
     /// Removes what the server holds, and begins under another name.
     pub(super) fn renew(&mut self, control: &mut Control) -> Result<(), Error> {
         control.try_request(Request::Exec(Command::Delete(self.temporary())));
@@ -138,9 +155,7 @@ impl<'a> RemotePartial<'a> {
             .done(rename)
             .await
             .map_err(|error| error.while_doing("renaming the finished file"))?;
-        if let Some(receipts) = self.receipts {
-            receipts.finish();
-        }
+        self.landed();
         Ok(())
     }
 

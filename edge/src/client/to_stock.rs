@@ -237,6 +237,22 @@ impl<'a> ToServer<'a> {
         copy.until_done(self.control, &[id]).await
     }
 
+    /// Compares the file here with the one at `path` there.
+    async fn compare_at(&mut self, copy: &mut Copy<'_>, path: Pathname) -> Result<bool, Error> {
+        let (index, len) = (self.file, self.entry().len());
+        let source = Arc::clone(&self.source);
+        let here = move |at, into: &mut [u8]| source.read(index, at, into);
+        checksum::compare(copy, self.control, path, (len, here)).await
+    }
+
+    /// Gives the file that has landed its time, if the server knows how.
+    async fn settle(&mut self, copy: &mut Copy<'_>) {
+        if self.sets_times {
+            let (target, modified) = (&self.targets[self.file], self.entry().modified_ns);
+            self.sets_times = set_time(copy, self.control, target, modified).await;
+        }
+    }
+
     fn partial(&mut self) -> Result<(&mut RemotePartial<'a>, &mut Control), Error> {
         let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
         Ok((self.partial.as_mut().ok_or_else(none)?, self.control))
@@ -306,22 +322,27 @@ impl FileEnd for ToServer<'_> {
         Ok(())
     }
 
-    async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
-        let (index, len) = (self.file, self.entry().len());
-        let source = Arc::clone(&self.source);
-        let here = move |at, into: &mut [u8]| source.read(index, at, into);
+    async fn find_landed(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
         let (partial, control) = self.partial()?;
-        let temporary = partial.temporary();
-        checksum::compare(copy, control, temporary, (len, here)).await
+        let may_have_landed = partial.may_have_landed(control).await?;
+        let target = Pathname::new(self.targets[self.file].clone());
+        if !may_have_landed || !checksum::found_same(self.compare_at(copy, target).await)? {
+            return Ok(false);
+        }
+        self.partial.take().into_iter().for_each(RemotePartial::landed);
+        self.settle(copy).await;
+        Ok(true)
+    }
+
+    async fn compare(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let temporary = self.partial()?.0.temporary();
+        self.compare_at(copy, temporary).await
     }
 
     async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
         let Some(partial) = self.partial.take() else { return Ok(true) };
         partial.land(self.control).await?;
-        if self.sets_times {
-            let (target, modified) = (&self.targets[self.file], self.entry().modified_ns);
-            self.sets_times = set_time(copy, self.control, target, modified).await;
-        }
+        self.settle(copy).await;
         Ok(true)
     }
 

@@ -6,11 +6,13 @@ use farline_lab::{
     LinkUp, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of,
     node, succeed, wait_for,
 };
+use farline_lab::relay::relay_that_loses_the_reply_to;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -152,6 +154,23 @@ fn an_upload_killed_often_resumes_from_the_servers_word() {
             && result["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")),
         "{result}"
     );
+    assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
+}
+
+/// The server has given a file its name when the connection is lost on which it says so.
+#[test]
+fn what_a_server_renamed_unheard_is_not_sent_again() {
+    let bench = Bench::new();
+    let (file, target) = (bench.file(), bench.there().join("landed"));
+    let (relay, count) = relay_that_loses_the_reply_to(bench.port, "RNTO");
+    let url = format!("ftp://127.0.0.1:{relay}{}", target.display());
+    let mut copy = bench.farline(&["cp", "--retry-for", "60s", text(&file), &url]);
+    let result = json_of(&mut copy);
+    let said = |name: &str| result[name].as_u64().expect("a number");
+    assert_eq!((said("attempts"), count.load(Ordering::Relaxed)), (2, 2), "{result}");
+    assert!(said("bytes_sent") < LEN + MIB, "all of it went twice: {result}");
+    assert_eq!((said("files"), &result["verified"]), (1, &true.into()), "{result}");
+    assert!(same(&file, &target));
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
 }
 

@@ -175,6 +175,12 @@ impl Between<'_, '_> {
         }
     }
 
+    /// Gives the file that has landed its time, if the receiver knows how.
+    async fn settle(&mut self, copy: &mut Copy<'_>) {
+        let (receiver, target) = (&mut self.ends.receiver, &self.targets[self.file]);
+        set_time(copy, receiver, target, self.entries[self.file].modified_ns).await;
+    }
+
     /// Has new sessions with both servers, because in these one of them may still wait for the
     /// other.
     async fn renew_sessions(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
@@ -215,6 +221,22 @@ impl FileEnd for Between<'_, '_> {
         Ok(self.partial.insert(partial).said())
     }
 
+    async fn find_landed(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
+        let (receiver, to) = self.ends.of(DataEnd::Receiver);
+        let partial = self.partial.as_ref().ok_or_else(none_begun)?;
+        let may_have_landed = partial.may_have_landed(receiver).await;
+        let (source, target) = (self.source(), self.targets[self.file].clone());
+        let (source, target) = (Pathname::new(source), Pathname::new(target));
+        if !may_have_landed.map_err(|error| at(to, error))?
+            || !checksum::found_same(compare(copy, self.ends, source, target).await)?
+        {
+            return Ok(false);
+        }
+        self.partial.take().into_iter().for_each(RemotePartial::landed);
+        self.settle(copy).await;
+        Ok(true)
+    }
+
     fn renew(&mut self) -> Result<(), Error> {
         let partial = self.partial.as_mut().ok_or_else(none_begun)?;
         partial.renew(&mut self.ends.receiver)
@@ -247,8 +269,7 @@ impl FileEnd for Between<'_, '_> {
         let (receiver, to) = self.ends.of(DataEnd::Receiver);
         if let Some(partial) = self.partial.take() {
             partial.land(receiver).await.map_err(|error| at(to, error))?;
-            let modified = self.entries[self.file].modified_ns;
-            set_time(copy, receiver, &self.targets[self.file], modified).await;
+            self.settle(copy).await;
         }
         Ok(true)
     }
