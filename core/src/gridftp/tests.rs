@@ -110,6 +110,7 @@ impl World {
                 server::Output::Close
                 | server::Output::CloseChannels
                 | server::Output::CloseData
+                | server::Output::LimitStruck(_)
                 | server::Output::LoginRefused(_)
                 | server::Output::OptionAtOnce { .. }
                 | server::Output::StartTls { .. }

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Room};
-use super::unsent::{SessionWork, UnsentWork};
+use super::unsent::{SessionWork, Turn, UnsentWork};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
@@ -450,6 +450,9 @@ impl<'a> Shared<'a> {
                     }
                     let unsent = self.unsent.as_ref().filter(|_| is_zeros);
                     let turn = unsent.map(SessionWork::turn);
+                    if turn.as_ref().is_some_and(Turn::has_waited) {
+                        self.tally.wait_for_zeros();
+                    }
                     let bytes = (!is_zeros).then(|| &slot[..block.len]);
                     let input = if self.check.is_good(bytes, &block, check, &mut pieces) {
                         if is_zeros {

@@ -4,7 +4,7 @@ use crate::sys::busy::BusyClock;
 use crate::sys::lock::lock;
 use farline_core::transfer::{PathTimes, StageTime, StageTimes, Waits};
 use farline_core::units::Span;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -30,9 +30,20 @@ pub(crate) struct Tally {
     bad_headers: AtomicU64,
     lost_channels: AtomicU64,
     resent: AtomicU64,
+    has_waited_for_zeros: AtomicBool,
 }
 
 impl Tally {
+    /// Whether blocks of zeros waited, since others move files.
+    pub(crate) fn has_waited_for_zeros(&self) -> bool {
+        self.has_waited_for_zeros.load(Ordering::Relaxed)
+    }
+
+    /// Notes that they did.
+    pub(crate) fn wait_for_zeros(&self) {
+        self.has_waited_for_zeros.store(true, Ordering::Relaxed);
+    }
+
     /// Payload bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)

@@ -48,6 +48,8 @@ pub(crate) struct SessionWork<'a> {
 pub(crate) struct Turn<'a> {
     all: &'a UnsentWork,
     began: Instant,
+    /// Whether others' files had it wait.
+    has_waited: bool,
     /// Of the thread whose turn it is.
     time: Duration,
     _own: MutexGuard<'a, ()>,
@@ -108,13 +110,14 @@ impl SessionWork<'_> {
         if !self.is_unsent.swap(true, Ordering::Relaxed) {
             self.all.unsent.fetch_add(1, Ordering::Relaxed);
         }
-        let mut state = lock(&self.all.state);
+        let (mut state, mut has_waited) = (lock(&self.all.state), false);
         loop {
             let changed = &self.all.changed;
             state = match state.rest.left(Instant::now()) {
                 _ if state.free == 0 => changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 None => break,
                 Some(left) => {
+                    has_waited = true;
                     let waited = changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -122,7 +125,15 @@ impl SessionWork<'_> {
         }
         state.free -= 1;
         drop(state);
-        Turn { all: self.all, began: Instant::now(), time: thread_time(), _own: own }
+        let (began, time) = (Instant::now(), thread_time());
+        Turn { all: self.all, began, has_waited, time, _own: own }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether it had to wait for others' files.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.has_waited
     }
 }
 
@@ -219,5 +230,8 @@ mod tests {
         assert!(!charged(&work), "nobody sends anything");
         other.sent();
         assert!(charged(&work));
+        assert!(!session.turn().has_waited(), "nothing was due");
+        lock(&work.state).rest.0 = Some(Instant::now() + Duration::from_millis(20));
+        assert!(session.turn().has_waited());
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct WantedChecksum {
     pub(super) path: Pathname,
 }
 
-/// Computes it.
+/// Computes it; `say_limit` hears of a file with more in holes than is summed.
 ///
 /// # Errors
 /// When the file cannot be read, or the client wants no more of it.
@@ -50,7 +50,7 @@ pub(super) fn compute(
     access: &Authorization,
     wanted: &WantedChecksum,
     cancel: &Cancel,
-    reporter: &Reporter,
+    (reporter, say_limit): (&Reporter, impl Fn(&Error)),
 ) -> Result<String, Error> {
     access.check(Deed::Read, &wanted.path)?;
     let path = wanted.path.as_bytes();
@@ -76,8 +76,10 @@ pub(super) fn compute(
                 wanted.path,
                 wanted.algorithm
             );
-            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
-                .hint("CRC64NVME and ADLER32 are"));
+            let error = Error::new(Fault::You, ErrorCode::Unsupported, message)
+                .hint("CRC64NVME and ADLER32 are");
+            say_limit(&error);
+            return Err(error);
         }
     }
     let done = AtomicU64::new(0);

@@ -78,7 +78,11 @@ impl Job {
             // It needs no data connection, and whoever clears those away need not wait for it.
             Ask::Checksum { algorithm, offset, length, markers, path } => {
                 let wanted = WantedChecksum { algorithm, offset, length, markers, path };
-                checksum::compute(&account.access, &wanted, &self.cancel, &reporter())
+                let client = self.client.to_canonical();
+                let say = |error: &Error| {
+                    self.shared.notices.say("sum_holes", format_args!("{client}: {error}"));
+                };
+                checksum::compute(&account.access, &wanted, &self.cancel, (&reporter(), say))
                     .map(Answer::Digest)
             }
             Ask::List { path } => {

@@ -67,7 +67,33 @@ impl fmt::Debug for Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::gridftp::server::SessionLimit;
+    use std::path::Path;
     use std::sync::Arc;
+
+    /// The names of limits in calls of `call` in a source.
+    fn names<'a>(source: &'a str, call: &str) -> Vec<&'a str> {
+        let name = |after: &'a str| after.trim_start().strip_prefix('"')?.split('"').next();
+        source.split(call).skip(1).filter_map(name).collect()
+    }
+
+    #[test]
+    fn each_name_in_the_log_stands_in_the_documents() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let documents = std::fs::read_to_string(top.join("../docs/security.md")).expect("text");
+        let sources = std::fs::read_dir(top.join("src/node")).expect("a folder");
+        let files = sources.map(|file| file.expect("a file").path());
+        let files = files.filter(|path| path.is_file() && !path.ends_with("notices.rs"));
+        let sources: Vec<String> =
+            files.map(|path| std::fs::read_to_string(path).expect("text")).collect();
+        let said = |call| sources.iter().flat_map(move |source| names(source, call));
+        let mut all: Vec<&str> = said("notices.say(").chain(said("say_limit(")).collect();
+        all.extend([SessionLimit::CommandLine, SessionLimit::CommandQueue].map(SessionLimit::name));
+        assert!(all.len() > 20, "{all:?}");
+        for name in all {
+            assert!(documents.contains(&format!("`{name}`")), "{name}");
+        }
+    }
 
     #[test]
     fn a_limit_that_strikes_often_is_said_once_a_second() {

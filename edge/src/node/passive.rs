@@ -71,7 +71,12 @@ impl DataPlane {
         let closed = self.acceptor.take().is_some()
             | self.gsi_port.take().is_some()
             | self.listener.as_mut().is_some_and(DataListener::close_port);
-        self.is_port_over |= closed;
+        if closed {
+            self.is_port_over = true;
+            let client = self.client_ip();
+            let what = format_args!("{client}: a data port that nothing uses is closed");
+            self.shared.notices.say("data_port", what);
+        }
     }
 
     /// Says it before a transfer waits where a session with a key has no port any more, and nothing

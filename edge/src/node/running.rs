@@ -1,5 +1,6 @@
 //! One transfer while it runs: what was asked, what it tells its client, and what ends it.
 
+use super::notices::Notices;
 use super::reporter::Reporter;
 use crate::mover::{Cancel, TREE_MODULE, Tally};
 use crate::stores::{NotKept, NotSet};
@@ -8,6 +9,8 @@ use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::TransferRequest;
 use farline_core::plan::Reason;
 use farline_core::units::{Error, ErrorCode, Fault, Span};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,9 +46,40 @@ pub(super) struct RunningTransfer<'a> {
     pub(super) cancel: &'a Cancel,
     pub(super) reporter: &'a Reporter,
     pub(super) tally: Arc<Tally>,
+    /// Whether nothing has moved for too long.
+    pub(super) is_idle: Arc<AtomicBool>,
 }
 
-impl RunningTransfer<'_> {
+impl<'a> RunningTransfer<'a> {
+    pub(super) fn new(
+        request: &'a TransferRequest,
+        cancel: &'a Cancel,
+        reporter: &'a Reporter,
+    ) -> RunningTransfer<'a> {
+        let (tally, is_idle) = (Arc::default(), Arc::default());
+        RunningTransfer { request, cancel, reporter, tally, is_idle }
+    }
+
+    /// Says which limits of the node's struck `client` in it, of which `result` came.
+    pub(super) fn say_limits(
+        &self,
+        notices: &Notices,
+        client: IpAddr,
+        result: &Result<u64, Error>,
+    ) {
+        if self.tally.has_waited_for_zeros() {
+            let what = "blocks of zeros that were not sent wait, since others move files";
+            notices.say("zeros", format_args!("{client}: {what}"));
+        }
+        let Err(error) = result else { return };
+        if error.code == ErrorCode::TooManyRanges {
+            notices.say("pieces", format_args!("{client}: {error}"));
+        }
+        if self.is_idle.load(Ordering::Relaxed) {
+            notices.say("timeout", format_args!("{client}: {error}"));
+        }
+    }
+
     /// Whether this moves a tree's bytes, rather than a list or what a stock client asks for.
     pub(super) fn is_data(&self) -> bool {
         self.request
@@ -69,11 +103,13 @@ impl RunningTransfer<'_> {
         let Some(idle_timeout) = idle_timeout else { return work() };
         let last = Mutex::new((0, Instant::now()));
         let (tally, cancel) = (Arc::clone(&self.tally), self.cancel.clone());
+        let is_idle = Arc::clone(&self.is_idle);
         let look = move || {
             let (moved, mut last) = (tally.on_wire() + tally.bytes(), lock(&last));
             if moved != last.0 || tally.is_storing() {
                 *last = (moved, Instant::now());
             } else if last.1.elapsed() >= idle_timeout {
+                is_idle.store(true, Ordering::Relaxed);
                 let message = format!("no data has moved for {}", Span::from(idle_timeout));
                 cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
             }

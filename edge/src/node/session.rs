@@ -218,6 +218,7 @@ impl Session {
                 });
             }
             Output::Abort { .. } => self.end_job("the client ended the transfer"),
+            Output::LimitStruck(limit) => self.say_limit(limit.name(), &limit.what()),
             Output::LoginRefused(why) => say_refused(&self.shared, &self.arrival, why),
             // What is no number is told in its turn.
             Output::OptionAtOnce { value, .. } => drop(self.limit.heed(&value)),
@@ -233,14 +234,23 @@ impl Session {
     async fn send(&mut self, bytes: &[u8]) {
         let login_timeout = self.shared.config.limits.login_timeout;
         let within = if self.visitor.is_in() { REPLY_TIMEOUT } else { login_timeout };
+        let began = Instant::now();
         let sent = tokio::select! {
             sent = tokio::time::timeout(within, self.wire.write(bytes)) => matches!(sent, Ok(Ok(()))),
             _ = self.visitor.expelled() => false,
         };
         self.listed = None;
+        if !sent && began.elapsed() >= within {
+            self.say_limit("unread_reply", "a reply was not read; the connection is closed");
+        }
         if !sent {
             self.tell(Input::Closed);
         }
+    }
+
+    fn say_limit(&self, limit: &'static str, what: &str) {
+        let client = self.arrival.peer.ip().to_canonical();
+        self.shared.notices.say(limit, format_args!("{client}: {what}"));
     }
 
     fn end_job(&self, why: &'static str) {

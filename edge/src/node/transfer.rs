@@ -29,7 +29,7 @@ impl DataPlane {
         cancel: &Cancel,
         reporter: &Reporter,
     ) -> Result<u64, Error> {
-        let run = RunningTransfer { request, cancel, reporter, tally: Arc::default() };
+        let run = RunningTransfer::new(request, cancel, reporter);
         let result = self.dispatch(&run);
         let no_room = lock(&self.no_room).take();
         let result = result.map_err(|error| match (no_room, error.code) {
@@ -38,6 +38,7 @@ impl DataPlane {
             (Some(no_room), ErrorCode::ChannelLost) if run.tally.bytes() == 0 => no_room,
             _ => error,
         });
+        run.say_limits(&self.shared.notices, self.client_ip(), &result);
         if let Err(error) = &result {
             self.channels.clear();
             if request.mode == Mode::Stream {

@@ -153,7 +153,9 @@ fn one_address_has_its_share_of_the_sessions() {
 #[test]
 fn a_file_in_millions_of_pieces_is_refused_in_few_words() {
     let dir = folder();
-    let (_node, url) = node(dir.path(), "write", &[]);
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    let (node, url) = configured(&root, "", &[]);
     let mut client = RawClient::open(&url);
     let mut data = client.passive();
     client.say("STOR f");
@@ -170,7 +172,43 @@ fn a_file_in_millions_of_pieces_is_refused_in_few_words() {
     Blocks::write(&mut data, &Blocks::eof(1));
     let reply = client.final_reply();
     assert!(reply.contains("holes") && reply.len() < 2_000, "{} bytes", reply.len());
-    assert_eq!(names(dir.path()), Vec::<String>::new());
+    assert_eq!(names(&root), Vec::<String>::new());
+    assert!(log_of(node).contains("pieces: 127.0.0.1: more than 65536 pieces came with gaps"));
+}
+
+/// Of limits that a client runs into alone its operator hears as of those that others share.
+#[test]
+fn each_limit_stands_in_the_log_by_its_name() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    let file = std::fs::File::create(root.join("hole")).expect("made");
+    file.set_len(1 << 40).expect("a hole");
+    let (node, url) = configured(&root, "timeout = 1\nlogin_timeout = 2\n", &[]);
+    let mut client = RawClient::open(&url);
+    assert!(client.ask(&format!("STAT {}", "x".repeat(9_000))).starts_with("500"));
+    assert!(client.ask("CKSM MD5 0 -1 /hole").starts_with("504"));
+    // A transfer of which nothing comes, behind which commands without end wait.
+    let _data = client.passive();
+    client.say("STOR f");
+    client.say(&"NOOP\r\n".repeat(20_000));
+    assert!(client.final_reply().starts_with("426"));
+    // Who reads none of its replies.
+    let mut unread = silent(&url);
+    unread.set_write_timeout(Some(SOON)).expect("a timeout");
+    let commands = "FEAT\r\n".repeat(10_000);
+    while unread.write_all(commands.as_bytes()).is_ok() {}
+    drop(client);
+    let log = log_of(node);
+    for line in [
+        "command_line: 127.0.0.1: a line of more than 8192 bytes is refused",
+        "sum_holes: 127.0.0.1: more than 64 GiB of /hole lie in holes",
+        "timeout: 127.0.0.1: no data has moved for 1.00 s",
+        "command_queue: 127.0.0.1: 256 KiB of commands wait, and no more are read",
+        "unread_reply: 127.0.0.1: a reply was not read",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn an_idle_data_port_of_a_session_with_a_key_is_closed() {
 fn a_data_port_that_nothing_uses_is_closed() {
     let dir = folder();
     std::fs::write(dir.path().join("f"), b"of the node").expect("written");
-    let (_node, url) = configured(dir.path(), "timeout = 1\n", &[]);
+    let (node, url) = configured(dir.path(), "timeout = 1\n", &[]);
     let mut client = RawClient::in_stream_mode(&url);
     let port = client.data_port();
     std::thread::sleep(Duration::from_secs(3));
@@ -235,4 +235,5 @@ fn a_data_port_that_nothing_uses_is_closed() {
     let mut got = Vec::new();
     std::io::Read::read_to_end(&mut data, &mut got).expect("a file");
     assert_eq!(got, b"of the node");
+    assert!(log_of(node).contains("data_port: 127.0.0.1: a data port that nothing uses is closed"));
 }

@@ -18,7 +18,9 @@ pub use config::{Logins, Rights, ServerConfig};
 pub use login::{BEARER, is_anonymous};
 pub use session::ServerSession;
 
-use crate::units::Time;
+use super::line::MAX_LINE;
+use crate::units::{Bytes, Time};
+use session::QUEUE_FULL;
 
 /// What happens to a server session.
 #[derive(Clone, Debug)]
@@ -36,6 +38,36 @@ pub enum Input<'a> {
     Expelled(&'a str),
     /// The client sent bytes.
     Received(&'a [u8]),
+}
+
+/// What a session takes of its client at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionLimit {
+    /// The length of a command line.
+    CommandLine,
+    /// The commands that wait behind a transfer: they are not read until there is room.
+    CommandQueue,
+}
+
+impl SessionLimit {
+    /// Its name in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            SessionLimit::CommandLine => "command_line",
+            SessionLimit::CommandQueue => "command_queue",
+        }
+    }
+
+    /// What came, and how much there may be of it.
+    pub fn what(self) -> String {
+        match self {
+            SessionLimit::CommandLine => format!("a line of more than {MAX_LINE} bytes is refused"),
+            SessionLimit::CommandQueue => {
+                format!("{} of commands wait, and no more are read", Bytes(QUEUE_FULL as u64))
+            }
+        }
+    }
 }
 
 /// What a server session wants done, in order.
@@ -61,6 +93,8 @@ pub enum Output {
     /// The same, and end what [`Ask::Passive`] or [`Ask::Act`] arranged: the transfer that it was
     /// for was refused.
     CloseData,
+    /// A limit of the session struck, for its operator to know; the client is told by itself.
+    LimitStruck(SessionLimit),
     /// A user was refused before anybody was asked, for this; the client is told by itself.
     LoginRefused(String),
     /// An option of Farline's own came while a transfer runs that is to heed it. It is asked for

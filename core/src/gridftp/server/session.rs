@@ -3,7 +3,7 @@
 use super::ask::{Answer, Ask};
 use super::config::ServerConfig;
 use super::state::{Data, Login, Next, PassiveForm, Purpose, Settings, Waiting};
-use super::{Input, Output};
+use super::{Input, Output, SessionLimit};
 use crate::gridftp::command::{Command, CommandError, CommandOptions, Extent};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::line::{Line, Lines, MAX_LINE};
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 /// The queue of pipelined commands beyond which [`ServerSession::wants_input`] is false: thousands
 /// of STORs.
-const QUEUE_FULL: usize = 256 * 1024;
+pub(super) const QUEUE_FULL: usize = 256 * 1024;
 /// The queue beyond which a client that is not held back is sent away.
 const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
 /// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command
@@ -196,7 +196,10 @@ impl ServerSession {
                 Line::Complete(line) => {
                     (Command::parse(&line).map_err(|error| Refused::new(&error)), line.len())
                 }
-                Line::TooLong(head) => (Err(Refused::too_long(&head)), 0),
+                Line::TooLong(head) => {
+                    self.outputs.push_back(Output::LimitStruck(SessionLimit::CommandLine));
+                    (Err(Refused::too_long(&head)), 0)
+                }
             };
             match command {
                 Ok(Command::Abort) => {
@@ -217,9 +220,13 @@ impl ServerSession {
                 }
                 _ => {}
             }
+            let is_full = self.queued >= QUEUE_FULL;
             // An empty slot costs memory too.
             self.queued += length + size_of::<Queued>();
             self.queue.push_back(Queued { command, length: length + size_of::<Queued>() });
+            if self.queued >= QUEUE_FULL && !is_full {
+                self.outputs.push_back(Output::LimitStruck(SessionLimit::CommandQueue));
+            }
             if self.queued > QUEUE_LIMIT {
                 self.say(421, "Too many commands at once; closing the control connection.");
                 self.abort_running();

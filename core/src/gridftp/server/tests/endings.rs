@@ -102,6 +102,7 @@ fn a_flood_of_commands_is_held_back_and_then_ended() {
     assert!(d.session.wants_input());
     d.client(&flood).client(&flood);
     assert!(!d.session.wants_input());
+    assert_eq!(d.others, [Output::LimitStruck(SessionLimit::CommandQueue)]);
     (0..20).for_each(|_| _ = d.client(&flood));
     assert!(d.said().contains("421 Too many commands"));
     assert!(d.others.contains(&Output::Close));
@@ -115,6 +116,7 @@ fn a_line_that_is_too_long_gets_500_and_the_session_goes_on() {
         d.said(),
         "500 A command line has at most 8192 bytes.\r\n200 NOOP command successful.\r\n"
     );
+    assert_eq!(d.others, [Output::LimitStruck(SessionLimit::CommandLine)]);
 }
 
 proptest! {
