@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 /// the news that the client is gone or wants no more. A client that dies closes both connections
 /// within one system call of each other; on a network their last packets may change places.
 const SECOND_THOUGHTS: Duration = Duration::from_millis(100);
+/// How long what comes of a file that is refused is read, so that its client hears why.
+const READ_AWAY: Duration = Duration::from_secs(5);
 /// How long the client may take to connect.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may once a stranger has connected in its place.
@@ -99,7 +101,10 @@ pub(super) fn receive(
         if let Some(pace) = plane.receive_pace() {
             pace.through(read, &run.tally);
         }
-        sink.write(0, at, &buffer[..read])?;
+        if let Err(error) = sink.write(0, at, &buffer[..read]) {
+            read_away(&mut *stream, buffer, run);
+            return Err(error);
+        }
         run.tally.add_bytes(read);
         at += read as u64;
     }
@@ -112,6 +117,25 @@ pub(super) fn receive(
         _ => SECOND_THOUGHTS + rtt * 2,
     };
     run.cancel.wait(idle_timeout).map_or(Ok(at), Err)
+}
+
+/// Reads what still comes of a file that is refused: closed while there is something unread, a
+/// connection is reset, and a client that is sending then speaks of the connection and not of the
+/// reason that it is told (as of HTTP, RFC 9112, section 9.6).
+fn read_away(stream: &mut dyn ByteStream, buffer: &mut [u8], run: &RunningTransfer<'_>) {
+    let until = Instant::now() + READ_AWAY;
+    let Ok(handle) = stream.handle() else { return };
+    while run.cancel.reason().is_none() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || handle.set_read_timeout(Some(left)).is_err() {
+            return;
+        }
+        match stream.read(buffer) {
+            Ok(0) => return,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
+            _ => {}
+        }
+    }
 }
 
 /// The transfer's one connection: accepted or made, as was arranged, under TLS if that was (P-3). A

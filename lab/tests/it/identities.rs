@@ -943,8 +943,11 @@ fn a_day_has_the_bytes_and_files_that_an_identity_may_store() {
     };
     refused(&big, "4 MiB in a day");
     refused(&tree, "6 files in a day");
-    for more in [&[][..], &["-Q", "-ALLO 5242880"]] {
-        let (done, said) = curl(&big, more);
+    // Sent on long after it was refused.
+    let bigger = site.at("bigger");
+    fs::write(&bigger, random(3, 64 << 20)).expect("written");
+    for (file, more) in [(&big, &[][..]), (&big, &["-Q", "-ALLO 5242880"]), (&bigger, &[])] {
+        let (done, said) = curl(file, more);
         // Curl's own words for 552.
         assert!(!done && said.contains("Exceeded storage allocation"), "{more:?}: {said}");
     }
