@@ -205,18 +205,18 @@ impl FileByFile {
                 });
             }
             (Step::Checking, FileEvent::Measured(result)) => self.then(result, FileByFile::checked),
-            (Step::Finding, FileEvent::Landed(result)) => self.then(result, |files, has_landed| {
-                match has_landed {
+            (Step::Finding, FileEvent::Landed(result)) => {
+                self.then(result, |files, has_landed| match has_landed {
                     true => files.landed(true),
                     false => files.go_on(),
-                }
-            }),
-            (Step::Landing, FileEvent::Landed(result)) => self.then(result, |files, has_landed| {
-                match has_landed {
+                })
+            }
+            (Step::Landing, FileEvent::Landed(result)) => {
+                self.then(result, |files, has_landed| match has_landed {
                     true => files.landed(files.is_compared),
                     false => files.begin_next(),
-                }
-            }),
+                })
+            }
             _ => {}
         }
     }

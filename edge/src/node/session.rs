@@ -22,6 +22,12 @@ use tokio::sync::mpsc;
 /// How long a client that is let in may leave a reply unread.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Replies go out together while others are about to follow them, for so long and as far as so many
+/// bytes: each write is a packet, and of a new connection the eleventh waits a round trip for the
+/// first to be acknowledged (RFC 6928).
+const HOLD: Duration = Duration::from_millis(2);
+const HOLD_LEN: usize = 16 << 10;
+
 /// Serves one client to the end of its session.
 pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
     let (answers, mut answered) = mpsc::unbounded_channel();
@@ -31,6 +37,10 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
     loop {
         let wake = loop {
             let next = match session.machine.poll(session.now()) {
+                Output::Wait(_) if session.is_to_send() => {
+                    session.send().await;
+                    continue;
+                }
                 Output::Wait(wake) => break wake,
                 Output::Close => return session.close().await,
                 Output::StartTls { early } => session.start_tls(early).await,
@@ -43,7 +53,7 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
             let Some(protected) = next else { return };
             session = protected;
         };
-        let (idle, idle_port) = (session.until(wake), session.idle_port());
+        let (idle, idle_port, held) = (session.until(wake), session.idle_port(), session.held());
         tokio::select! {
             came = session.wire.receive(fresh, &mut received), if session.machine.wants_input() => {
                 fresh = false;
@@ -57,6 +67,7 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
             Some(told) = answered.recv() => session.answered(told),
             () = idle_port => session.close_idle_port(),
             why = session.visitor.expelled() => session.tell(Input::Expelled(why)),
+            () = held => continue,
             () = idle => continue,
         }
         session.visitor.active(session.machine.is_busy());
@@ -82,6 +93,9 @@ struct Session {
     listed: Option<ListShare>,
     /// When its data port was used last, if there may be one.
     port_used: Option<Instant>,
+    /// Replies that are to go, and since when.
+    unsent: Vec<u8>,
+    unsent_since: Option<Instant>,
 }
 
 impl Session {
@@ -113,6 +127,8 @@ impl Session {
             answers,
             listed: None,
             port_used: None,
+            unsent: Vec::new(),
+            unsent_since: None,
         }
     }
 
@@ -175,7 +191,13 @@ impl Session {
     /// What an output of the machine's wants that leaves the connection as it is.
     async fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Send(bytes) => self.send(&bytes).await,
+            Output::Send(bytes) => {
+                self.unsent_since.get_or_insert_with(Instant::now);
+                self.unsent.extend(bytes);
+                if self.unsent.len() >= HOLD_LEN {
+                    self.send().await;
+                }
+            }
             Output::Ask { id, ask: Ask::Admit } => {
                 let account = lock(&self.data).account().clone();
                 let named = account.name.as_deref().map(|name| (name, account.sessions));
@@ -230,13 +252,35 @@ impl Session {
         }
     }
 
-    /// Who reads nothing holds a place, and what it asked for, for no longer than it may.
-    async fn send(&mut self, bytes: &[u8]) {
+    /// Whether replies are to go now.
+    fn is_to_send(&self) -> bool {
+        let since = self.unsent_since.map(|since| since.elapsed());
+        since.is_some_and(|held| held >= HOLD || !self.machine.replies_soon())
+    }
+
+    /// Waits until replies have been held back for as long as they may.
+    fn held(&self) -> impl Future<Output = ()> + use<> {
+        let until = self.unsent_since.map(|since| since + HOLD);
+        async move {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Sends what there is to send. Who reads nothing holds a place, and what it asked for, for no
+    /// longer than it may.
+    async fn send(&mut self) {
+        let bytes = std::mem::take(&mut self.unsent);
+        if self.unsent_since.take().is_none() {
+            return;
+        }
         let login_timeout = self.shared.config.limits.login_timeout;
         let within = if self.visitor.is_in() { REPLY_TIMEOUT } else { login_timeout };
         let began = Instant::now();
         let sent = tokio::select! {
-            sent = tokio::time::timeout(within, self.wire.write(bytes)) => matches!(sent, Ok(Ok(()))),
+            sent = tokio::time::timeout(within, self.wire.write(&bytes)) => matches!(sent, Ok(Ok(()))),
             _ = self.visitor.expelled() => false,
         };
         self.listed = None;
@@ -264,6 +308,7 @@ impl Session {
     }
 
     async fn close(mut self) {
+        self.send().await;
         if self.machine.is_login_late() {
             say_late(&self.shared, &self.arrival, "log in");
         }
@@ -301,6 +346,7 @@ impl Session {
     /// The session under TLS; nothing where the handshake failed, for who cannot do it has no
     /// session to go on with.
     async fn start_tls(mut self, early: Vec<u8>) -> Option<Session> {
+        self.send().await;
         let certificate = self.arrival.certificate.as_ref()?;
         let mut shown = Shown::new(&self.shared, certificate).ok()?;
         let config = shown.tls.as_ref().map_or(&certificate.config, |tls| &tls.control);
@@ -330,6 +376,7 @@ impl Session {
 
     /// The same as a grid has it.
     async fn start_gssapi(mut self) -> Option<Session> {
+        self.send().await;
         let gsi = Arc::clone(self.shared.gsi.as_ref()?);
         let within = self.handshake_timeout();
         let came = tokio::select! {

@@ -3,7 +3,7 @@
 use farline_lab::files::{names, random};
 use farline_lab::raw::RawClient;
 use farline_lab::{Running, node, succeed, wait_for};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -241,4 +241,44 @@ fn replies_tell_what_is_so_of_times_lists_and_names() {
     assert!(client.ask("RNFR e1").starts_with("350"));
     let refused = client.ask("RNTO e2");
     assert!(refused.starts_with('5') && refused.contains("/e2"), "{refused}");
+}
+
+/// The packets with data that came over `stream`, as the kernel counts them.
+fn packets_in(stream: &TcpStream) -> u32 {
+    let port = stream.local_addr().expect("an address").port();
+    let ss = Command::new("ss").args(["-tinH", "sport", "="]).arg(format!(":{port}")).output();
+    let said = String::from_utf8_lossy(&ss.expect("ss runs").stdout).into_owned();
+    let count = said.split("data_segs_in:").nth(1).and_then(|rest| rest.split(' ').next());
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("no count: {said}"))
+}
+
+/// Of a new connection no more than ten packets go before the first is acknowledged.
+#[test]
+fn replies_to_commands_in_a_row_take_few_packets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let mut client = TcpStream::connect(url.trim_start_matches("ftp://")).expect("a way");
+    client.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let commands = format!("USER anonymous\r\nPASS x\r\n{}NOOP\r\n", "MLST /\r\n".repeat(30));
+    client.write_all(commands.as_bytes()).expect("sent");
+    let last = "200 NOOP command successful.";
+    let reader = BufReader::new(client.try_clone().expect("a descriptor"));
+    let said: Vec<String> =
+        reader.lines().map_while(Result::ok).take_while(|line| line != last).collect();
+    assert_eq!(said.iter().filter(|line| *line == "250 End.").count(), 30, "{said:?}");
+    let packets = packets_in(&client);
+    println!("{packets} packets");
+    assert!(packets <= 10, "{packets} packets for {} lines", said.len());
+}
+
+/// What a client asks for alone it hears at once, whatever is asked for behind it.
+#[test]
+fn a_reply_is_held_back_for_no_transfer() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("f"), "f").expect("written");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let mut client = RawClient::in_stream_mode(&url);
+    // Nobody connects to the data port, so that the transfer goes on.
+    client.say("EPSV\r\nRETR f\r\nNOOP");
+    assert!(client.final_reply().starts_with("229"));
 }

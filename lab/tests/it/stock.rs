@@ -2,11 +2,11 @@
 //! this host has, is not sent twice.
 
 use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::relay::relay_that_loses_the_reply_to;
 use farline_lab::{
     LinkUp, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of,
     node, succeed, wait_for,
 };
-use farline_lab::relay::relay_that_loses_the_reply_to;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;

@@ -166,6 +166,12 @@ impl ServerSession {
         !self.closed && self.queued < QUEUE_FULL
     }
 
+    /// Whether another reply follows as soon as the edge has done what it was asked: commands wait,
+    /// and behind no transfer.
+    pub fn replies_soon(&self) -> bool {
+        self.is_busy() && !self.is_transferring() && !self.queue.is_empty()
+    }
+
     /// Whether something asked for is under way.
     pub fn is_busy(&self) -> bool {
         self.waiting.is_some()

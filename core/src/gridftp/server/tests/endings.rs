@@ -109,6 +109,20 @@ fn a_flood_of_commands_is_held_back_and_then_ended() {
 }
 
 #[test]
+fn replies_follow_soon_while_commands_wait_and_no_transfer_runs() {
+    let mut d = Dialogue::writable();
+    assert!(!d.session.replies_soon());
+    d.client("MLST /\r\n");
+    assert!(!d.session.replies_soon(), "nothing waits behind it");
+    d.client("NOOP\r\n");
+    assert!(d.session.replies_soon());
+    d.edge(not_found());
+    assert!(!d.session.replies_soon());
+    d.listening("PASV").client("RETR /a\r\nNOOP\r\n");
+    assert!(!d.session.replies_soon(), "a transfer takes long");
+}
+
+#[test]
 fn a_line_that_is_too_long_gets_500_and_the_session_goes_on() {
     let mut d = Dialogue::writable();
     d.client(&format!("RETR {}\r\nNOOP\r\n", "x".repeat(9000)));
