@@ -192,8 +192,10 @@ impl Session {
     async fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send(bytes) => {
-                self.unsent_since.get_or_insert_with(Instant::now);
-                self.unsent.extend(bytes);
+                if self.unsent.len() + bytes.len() > HOLD_LEN {
+                    self.send().await;
+                }
+                self.hold(bytes);
                 if self.unsent.len() >= HOLD_LEN {
                     self.send().await;
                 }
@@ -249,6 +251,15 @@ impl Session {
             Output::Close | Output::StartTls { .. } | Output::StartGssapi | Output::Wait(_) => {
                 unreachable!("the caller's")
             }
+        }
+    }
+
+    /// Has a reply go with those before it; a long one, which goes alone, is not copied.
+    fn hold(&mut self, reply: Vec<u8>) {
+        self.unsent_since.get_or_insert_with(Instant::now);
+        match self.unsent.is_empty() {
+            true => self.unsent = reply,
+            false => self.unsent.extend(reply),
         }
     }
 

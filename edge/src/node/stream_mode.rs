@@ -102,7 +102,7 @@ pub(super) fn receive(
             pace.through(read, &run.tally);
         }
         if let Err(error) = sink.write(0, at, &buffer[..read]) {
-            read_away(&mut *stream, buffer, run);
+            read_away(plane, &mut *stream, buffer, run);
             return Err(error);
         }
         run.tally.add_bytes(read);
@@ -122,7 +122,12 @@ pub(super) fn receive(
 /// Reads what still comes of a file that is refused: closed while there is something unread, a
 /// connection is reset, and a client that is sending then speaks of the connection and not of the
 /// reason that it is told (as of HTTP, RFC 9112, section 9.6).
-fn read_away(stream: &mut dyn ByteStream, buffer: &mut [u8], run: &RunningTransfer<'_>) {
+fn read_away(
+    plane: &DataPlane,
+    stream: &mut dyn ByteStream,
+    buffer: &mut [u8],
+    run: &RunningTransfer<'_>,
+) {
     let until = Instant::now() + READ_AWAY;
     let Ok(handle) = stream.handle() else { return };
     while run.cancel.reason().is_none() {
@@ -133,7 +138,12 @@ fn read_away(stream: &mut dyn ByteStream, buffer: &mut [u8], run: &RunningTransf
         match stream.read(buffer) {
             Ok(0) => return,
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
-            _ => {}
+            Err(_) => {}
+            Ok(read) => {
+                if let Some(pace) = plane.receive_pace() {
+                    pace.through(read, &run.tally);
+                }
+            }
         }
     }
 }

@@ -270,15 +270,3 @@ fn replies_to_commands_in_a_row_take_few_packets() {
     println!("{packets} packets");
     assert!(packets <= 10, "{packets} packets for {} lines", said.len());
 }
-
-/// What a client asks for alone it hears at once, whatever is asked for behind it.
-#[test]
-fn a_reply_is_held_back_for_no_transfer() {
-    let dir = tempfile::tempdir().expect("a folder");
-    std::fs::write(dir.path().join("f"), "f").expect("written");
-    let (_node, url) = node(dir.path(), "read", &[]);
-    let mut client = RawClient::in_stream_mode(&url);
-    // Nobody connects to the data port, so that the transfer goes on.
-    client.say("EPSV\r\nRETR f\r\nNOOP");
-    assert!(client.final_reply().starts_with("229"));
-}
