@@ -246,8 +246,15 @@ impl Session {
             Output::LoginRefused(why) => say_refused(&self.shared, &self.arrival, why),
             // What is no number is told in its turn.
             Output::OptionAtOnce { value, .. } => drop(self.limit.heed(&value)),
-            Output::CloseChannels => self.close_data(DataPlane::close_channels),
-            Output::CloseData => self.close_data(DataPlane::close_data),
+            // A client is told why before it sees the connection end.
+            Output::CloseChannels => {
+                self.send().await;
+                self.close_data(DataPlane::close_channels);
+            }
+            Output::CloseData => {
+                self.send().await;
+                self.close_data(DataPlane::close_data);
+            }
             Output::Close | Output::StartTls { .. } | Output::StartGssapi | Output::Wait(_) => {
                 unreachable!("the caller's")
             }
