@@ -152,13 +152,7 @@ impl Session {
     /// Waits until nothing has used the session's data port for as long as nothing may move.
     fn idle_port(&self) -> impl Future<Output = ()> + use<> {
         let used = self.port_used.filter(|_| !self.machine.is_busy());
-        let until = used.zip(self.shared.config.idle_timeout).map(|(used, idle)| used + idle);
-        async move {
-            match until {
-                Some(until) => tokio::time::sleep_until(until.into()).await,
-                None => std::future::pending().await,
-            }
-        }
+        sleep_until(used.zip(self.shared.config.idle_timeout).map(|(used, idle)| used + idle))
     }
 
     fn close_idle_port(&mut self) {
@@ -179,13 +173,7 @@ impl Session {
 
     /// Waits until `wake`; for good where nothing is to be waited for.
     fn until(&self, wake: Option<Time>) -> impl Future<Output = ()> + use<> {
-        let wait = wake.map(|at| at.since(self.now()));
-        async move {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait.into()).await,
-                None => std::future::pending().await,
-            }
-        }
+        sleep_until(wake.map(|at| Instant::now() + Duration::from(at.since(self.now()))))
     }
 
     /// What an output of the machine's wants that leaves the connection as it is.
@@ -278,13 +266,7 @@ impl Session {
 
     /// Waits until replies have been held back for as long as they may.
     fn held(&self) -> impl Future<Output = ()> + use<> {
-        let until = self.unsent_since.map(|since| since + HOLD);
-        async move {
-            match until {
-                Some(until) => tokio::time::sleep_until(until.into()).await,
-                None => std::future::pending().await,
-            }
-        }
+        sleep_until(self.unsent_since.map(|since| since + HOLD))
     }
 
     /// Sends what there is to send. Who reads nothing holds a place, and what it asked for, for no
@@ -430,6 +412,14 @@ impl Session {
     fn begin_anew(&mut self, shown: Shown) {
         let (shared, arrival) = (Arc::clone(&self.shared), self.arrival.clone());
         *lock(&self.data) = DataPlane::new(shared, arrival, shown, self.limit.clone());
+    }
+}
+
+/// Waits until then; for good where nothing is to be waited for.
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => std::future::pending().await,
     }
 }
 
