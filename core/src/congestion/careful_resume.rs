@@ -5,7 +5,7 @@
 //!
 //! | phase | window | ends |
 //! |---|---|---|
-//! | reconnaissance | the control's | when the first window has arrived: with a jump, or as any flow where the path is not confirmed |
+//! | reconnaissance | the control's | when the first window has arrived and more is to be sent than that: with a jump, or as any flow where the path is not confirmed |
 //! | unvalidated | the jump, paced over one round trip | when a packet that it sent has arrived, or is lost |
 //! | validating | what was on its way, from where the control goes on | when all that was sent without proof has arrived |
 //! | safe retreat | half of what has arrived | the same; then the threshold is what has arrived |
@@ -148,12 +148,14 @@ impl<M: Fn(Start) -> Box<dyn Control> + Send> CarefulResume<M> {
                 if (acked.delivered as f64) < self.start.window {
                     return;
                 }
-                // A flow that has no use for its first window has none for a jump. One that is
-                // paced is never held by its window, but has sent more than that by now.
-                let sent = acked.delivered as f64 + self.in_flight;
-                let has_more = acked.window_limited || sent > self.start.window;
-                if !self.is_confirmed() || !has_more || before >= self.jump() {
+                if !self.is_confirmed() || before >= self.jump() {
                     self.phase = Phase::Normal;
+                    return;
+                }
+                // A flow that has no use for its first window has none for a jump yet: of QUIC's,
+                // what arrived may be its handshake. One that is paced is never held by its window,
+                // but has more than the first on its way by now.
+                if !acked.window_limited && f64::from(acked.in_flight) <= self.start.window {
                     return;
                 }
                 self.pipe = self.in_flight;

@@ -136,7 +136,7 @@ fn what_is_sent_without_proof_is_half_of_what_was_saved() {
 }
 
 #[test]
-fn a_flow_with_little_to_send_does_not_jump() {
+fn a_flow_with_little_to_send_jumps_once_it_has_more() {
     let start = Start { saved: Some(saved(1_000)), ..Start::default() };
     let mut flow = Algorithm::Cubic.control(Constants::Linux, start, &Rng::new(1));
     let now = Time::ZERO + ms(RTT);
@@ -153,6 +153,10 @@ fn a_flow_with_little_to_send_does_not_jump() {
     flow.handle(now, Event::Acked(acked));
     assert_eq!(flow.poll().pacing, None);
     assert!(flow.poll().window <= 20.0, "{:?}", flow.poll());
+    // A connection's handshake is ten packets too, after which the data comes.
+    let acked = Acked { delivered: 12, packets: 2, delivered_at_send: 10, ..acked };
+    flow.handle(now + ms(RTT), Event::Acked(Acked { window_limited: true, ..acked }));
+    assert_eq!(flow.poll().window, saved(1_000).jump(start.packet));
 }
 
 #[test]
