@@ -34,8 +34,13 @@ impl SavedPath {
         self.in_flight.0 as f64 / packet.0.max(1) as f64
     }
 
-    /// Packets that may be sent without proof.
-    pub(crate) fn jump(&self, packet: Bytes) -> f64 {
+    /// Bytes that may be sent without proof.
+    pub fn jump(&self) -> Bytes {
+        Bytes((self.in_flight.0 as f64 * JUMP) as u64)
+    }
+
+    /// The same in packets of `packet` bytes.
+    pub(crate) fn jump_packets(&self, packet: Bytes) -> f64 {
         self.packets(packet) * JUMP
     }
 
@@ -47,7 +52,7 @@ impl SavedPath {
     /// Whether flows whose windows are `begun` together gain by a jump. When the path is confirmed,
     /// a round trip has doubled them: a jump to less than twice that saves no round trip.
     pub fn is_worth_a_jump_from(&self, begun: Bytes) -> bool {
-        self.in_flight.0 as f64 * JUMP >= 4.0 * begun.0 as f64
+        self.jump().0 >= 4 * begun.0
     }
 
     /// Whether a path with this round trip may be the same one.
@@ -114,7 +119,7 @@ impl<M: Fn(Start) -> Box<dyn Control> + Send> CarefulResume<M> {
 
     /// Packets that may be sent without proof.
     fn jump(&self) -> f64 {
-        self.saved.jump(self.start.packet).min(self.start.clamp)
+        self.saved.jump_packets(self.start.packet).min(self.start.clamp)
     }
 
     /// Whether the round trip is the saved path's.

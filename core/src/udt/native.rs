@@ -143,7 +143,7 @@ impl Native {
             Some(Resuming::Confirms(saved)) if path.acknowledged as f64 >= FIRST_WINDOW => {
                 let rtt = path.last_rtt.unwrap_or(path.rtt);
                 let limit = saved.threshold(path.packet);
-                let jump = saved.jump(path.packet).min(path.most as f64);
+                let jump = saved.jump_packets(path.packet).min(path.most as f64);
                 let is_confirmed = saved.is_confirmed_by(rtt);
                 self.resuming = None;
                 if is_confirmed && jump > self.window {

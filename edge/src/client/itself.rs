@@ -178,6 +178,15 @@ impl LooksThere {
         LooksThere(sources.into_iter().filter(|_| is_here).filter_map(look).collect())
     }
 
+    /// The same where nothing goes by its name below `target`, but in its place.
+    pub(super) fn without_names(self) -> LooksThere {
+        let looks = self.0.into_iter().map(|(path, source, mut looks)| {
+            looks.remove(0);
+            (path, source, looks)
+        });
+        LooksThere(looks.collect())
+    }
+
     /// Refuses to store at `to` what is itself what it would replace, or lies around it.
     ///
     /// # Errors

@@ -156,7 +156,7 @@ fn a_flow_with_little_to_send_jumps_once_it_has_more() {
     // A connection's handshake is ten packets too, after which the data comes.
     let acked = Acked { delivered: 12, packets: 2, delivered_at_send: 10, ..acked };
     flow.handle(now + ms(RTT), Event::Acked(Acked { window_limited: true, ..acked }));
-    assert_eq!(flow.poll().window, saved(1_000).jump(start.packet));
+    assert_eq!(flow.poll().window, saved(1_000).jump_packets(start.packet));
 }
 
 #[test]

@@ -49,6 +49,9 @@ pub(super) struct Meter {
     /// what it sends.
     window: AtomicU64,
     send_window: AtomicU64,
+    /// Bytes that it may once send without proof, being over a path that is known: a writer that
+    /// waits for what it wrote to arrive would have none for that.
+    jump: AtomicU64,
     /// Its part of what its session may keep, and what the user wants it to keep.
     share: BufferShare,
     buffer: Option<Bytes>,
@@ -72,6 +75,7 @@ impl Default for Meter {
             smoothed_rtt: AtomicU64::new(u64::MAX),
             window: AtomicU64::default(),
             send_window: AtomicU64::default(),
+            jump: AtomicU64::default(),
             share: BufferShare::default(),
             buffer: None,
             saved: Mutex::default(),
@@ -102,7 +106,8 @@ impl Meter {
     /// What the connection may keep of what it sends: twice what its control lets be on its way,
     /// and a little for what is written meanwhile. `None` while that is about what it was.
     pub(super) fn new_send_window(&self) -> Option<u64> {
-        let window = self.window.load(Ordering::Relaxed);
+        let read = |window: &AtomicU64| window.load(Ordering::Relaxed);
+        let window = read(&self.window).max(read(&self.jump));
         let wanted = window.saturating_mul(2).saturating_add(LEAST_SEND_WINDOW).min(self.most());
         let before = self.send_window.load(Ordering::Relaxed);
         let is_new = wanted > before || wanted < before - before / 4;
@@ -140,6 +145,7 @@ impl Meter {
         let begins = self.sent.load(Ordering::Relaxed) < MOST_BEFORE;
         if begins {
             *lock(&self.saved) = Some(saved);
+            self.jump.store(saved.jump().0, Ordering::Relaxed);
         }
         begins
     }

@@ -143,10 +143,9 @@ impl Questions {
     fn of(options: &Options, sources: &Sources<'_>, to: &Remote) -> Questions {
         let looks = sources.is_alone() && !to.path.ends_with(b"/") && to.store.is_none();
         let is_limited = options.limit.is_some() || options.held.is_some();
-        // Where things will be named is not known of what may be a folder's name or a file's.
-        let itself = match looks || !to.farline {
-            true => LooksAhead::default(),
-            false => LooksAhead::new(&sources.named(true), &to.path),
+        let itself = match to.farline {
+            true => LooksAhead::new(&sources.named(true), &to.path),
+            false => LooksAhead::default(),
         };
         let path = (is_limited || !options.fresh_start).then_some(is_limited);
         let journals = if to.farline { sources.journals(to) } else { Vec::new() };
@@ -231,6 +230,11 @@ pub(super) async fn open(
     };
     copy.stats.failures.extend(problems);
     let named = || sources.named(into_folder);
-    let looks = itself.unwrap_or_else(|| LooksThere::begin(&mut control, named(), &set.target));
+    let looks = match itself {
+        Some(looks) if into_folder => looks,
+        // Asked before it was known whether the destination is a folder.
+        Some(looks) => looks.without_names(),
+        None => LooksThere::begin(&mut control, named(), &set.target),
+    };
     Ok(Opened { control, passive, into_folder, set, looks, journals })
 }
