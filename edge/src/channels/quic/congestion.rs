@@ -28,6 +28,9 @@ const BELOW: u64 = 48;
 const HELD_SPARE: f64 = 1.05;
 const HELD_WAITS: Span = Span::from_millis(5);
 
+/// Packets of the least window (RFC 9002, section 7.2).
+const LEAST_PACKETS: f64 = 2.0;
+
 /// What a connection may keep of what it sends beyond twice its control's window.
 pub(super) const LEAST_SEND_WINDOW: u64 = 1 << 20;
 
@@ -224,6 +227,8 @@ struct Adapted {
     control: QuicControl,
     begun: Instant,
     mtu: u64,
+    /// What it was when the connection began.
+    first_mtu: u64,
     /// Behind a lock that nobody waits for, since a control may be asked from any thread.
     machine: Mutex<Box<dyn Control>>,
     /// Moments of sending whose packets may be acknowledged yet, oldest first.
@@ -243,17 +248,12 @@ struct Adapted {
 }
 
 impl Controls {
-    /// A machine of `control`, which begins from `saved` where there is anything.
-    fn machine(
-        &self,
-        control: QuicControl,
-        mtu: u64,
-        saved: Option<SavedPath>,
-    ) -> Box<dyn Control> {
+    /// A machine of `control` for packets of `mtu`, which begins as `start` says.
+    fn machine(&self, control: QuicControl, mtu: u64, start: Start) -> Box<dyn Control> {
         let QuicControl { algorithm, held } = control;
         // An Ethernet's wire has the headers of IPv6 and UDP too.
         let packet = Bytes(mtu + if held.is_some() { BELOW } else { 0 });
-        let start = Start { packet, saved, held, ..Start::default() };
+        let start = Start { packet, held, ..start };
         // BBR draws the phase that it begins with; the place is as good a seed as any.
         let seed = Rng::new(Arc::as_ptr(&self.meter) as u64);
         algorithm.control(Constants::Linux, start, &seed)
@@ -264,12 +264,13 @@ impl Adapted {
     fn new(made_by: Arc<Controls>, now: Instant, mtu: u16) -> Adapted {
         let mtu = u64::from(mtu);
         let control = made_by.control;
-        let machine = made_by.machine(control, mtu, None);
+        let machine = made_by.machine(control, mtu, Start::default());
         Adapted {
             made_by,
             control,
             begun: now,
             mtu,
+            first_mtu: mtu,
             machine: Mutex::new(machine),
             sent: VecDeque::new(),
             delivered: 0,
@@ -328,12 +329,16 @@ impl Controller for Adapted {
         if let Some(control) = lock(&self.made_by.meter.chosen).take() {
             self.control = control;
             *self.machine.get_mut().unwrap_or_else(PoisonError::into_inner) =
-                self.made_by.machine(control, self.mtu, None);
+                self.made_by.machine(control, self.mtu, Start::default());
             self.recovery = None;
         }
         if let Some(saved) = lock(&self.made_by.meter.saved).take() {
+            // What was sent before longer packets were found is no whole window of those.
+            let shorter = self.first_mtu as f64 / self.mtu as f64;
+            let window = (Start::default().window * shorter).max(LEAST_PACKETS);
+            let start = Start { window, saved: Some(saved), ..Start::default() };
             *self.machine.get_mut().unwrap_or_else(PoisonError::into_inner) =
-                self.made_by.machine(self.control, self.mtu, Some(saved));
+                self.made_by.machine(self.control, self.mtu, start);
             (self.recovery, self.resumes) = (None, true);
         }
         self.made_by.meter.arrived.fetch_add(bytes, Ordering::Relaxed);
@@ -411,8 +416,7 @@ impl Controller for Adapted {
             }
             _ => window,
         };
-        // Two packets are the least that a flow may send (RFC 9002, section 7.2).
-        window.max(2 * self.mtu)
+        window.max((LEAST_PACKETS * self.mtu as f64) as u64)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
