@@ -329,7 +329,7 @@ impl<'a> Copy<'a> {
         self.keep_path();
         let next = TransferState::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
-        self.stats.waits.add(&live.tally.waits());
+        self.stats.waits.add(&live.waits());
         self.stats.bytes_sent += live.tally.on_wire();
         if let Some(choice) = &mut self.stats.choice {
             choice.reasons.append(&mut lock(&live.changes));

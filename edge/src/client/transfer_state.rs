@@ -7,8 +7,9 @@ use crate::mover::{Cancel, LiveRate, Notify, Pace, PathStart, Tally};
 use crate::sys::lock::lock;
 use farline_core::copy::HeldRate;
 use farline_core::plan::Reason;
-use farline_core::transfer::TuningLimits;
+use farline_core::transfer::{TuningLimits, Waits};
 use farline_core::units::Bytes;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -41,9 +42,52 @@ pub(super) struct TransferState {
     pub(super) total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// Counts the files that have their final names.
     files: OnceLock<CountFiles>,
-    /// The sending end's channels with the bytes they had acknowledged before, to see what has
-    /// really arrived.
-    handles: Mutex<Vec<(Handle, u64)>>,
+    /// The sending end's channels, to see what has really arrived.
+    followed: Mutex<Vec<Followed>>,
+}
+
+/// A channel over which this end sends.
+struct Followed {
+    handle: Handle,
+    /// Of which connection it is one, where its driver tells what a kernel tells of TCP.
+    connection: Option<usize>,
+    /// What had arrived, and what was sent again, before.
+    before: Sent,
+}
+
+/// Bytes that arrived, and packets that were sent again as no kernel tells.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    arrived: u64,
+    again: u64,
+}
+
+impl Followed {
+    /// Nothing where nobody tells what arrived, as of a connection that ssh carries.
+    fn new(handle: Handle) -> Option<Followed> {
+        let sample = handle.sample();
+        let connection = sample.flow.filter(|_| sample.tcp.is_none()).map(|flow| flow.connection);
+        let followed = Followed { handle, connection, before: Sent::default() };
+        let before = followed.look()?;
+        Some(Followed { before, ..followed })
+    }
+
+    fn look(&self) -> Option<Sent> {
+        let sample = self.handle.sample();
+        match (sample.tcp, sample.flow) {
+            (Some(info), _) => Some(Sent { arrived: info.bytes_acked, again: 0 }),
+            (None, flow) => flow.map(|flow| Sent { arrived: flow.arrived, again: flow.packets.1 }),
+        }
+    }
+
+    /// What it did since.
+    fn since(&self) -> Sent {
+        let Sent { arrived, again } = self.look().unwrap_or(self.before);
+        Sent {
+            arrived: arrived.saturating_sub(self.before.arrived),
+            again: again.saturating_sub(self.before.again),
+        }
+    }
 }
 
 /// Counts files that have landed, where that is known.
@@ -116,21 +160,38 @@ impl TransferState {
     }
 
     pub(super) fn follow(&self, handles: Vec<Handle>) {
-        let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
-        // Of a connection that ssh carries the kernel knows nothing.
-        let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
-        let handles =
-            handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
-        *lock(&self.handles) = handles.collect();
+        *lock(&self.followed) = handles.into_iter().filter_map(Followed::new).collect();
     }
 
     /// A channel that was opened while the others send.
     pub(super) fn follow_another(&self, handle: Handle) {
-        let mut handles = lock(&self.handles);
+        let mut followed = lock(&self.followed);
         // Where nothing is known of the others, the tally alone counts.
-        if !handles.is_empty() {
-            handles.push((handle, 0));
+        if !followed.is_empty() {
+            followed.extend(Followed::new(handle));
         }
+    }
+
+    /// What all that are followed did together; `None` without any. Several may be of one
+    /// connection.
+    fn sent(&self) -> Option<Sent> {
+        let mut seen = BTreeSet::new();
+        lock(&self.followed)
+            .iter()
+            .filter(|one| one.connection.is_none_or(|connection| seen.insert(connection)))
+            .map(Followed::since)
+            .reduce(|sum, one| Sent {
+                arrived: sum.arrived + one.arrived,
+                again: sum.again + one.again,
+            })
+    }
+
+    /// Where the time of this end's channels and threads went, once all that was sent is over: what
+    /// waits in this process when its threads end is lost and sent again after.
+    pub(super) fn waits(&self) -> Waits {
+        let waits = self.tally.waits();
+        let again = self.sent().unwrap_or_default().again;
+        Waits { retransmits: waits.retransmits.max(again), ..waits }
     }
 
     /// Whether all that is to be moved has arrived, and there is anything.
@@ -139,20 +200,10 @@ impl TransferState {
         total.is_some_and(|total| total.0 > 0 && self.arrived() >= total.0)
     }
 
-    /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the
-    /// store when we receive.
+    /// Payload that has arrived: what the peer acknowledged when we send, what is in the store when
+    /// we receive.
     pub(super) fn arrived(&self) -> u64 {
-        let handles = lock(&self.handles);
-        let held = self.held.load(Ordering::Relaxed);
-        if handles.is_empty() {
-            return held + self.tally.bytes();
-        }
-        let acked: u64 = handles
-            .iter()
-            .map(|(handle, base)| {
-                handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))
-            })
-            .sum();
-        held + acked.min(self.tally.bytes())
+        let (held, moved) = (self.held.load(Ordering::Relaxed), self.tally.bytes());
+        held + self.sent().map_or(moved, |sent| sent.arrived.min(moved))
     }
 }
