@@ -64,22 +64,37 @@ impl RawClient {
     /// # Panics
     /// When none comes.
     pub fn final_reply(&mut self) -> String {
+        self.replies().pop().unwrap_or_default()
+    }
+
+    /// All replies up to the final one, that one last.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn replies(&mut self) -> Vec<String> {
+        let mut replies = Vec::new();
         loop {
-            let mut reply = String::new();
-            loop {
-                let mut line = Vec::new();
-                let read = self.reader.read_until(b'\n', &mut line).expect("a reply");
-                assert!(read > 0, "the node closed the control connection after: {reply}");
-                let line = String::from_utf8_lossy(&line).into_owned();
-                reply.push_str(&line);
-                let last = line.len() > 3
-                    && line.as_bytes()[..3].iter().all(u8::is_ascii_digit)
-                    && line.as_bytes()[3] == b' ';
-                if last {
-                    break;
-                }
+            let reply = self.reply();
+            let is_final = !reply.starts_with('1');
+            replies.push(reply);
+            if is_final {
+                return replies;
             }
-            if !reply.starts_with('1') {
+        }
+    }
+
+    fn reply(&mut self) -> String {
+        let mut reply = String::new();
+        loop {
+            let mut line = Vec::new();
+            let read = self.reader.read_until(b'\n', &mut line).expect("a reply");
+            assert!(read > 0, "the node closed the control connection after: {reply}");
+            let line = String::from_utf8_lossy(&line).into_owned();
+            reply.push_str(&line);
+            let last = line.len() > 3
+                && line.as_bytes()[..3].iter().all(u8::is_ascii_digit)
+                && line.as_bytes()[3] == b' ';
+            if last {
                 return reply;
             }
         }

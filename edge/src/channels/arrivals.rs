@@ -12,6 +12,7 @@ use super::ordered::{ByteStream, OrderedChannel};
 use super::pending::{NO_PLACE, Steps};
 use super::trust::ServerConfig;
 use crate::sys::lock::lock;
+use crate::sys::pacing_limits::PacingLimits;
 use farline_core::units::Bytes;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -71,6 +72,8 @@ pub struct Arrivals {
     handshakes: HandshakePlaces,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
+    /// What paced the session's channels.
+    struck: Arc<PacingLimits>,
 }
 
 impl Arrivals {
@@ -83,7 +86,8 @@ impl Arrivals {
     ) -> Arrivals {
         let handshakes = HandshakePlaces::new(MOST_HANDSHAKES);
         let (room, buffer): (Room, _) = (Box::new(|| true), Mutex::default());
-        Arrivals { key, layer, deliver, refused, room, client: None, handshakes, buffer }
+        let (client, struck) = (None, Arc::default());
+        Arrivals { key, layer, deliver, refused, room, client, handshakes, buffer, struck }
     }
 
     /// The same where there may be no room for a connection.
@@ -97,6 +101,11 @@ impl Arrivals {
     #[must_use]
     pub(crate) fn of_client(self, client: IpAddr) -> Arrivals {
         Arrivals { client: Some(client.to_canonical()), ..self }
+    }
+
+    /// What paced the session's channels.
+    pub(crate) fn struck(&self) -> &Arc<PacingLimits> {
+        &self.struck
     }
 
     /// Whether there is room for one connection more.

@@ -1,5 +1,6 @@
 //! What the connections of one session may keep in this process, shared out among them.
 
+use crate::sys::pacing_limits::{PacingLimit, PacingLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +12,16 @@ pub(crate) const SESSION_BUFFERS: u64 = 256 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct SessionBuffers {
     connections: AtomicU64,
+    struck: Arc<PacingLimits>,
 }
 
 impl SessionBuffers {
+    /// Of a session where `struck` learns that they were too small.
+    pub(crate) fn telling(struck: &Arc<PacingLimits>) -> Arc<SessionBuffers> {
+        let (connections, struck) = (AtomicU64::default(), Arc::clone(struck));
+        Arc::new(SessionBuffers { connections, struck })
+    }
+
     /// What each connection may keep in each direction now.
     pub(crate) fn share(&self) -> u64 {
         SESSION_BUFFERS / self.connections.load(Ordering::Relaxed).max(1)
@@ -34,6 +42,11 @@ impl BufferShare {
     /// What this connection may keep in each direction now.
     pub(crate) fn len(&self) -> u64 {
         self.0.share()
+    }
+
+    /// That is less than it has use for.
+    pub(crate) fn is_too_small(&self) {
+        self.0.struck.strike(PacingLimit::ChannelBuffers);
     }
 }
 

@@ -97,7 +97,8 @@ impl DataPlane {
     /// Counts the files of a tree that are open beyond what its transfer has reserved.
     pub(super) fn file_limit(&self) -> FileLimit {
         let descriptors = Arc::clone(&self.shared.descriptors);
-        FileLimit::of(move || Descriptors::file(&descriptors).map(FilePlace::of))
+        let limit = FileLimit::of(move || Descriptors::file(&descriptors).map(FilePlace::of));
+        limit.telling(&self.struck)
     }
 
     fn say_no_descriptors(&self, error: &Error) {

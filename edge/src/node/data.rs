@@ -23,6 +23,7 @@ use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, LiveRate, Pace, SecuredPort};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::fs_user::as_service;
+use crate::sys::pacing_limits::PacingLimits;
 use crate::sys::pool::{Slot, pool_of_short};
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
@@ -113,6 +114,8 @@ pub(super) struct DataPlane {
     pub(super) backup: Option<(Vec<u8>, Option<Pathname>)>,
     /// What may change by itself of what this session sends.
     pub(super) adapt: Adapt,
+    /// What paced the trees of this session.
+    pub(super) struck: Arc<PacingLimits>,
 }
 
 impl DataPlane {
@@ -171,6 +174,7 @@ impl DataPlane {
             attributes: AttributeSet::default(),
             backup: None,
             adapt: Adapt::default(),
+            struck: Arc::default(),
         }
     }
 

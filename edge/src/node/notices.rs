@@ -67,6 +67,7 @@ impl fmt::Debug for Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::pacing_limits::PacingLimit;
     use farline_core::gridftp::server::SessionLimit;
     use std::path::Path;
     use std::sync::Arc;
@@ -89,6 +90,7 @@ mod tests {
         let said = |call| sources.iter().flat_map(move |source| names(source, call));
         let mut all: Vec<&str> = said("notices.say(").chain(said("say_limit(")).collect();
         all.extend([SessionLimit::CommandLine, SessionLimit::CommandQueue].map(SessionLimit::name));
+        all.extend(PacingLimit::ALL.map(PacingLimit::name));
         assert!(all.len() > 20, "{all:?}");
         for name in all {
             assert!(documents.contains(&format!("`{name}`")), "{name}");

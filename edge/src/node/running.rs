@@ -5,6 +5,7 @@ use super::reporter::Reporter;
 use crate::mover::{Cancel, TREE_MODULE, Tally};
 use crate::stores::{NotKept, NotSet};
 use crate::sys::lock::lock;
+use crate::sys::pacing_limits::PacingLimit;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::TransferRequest;
 use farline_core::plan::Reason;
@@ -67,16 +68,32 @@ impl<'a> RunningTransfer<'a> {
         client: IpAddr,
         result: &Result<u64, Error>,
     ) {
-        if self.tally.has_waited_for_zeros() {
-            let what = "blocks of zeros that were not sent wait, since others move files";
-            notices.say("zeros", format_args!("{client}: {what}"));
-        }
         let Err(error) = result else { return };
         if error.code == ErrorCode::TooManyRanges {
             notices.say("pieces", format_args!("{client}: {error}"));
         }
         if self.is_idle.load(Ordering::Relaxed) {
             notices.say("timeout", format_args!("{client}: {error}"));
+        }
+    }
+
+    /// Says which limits `struck` that refuse nothing: to the operator, and to a client that wants
+    /// to be `told`.
+    pub(super) fn say_paced(
+        &self,
+        notices: &Notices,
+        client: IpAddr,
+        (mut struck, told): (Vec<PacingLimit>, bool),
+    ) {
+        if self.tally.has_waited_for_zeros() {
+            struck.push(PacingLimit::Zeros);
+        }
+        for limit in struck {
+            let (name, what) = (limit.name(), limit.what());
+            notices.say(name, format_args!("{client}: {what}"));
+            if told {
+                self.reporter.remark(format!("FARLINE changed={name}: {what}"));
+            }
         }
     }
 

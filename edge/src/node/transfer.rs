@@ -15,6 +15,7 @@ use crate::stores::{
     BytesSource, Landing, PosixSink, PosixSource, Sink, UnnamedFile, join, storage_error,
 };
 use crate::sys::lock::lock;
+use crate::sys::pacing_limits::PacingLimit;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
@@ -39,6 +40,7 @@ impl DataPlane {
             _ => error,
         });
         run.say_limits(&self.shared.notices, self.client_ip(), &result);
+        run.say_paced(&self.shared.notices, self.client_ip(), (self.struck(), self.adapt.told));
         if let Err(error) = &result {
             self.channels.clear();
             if request.mode == Mode::Stream {
@@ -54,6 +56,13 @@ impl DataPlane {
             }
         }
         result
+    }
+
+    /// Which limits paced the session since this was last asked.
+    fn struck(&self) -> Vec<PacingLimit> {
+        let channels =
+            self.listener.iter().flat_map(|listener| listener.arrivals().struck().take());
+        self.struck.take().into_iter().chain(channels).collect()
     }
 
     fn dispatch(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {

@@ -1,6 +1,7 @@
 //! How many files of a tree are open at once: those of one transfer, and of all together, where
 //! somebody counts these.
 
+use crate::sys::pacing_limits::{PacingLimit, PacingLimits};
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::sync::Arc;
@@ -39,17 +40,32 @@ impl fmt::Debug for FilePlace {
 /// Gives out the places of all files that may be open in this process; without end where nobody
 /// counts them.
 #[derive(Clone, Default)]
-pub(crate) struct FileLimit(Option<Arc<dyn Fn() -> Option<FilePlace> + Send + Sync>>);
+pub(crate) struct FileLimit {
+    take: Option<Arc<dyn Fn() -> Option<FilePlace> + Send + Sync>>,
+    /// What struck a tree for want of a place, or of another's.
+    struck: Arc<PacingLimits>,
+}
 
 impl FileLimit {
     /// The places that `take` has.
     pub(crate) fn of(take: impl Fn() -> Option<FilePlace> + Send + Sync + 'static) -> FileLimit {
-        FileLimit(Some(Arc::new(take)))
+        FileLimit { take: Some(Arc::new(take)), ..FileLimit::default() }
+    }
+
+    /// The same, of which `struck` learns.
+    #[must_use]
+    pub(crate) fn telling(self, struck: &Arc<PacingLimits>) -> FileLimit {
+        FileLimit { struck: Arc::clone(struck), ..self }
+    }
+
+    /// This one struck a tree.
+    pub(super) fn strike(&self, limit: PacingLimit) {
+        self.struck.strike(limit);
     }
 
     /// A place for one more, if there is one.
     pub(super) fn place(&self) -> Option<FilePlace> {
-        self.0.as_ref().map_or(Some(FilePlace(None)), |take| take())
+        self.take.as_ref().map_or(Some(FilePlace(None)), |take| take())
     }
 }
 

@@ -8,6 +8,7 @@ use super::prefetch::Prefetch;
 use super::root::Root;
 use super::walk::size_untrue;
 use super::{Source, in_short};
+use crate::sys::pacing_limits::PacingLimit;
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{Advice, OFlags, fadvise};
@@ -56,8 +57,8 @@ impl OpenFiles {
 
     /// Keeps `file`, of which `left` bytes are to come once `len` more were read. What a peer does
     /// not want of a file never comes: those that were opened first are closed, and opened again
-    /// where more of them is read.
-    fn keep(&mut self, entry: usize, file: &Arc<OpenFile>, (left, len): (u64, u64)) {
+    /// where more of them is read. Returns whether one was.
+    fn keep(&mut self, entry: usize, file: &Arc<OpenFile>, (left, len): (u64, u64)) -> bool {
         if !self.files.contains_key(&entry) {
             self.order.push_back(entry);
         }
@@ -68,10 +69,11 @@ impl OpenFiles {
             self.order.retain(|&other| other != entry);
         }
         let most = if file.has_place() { most_open() } else { LEAST_OPEN };
-        while self.order.len() > most {
-            let Some(oldest) = self.order.pop_front() else { return };
+        let beyond = self.order.len().saturating_sub(most);
+        for oldest in self.order.drain(..beyond) {
             self.files.remove(&oldest);
         }
+        beyond > 0
     }
 }
 
@@ -153,8 +155,8 @@ impl PosixSource {
         }
         let file = OpenFile::to_read(File::from(fd), &self.direct, is_short).at_place(place);
         let file = Arc::new(file);
-        if left > len {
-            open().keep(entry, &file, (left, len));
+        if left > len && open().keep(entry, &file, (left, len)) {
+            self.limit.strike(PacingLimit::TreeFiles);
         }
         Ok(file)
     }
@@ -301,7 +303,9 @@ mod tests {
     #[test]
     fn of_files_that_are_begun_so_many_are_open() {
         let (limit, taken) = places(1_000);
-        assert_eq!(halves_of_many(limit, &taken), most_open());
+        let struck = Arc::default();
+        assert_eq!(halves_of_many(limit.telling(&struck), &taken), most_open());
+        assert_eq!(struck.take(), [PacingLimit::TreeFiles]);
         for count in [0, 7] {
             let (limit, taken) = places(count);
             let most = halves_of_many(limit, &taken);

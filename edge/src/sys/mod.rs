@@ -31,6 +31,7 @@ pub(crate) mod lock;
 #[cfg(any(feature = "link", feature = "rdma"))]
 pub(crate) mod memory;
 pub(crate) mod netlink;
+pub(crate) mod pacing_limits;
 #[cfg(feature = "pam")]
 pub(crate) mod pam;
 pub(crate) mod pool;

@@ -136,8 +136,11 @@ fn amid_lists_of_many_files_a_copy_begins_and_lands_whole() {
 #[test]
 fn files_that_are_begun_take_no_descriptors_without_end() {
     let dir = folder();
-    let (node, url) = node(dir.path(), "write", &[]);
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    let (node, url) = configured(&root, "", &[]);
     let mut client = RawClient::open(&url);
+    assert!(client.ask("OPTS FARLINE adapt=none;").starts_with("200"));
     let mut data = client.passive();
     // Of each file the first of two blocks.
     let (files, block) = (300, vec![0; 1 << 20]);
@@ -151,9 +154,18 @@ fn files_that_are_begun_take_no_descriptors_without_end() {
     }
     let begun = |folder: &Path| std::fs::read_dir(folder).expect("a folder").count();
     // The last few wait for more to be written with.
-    farline_lab::wait_for("the files", || begun(dir.path()) + 20 >= files);
+    farline_lab::wait_for("the files", || begun(&root) + 20 >= files);
     let open = descriptors(node.id());
     assert!(open < 200, "{open} descriptors for {files} files that are begun");
+    // Both its client and its operator hear of it.
+    drop(data);
+    let replies = client.replies().concat();
+    let said = "files of the tree were closed before their end, and opened again for the rest";
+    let remark = format!("114 FARLINE changed=tree_files: {said}");
+    assert!(replies.contains(&remark), "{replies:?}");
+    drop(client);
+    let log = log_of(node);
+    assert!(log.contains(&format!("tree_files: 127.0.0.1: {said}")), "{log}");
 }
 
 #[test]

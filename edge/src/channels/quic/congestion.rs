@@ -101,9 +101,18 @@ impl Meter {
     }
 
     /// Bytes that the connection may keep in each direction now.
-    pub(super) fn most(&self) -> u64 {
+    fn most(&self) -> u64 {
         let share = self.share.len();
         self.buffer.map_or(share, |Bytes(len)| len.min(share))
+    }
+
+    /// As much of `wanted` as the connection may keep.
+    pub(super) fn as_shared(&self, wanted: u64) -> u64 {
+        let most = self.most();
+        if wanted > most && most == self.share.len() {
+            self.share.is_too_small();
+        }
+        wanted.min(most)
     }
 
     /// What the connection may keep of what it sends: twice what its control lets be on its way,
@@ -111,7 +120,7 @@ impl Meter {
     pub(super) fn new_send_window(&self) -> Option<u64> {
         let read = |window: &AtomicU64| window.load(Ordering::Relaxed);
         let window = read(&self.window).max(read(&self.jump));
-        let wanted = window.saturating_mul(2).saturating_add(LEAST_SEND_WINDOW).min(self.most());
+        let wanted = self.as_shared(window.saturating_mul(2).saturating_add(LEAST_SEND_WINDOW));
         let before = self.send_window.load(Ordering::Relaxed);
         let is_new = wanted > before || wanted < before - before / 4;
         is_new.then(|| self.send_window.store(wanted, Ordering::Relaxed)).map(|()| wanted)
@@ -436,4 +445,27 @@ impl Controller for Adapted {
 
 fn nanos(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::pacing_limits::PacingLimit;
+
+    #[test]
+    fn a_share_is_told_where_a_window_asks_for_more() {
+        let struck = Arc::default();
+        let session = SessionBuffers::telling(&struck);
+        let meter = Meter::of(&session, None);
+        meter.window.store(100 << 20, Ordering::Relaxed);
+        assert_eq!(meter.new_send_window(), Some(201 << 20));
+        assert_eq!(struck.take(), []);
+        let _another = session.join();
+        assert_eq!(meter.new_send_window(), Some(128 << 20));
+        assert_eq!(struck.take(), [PacingLimit::ChannelBuffers]);
+        // What its user chose is nobody's limit.
+        let chosen = Meter::of(&session, Some(Bytes(1 << 20)));
+        chosen.window.store(100 << 20, Ordering::Relaxed);
+        assert_eq!((chosen.new_send_window(), struck.take()), (Some(1 << 20), Vec::new()));
+    }
 }

@@ -76,23 +76,23 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
     settings
 }
 
-/// Bytes that a path with this round trip takes, `most` at most.
-fn window(rtt: Duration, most: u64) -> VarInt {
+/// Bytes that a path with this round trip takes, of those that the connection may keep.
+fn window(rtt: Duration, meter: &Meter) -> VarInt {
     let product = 2.0 * WINDOW_RATE * rtt.as_secs_f64();
-    let window = (product as u32).clamp(LEAST_WINDOW, MOST_WINDOW);
-    VarInt::from_u32(window.min(u32::try_from(most).unwrap_or(u32::MAX)))
+    let window = meter.as_shared((product as u32).clamp(LEAST_WINDOW, MOST_WINDOW).into());
+    VarInt::from_u32(u32::try_from(window).unwrap_or(MOST_WINDOW))
 }
 
 /// The same for a connection of a session whose control connection has this round trip: it need not
 /// wait for its own to be measured before the other end may send as much.
 pub(super) fn known(mut settings: TransportConfig, rtt: Span, meter: &Meter) -> TransportConfig {
-    settings.receive_window(window(rtt.into(), meter.most()));
+    settings.receive_window(window(rtt.into(), meter));
     settings
 }
 
 /// Gives `connection`, whose handshake measured its path, the receive window that the path takes.
 pub(super) fn fit(connection: &Connection, meter: &Meter) {
-    connection.set_receive_window(window(connection.rtt(), meter.most()));
+    connection.set_receive_window(window(connection.rtt(), meter));
 }
 
 /// The client's end: takes whom `trust` takes, and speaks `protocol`.

@@ -62,7 +62,8 @@ impl QuicPort {
         let handle = tasks.handle().map_err(failed)?;
         let arrivals = Arc::downgrade(&listen.arrivals);
         let Listen { client, rtt, .. } = *listen;
-        let (buffers, buffer) = (Arc::default(), listen.sockets.buffer);
+        let buffers = SessionBuffers::telling(listen.arrivals.struck());
+        let buffer = listen.sockets.buffer;
         let inside = Inside { arrivals, tasks, identity, control, client, rtt, buffers, buffer };
         let task = handle.spawn(accept(endpoint, inside)).abort_handle();
         Ok(QuicPort { address, task })

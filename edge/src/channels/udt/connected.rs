@@ -17,6 +17,9 @@ use std::sync::Arc;
 const BELOW: u32 = 28;
 
 /// A connection, its peer, and its bytes.
+/// All but so much of a buffer is as good as full: a window rarely ends where it does.
+const NEARLY: u64 = 16;
+
 #[derive(Debug)]
 pub(super) struct Connected {
     machine: Connection,
@@ -200,7 +203,12 @@ impl Connected {
             rtt: self.machine.least_rtt(),
             smoothed_rtt: self.machine.smoothed_rtt(),
         };
-        self.pipe.give(&mut self.from_thread);
+        let Flow { sent, acknowledged, .. } = self.from_thread.flow;
+        let unread = self.pipe.give(&mut self.from_thread) as u64;
+        let kept = unread.max(sent.saturating_sub(acknowledged));
+        if self.limit < self.most && kept >= self.limit - self.limit / NEARLY {
+            self.share.is_too_small();
+        }
     }
 
     fn acknowledged(&mut self, bytes: u64) {

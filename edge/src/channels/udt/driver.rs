@@ -143,8 +143,9 @@ impl Transport for Udt {
             true
         });
         let key = Some(listen.arrivals.key().clone());
+        let session = (SessionBuffers::telling(listen.arrivals.struck()), key);
         let port = at_free_port(wanted, listen.ports, UdpSocket::bind)
-            .and_then(|socket| UdtPort::of_session(socket, &options, key, accept));
+            .and_then(|socket| UdtPort::of_session(socket, &options, session, accept));
         Ok(Box::new(port.map_err(failed)?))
     }
 }
@@ -231,18 +232,18 @@ impl UdtPort {
     /// # Errors
     /// When the system gives no thread or no random bytes.
     pub fn open(socket: UdpSocket, options: &UdtOptions, accept: Accept) -> io::Result<UdtPort> {
-        UdtPort::of_session(socket, options, None, accept)
+        UdtPort::of_session(socket, options, (Arc::default(), None), accept)
     }
 
     /// The same of a session, whose own connections are known by their handshakes.
     fn of_session(
         socket: UdpSocket,
         options: &UdtOptions,
-        key: Option<Key>,
+        (session, key): (Arc<SessionBuffers>, Option<Key>),
         accept: Accept,
     ) -> io::Result<UdtPort> {
         let address = socket.local_addr()?;
-        let settings = options.settings(LONGEST_PACKET, Arc::default(), key);
+        let settings = options.settings(LONGEST_PACKET, session, key);
         let open = port::listen(socket, settings, MOST_CONNECTIONS, accept)?;
         Ok(UdtPort { address, _open: open })
     }
@@ -308,7 +309,8 @@ mod tests {
     use super::super::super::driver::Slots;
     use super::super::super::socket::TcpOptions;
     use super::*;
-    use std::io::Write;
+    use crate::sys::pacing_limits::PacingLimit;
+    use std::io::{Read, Write};
     use std::sync::mpsc;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -346,5 +348,35 @@ mod tests {
             assert!(gone.len() > 20 && gone.iter().all(|(_, why)| why == NO_PLACE), "{gone:?}");
             drop(strangers);
         });
+    }
+
+    #[test]
+    fn buffers_that_are_too_small_for_a_session_are_told() {
+        for others in [0, 4_095] {
+            let struck = Arc::default();
+            let session = SessionBuffers::telling(&struck);
+            let others: Vec<_> = (0..others).map(|_| session.join()).collect();
+            let (sender, accepted) = mpsc::channel();
+            let accept: Accept = Box::new(move |stream, _| sender.send(stream).is_ok());
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            let options = UdtOptions::default();
+            let port = UdtPort::of_session(socket, &options, (session, None), accept);
+            let port = port.expect("a port");
+            let soon = Duration::from_secs(10);
+            let mut own = connect(port.address, None, &options, soon).expect("a way");
+            let mut far = accepted.recv_timeout(soon).expect("the same");
+            let sent = vec![7; 1 << 20];
+            std::thread::scope(|scope| {
+                scope.spawn(|| own.write_all(&sent).expect("sent"));
+                // Nobody reads for a while.
+                std::thread::sleep(Duration::from_millis(200));
+                let mut came = vec![0; sent.len()];
+                far.read_exact(&mut came).expect("all of it");
+                assert!(came == sent);
+            });
+            let expected: &[PacingLimit] =
+                if others.is_empty() { &[] } else { &[PacingLimit::ChannelBuffers] };
+            assert_eq!(struck.take(), expected);
+        }
     }
 }

@@ -214,8 +214,8 @@ impl Pipe {
             || work.resume.is_some()
     }
 
-    /// The thread's word to the program.
-    pub(super) fn give(&self, from: &mut FromThread) {
+    /// The thread's word to the program; returns how many bytes that has yet to read.
+    pub(super) fn give(&self, from: &mut FromThread) -> usize {
         let mut state = lock(&self.state);
         let waited = !state.may_write();
         state.flow = Flow { rtt: from.flow.rtt.or(state.flow.rtt), ..from.flow };
@@ -236,7 +236,7 @@ impl Pipe {
         }
         state.arrived_len += from.arrived.iter().map(Shared::len).sum::<usize>();
         state.arrived.extend(from.arrived.drain(..));
-        let task = state.task.take();
+        let (unread, task) = (state.arrived_len, state.task.take());
         if state.ended.is_some() {
             self.readable.notify_all();
             self.writable.notify_all();
@@ -247,6 +247,7 @@ impl Pipe {
         if let Some(task) = task {
             task.wake();
         }
+        unread
     }
 
     /// What is left of a held rate, once some of it was given up.

@@ -8,6 +8,7 @@ use super::protected::open_again;
 use super::table::OpenStep;
 use super::{Names, PosixSink, SPARSE_FROM, UNKNOWN_LEN};
 use crate::sys::lock::{lock, wait};
+use crate::sys::pacing_limits::PacingLimit;
 use farline_core::transfer::journal::below;
 use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -214,9 +215,10 @@ impl PosixSink {
         let mut state = lock(&self.state);
         match &file {
             Ok(Some(file)) => {
-                state.entries.opened(index, Arc::clone(file), entry.len());
-                if !file.has_place() {
-                    state.entries.close_beyond(LEAST_OPEN);
+                let closed = state.entries.opened(index, Arc::clone(file), entry.len());
+                let more = !file.has_place() && state.entries.close_beyond(LEAST_OPEN);
+                if closed || more {
+                    self.limit.strike(PacingLimit::TreeFiles);
                 }
             }
             Ok(None) => {}

@@ -228,24 +228,28 @@ impl<F: Clone> Table<F> {
         turn
     }
 
-    /// The entry, of `len` bytes, is open as `file`; another is closed where too many are.
-    pub(super) fn opened(&mut self, entry: usize, file: F, len: u64) {
+    /// The entry, of `len` bytes, is open as `file`; another is closed where too many are. Returns
+    /// whether one was.
+    pub(super) fn opened(&mut self, entry: usize, file: F, len: u64) -> bool {
         if let Some(Moving::Opening(before)) = self.moving.get(&entry) {
             let temporary = before
                 .map_or_else(Temporary::default, |before| Temporary { is_again: true, ..before });
             let left = len.saturating_sub(temporary.held);
             self.moving.insert(entry, Moving::Open(OpenEntry { file, left, len, temporary }));
             self.opened.push_back(entry);
-            self.close_beyond(self.most_open);
+            return self.close_beyond(self.most_open);
         }
+        false
     }
 
-    /// Closes those that were opened first, until `most` are open.
-    pub(super) fn close_beyond(&mut self, most: usize) {
-        while self.opened.len() > most {
-            let Some(oldest) = self.opened.pop_front() else { return };
+    /// Closes those that were opened first, until `most` are open; returns whether any was.
+    pub(super) fn close_beyond(&mut self, most: usize) -> bool {
+        let beyond = self.opened.len().saturating_sub(most);
+        for _ in 0..beyond {
+            let Some(oldest) = self.opened.pop_front() else { break };
             self.close_one(oldest);
         }
+        beyond > 0
     }
 
     /// Closes an entry that is open; returns its file.

@@ -5,9 +5,11 @@
 
 use super::finish::mode;
 use super::{PosixSink, SPARSE_FROM};
+use crate::stores::file_limit::FileLimit;
 use crate::stores::new_name::link_unnamed;
 use crate::stores::openfile::OpenFile;
 use crate::sys::lock::lock;
+use crate::sys::pacing_limits::PacingLimit;
 use farline_core::transfer::Entry;
 use farline_core::units::Error;
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
@@ -38,12 +40,13 @@ pub(super) struct UnnamedFiles {
 
 impl UnnamedFiles {
     /// One more that the table has not yet.
-    fn make(&self, folder: &OwnedFd, mode: u32) -> Option<File> {
+    fn make(&self, folder: &OwnedFd, mode: u32, limit: &FileLimit) -> Option<File> {
         if self.is_over.load(Ordering::Relaxed) {
             return None;
         }
         if IN_USE.fetch_add(1, Ordering::Relaxed) >= most() {
             IN_USE.fetch_sub(1, Ordering::Relaxed);
+            limit.strike(PacingLimit::UnnamedFiles);
             return None;
         }
         make_room(folder);
@@ -115,10 +118,14 @@ impl PosixSink {
             return None;
         }
         // One that stays open until it lands has a place, or a name.
-        let place = self.limit.place()?;
+        let Some(place) = self.limit.place() else {
+            self.limit.strike(PacingLimit::UnnamedFiles);
+            return None;
+        };
         let (folder, _) = self.folder.parent(&self.root, &self.path(entry)).ok()?;
         // Nobody finds it before it lands: it may have its own mode.
-        let file = self.unnamed.make(&folder, if self.metadata { mode(entry) } else { 0o666 })?;
+        let mode = if self.metadata { mode(entry) } else { 0o666 };
+        let file = self.unnamed.make(&folder, mode, &self.limit)?;
         let file = Arc::new(OpenFile::to_write(file, &self.direct).at_place(Some(place)));
         lock(&self.state).entries.add_unnamed(index, Arc::clone(&file));
         Some(file)

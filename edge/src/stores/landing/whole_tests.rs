@@ -5,6 +5,7 @@ use crate::stores::file_limit::LEAST_OPEN;
 use crate::stores::file_limit::tests::places;
 use crate::stores::{ResumeState, Root, Sink};
 use crate::sys::lock::lock;
+use crate::sys::pacing_limits::PacingLimit;
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{
     DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest, VerdictList,
@@ -113,7 +114,8 @@ fn as_many_files_are_open_as_there_are_places() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut run = begin(dir.path(), one_by_one, MANY);
         let (limit, taken) = places(count);
-        run.sink = run.sink.within(limit);
+        let struck = Arc::default();
+        run.sink = run.sink.within(limit.telling(&struck));
         let files = run.layout.entries().len();
         for (from, to) in [(0, 700), (700, LEN as usize)] {
             for entry in 0..files {
@@ -134,6 +136,9 @@ fn as_many_files_are_open_as_there_are_places() {
         }
         drop(run);
         assert_eq!(taken.load(Ordering::Relaxed), 0, "all are closed");
+        let struck = struck.take();
+        assert!(struck.contains(&PacingLimit::TreeFiles), "{struck:?}");
+        assert_eq!(struck.contains(&PacingLimit::UnnamedFiles), one_by_one, "{struck:?}");
     }
 }
 
