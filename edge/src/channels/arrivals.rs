@@ -10,9 +10,9 @@ use super::key::{Key, PREAMBLE_LEN, Token};
 use super::layer::Layer;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::pending::{NO_PLACE, Steps};
+use super::session_buffers::SessionBuffers;
 use super::trust::ServerConfig;
 use crate::sys::lock::lock;
-use crate::sys::pacing_limits::PacingLimits;
 use farline_core::units::Bytes;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -72,8 +72,8 @@ pub struct Arrivals {
     handshakes: HandshakePlaces,
     /// The buffers that each connection has, where it is to hold a rate.
     buffer: Mutex<Option<Bytes>>,
-    /// What paced the session's channels.
-    struck: Arc<PacingLimits>,
+    /// What the session's connections over UDT and QUIC keep, shared out among them.
+    buffers: Arc<SessionBuffers>,
 }
 
 impl Arrivals {
@@ -86,8 +86,8 @@ impl Arrivals {
     ) -> Arrivals {
         let handshakes = HandshakePlaces::new(MOST_HANDSHAKES);
         let (room, buffer): (Room, _) = (Box::new(|| true), Mutex::default());
-        let (client, struck) = (None, Arc::default());
-        Arrivals { key, layer, deliver, refused, room, client, handshakes, buffer, struck }
+        let (client, buffers) = (None, Arc::default());
+        Arrivals { key, layer, deliver, refused, room, client, handshakes, buffer, buffers }
     }
 
     /// The same where there may be no room for a connection.
@@ -103,9 +103,9 @@ impl Arrivals {
         Arrivals { client: Some(client.to_canonical()), ..self }
     }
 
-    /// What paced the session's channels.
-    pub(crate) fn struck(&self) -> &Arc<PacingLimits> {
-        &self.struck
+    /// What the session's connections over UDT and QUIC keep, shared out among them.
+    pub(crate) fn buffers(&self) -> &Arc<SessionBuffers> {
+        &self.buffers
     }
 
     /// Whether there is room for one connection more.

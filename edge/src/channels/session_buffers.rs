@@ -1,4 +1,4 @@
-//! What the connections of one session may keep in this process, shared out among them.
+//! What the connections of sessions may keep in this process, shared out among them.
 
 use crate::sys::pacing_limits::{PacingLimit, PacingLimits};
 use std::sync::Arc;
@@ -8,28 +8,52 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// over 200 ms.
 pub(crate) const SESSION_BUFFERS: u64 = 256 << 20;
 
+/// And those of all sessions together: what eight of them keep, which one host's network hardly
+/// fills, so that sessions without number take no memory without end.
+const ALL_BUFFERS: u64 = 8 * SESSION_BUFFERS;
+
+/// Sessions of this process that have connections.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
 /// One session's.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SessionBuffers {
     connections: AtomicU64,
-    struck: Arc<PacingLimits>,
+    /// How many sessions there are that have any.
+    sessions: &'static AtomicU64,
+    struck: PacingLimits,
+}
+
+impl Default for SessionBuffers {
+    fn default() -> SessionBuffers {
+        SessionBuffers::among(&SESSIONS)
+    }
 }
 
 impl SessionBuffers {
-    /// Of a session where `struck` learns that they were too small.
-    pub(crate) fn telling(struck: &Arc<PacingLimits>) -> Arc<SessionBuffers> {
-        let (connections, struck) = (AtomicU64::default(), Arc::clone(struck));
-        Arc::new(SessionBuffers { connections, struck })
+    /// One session of those that are counted there.
+    fn among(sessions: &'static AtomicU64) -> SessionBuffers {
+        let (connections, struck) = (AtomicU64::default(), PacingLimits::default());
+        SessionBuffers { connections, sessions, struck }
+    }
+
+    /// Whether they were too small.
+    pub(crate) fn struck(&self) -> &PacingLimits {
+        &self.struck
     }
 
     /// What each connection may keep in each direction now.
     pub(crate) fn share(&self) -> u64 {
-        SESSION_BUFFERS / self.connections.load(Ordering::Relaxed).max(1)
+        let sessions = self.sessions.load(Ordering::Relaxed).max(1);
+        let session = SESSION_BUFFERS.min(ALL_BUFFERS / sessions);
+        session / self.connections.load(Ordering::Relaxed).max(1)
     }
 
     /// Counts one connection more, for as long as what is returned lives.
     pub(crate) fn join(self: &Arc<SessionBuffers>) -> BufferShare {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        if self.connections.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.sessions.fetch_add(1, Ordering::Relaxed);
+        }
         BufferShare(Arc::clone(self))
     }
 }
@@ -50,16 +74,11 @@ impl BufferShare {
     }
 }
 
-impl Default for BufferShare {
-    /// Of a connection that is its session's only one.
-    fn default() -> BufferShare {
-        Arc::<SessionBuffers>::default().join()
-    }
-}
-
 impl Drop for BufferShare {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.0.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -69,12 +88,29 @@ mod tests {
 
     #[test]
     fn connections_share_what_their_session_has() {
-        let session = Arc::<SessionBuffers>::default();
+        static OWN: AtomicU64 = AtomicU64::new(0);
+        let session = Arc::new(SessionBuffers::among(&OWN));
         let first = session.join();
         assert_eq!(first.len(), SESSION_BUFFERS);
         let others: Vec<_> = (1..64).map(|_| session.join()).collect();
         assert_eq!(first.len() * 64, SESSION_BUFFERS);
         drop(others);
         assert_eq!(first.len(), SESSION_BUFFERS);
+    }
+
+    #[test]
+    fn many_sessions_share_what_all_have() {
+        static OWN: AtomicU64 = AtomicU64::new(0);
+        let session = || Arc::new(SessionBuffers::among(&OWN));
+        let first = session().join();
+        let mut others: Vec<_> = (1..8).map(|_| session().join()).collect();
+        assert_eq!(first.len(), SESSION_BUFFERS);
+        others.extend((8..128).map(|_| session().join()));
+        assert_eq!(first.len() * 128, ALL_BUFFERS);
+        drop(others);
+        assert_eq!(first.len(), SESSION_BUFFERS);
+        // One that has no connection yet has no part either.
+        let (_none, share) = (session(), first.len());
+        assert_eq!(share, SESSION_BUFFERS);
     }
 }

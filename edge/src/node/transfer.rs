@@ -61,7 +61,7 @@ impl DataPlane {
     /// Which limits paced the session since this was last asked.
     fn struck(&self) -> Vec<PacingLimit> {
         let channels =
-            self.listener.iter().flat_map(|listener| listener.arrivals().struck().take());
+            self.listener.iter().flat_map(|port| port.arrivals().buffers().struck().take());
         self.struck.take().into_iter().chain(channels).collect()
     }
 

@@ -269,3 +269,42 @@ fn who_finds_no_place_at_the_one_port_comes_again() {
     assert_eq!(said["attempts"], 3, "{said}");
     assert_eq!(std::fs::read(got).expect("copied").len(), 100_000);
 }
+
+/// Bytes that each of a crowd says and nobody takes: 16 MiB of each were kept.
+const SAID: usize = 24 << 20;
+const CROWD: usize = 12;
+
+#[test]
+fn who_has_not_logged_in_keeps_little_of_a_nodes_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = certificate(dir.path());
+    let (node, at) = node(dir.path());
+    let before = farline_lab::peak_memory(node.id()).expect("it runs");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let client = eager(&made);
+        let mut crowd = Vec::new();
+        for _ in 0..CROWD {
+            let connection =
+                client.connect(at, "node").expect("a client").await.expect("connected");
+            let (mut send, recv) = connection.open_bi().await.expect("a stream");
+            // Replies that it does not read, so that the node reads no more of it.
+            let talk = "FEAT\r\n".repeat(SAID / 6);
+            crowd.push((
+                connection,
+                recv,
+                tokio::spawn(async move {
+                    let _ = send.write_all(talk.as_bytes()).await;
+                    send
+                }),
+            ));
+        }
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let grown = farline_lab::peak_memory(node.id()).expect("it runs") - before;
+        assert!(grown < 48 << 20, "{grown} bytes for {CROWD} that say a lot");
+        for (_, _, task) in crowd {
+            task.abort();
+        }
+    });
+}

@@ -18,7 +18,7 @@ use quinn_proto::RttEstimator;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Headers of IPv6 and UDP (RFC 8200, 768).
@@ -33,6 +33,10 @@ const LEAST_PACKETS: f64 = 2.0;
 
 /// What a connection may keep of what it sends beyond twice its control's window.
 pub(super) const LEAST_SEND_WINDOW: u64 = 1 << 20;
+
+/// Bytes that a connection keeps of what comes before it is known whose it is: what a client says
+/// to log in, or shows, and the first of what is behind it.
+pub(super) const UNPROVEN_WINDOW: u32 = 256 << 10;
 
 /// Packets that may have been sent over a connection that still begins.
 const MOST_BEFORE: u64 = 200;
@@ -55,8 +59,9 @@ pub(super) struct Meter {
     /// Bytes that it may once send without proof, being over a path that is known: a writer that
     /// waits for what it wrote to arrive would have none for that.
     jump: AtomicU64,
-    /// Its part of what its session may keep, and what the user wants it to keep.
-    share: BufferShare,
+    /// Its part of what its session may keep, once it is known whose it is, and what the user wants
+    /// it to keep.
+    share: OnceLock<BufferShare>,
     buffer: Option<Bytes>,
     /// What an earlier connection saw of the path, from when it is told until the control knows.
     saved: Mutex<Option<SavedPath>>,
@@ -79,7 +84,7 @@ impl Default for Meter {
             window: AtomicU64::default(),
             send_window: AtomicU64::default(),
             jump: AtomicU64::default(),
-            share: BufferShare::default(),
+            share: OnceLock::new(),
             buffer: None,
             saved: Mutex::default(),
             yielded: Mutex::default(),
@@ -92,7 +97,19 @@ impl Default for Meter {
 impl Meter {
     /// Of one of the connections of a session, which keep so much where the user says so.
     pub(super) fn of(session: &Arc<SessionBuffers>, buffer: Option<Bytes>) -> Arc<Meter> {
-        Arc::new(Meter { share: session.join(), buffer, ..Meter::default() })
+        let meter = Meter::unproven(buffer);
+        meter.join(session);
+        meter
+    }
+
+    /// Of one of which nobody knows yet whose it is.
+    pub(super) fn unproven(buffer: Option<Bytes>) -> Arc<Meter> {
+        Arc::new(Meter { buffer, ..Meter::default() })
+    }
+
+    /// It is one of this session's, from here on.
+    pub(super) fn join(&self, session: &Arc<SessionBuffers>) {
+        self.share.get_or_init(|| session.join());
     }
 
     /// The least round trip; `None` before there was one.
@@ -102,15 +119,15 @@ impl Meter {
 
     /// Bytes that the connection may keep in each direction now.
     fn most(&self) -> u64 {
-        let share = self.share.len();
+        let share = self.share.get().map_or(UNPROVEN_WINDOW.into(), BufferShare::len);
         self.buffer.map_or(share, |Bytes(len)| len.min(share))
     }
 
     /// As much of `wanted` as the connection may keep.
     pub(super) fn as_shared(&self, wanted: u64) -> u64 {
         let most = self.most();
-        if wanted > most && most == self.share.len() {
-            self.share.is_too_small();
+        if let Some(share) = self.share.get().filter(|share| wanted > most && most == share.len()) {
+            share.is_too_small();
         }
         wanted.min(most)
     }
@@ -454,8 +471,8 @@ mod tests {
 
     #[test]
     fn a_share_is_told_where_a_window_asks_for_more() {
-        let struck = Arc::default();
-        let session = SessionBuffers::telling(&struck);
+        let session = Arc::<SessionBuffers>::default();
+        let struck = session.struck();
         let meter = Meter::of(&session, None);
         meter.window.store(100 << 20, Ordering::Relaxed);
         assert_eq!(meter.new_send_window(), Some(201 << 20));

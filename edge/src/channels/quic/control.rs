@@ -76,7 +76,7 @@ pub(crate) async fn connect(
     trust: &ClientConfig,
 ) -> io::Result<ConnectedControl> {
     let tasks = Arc::<Tasks>::default();
-    let meter = Arc::<Meter>::default();
+    let meter = Meter::of(&Arc::default(), None);
     let config = client(
         trust,
         watched(settings(QuicControl::default(), &meter, Some(address))),

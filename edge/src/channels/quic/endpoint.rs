@@ -1,6 +1,6 @@
 //! UDP ports and the settings of their connections: windows, packet sizes, idle time.
 
-use super::congestion::{LEAST_SEND_WINDOW, Meter, QuicControl, controls};
+use super::congestion::{LEAST_SEND_WINDOW, Meter, QuicControl, UNPROVEN_WINDOW, controls};
 use super::tasks::Tasks;
 use crate::channels::socket::longest_datagram;
 use farline_core::units::Span;
@@ -76,6 +76,13 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
     settings
 }
 
+/// The same for a node, which does not know yet who comes: nobody keeps much of its memory before
+/// it does.
+pub(super) fn unproven(mut settings: TransportConfig) -> TransportConfig {
+    settings.receive_window(VarInt::from_u32(UNPROVEN_WINDOW));
+    settings
+}
+
 /// Bytes that a path with this round trip takes, of those that the connection may keep.
 fn window(rtt: Duration, meter: &Meter) -> VarInt {
     let product = 2.0 * WINDOW_RATE * rtt.as_secs_f64();
@@ -83,8 +90,8 @@ fn window(rtt: Duration, meter: &Meter) -> VarInt {
     VarInt::from_u32(u32::try_from(window).unwrap_or(MOST_WINDOW))
 }
 
-/// The same for a connection of a session whose control connection has this round trip: it need not
-/// wait for its own to be measured before the other end may send as much.
+/// [`settings`] for a connection of a session whose control connection has this round trip: it need
+/// not wait for its own to be measured before the other end may send as much.
 pub(super) fn known(mut settings: TransportConfig, rtt: Span, meter: &Meter) -> TransportConfig {
     settings.receive_window(window(rtt.into(), meter));
     settings

@@ -1,26 +1,24 @@
 //! The node's end: a UDP port for one session, whose connections carry the session's channels.
 
 use super::congestion::{Meter, QuicControl};
-use super::endpoint::{bind, endpoint, fit, known, server, settings};
+use super::endpoint::{bind, endpoint, fit, server, settings, unproven};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, GREETING_LEN, not_private};
+use super::{ALPN, GREETING_LEN, HANDSHAKE_TIMEOUT, MOST_BEGINNING, NOTHING_SHOWN, not_private};
 use crate::channels::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
+use crate::channels::handshake_places::HandshakePlaces;
 use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
-use crate::channels::session_buffers::SessionBuffers;
+use crate::channels::pending::{NO_PLACE, Steps};
 use crate::channels::socket::{at_free_port, no_port};
-use farline_core::units::{Bytes, Error, Span};
+use farline_core::units::{Bytes, Error};
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-
-/// How long a handshake may take: P-2.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A session's port; no connection comes in once it is dropped, and those that did go on.
 pub(super) struct QuicPort {
@@ -37,11 +35,10 @@ struct Inside {
     control: QuicControl,
     /// The address that the session's client has, for certain.
     client: IpAddr,
-    /// The least round trip to it.
-    rtt: Span,
-    /// What the session's connections share, and what each is to keep.
-    buffers: Arc<SessionBuffers>,
+    /// What the user wants each connection to keep.
     buffer: Option<Bytes>,
+    /// For connections that have not shown the key yet.
+    places: Arc<HandshakePlaces>,
 }
 
 impl QuicPort {
@@ -61,10 +58,9 @@ impl QuicPort {
         let endpoint = endpoint(&tasks, socket, Some(config)).map_err(failed)?;
         let handle = tasks.handle().map_err(failed)?;
         let arrivals = Arc::downgrade(&listen.arrivals);
-        let Listen { client, rtt, .. } = *listen;
-        let buffers = SessionBuffers::telling(listen.arrivals.struck());
-        let buffer = listen.sockets.buffer;
-        let inside = Inside { arrivals, tasks, identity, control, client, rtt, buffers, buffer };
+        let (client, buffer) = (listen.client.to_canonical(), listen.sockets.buffer);
+        let places = Arc::new(HandshakePlaces::new(MOST_BEGINNING));
+        let inside = Inside { arrivals, tasks, identity, control, client, buffer, places };
         let task = handle.spawn(accept(endpoint, inside)).abort_handle();
         Ok(QuicPort { address, task })
     }
@@ -95,28 +91,65 @@ async fn accept(endpoint: Endpoint, inside: Inside) {
             let _ = incoming.retry();
             continue;
         }
-        tokio::spawn(carry(incoming, is_client, inside.clone()));
+        tokio::spawn(carry(incoming, inside.clone()));
     }
 }
 
-/// Takes one connection, and the streams in it as channels.
-async fn carry(incoming: Incoming, is_client: bool, inside: Inside) {
-    let (meter, from) = (Meter::of(&inside.buffers, inside.buffer), incoming.remote_address());
-    let usual = settings(inside.control, &meter, Some(from));
-    let settings = if is_client { known(usual, inside.rtt, &meter) } else { usual };
-    let Ok(config) = server(&inside.identity, settings, &[ALPN]) else { return };
-    let Ok(connecting) = incoming.accept_with(Arc::new(config)) else { return };
-    let connected = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await;
-    let Ok(Ok(connection)) = connected else {
+/// Takes one connection, and the streams in it as channels. Until one of them has shown the
+/// session's key it has one of the places for those that have not.
+async fn carry(incoming: Incoming, inside: Inside) {
+    let (steps, from) = (Steps::default(), incoming.remote_address());
+    let refuse = |why: &str| {
         if let Some(arrivals) = inside.arrivals.upgrade() {
-            arrivals.refuse(Some(from), "did no handshake, or none in time");
+            arrivals.refuse(Some(from), why);
         }
-        return;
     };
-    fit(&connection, &meter);
+    let Some(mut place) = inside.places.take(Some(from), Some(inside.client), &steps) else {
+        incoming.ignore();
+        return refuse(NO_PLACE);
+    };
+    let meter = Meter::unproven(inside.buffer);
+    let shaken = tokio::select! {
+        shaken = shake_hands(incoming, &meter, &inside) => shaken,
+        () = place.lost() => return refuse(NO_PLACE),
+    };
+    let Some(connection) = shaken else { return refuse("did no handshake, or none in time") };
+    steps.step();
+    let (shown, mut first) = mpsc::channel(1);
+    tokio::spawn(streams(connection.clone(), meter, inside.clone(), shown));
+    let why = tokio::select! {
+        shown = tokio::time::timeout(PREAMBLE_TIMEOUT, first.recv()) => match shown {
+            // A client that has all it wanted may be gone before it has shown anything.
+            Ok(Some(true) | None) => return,
+            Ok(Some(false)) | Err(_) => NO_KEY,
+        },
+        () = place.lost() => NO_PLACE,
+    };
+    connection.close(NOTHING_SHOWN, b"");
+    refuse(why);
+}
+
+async fn shake_hands(
+    incoming: Incoming,
+    meter: &Arc<Meter>,
+    inside: &Inside,
+) -> Option<Connection> {
+    let usual = settings(inside.control, meter, Some(incoming.remote_address()));
+    let config = server(&inside.identity, unproven(usual), &[ALPN]).ok()?;
+    let connecting = incoming.accept_with(Arc::new(config)).ok()?;
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()
+}
+
+/// Takes the streams of a connection, each of which shows the key by itself.
+async fn streams(
+    connection: Connection,
+    meter: Arc<Meter>,
+    inside: Inside,
+    shown: mpsc::Sender<bool>,
+) {
     while let Ok(stream) = connection.accept_bi().await {
-        let greeted = greet(connection.clone(), stream, inside.clone(), Arc::clone(&meter));
-        tokio::spawn(greeted);
+        let meter = Arc::clone(&meter);
+        tokio::spawn(greet(connection.clone(), stream, inside.clone(), meter, shown.clone()));
     }
 }
 
@@ -126,11 +159,17 @@ async fn greet(
     (send, mut recv): (SendStream, RecvStream),
     inside: Inside,
     meter: Arc<Meter>,
+    shown: mpsc::Sender<bool>,
 ) {
     let mut greeting = [0; GREETING_LEN];
     let read = tokio::time::timeout(PREAMBLE_TIMEOUT, recv.read_exact(&mut greeting)).await;
     let Some(arrivals) = inside.arrivals.upgrade() else { return };
-    let stranger = || arrivals.refuse(Some(connection.remote_address()), NO_KEY);
+    let stranger = || {
+        // Of a first one the connection says it.
+        if shown.try_send(false).is_err() {
+            arrivals.refuse(Some(connection.remote_address()), NO_KEY);
+        }
+    };
     match read {
         Ok(Ok(())) => {}
         // A client that has all it wanted may be gone before its last stream has shown anything.
@@ -144,7 +183,103 @@ async fn greet(
     if Token::of(&preamble) != Some(key.token()) || !key.proves(proof) {
         return stranger();
     }
+    meter.join(arrivals.buffers());
+    fit(&connection, &meter);
+    // Nobody waits for more than the first.
+    let _ = shown.try_send(true);
     let Inside { tasks, control, .. } = inside;
     let stream = QuicStream::new(connection, (send, recv), tasks, meter, control.algorithm);
     arrivals.deliver(Box::new(OrderedChannel::over(stream)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::endpoint::client;
+    use super::*;
+    use crate::channels::arrivals::{Deliver, RefusedConnection};
+    use crate::channels::driver::{Dialer, Session, Slots};
+    use crate::channels::key::Key;
+    use crate::channels::registry::Registry;
+    use crate::channels::session_buffers::SessionBuffers;
+    use crate::channels::socket::TcpOptions;
+    use crate::channels::trust::{NodeCertificate, pinned};
+    use farline_core::units::Span;
+    use std::sync::mpsc as threads;
+    use std::time::Duration;
+
+    /// Strangers at the client's own address, more than there are places.
+    const STRANGERS: usize = MOST_BEGINNING + 20;
+    const SOON: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_shows_no_key_has_a_place_for_a_while() {
+        let identity = NodeCertificate::fresh().expect("a key");
+        let (key, tasks) = (Key::random().expect("random bytes"), Arc::<Tasks>::default());
+        let (sender, arrived) = threads::channel();
+        let deliver: Deliver = Box::new(move |channel| sender.send(channel).is_ok());
+        let (tell, told) = threads::channel();
+        let refused: RefusedConnection = Box::new(move |_, why| {
+            let _ = tell.send(why.to_owned());
+        });
+        let registry = Registry::builtin();
+        let layer = registry.encrypting_layer().and_then(|driver| driver.layer()).expect("TLS");
+        let layer = Some((Arc::clone(layer), Arc::clone(&identity.config)));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver, refused));
+        let (ip, slots) = (
+            IpAddr::from([127, 0, 0, 1]),
+            Slots { slot_len: Bytes(1 << 20), begin: 1, most: None },
+        );
+        let (sockets, rtt) = (TcpOptions::default, Span::from_millis(1));
+        let arrivals = Arc::clone(&arrivals);
+        let buffers = Arc::clone(arrivals.buffers());
+        let listen =
+            Listen { ip, ports: None, sockets: sockets(), slots, client: ip, rtt, arrivals };
+        let port = QuicPort::open(&listen, Arc::clone(&tasks)).expect("a port");
+        let address = port.address();
+        let trust = pinned(identity.fingerprint).expect("a fingerprint");
+
+        let meter = Meter::of(&Arc::default(), None);
+        let usual = settings(QuicControl::default(), &meter, Some(address));
+        let config = client(&trust, usual, &[ALPN].concat()).expect("TLS");
+        let endpoint = endpoint(&tasks, bind(SocketAddr::new(ip, 0)).expect("a port"), None);
+        let endpoint = endpoint.expect("an end");
+        let stranger = async || {
+            let connecting = endpoint.connect_with(config.clone(), address, "n").expect("an end");
+            connecting.await.expect("a handshake")
+        };
+        let mut strangers = Vec::new();
+        for _ in 0..STRANGERS {
+            strangers.push(stranger().await);
+        }
+        // One that has said all but the last byte of what it should, with what is to follow.
+        let (mut send, _) = strangers[STRANGERS - 1].open_bi().await.expect("a stream");
+        send.write_all(&[7; GREETING_LEN - 1]).await.expect("sent");
+
+        let session = Session {
+            key: Some(key.clone()),
+            rtt,
+            sockets: sockets(),
+            slots,
+            trust: Some(trust),
+            tunnel: None,
+            shared: None,
+            grid: None,
+        };
+        let dialer = super::super::dialer::QuicDialer::new(&session, 1, Arc::clone(&tasks));
+        let dialer = dialer.expect("a dialer");
+        let own = tokio::task::spawn_blocking(move || dialer.open(address, SOON).map(drop));
+        own.await.expect("a thread").expect("its client comes in");
+        let channel = tokio::task::spawn_blocking(move || arrived.recv_timeout(SOON));
+        let channel = channel.await.expect("a thread").expect("a channel");
+        // It is its session's only connection.
+        assert_eq!(buffers.share(), Arc::<SessionBuffers>::default().share());
+        drop(channel);
+        for stranger in strangers {
+            tokio::time::timeout(SOON, stranger.closed()).await.expect("it goes");
+        }
+        let why: Vec<String> = told.try_iter().collect();
+        let count = |of: &str| why.iter().filter(|why| *why == of).count();
+        assert!(count(NO_PLACE) >= 20 && count(NO_KEY) >= 1, "{why:?}");
+        assert_eq!(count(NO_PLACE) + count(NO_KEY), STRANGERS, "{why:?}");
+    }
 }

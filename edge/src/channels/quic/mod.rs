@@ -24,7 +24,9 @@ use crate::drivers::{DriverOption, OptionKind, Values};
 use congestion::QuicControl;
 use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
+use quinn::VarInt;
 use std::sync::Arc;
+use std::time::Duration;
 use tasks::Tasks;
 
 /// What a node that has the driver lists.
@@ -35,6 +37,15 @@ const CONNECTIONS: &str = "connections";
 
 /// More do not help one host: each is a task of its own.
 const MOST_CONNECTIONS: u64 = 16;
+
+/// How long a node has a handshake take: P-2.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Handshakes at one port of a node, and connections that have shown nothing yet, at once.
+const MOST_BEGINNING: usize = 256;
+
+/// What a connection is closed with that showed nothing it had to.
+const NOTHING_SHOWN: VarInt = VarInt::from_u32(2);
 
 /// What each stream begins with, inside QUIC's encryption: Q-3.
 const GREETING_LEN: usize = PREAMBLE_LEN + PROOF_LEN;

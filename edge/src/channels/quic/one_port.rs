@@ -3,10 +3,10 @@
 
 use super::congestion::{Meter, QuicControl};
 use super::control::ControlDuplex;
-use super::endpoint::{bind, endpoint, fit, server, settings, watched};
+use super::endpoint::{bind, endpoint, fit, server, settings, unproven, watched};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, CONTROL_ALPN, GREETING_LEN};
+use super::{ALPN, CONTROL_ALPN, GREETING_LEN, HANDSHAKE_TIMEOUT, MOST_BEGINNING, NOTHING_SHOWN};
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
@@ -17,24 +17,17 @@ use crate::channels::trust::{Duplex, ServerConfig, ShownCertificate};
 use crate::sys::lock::lock;
 use farline_core::units::{Error, Span};
 use quinn::crypto::rustls::HandshakeData;
-use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream, VarInt};
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long a handshake may take: P-2.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Handshakes, and connections that have shown nothing yet, at once.
-const MOST_BEGINNING: usize = 256;
-/// And of one address: who goes on beginning them keeps out nobody else, and itself no longer than
-/// until its own oldest has gone.
+/// Of [`MOST_BEGINNING`], those of one address: who goes on beginning them keeps out nobody else,
+/// and itself no longer than until its own oldest has gone.
 const MOST_OF_ADDRESS: usize = 128;
-/// What a connection is closed with that showed nothing it had to.
-const NOTHING_SHOWN: VarInt = VarInt::from_u32(2);
 
 /// A control channel that came in.
 pub(crate) struct ControlArrival {
@@ -260,7 +253,6 @@ async fn begin(
     let protocol = connection
         .handshake_data()
         .and_then(|data| data.downcast::<HandshakeData>().ok()?.protocol);
-    fit(&connection, &meter);
     let begun = async {
         match protocol.as_deref() {
             Some(CONTROL_ALPN) => take_control(&connection, &meter, inside).await,
@@ -278,7 +270,7 @@ async fn begin(
 async fn shake_hands(incoming: Incoming, inside: &Inside) -> Option<(Connection, Arc<Meter>)> {
     let meter = Arc::<Meter>::default();
     let peer = Some(incoming.remote_address());
-    let usual = watched(settings(QuicControl::default(), &meter, peer));
+    let usual = unproven(watched(settings(QuicControl::default(), &meter, peer)));
     let config = server(&*(inside.shows)()?, usual, &[CONTROL_ALPN, ALPN]).ok()?;
     let connecting = incoming.accept_with(Arc::new(config)).ok()?;
     let connection = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()?;
@@ -327,6 +319,8 @@ async fn greet(
         return None;
     }
     meter.choose(control);
+    meter.join(arrivals.buffers());
+    fit(connection, meter);
     let (tasks, meter) = (Arc::clone(&inside.tasks), Arc::clone(meter));
     let stream = QuicStream::new(connection.clone(), (send, recv), tasks, meter, control.algorithm);
     arrivals.deliver(Box::new(OrderedChannel::over(stream))).then_some(())

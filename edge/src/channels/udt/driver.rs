@@ -143,7 +143,7 @@ impl Transport for Udt {
             true
         });
         let key = Some(listen.arrivals.key().clone());
-        let session = (SessionBuffers::telling(listen.arrivals.struck()), key);
+        let session = (Arc::clone(listen.arrivals.buffers()), key);
         let port = at_free_port(wanted, listen.ports, UdpSocket::bind)
             .and_then(|socket| UdtPort::of_session(socket, &options, session, accept));
         Ok(Box::new(port.map_err(failed)?))
@@ -353,14 +353,13 @@ mod tests {
     #[test]
     fn buffers_that_are_too_small_for_a_session_are_told() {
         for others in [0, 4_095] {
-            let struck = Arc::default();
-            let session = SessionBuffers::telling(&struck);
+            let session = Arc::<SessionBuffers>::default();
             let others: Vec<_> = (0..others).map(|_| session.join()).collect();
             let (sender, accepted) = mpsc::channel();
             let accept: Accept = Box::new(move |stream, _| sender.send(stream).is_ok());
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
             let options = UdtOptions::default();
-            let port = UdtPort::of_session(socket, &options, (session, None), accept);
+            let port = UdtPort::of_session(socket, &options, (Arc::clone(&session), None), accept);
             let port = port.expect("a port");
             let soon = Duration::from_secs(10);
             let mut own = connect(port.address, None, &options, soon).expect("a way");
@@ -376,7 +375,7 @@ mod tests {
             });
             let expected: &[PacingLimit] =
                 if others.is_empty() { &[] } else { &[PacingLimit::ChannelBuffers] };
-            assert_eq!(struck.take(), expected);
+            assert_eq!(session.struck().take(), expected);
         }
     }
 }
