@@ -32,9 +32,15 @@ impl Default for SessionBuffers {
 
 impl SessionBuffers {
     /// One session of those that are counted there.
-    fn among(sessions: &'static AtomicU64) -> SessionBuffers {
+    pub(super) fn among(sessions: &'static AtomicU64) -> SessionBuffers {
         let (connections, struck) = (AtomicU64::default(), PacingLimits::default());
         SessionBuffers { connections, sessions, struck }
+    }
+
+    /// How many connections there are.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Whether they were too small.

@@ -471,7 +471,8 @@ mod tests {
 
     #[test]
     fn a_share_is_told_where_a_window_asks_for_more() {
-        let session = Arc::<SessionBuffers>::default();
+        static OWN: AtomicU64 = AtomicU64::new(0);
+        let session = Arc::new(SessionBuffers::among(&OWN));
         let struck = session.struck();
         let meter = Meter::of(&session, None);
         meter.window.store(100 << 20, Ordering::Relaxed);
