@@ -34,8 +34,8 @@ const LEAST_PACKETS: f64 = 2.0;
 /// What a connection may keep of what it sends beyond twice its control's window.
 pub(super) const LEAST_SEND_WINDOW: u64 = 1 << 20;
 
-/// Bytes that a connection keeps of what comes before it is known whose it is: what a client says
-/// to log in, or shows, and the first of what is behind it.
+/// Bytes that a connection keeps, either way, before it is known whose it is: what a client says to
+/// log in, or shows, the first of what is behind it, and replies to it.
 pub(super) const UNPROVEN_WINDOW: u32 = 256 << 10;
 
 /// Packets that may have been sent over a connection that still begins.
@@ -404,6 +404,8 @@ impl Controller for Adapted {
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost: u64) {
         let packets = lost.div_ceil(self.mtu.max(1));
         self.made_by.meter.lost.fetch_add(packets, Ordering::Relaxed);
+        // The path does not hold what was known of it, and its writers need not wait with so much.
+        self.made_by.meter.jump.store(0, Ordering::Relaxed);
         if persistent {
             self.recovery = None;
             return self.tell(now, Event::Timeout);

@@ -79,7 +79,7 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
 /// The same for a node, which does not know yet who comes: nobody keeps much of its memory before
 /// it does.
 pub(super) fn unproven(mut settings: TransportConfig) -> TransportConfig {
-    settings.receive_window(VarInt::from_u32(UNPROVEN_WINDOW));
+    settings.receive_window(VarInt::from_u32(UNPROVEN_WINDOW)).send_window(UNPROVEN_WINDOW.into());
     settings
 }
 
