@@ -6,7 +6,7 @@ use crate::channels::socket::longest_datagram;
 use farline_core::units::Span;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout,
+    AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout, Incoming,
     MtuDiscoveryConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
@@ -21,6 +21,9 @@ const IDLE: Duration = Duration::from_secs(120);
 const WATCHED_IDLE: Duration = Duration::from_secs(30);
 /// A word now and then keeps what stands between the ends (firewalls, NAT) from forgetting them.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// How long a node has a handshake take: P-2.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The rate whose bandwidth-delay product windows hold, in bytes a second: 10 Gbit/s.
 const WINDOW_RATE: f64 = 10e9 / 8.0;
@@ -81,6 +84,13 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
 pub(super) fn unproven(mut settings: TransportConfig) -> TransportConfig {
     settings.receive_window(VarInt::from_u32(UNPROVEN_WINDOW)).send_window(UNPROVEN_WINDOW.into());
     settings
+}
+
+/// The connection that comes in, once its handshake is through; nothing where that fails, or takes
+/// too long.
+pub(super) async fn shake_hands(incoming: Incoming, config: ServerConfig) -> Option<Connection> {
+    let connecting = incoming.accept_with(Arc::new(config)).ok()?;
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()
 }
 
 /// Bytes that a path with this round trip takes, of those that the connection may keep.

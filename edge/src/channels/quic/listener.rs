@@ -1,10 +1,10 @@
 //! The node's end: a UDP port for one session, whose connections carry the session's channels.
 
 use super::congestion::{Meter, QuicControl};
-use super::endpoint::{bind, endpoint, fit, server, settings, unproven};
+use super::endpoint::{bind, endpoint, fit, server, settings, shake_hands, unproven};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, GREETING_LEN, HANDSHAKE_TIMEOUT, MOST_BEGINNING, NOTHING_SHOWN, not_private};
+use super::{ALPN, GREETING_LEN, MOST_BEGINNING, NOTHING_SHOWN, not_private};
 use crate::channels::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
@@ -114,8 +114,10 @@ async fn carry(incoming: Incoming, inside: Inside) {
         return refuse(NO_PLACE);
     };
     let meter = Meter::unproven(inside.buffer);
+    let usual = settings(inside.control, &meter, Some(from));
+    let Ok(config) = server(&inside.identity, unproven(usual), &[ALPN]) else { return };
     let shaken = tokio::select! {
-        shaken = shake_hands(incoming, &meter, &inside) => shaken,
+        shaken = shake_hands(incoming, config) => shaken,
         () = place.lost() => return refuse(NO_PLACE),
     };
     let Some(connection) = shaken else { return refuse("did no handshake, or none in time") };
@@ -132,17 +134,6 @@ async fn carry(incoming: Incoming, inside: Inside) {
     };
     connection.close(NOTHING_SHOWN, b"");
     refuse(why);
-}
-
-async fn shake_hands(
-    incoming: Incoming,
-    meter: &Arc<Meter>,
-    inside: &Inside,
-) -> Option<Connection> {
-    let usual = settings(inside.control, meter, Some(incoming.remote_address()));
-    let config = server(&inside.identity, unproven(usual), &[ALPN]).ok()?;
-    let connecting = incoming.accept_with(Arc::new(config)).ok()?;
-    tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()
 }
 
 /// Takes the streams of a connection, each of which shows the key by itself.

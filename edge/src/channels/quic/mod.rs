@@ -26,7 +26,6 @@ use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
 use quinn::VarInt;
 use std::sync::Arc;
-use std::time::Duration;
 use tasks::Tasks;
 
 /// What a node that has the driver lists.
@@ -37,9 +36,6 @@ const CONNECTIONS: &str = "connections";
 
 /// More do not help one host: each is a task of its own.
 const MOST_CONNECTIONS: u64 = 16;
-
-/// How long a node has a handshake take: P-2.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Handshakes at one port of a node, and connections that have shown nothing yet, at once.
 const MOST_BEGINNING: usize = 256;

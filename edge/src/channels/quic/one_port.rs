@@ -3,10 +3,10 @@
 
 use super::congestion::{Meter, QuicControl};
 use super::control::ControlDuplex;
-use super::endpoint::{bind, endpoint, fit, server, settings, unproven, watched};
+use super::endpoint::{bind, endpoint, fit, server, settings, shake_hands, unproven, watched};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, CONTROL_ALPN, GREETING_LEN, HANDSHAKE_TIMEOUT, MOST_BEGINNING, NOTHING_SHOWN};
+use super::{ALPN, CONTROL_ALPN, GREETING_LEN, MOST_BEGINNING, NOTHING_SHOWN};
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
@@ -248,7 +248,10 @@ async fn begin(
     steps: &Steps,
     inside: &Inside,
 ) -> Option<(Connection, Arc<Meter>)> {
-    let (connection, meter) = shake_hands(incoming, inside).await?;
+    let (meter, peer) = (Meter::unproven(None), Some(incoming.remote_address()));
+    let usual = unproven(watched(settings(QuicControl::default(), &meter, peer)));
+    let config = server(&*(inside.shows)()?, usual, &[CONTROL_ALPN, ALPN]).ok()?;
+    let connection = shake_hands(incoming, config).await?;
     steps.step();
     let protocol = connection
         .handshake_data()
@@ -265,16 +268,6 @@ async fn begin(
     }
     connection.close(NOTHING_SHOWN, b"");
     None
-}
-
-async fn shake_hands(incoming: Incoming, inside: &Inside) -> Option<(Connection, Arc<Meter>)> {
-    let meter = Arc::<Meter>::default();
-    let peer = Some(incoming.remote_address());
-    let usual = unproven(watched(settings(QuicControl::default(), &meter, peer)));
-    let config = server(&*(inside.shows)()?, usual, &[CONTROL_ALPN, ALPN]).ok()?;
-    let connecting = incoming.accept_with(Arc::new(config)).ok()?;
-    let connection = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.ok()?.ok()?;
-    Some((connection, meter))
 }
 
 /// Hands a control channel on: the one stream of its connection.

@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// IP and UDP headers of IPv4, which UDT counts.
 const BELOW: u32 = 28;
 
-/// A connection, its peer, and its bytes.
 /// All but so much of a buffer is as good as full: a window rarely ends where it does.
 const NEARLY: u64 = 16;
 
+/// A connection, its peer, and its bytes.
 #[derive(Debug)]
 pub(super) struct Connected {
     machine: Connection,
