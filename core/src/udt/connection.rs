@@ -23,6 +23,8 @@ const KEEP_ALIVE_EVERY: Span = Span::from_secs(1);
 const LINGER: Span = Span::from_secs(5);
 /// The most bytes of IP and UDP headers that `packet_len` counts: libudt takes IPv4 for granted.
 pub(super) const BELOW_UDT: u32 = 28;
+/// The shortest packets that can be agreed on: IPv4 carries them whole everywhere.
+pub(super) const LEAST_PACKET: u32 = 576;
 
 /// What both ends have come to by the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +99,16 @@ impl Connection {
         let packet_len = established.packet_len.min(settings.packet_len);
         let datagram = packet_len.saturating_sub(BELOW_UDT);
         let payload = datagram.saturating_sub(HEADER_LEN as u32);
+        // In a rendezvous libudt goes by what this end said, and not by what both can.
+        let longest = match established.is_rendezvous {
+            true => settings.packet_len.saturating_sub(BELOW_UDT + HEADER_LEN as u32),
+            false => payload,
+        };
         let control = settings.rate.control(Bytes(u64::from(packet_len)), seed);
         let (own, peers) = established.first;
         Connection {
             sending: Sending::new(now, own, datagram, established.window, control),
-            receiving: Receiving::new(now, peers, payload, u64::from(settings.room)),
+            receiving: Receiving::new(now, peers, (payload, longest), u64::from(settings.room)),
             established,
             settings,
             urgent: VecDeque::new(),

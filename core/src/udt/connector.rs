@@ -1,6 +1,6 @@
 //! Who asks for a connection: of a listener, or of one that asks at the same time.
 
-use super::connection::{EndSettings, Established};
+use super::connection::{EndSettings, Established, LEAST_PACKET};
 use super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use super::listener::said_address;
 use super::sequence::SequenceNumber;
@@ -9,8 +9,6 @@ use std::net::IpAddr;
 
 /// A handshake without a reply is sent again after this (libudt).
 const AGAIN_AFTER: Span = Span::from_millis(250);
-/// The shortest packets that can be agreed on: IPv4 carries them whole everywhere.
-const LEAST_PACKET: u32 = 576;
 
 /// What a connector does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Who waits for clients: nothing is kept of one, and no more said than it said, until it has shown
 //! that it is where it says.
 
-use super::connection::{EndSettings, Established};
+use super::connection::{EndSettings, Established, LEAST_PACKET};
 use super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use crate::units::{Span, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// A cookie is good for the minute in which it was made, and the next.
 const COOKIE_LASTS: Span = Span::from_secs(60);
-/// What libudt says of a version or a kind of socket that does not fit, and of any other reason.
+/// What libudt says of a version or a kind of socket that does not fit, as this listener does of
+/// packets that are too short, and of any other reason.
 const WRONG_KIND: i32 = 1002;
 const NO_ROOM: i32 = 1000;
 
@@ -50,21 +51,26 @@ pub struct UdtListener {
 }
 
 impl UdtListener {
-    /// One that takes up to `most` clients at once. Its cookies and the names of its ends come from
-    /// `secret`, which nobody else may know.
+    /// One that takes up to `most` clients at once, and as many again that are known. Its cookies
+    /// and the names of its ends come from `secret`, which nobody else may know.
     pub fn new(secret: [u8; 32], settings: EndSettings, most: usize) -> UdtListener {
         let (clients, outputs) = (BTreeMap::new(), VecDeque::new());
         UdtListener { secret, settings, most, named: 0, clients, outputs }
     }
 
-    /// A handshake came from `address`, for nobody that is connected; times must not run backwards.
-    pub fn handle(&mut self, now: Time, address: SocketAddr, asks: &UdtHandshake) {
+    /// A handshake came from `address`, for nobody that is connected, which shows that it is of one
+    /// that is wanted where it `is_known`; times must not run backwards.
+    pub fn handle(&mut self, now: Time, address: SocketAddr, asks: &UdtHandshake, is_known: bool) {
+        // 0 is whoever listens: a reply to it would be a request.
+        if asks.from == SocketId(0) {
+            return;
+        }
         let minute = now.as_nanos() / COOKIE_LASTS.as_nanos();
         let mut reply = UdtHandshake { address: said_address(address.ip()), ..*asks };
         match asks.kind {
             HandshakeKind::Request => reply.cookie = self.cookie(address, minute),
             HandshakeKind::Response if self.is_proven(address, minute, asks.cookie) => {
-                reply = self.accept(address, asks, reply);
+                reply = self.accept(address, asks, reply, is_known);
             }
             _ => return,
         }
@@ -102,22 +108,26 @@ impl UdtListener {
         address: SocketAddr,
         asks: &UdtHandshake,
         reply: UdtHandshake,
+        is_known: bool,
     ) -> UdtHandshake {
         if let Some(&said) = self.clients.get(&(address, asks.from)) {
             return said;
         }
         let refused = |reason| UdtHandshake { kind: HandshakeKind::Refused(reason), ..reply };
-        if !asks.is_stream {
+        let packet_len = asks.packet_len.min(self.settings.packet_len);
+        if !asks.is_stream || packet_len < LEAST_PACKET {
             return refused(WRONG_KIND);
         }
-        if self.clients.len() >= self.most {
+        // Strangers, however many, leave room for who is wanted.
+        let most = if is_known { 2 * self.most } else { self.most };
+        if self.clients.len() >= most {
             return refused(NO_ROOM);
         }
         self.named += 1;
         let own = SocketId(self.drawn(&format!("end {}", self.named)));
         let reply = UdtHandshake {
             kind: HandshakeKind::Response,
-            packet_len: asks.packet_len.min(self.settings.packet_len),
+            packet_len,
             window: self.settings.room,
             from: own,
             ..reply
@@ -127,7 +137,7 @@ impl UdtListener {
             ends: (own, asks.from),
             // Both directions count from what the client chose.
             first: (asks.first, asks.first),
-            packet_len: reply.packet_len,
+            packet_len,
             window: asks.window,
             reply,
             is_rendezvous: false,

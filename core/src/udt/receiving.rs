@@ -13,8 +13,8 @@ use std::ops::Range;
 const LIGHT_EVERY: u64 = 64;
 /// Acknowledgements whose return is waited for, to learn the round-trip time.
 const MOST_PENDING: usize = 1024;
-/// The least room that is ever told: a sender must be able to ask.
-const LEAST_ROOM: u64 = 2;
+/// The least room that is ever told, as by libudt: a sender must be able to ask.
+pub(super) const LEAST_ROOM: u64 = 2;
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,9 @@ pub(super) struct Receiving {
     first: SequenceNumber,
     /// Packets that there is memory for.
     capacity: u64,
+    /// A whole packet's payload, and the longest that the peer may send.
     payload: u32,
+    longest: u32,
     /// All packets before this one have come, and of those all before `delivered` are out.
     contiguous: u64,
     delivered: u64,
@@ -67,11 +69,17 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(now: Time, first: SequenceNumber, payload: u32, capacity: u64) -> Receiving {
+    pub(super) fn new(
+        now: Time,
+        first: SequenceNumber,
+        (payload, longest): (u32, u32),
+        capacity: u64,
+    ) -> Receiving {
         Receiving {
             first,
             capacity,
             payload,
+            longest,
             contiguous: 0,
             delivered: 0,
             unread: 0,
@@ -117,6 +125,10 @@ impl Receiving {
         len: u32,
         token: u64,
     ) -> Place {
+        if len > self.longest {
+            // Room is counted in packets, none of which is longer than was agreed on.
+            return Place::Discarded;
+        }
         let index = sequence.index(self.first, self.contiguous);
         let Some(index) = index.filter(|&index| index < self.contiguous + self.room()) else {
             return Place::Discarded;
@@ -241,11 +253,8 @@ impl Receiving {
     fn report(&mut self, now: Time) -> Option<ControlPacket> {
         while let Some(first) = self.reported.first_entry().filter(|first| first.key().0 <= now) {
             let (range, times) = first.remove();
-            let still = self.missing.iter().skip_while(|gap| gap.end <= range.start);
-            for gap in still.take_while(|gap| gap.start < range.end) {
-                let part = gap.start.max(range.start)..gap.end.min(range.end);
-                self.to_report.push_back((part, times));
-            }
+            let still = self.missing.overlapping(range);
+            self.to_report.extend(still.map(|part| (part, times)));
         }
         let mut losses = Vec::new();
         while losses.len() < MOST_LOSSES

@@ -4,6 +4,7 @@ use super::arrivals::begins_pair;
 use super::events::DataPacket;
 use super::packet::{HEADER_LEN, LossRange, ReceiverState, message_word};
 use super::rate::{PathState, RateControl, RateEvent, SYN};
+use super::receiving::LEAST_ROOM;
 use super::sequence::SequenceNumber;
 use crate::congestion::{Acked, SavedPath, Yielded};
 use crate::units::{ByteRanges, Bytes, Span, Time};
@@ -55,8 +56,11 @@ pub(super) struct Sending {
     /// `heard_of` have come.
     missing: ByteRanges,
     heard_of: u64,
-    /// Packets before this one may be sent, by the peer's room.
+    /// Packets before this one may be sent, by the peer's room, which was told last.
     room_to: u64,
+    room_told: u64,
+    /// How often the first of `sent` was sent to a peer that may have had no room for it.
+    unwanted: u32,
     most: u64,
     /// When the next packet may leave; intervals that a pair owes.
     next_at: Time,
@@ -100,6 +104,8 @@ impl Sending {
             missing: ByteRanges::new(),
             heard_of: 0,
             room_to: u64::from(window),
+            room_told: u64::from(window),
+            unwanted: 0,
             most: u64::from(window),
             next_at: now,
             owed: 0,
@@ -195,12 +201,17 @@ impl Sending {
             // Old, or nobody's: what was never sent cannot have come.
             return false;
         }
+        let mut was_full = false;
         if let Some(known) = known {
             self.settled = index;
             self.room_to = index + u64::from(known.room);
             self.most = self.most.max(u64::from(known.room));
+            was_full = std::mem::replace(&mut self.room_told, known.room.into()) <= LEAST_ROOM;
         }
         if index == self.acknowledged {
+            if was_full {
+                self.unwanted = self.sent.front().map_or(0, |head| head.times);
+            }
             return false;
         }
         if let Some(known) = known {
@@ -209,6 +220,8 @@ impl Sending {
         let newest = self.sent.get((index - 1 - self.acknowledged) as usize).copied();
         self.sent.drain(..(index - self.acknowledged) as usize);
         self.acknowledged = index;
+        let head = self.sent.front().filter(|_| was_full);
+        self.unwanted = head.map_or(0, |head| head.times);
         self.losses.remove(0..index);
         self.missing.remove(0..index);
         self.told_delivered(now, newest);
@@ -455,11 +468,14 @@ impl Sending {
         sent.at + self.timeout().mul_f64(f64::from(sent.times.clamp(1, 8)))
     }
 
-    /// A packet that does not come again and again, while the peer is heard, is too long for the
-    /// path.
+    /// A packet that does not come again and again, while the peer is heard and has room for it, is
+    /// too long for the path.
     fn narrow(&mut self) {
-        if self.sent.front().is_some_and(|head| head.times >= SWALLOWED && self.heard_at > head.at)
-        {
+        let is_swallowed = |head: &Sent| {
+            head.times.saturating_sub(self.unwanted) >= SWALLOWED && self.heard_at > head.at
+        };
+        // The least room is told by who has none too.
+        if self.room_told > LEAST_ROOM && self.sent.front().is_some_and(is_swallowed) {
             self.longest_datagram(SHORTEST_DATAGRAM);
         }
     }

@@ -255,6 +255,17 @@ fn a_slow_reader_holds_the_sender_back_without_loss() {
 }
 
 #[test]
+fn a_reader_that_pauses_makes_no_path_narrow() {
+    const PAYLOAD: u64 = 9000 - 44;
+    let mut flow = UdtFlow::of(RateAlgorithm::Native, Bytes(200 * PAYLOAD));
+    (flow.room, flow.reads_after) = (32, Span::from_secs(5));
+    let path = UdtScenario::new(mbit(100), ms(10), vec![flow]);
+    let simulation = run_whole(&UdtScenario { packet_len: 9000, ..path }, Span::from_secs(60));
+    assert!(simulation.repeats(0).0 >= 3, "it asked for room again and again");
+    assert_eq!(simulation.packets(0), 200, "all of them are as long as the path takes");
+}
+
+#[test]
 fn a_held_rate_survives_loss_and_gives_way_on_a_shared_path() {
     let flow = |rate| UdtFlow::of(RateAlgorithm::Held(mbit(rate)), Bytes(100_000_000));
     let mut scenario = UdtScenario::new(mbit(1000), ms(100), vec![flow(900)]);
@@ -330,7 +341,7 @@ fn meet(seed: u64, loses: f64, rendezvous: bool) -> (Established, Established) {
                 true if other.is_some() => to_near.extend(other.map(|end: Established| end.reply)),
                 true => far.handle(now, &said),
                 false => {
-                    waits.handle(now, address(2), &said);
+                    waits.handle(now, address(2), &said, false);
                     let (reply, accepted) = replies(&mut waits);
                     to_near.extend(reply);
                     other = other.or(accepted);
@@ -378,26 +389,26 @@ fn a_listener_believes_only_who_is_where_it_says() {
     let mut waits = listener();
     // Nobody is remembered, and 64 bytes are replied to with 64.
     for port in 0..1000 {
-        waits.handle(Time::ZERO, address(port), &request);
+        waits.handle(Time::ZERO, address(port), &request, false);
         assert_eq!(replies(&mut waits).1, None);
     }
-    waits.handle(Time::ZERO, address(5), &request);
+    waits.handle(Time::ZERO, address(5), &request, false);
     let cookie = replies(&mut waits).0.expect("a cookie").cookie;
     let shows = UdtHandshake { kind: HandshakeKind::Response, cookie, ..request };
     // Neither from another address, nor with another cookie, nor when it is old.
-    waits.handle(Time::ZERO, address(6), &shows);
+    waits.handle(Time::ZERO, address(6), &shows, false);
     assert_eq!(replies(&mut waits), (None, None));
-    waits.handle(Time::ZERO, address(5), &UdtHandshake { cookie: cookie ^ 1, ..shows });
+    waits.handle(Time::ZERO, address(5), &UdtHandshake { cookie: cookie ^ 1, ..shows }, false);
     assert_eq!(replies(&mut waits), (None, None));
     let late = Time::ZERO + Span::from_secs(121);
     let mut later = listener();
-    later.handle(late, address(5), &shows);
+    later.handle(late, address(5), &shows, false);
     assert_eq!(replies(&mut later), (None, None));
     // It itself, once; again it is told the same.
-    waits.handle(Time::ZERO, address(5), &shows);
+    waits.handle(Time::ZERO, address(5), &shows, false);
     let (reply, accepted) = replies(&mut waits);
     assert!(accepted.is_some());
-    waits.handle(Time::ZERO, address(5), &shows);
+    waits.handle(Time::ZERO, address(5), &shows, false);
     assert_eq!(replies(&mut waits), (reply, None));
 }
 
@@ -411,21 +422,89 @@ fn a_listener_that_is_full_or_asked_for_messages_says_so() {
         (3, true, HandshakeKind::Response),
         (4, true, HandshakeKind::Refused(1000)),
     ] {
-        waits.handle(Time::ZERO, address(port), &request);
+        waits.handle(Time::ZERO, address(port), &request, false);
         let cookie = replies(&mut waits).0.expect("a cookie").cookie;
         let shows = UdtHandshake { kind: HandshakeKind::Response, cookie, is_stream, ..request };
-        waits.handle(Time::ZERO, address(port), &shows);
+        waits.handle(Time::ZERO, address(port), &shows, false);
         assert_eq!(replies(&mut waits).0.expect("a reply").kind, kind, "{port}");
     }
     waits.forget(address(2), request.from);
-    waits.handle(Time::ZERO, address(4), &request);
+    waits.handle(Time::ZERO, address(4), &request, false);
     let cookie = replies(&mut waits).0.expect("a cookie").cookie;
     waits.handle(
         Time::ZERO,
         address(4),
         &UdtHandshake { kind: HandshakeKind::Response, cookie, ..request },
+        false,
     );
     assert!(replies(&mut waits).1.is_some(), "there is room again");
+}
+
+/// What a listener replies to such a handshake with its cookie, and whom it accepted.
+fn shown(
+    waits: &mut UdtListener,
+    port: u16,
+    asks: UdtHandshake,
+    is_known: bool,
+) -> (HandshakeKind, Option<Established>) {
+    let request = UdtHandshake { kind: HandshakeKind::Request, ..asks };
+    waits.handle(Time::ZERO, address(port), &request, is_known);
+    let cookie = replies(waits).0.expect("a cookie").cookie;
+    let shows = UdtHandshake { kind: HandshakeKind::Response, cookie, ..asks };
+    waits.handle(Time::ZERO, address(port), &shows, is_known);
+    let (reply, accepted) = replies(waits);
+    (reply.expect("a reply").kind, accepted)
+}
+
+#[test]
+fn strangers_leave_room_for_who_is_known() {
+    let (request, _) = asks();
+    let mut waits = listener();
+    for port in 1..9 {
+        shown(&mut waits, port, request, false);
+    }
+    for (port, is_known, kind) in [
+        (10, false, HandshakeKind::Refused(1000)),
+        (11, true, HandshakeKind::Response),
+        (12, true, HandshakeKind::Response),
+        (13, true, HandshakeKind::Refused(1000)),
+    ] {
+        assert_eq!(shown(&mut waits, port, request, is_known).0, kind, "{port}");
+    }
+}
+
+#[test]
+fn packets_that_are_too_short_are_not_agreed_on() {
+    let (request, _) = asks();
+    for (packet_len, kind) in [
+        (0, HandshakeKind::Refused(1002)),
+        (575, HandshakeKind::Refused(1002)),
+        (576, HandshakeKind::Response),
+        (u32::MAX, HandshakeKind::Response),
+    ] {
+        let asks = UdtHandshake { packet_len, ..request };
+        let (said, accepted) = shown(&mut listener(), 1, asks, false);
+        assert_eq!(said, kind, "{packet_len}");
+        let agreed = (kind == HandshakeKind::Response).then_some(packet_len.min(1500));
+        assert_eq!(accepted.map(|established| established.packet_len), agreed);
+    }
+}
+
+#[test]
+fn two_listeners_that_hear_each_other_fall_silent() {
+    let (request, _) = asks();
+    let mut listeners = [listener(), UdtListener::new([9; 32], EndSettings::default(), 2)];
+    // As if the other had asked: what is said to 0 is for whoever listens.
+    let mut said = UdtHandshake { from: SocketId(0), ..request };
+    for turn in 0..9 {
+        let (own, other) = (usize::from(turn % 2), address(2 - turn % 2));
+        listeners[own].handle(Time::ZERO, other, &said, false);
+        match listeners[own].poll() {
+            ListenerOutput::Send { to: SocketId(0), handshake, .. } => said = handshake,
+            _ => return,
+        }
+    }
+    panic!("each replies to the other for ever");
 }
 
 #[test]
@@ -486,7 +565,7 @@ fn a_wrong_cookie_stalls_no_connect_whatever_is_lost() {
                 _ => return false,
             };
             // The first of the listener's words is lost, at whatever moment.
-            waits.handle(now, address(2), &said);
+            waits.handle(now, address(2), &said, false);
             let reply = replies(&mut waits).0;
             if let Some(reply) = reply.filter(|_| rng.below(6) > 0) {
                 connector.handle(now, &reply);
@@ -532,6 +611,21 @@ fn an_end_waits_for_more_than_a_light_acknowledgement() {
     connection.handle(Time::ZERO, Input::Control(ack(Some(known))));
     let outputs = outputs(&mut connection);
     assert!(outputs.contains(&Output::Ended(Ended::Here)), "{outputs:?}");
+}
+
+#[test]
+fn a_packet_longer_than_was_agreed_on_is_not_kept() {
+    // 1500 bytes but for the headers of IP, UDP and UDT.
+    for (len, is_kept) in [(1456, true), (1457, false), (65_000, false)] {
+        let (mut connection, arrived) = (connection(0), Time::ZERO);
+        let sequence = SequenceNumber::new(5);
+        connection.handle(arrived, Input::Data { sequence, len, token: 3, arrived });
+        let output = match is_kept {
+            true => Output::Deliver { token: 3, len },
+            false => Output::Discard(3),
+        };
+        assert_eq!(connection.poll(arrived), output);
+    }
 }
 
 fn any_input() -> impl Strategy<Value = Input> {

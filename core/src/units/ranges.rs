@@ -95,13 +95,21 @@ impl ByteRanges {
         self.ranges.iter().map(|(&s, &e)| s..e)
     }
 
+    /// The parts of the set that lie in `within`, in order.
+    pub fn overlapping(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let Range { start, end } = within;
+        let before = self.ranges.range(..start).next_back();
+        let inside = self.ranges.range(start..end.max(start));
+        let parts = before.into_iter().chain(inside);
+        let parts = parts.map(move |(&s, &e)| s.max(start)..e.min(end));
+        parts.filter(|part| !part.is_empty())
+    }
+
     /// The ranges of `within` that are not in the set, in order.
     pub fn gaps(&self, within: Range<u64>) -> Vec<Range<u64>> {
         let mut left = ByteRanges::new();
         left.insert(within.clone());
-        for range in
-            self.iter().skip_while(|r| r.end <= within.start).take_while(|r| r.start < within.end)
-        {
+        for range in self.overlapping(within) {
             left.remove(range);
         }
         left.iter().collect()
@@ -190,6 +198,13 @@ mod tests {
             let gaps: Vec<u64> = set.gaps(0..100).into_iter().flatten().collect();
             let missing: Vec<u64> = (0..100).filter(|&i| !bits[i as usize]).collect();
             prop_assert_eq!(gaps, missing);
+            for (start, end) in [(0, 100), (13, 57), (30, 31), (40, 40), (57, 13)] {
+                let parts = set.overlapping(start..end).collect::<Vec<_>>();
+                prop_assert!(parts.iter().all(|part| !part.is_empty()), "{parts:?}");
+                let listed: Vec<u64> = parts.into_iter().flatten().collect();
+                let expected: Vec<u64> = (start..end).filter(|&i| bits[i as usize]).collect();
+                prop_assert_eq!(listed, expected);
+            }
             prop_assert_eq!(ByteRanges::parse(&set.to_string()), Some(set.clone()));
         }
     }

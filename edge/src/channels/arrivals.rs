@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// How long a preamble may take: K-3.
 pub const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +45,9 @@ pub const NO_KEY: &str = "shows no key of the session's";
 
 /// A connection that a task reads until it is known whose it is, and threads from then on.
 pub(crate) trait Unproven: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Its peer has said which session it is of: one that this port has.
+    fn shown(&mut self) {}
+
     /// The connection, once its peer has shown whose it is.
     ///
     /// # Errors
@@ -74,6 +78,8 @@ pub struct Arrivals {
     buffer: Mutex<Option<Bytes>>,
     /// What the session's connections over UDT and QUIC keep, shared out among them.
     buffers: Arc<SessionBuffers>,
+    /// Says nothing, and is gone with the session.
+    lives: watch::Sender<()>,
 }
 
 impl Arrivals {
@@ -86,8 +92,8 @@ impl Arrivals {
     ) -> Arrivals {
         let handshakes = HandshakePlaces::new(MOST_HANDSHAKES);
         let (room, buffer): (Room, _) = (Box::new(|| true), Mutex::default());
-        let (client, buffers) = (None, Arc::default());
-        Arrivals { key, layer, deliver, refused, room, client, handshakes, buffer, buffers }
+        let (client, buffers, lives) = (None, Arc::default(), watch::Sender::new(()));
+        Arrivals { key, layer, deliver, refused, room, client, handshakes, buffer, buffers, lives }
     }
 
     /// The same where there may be no room for a connection.
@@ -121,6 +127,11 @@ impl Arrivals {
     /// The buffers that each connection has, where it is to hold a rate.
     pub fn buffer(&self) -> Option<Bytes> {
         *lock(&self.buffer)
+    }
+
+    /// What never changes, and says so no more once the session wants no connections.
+    pub fn lives(&self) -> watch::Receiver<()> {
+        self.lives.subscribe()
     }
 
     /// The session's key.
@@ -158,6 +169,7 @@ impl Arrivals {
         if Token::of(&preamble) != Some(self.key.token()) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        stream.shown();
         steps.step();
         self.enter(stream, from, steps).await;
         Ok(())

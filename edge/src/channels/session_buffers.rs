@@ -12,6 +12,10 @@ pub(crate) const SESSION_BUFFERS: u64 = 256 << 20;
 /// fills, so that sessions without number take no memory without end.
 const ALL_BUFFERS: u64 = 8 * SESSION_BUFFERS;
 
+/// Bytes that a connection keeps, either way, before it is known whose it is: what a client says to
+/// log in, or shows, the first of what is behind it, and replies to it.
+pub(crate) const UNPROVEN_BUFFER: u32 = 256 << 10;
+
 /// Sessions of this process that have connections.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 

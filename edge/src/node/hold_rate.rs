@@ -5,7 +5,7 @@ use super::adapt::IncomingChannels;
 use super::data::DataPlane;
 use super::held::Admitted;
 use crate::channels::driver::Carries;
-use crate::channels::{Channel, TcpOptions};
+use crate::channels::{Channel, Handle, TcpOptions};
 use crate::kernelcc::{self, CcRequest};
 use crate::mover::Incoming;
 use crate::sys::fs_user::as_service;
@@ -26,7 +26,10 @@ impl DataPlane {
         // What it had is free for what it asks for now. Nothing goes on at the old rate: not even
         // over what has come and not shown the key yet, which the new one lets in.
         self.rate = None;
-        self.channels.clear();
+        for channel in self.channels.drain(..) {
+            // A channel that is dropped goes on with what is on its way.
+            channel.handle().iter().for_each(Handle::break_now);
+        }
         let again = self.listener.take().map(|listener| listener.arrivals().key().clone());
         self.listener = again.map(|key| {
             let (refused, room) = (self.refused_connections(), self.room());

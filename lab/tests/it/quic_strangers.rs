@@ -25,10 +25,15 @@ fn certificate(folder: &Path) -> rcgen::CertifiedKey<rcgen::KeyPair> {
 
 /// A node with one UDP port, and where that is.
 fn node(folder: &Path) -> (Running, SocketAddr) {
+    node_with(folder, &[])
+}
+
+/// The same with more on its command line.
+fn node_with(folder: &Path, more: &[&str]) -> (Running, SocketAddr) {
     let mut serve = farline();
     serve.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0"]);
     serve.args(["--listen-udp", "127.0.0.1:0", "--tls-cert"]).arg(folder.join("node.pem"));
-    serve.arg("--tls-key").arg(folder.join("node.key")).arg("--root").arg(folder);
+    serve.arg("--tls-key").arg(folder.join("node.key")).arg("--root").arg(folder).args(more);
     let (node, line) = Running::begun(&mut serve);
     let said: serde_json::Value = serde_json::from_str(&line).expect("one object");
     (node, said["udp"].as_str().expect("a port").parse().expect("an address"))
@@ -268,6 +273,25 @@ fn who_finds_no_place_at_the_one_port_comes_again() {
     let said = json_of(&mut copy);
     assert_eq!(said["attempts"], 3, "{said}");
     assert_eq!(std::fs::read(got).expect("copied").len(), 100_000);
+}
+
+#[test]
+fn who_does_not_log_in_keeps_no_connection() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = certificate(dir.path());
+    let config = dir.path().join("node.toml");
+    std::fs::write(&config, "login_timeout = 1\n").expect("written");
+    let (_node, at) = node_with(dir.path(), &["--config", config.to_str().expect("text")]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let client = eager(&made);
+        let connection = client.connect(at, "node").expect("a client").await.expect("connected");
+        let (mut send, _recv) = connection.open_bi().await.expect("a stream");
+        send.write_all(b"FEAT\r\n").await.expect("sent");
+        // Its peer stays, and says that it is there.
+        let closed = tokio::time::timeout(Duration::from_secs(8), connection.closed());
+        closed.await.expect("the node closes it with the session");
+    });
 }
 
 /// Bytes that each of a crowd says and nobody takes: 16 MiB of each were kept.

@@ -152,14 +152,17 @@ impl UdtSimulation {
     }
 
     fn delivered(&mut self, index: usize, token: u64, len: u32) {
-        let reads = self.scenario.flows[index / 2].reads;
+        let flow = &self.scenario.flows[index / 2];
+        let (reads, begins) = (flow.reads, Time::ZERO + flow.after + flow.reads_after);
         let host = &mut self.hosts[index];
         host.misplaced += u64::from(token != host.received) * u64::from(len);
         host.received += u64::from(len);
         match reads {
-            None => host.connection.handle(self.now, Input::Read(1)),
+            None if begins <= self.now => host.connection.handle(self.now, Input::Read(1)),
+            None => host.reading.push_back(begins),
             Some(rate) => {
-                let begins = host.reading.back().map_or(self.now, |&at| at.max(self.now));
+                let begins = begins.max(self.now);
+                let begins = host.reading.back().map_or(begins, |&at| at.max(begins));
                 let takes = rate.time_for(crate::units::Bytes(u64::from(len)));
                 host.reading.push_back(begins + takes);
             }
@@ -240,6 +243,11 @@ impl UdtSimulation {
     /// How the connection of flow `index` ended at a, and at b, and when.
     pub fn ended(&self, index: usize) -> [Option<(Ended, Time)>; 2] {
         [self.hosts[2 * index].ended, self.hosts[2 * index + 1].ended]
+    }
+
+    /// Packets of flow `index` that a sent, each counted once.
+    pub fn packets(&self, index: usize) -> u64 {
+        self.hosts[2 * index].connection.packets().0
     }
 
     /// Packets of flow `index` that a sent again, and that came twice to b.

@@ -23,6 +23,8 @@ pub struct UdtFlow {
     pub room: u32,
     /// How fast receivers read; at once when absent.
     pub reads: Option<Rate>,
+    /// How long after the flow's beginning they begin to.
+    pub reads_after: Span,
     /// How fast the program at either end writes; at once when absent.
     pub writes: Option<Rate>,
 }
@@ -38,6 +40,7 @@ impl UdtFlow {
             first: SequenceNumber::new(0),
             room: 25_600,
             reads: None,
+            reads_after: Span::ZERO,
             writes: None,
         }
     }

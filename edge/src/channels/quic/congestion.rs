@@ -6,7 +6,7 @@
 //! so that a machine which wants to be paced otherwise (BBR) is held by its window alone.
 
 use crate::channels::handle::FlowState;
-use crate::channels::session_buffers::{BufferShare, SessionBuffers};
+use crate::channels::session_buffers::{BufferShare, SessionBuffers, UNPROVEN_BUFFER};
 use crate::channels::socket::TcpOptions;
 use crate::sys::lock::lock;
 use farline_core::congestion::{
@@ -33,10 +33,6 @@ const LEAST_PACKETS: f64 = 2.0;
 
 /// What a connection may keep of what it sends beyond twice its control's window.
 pub(super) const LEAST_SEND_WINDOW: u64 = 1 << 20;
-
-/// Bytes that a connection keeps, either way, before it is known whose it is: what a client says to
-/// log in, or shows, the first of what is behind it, and replies to it.
-pub(super) const UNPROVEN_WINDOW: u32 = 256 << 10;
 
 /// Packets that may have been sent over a connection that still begins.
 const MOST_BEFORE: u64 = 200;
@@ -119,7 +115,7 @@ impl Meter {
 
     /// Bytes that the connection may keep in each direction now.
     fn most(&self) -> u64 {
-        let share = self.share.get().map_or(UNPROVEN_WINDOW.into(), BufferShare::len);
+        let share = self.share.get().map_or(UNPROVEN_BUFFER.into(), BufferShare::len);
         self.buffer.map_or(share, |Bytes(len)| len.min(share))
     }
 

@@ -10,6 +10,7 @@ use crate::channels::driver::{Dialer, Opened, Session};
 use crate::channels::key::{Key, PREAMBLE_LEN};
 use crate::channels::session_buffers::SessionBuffers;
 use crate::channels::socket::unreachable;
+use farline_core::plan::ChannelLimits;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use quinn::Connection;
 use std::io;
@@ -44,7 +45,7 @@ pub(super) struct QuicDialer {
 }
 
 impl QuicDialer {
-    /// Of `session`, over so many connections.
+    /// Of `session`, over so many connections; where it holds a rate, over one for each channel.
     ///
     /// # Errors
     /// When the session has no key or no encrypted control connection, or asks for a congestion
@@ -59,8 +60,13 @@ impl QuicDialer {
         let key = session.key.clone().ok_or_else(no_key)?;
         let trust = session.trust.clone().ok_or_else(not_private)?;
         let control = QuicControl::of(&session.sockets)?;
+        // A connection has one congestion control, and that holds the rate of one channel (O-8).
+        let connections = match session.sockets.held {
+            Some(_) => ChannelLimits::NODE as usize,
+            None => connections.max(1),
+        };
         let mut places: Vec<Mutex<Option<Measured>>> =
-            (0..connections.max(1)).map(|_| Mutex::default()).collect();
+            (0..connections).map(|_| Mutex::default()).collect();
         // Nothing has to be connected for channels of a connection that is there.
         if let (Some(shared), Some(first)) = (&session.shared, places.first_mut()) {
             shared.meter.choose(control);
@@ -130,5 +136,59 @@ impl Dialer for QuicDialer {
         opened
             .map(|stream| Opened::Entered(Box::new(stream)))
             .map_err(|error| unreachable(address, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::listener::QuicPort;
+    use super::*;
+    use crate::channels::arrivals::Arrivals;
+    use crate::channels::driver::{Listen, Listener, Slots};
+    use crate::channels::registry::Registry;
+    use crate::channels::socket::TcpOptions;
+    use crate::channels::trust::{NodeCertificate, pinned};
+    use farline_core::units::Rate;
+    use std::collections::BTreeSet;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn channels_that_hold_a_rate_share_no_connection() {
+        let identity = NodeCertificate::fresh().expect("a key");
+        let (key, tasks) = (Key::random().expect("random bytes"), Arc::<Tasks>::default());
+        let registry = Registry::builtin();
+        let layer = registry.encrypting_layer().and_then(|driver| driver.layer()).expect("TLS");
+        let layer = Some((Arc::clone(layer), Arc::clone(&identity.config)));
+        let arrivals = Arrivals::new(key.clone(), layer, Box::new(|_| true), Box::new(|_, _| {}));
+        let (ip, rtt) = (IpAddr::from([127, 0, 0, 1]), Span::from_millis(1));
+        let slots = Slots { slot_len: Bytes(1 << 20), begin: 1, most: None };
+        let (sockets, arrivals) = (TcpOptions::default(), Arc::new(arrivals));
+        let listen = Listen { ip, ports: None, sockets, slots, client: ip, rtt, arrivals };
+        let port = QuicPort::open(&listen, Arc::clone(&tasks)).expect("a port");
+        for (held, expected) in [(None, 1), (Some(Rate::from_bps(8_000_000)), 3)] {
+            let session = Session {
+                key: Some(key.clone()),
+                rtt,
+                sockets: TcpOptions { held, ..TcpOptions::default() },
+                slots,
+                trust: Some(pinned(identity.fingerprint).expect("a fingerprint")),
+                tunnel: None,
+                shared: None,
+                grid: None,
+            };
+            let dialer = QuicDialer::new(&session, 1, Arc::clone(&tasks)).expect("a dialer");
+            let stream = || match dialer.open(port.address(), SOON).expect("a channel") {
+                Opened::Entered(stream) => stream,
+                _ => panic!("it encrypts by itself"),
+            };
+            let channels: Vec<_> = (0..3).map(|_| stream()).collect();
+            let mut connections = BTreeSet::new();
+            for channel in &channels {
+                let sample = channel.handle().expect("a handle").sample();
+                connections.insert(sample.flow.expect("it counts").connection);
+            }
+            assert_eq!(connections.len(), expected, "{held:?}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! UDP ports and the settings of their connections: windows, packet sizes, idle time.
 
-use super::congestion::{LEAST_SEND_WINDOW, Meter, QuicControl, UNPROVEN_WINDOW, controls};
+use super::congestion::{LEAST_SEND_WINDOW, Meter, QuicControl, controls};
 use super::tasks::Tasks;
+use crate::channels::session_buffers::UNPROVEN_BUFFER;
 use crate::channels::socket::longest_datagram;
 use farline_core::units::Span;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -82,7 +83,7 @@ pub(super) fn watched(mut settings: TransportConfig) -> TransportConfig {
 /// The same for a node, which does not know yet who comes: nobody keeps much of its memory before
 /// it does.
 pub(super) fn unproven(mut settings: TransportConfig) -> TransportConfig {
-    settings.receive_window(VarInt::from_u32(UNPROVEN_WINDOW)).send_window(UNPROVEN_WINDOW.into());
+    settings.receive_window(VarInt::from_u32(UNPROVEN_BUFFER)).send_window(UNPROVEN_BUFFER.into());
     settings
 }
 

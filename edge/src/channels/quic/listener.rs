@@ -4,11 +4,10 @@ use super::congestion::{Meter, QuicControl};
 use super::endpoint::{bind, endpoint, fit, server, settings, shake_hands, unproven};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, GREETING_LEN, MOST_BEGINNING, NOTHING_SHOWN, not_private};
+use super::{ALPN, MOST_BEGINNING, NOTHING_SHOWN, greeting, not_private};
 use crate::channels::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
-use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
 use crate::channels::pending::{NO_PLACE, Steps};
 use crate::channels::socket::{at_free_port, no_port};
@@ -136,14 +135,22 @@ async fn carry(incoming: Incoming, inside: Inside) {
     refuse(why);
 }
 
-/// Takes the streams of a connection, each of which shows the key by itself.
+/// Takes the streams of a connection, each of which shows the key by itself, for as long as the
+/// session lives: the connection then ends with the last of its channels.
 async fn streams(
     connection: Connection,
     meter: Arc<Meter>,
     inside: Inside,
     shown: mpsc::Sender<bool>,
 ) {
-    while let Ok(stream) = connection.accept_bi().await {
+    let lives = inside.arrivals.upgrade().map(|arrivals| arrivals.lives());
+    let Some(mut lives) = lives else { return };
+    loop {
+        let stream = tokio::select! {
+            stream = connection.accept_bi() => stream,
+            _ = lives.changed() => return,
+        };
+        let Ok(stream) = stream else { return };
         let meter = Arc::clone(&meter);
         tokio::spawn(greet(connection.clone(), stream, inside.clone(), meter, shown.clone()));
     }
@@ -157,8 +164,7 @@ async fn greet(
     meter: Arc<Meter>,
     shown: mpsc::Sender<bool>,
 ) {
-    let mut greeting = [0; GREETING_LEN];
-    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, recv.read_exact(&mut greeting)).await;
+    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, greeting(&mut recv)).await;
     let Some(arrivals) = inside.arrivals.upgrade() else { return };
     let stranger = || {
         // Of a first one the connection says it.
@@ -166,17 +172,14 @@ async fn greet(
             arrivals.refuse(Some(connection.remote_address()), NO_KEY);
         }
     };
-    match read {
-        Ok(Ok(())) => {}
+    let (token, proof) = match read {
+        Ok(Ok(said)) => said,
         // A client that has all it wanted may be gone before its last stream has shown anything.
         Ok(Err(_)) => return,
         Err(_) => return stranger(),
-    }
-    let (mut preamble, mut proof) = ([0; PREAMBLE_LEN], [0; PROOF_LEN]);
-    preamble.copy_from_slice(&greeting[..PREAMBLE_LEN]);
-    proof.copy_from_slice(&greeting[PREAMBLE_LEN..]);
+    };
     let key = arrivals.key();
-    if Token::of(&preamble) != Some(key.token()) || !key.proves(proof) {
+    if token != Some(key.token()) || !key.proves(proof) {
         return stranger();
     }
     meter.join(arrivals.buffers());
@@ -190,8 +193,10 @@ async fn greet(
 
 #[cfg(test)]
 mod tests {
+    use super::super::GREETING_LEN;
     use super::super::endpoint::client;
     use super::*;
+    use crate::channels::Channel;
     use crate::channels::arrivals::{Deliver, RefusedConnection};
     use crate::channels::driver::{Dialer, Session, Slots};
     use crate::channels::key::Key;
@@ -226,7 +231,6 @@ mod tests {
             Slots { slot_len: Bytes(1 << 20), begin: 1, most: None },
         );
         let (sockets, rtt) = (TcpOptions::default, Span::from_millis(1));
-        let arrivals = Arc::clone(&arrivals);
         let buffers = Arc::clone(arrivals.buffers());
         let listen =
             Listen { ip, ports: None, sockets: sockets(), slots, client: ip, rtt, arrivals };
@@ -265,8 +269,11 @@ mod tests {
         let dialer = dialer.expect("a dialer");
         let own = tokio::task::spawn_blocking(move || dialer.open(address, SOON).map(drop));
         own.await.expect("a thread").expect("its client comes in");
-        let channel = tokio::task::spawn_blocking(move || arrived.recv_timeout(SOON));
-        let channel = channel.await.expect("a thread").expect("a channel");
+        let next = |arrived: threads::Receiver<Box<dyn Channel>>| {
+            tokio::task::spawn_blocking(move || (arrived.recv_timeout(SOON), arrived))
+        };
+        let (channel, arrived) = next(arrived).await.expect("a thread");
+        let channel = channel.expect("a channel");
         assert_eq!(buffers.connections(), 1, "strangers take no part of what its session has");
         drop(channel);
         for stranger in strangers {
@@ -277,5 +284,14 @@ mod tests {
         let no_place = STRANGERS - PLACES..STRANGERS;
         assert!(no_place.contains(&count(NO_PLACE)), "{why:?}");
         assert_eq!(count(NO_PLACE) + count(NO_KEY), STRANGERS, "{why:?}");
+
+        // One of the session's own goes with it, though its peer would stay.
+        let own = stranger().await;
+        let (mut send, _recv) = own.open_bi().await.expect("a stream");
+        send.write_all(&key.preamble()).await.expect("sent");
+        send.write_all(&key.proof()).await.expect("sent");
+        let (channel, _) = next(arrived).await.expect("a thread");
+        drop((channel.expect("a channel"), listen));
+        tokio::time::timeout(SOON, own.closed()).await.expect("it goes too");
     }
 }

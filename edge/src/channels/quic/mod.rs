@@ -18,13 +18,13 @@ use super::driver::{
     Agreed, Capabilities, Carries, CongestionBy, Dialer, Driver, Listen, Listener, Offered, Peer,
     Role, Session, Transport,
 };
-use super::key::{PREAMBLE_LEN, PROOF_LEN};
+use super::key::{PREAMBLE_LEN, PROOF_LEN, Token};
 use super::socket::TcpOptions;
 use crate::drivers::{DriverOption, OptionKind, Values};
 use congestion::QuicControl;
 use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
-use quinn::VarInt;
+use quinn::{ReadExactError, RecvStream, VarInt};
 use std::sync::Arc;
 use tasks::Tasks;
 
@@ -120,6 +120,16 @@ impl Transport for Quic {
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
         Ok(Box::new(listener::QuicPort::open(&listen, Arc::clone(&self.0))?))
     }
+}
+
+/// What a stream begins with: the session that it says it is of, and its proof.
+async fn greeting(
+    recv: &mut RecvStream,
+) -> Result<(Option<Token>, [u8; PROOF_LEN]), ReadExactError> {
+    let (mut preamble, mut proof) = ([0; PREAMBLE_LEN], [0; PROOF_LEN]);
+    recv.read_exact(&mut preamble).await?;
+    recv.read_exact(&mut proof).await?;
+    Ok((Token::of(&preamble), proof))
 }
 
 fn connections(values: &Values) -> usize {

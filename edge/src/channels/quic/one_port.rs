@@ -6,11 +6,11 @@ use super::control::ControlDuplex;
 use super::endpoint::{bind, endpoint, fit, server, settings, shake_hands, unproven, watched};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, CONTROL_ALPN, GREETING_LEN, MOST_BEGINNING, NOTHING_SHOWN};
+use super::{ALPN, CONTROL_ALPN, MOST_BEGINNING, NOTHING_SHOWN, greeting};
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
-use crate::channels::key::{PREAMBLE_LEN, PROOF_LEN, Token};
+use crate::channels::key::Token;
 use crate::channels::ordered::OrderedChannel;
 use crate::channels::pending::Steps;
 use crate::channels::trust::{Duplex, ServerConfig, ShownCertificate};
@@ -23,7 +23,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Of [`MOST_BEGINNING`], those of one address: who goes on beginning them keeps out nobody else,
 /// and itself no longer than until its own oldest has gone.
@@ -234,20 +234,26 @@ async fn carry(incoming: Incoming, places: Arc<HandshakePlaces>, inside: Inside)
         () = place.lost() => return,
     };
     drop(place);
-    let Some((connection, meter)) = begun else { return };
-    // Further streams are channels of the session; one that shows no key is dropped (K-3).
-    while let Ok(stream) = connection.accept_bi().await {
+    let Some((connection, meter, mut lives)) = begun else { return };
+    // Further streams are channels of the session; one that shows no key is dropped (K-3). Once the
+    // session is over the connection ends with the last of them, when what was sent has arrived.
+    loop {
+        let stream = tokio::select! {
+            stream = connection.accept_bi() => stream,
+            _ = lives.changed() => return,
+        };
+        let Ok(stream) = stream else { return };
         let shown = greet(stream, &connection, &meter, &inside);
         let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, shown).await;
     }
 }
 
-/// The connection, once it has shown what it is for.
+/// The connection, once it has shown what it is for, and what errs once that is over.
 async fn begin(
     incoming: Incoming,
     steps: &Steps,
     inside: &Inside,
-) -> Option<(Connection, Arc<Meter>)> {
+) -> Option<(Connection, Arc<Meter>, watch::Receiver<()>)> {
     let (meter, peer) = (Meter::unproven(None), Some(incoming.remote_address()));
     let usual = unproven(watched(settings(QuicControl::default(), &meter, peer)));
     let config = server(&*(inside.shows)()?, usual, &[CONTROL_ALPN, ALPN]).ok()?;
@@ -263,15 +269,20 @@ async fn begin(
         }
     };
     let begun = tokio::time::timeout(PREAMBLE_TIMEOUT, begun).await;
-    if matches!(begun, Ok(Some(()))) {
-        return Some((connection, meter));
+    if let Ok(Some(lives)) = begun {
+        return Some((connection, meter, lives));
     }
     connection.close(NOTHING_SHOWN, b"");
     None
 }
 
-/// Hands a control channel on: the one stream of its connection.
-async fn take_control(connection: &Connection, meter: &Arc<Meter>, inside: &Inside) -> Option<()> {
+/// Hands a control channel on: the one stream of its connection. What is returned errs once that
+/// is over.
+async fn take_control(
+    connection: &Connection,
+    meter: &Arc<Meter>,
+    inside: &Inside,
+) -> Option<watch::Receiver<()>> {
     let stream = connection.accept_bi().await.ok()?;
     let certificates = connection
         .peer_identity()
@@ -282,32 +293,30 @@ async fn take_control(connection: &Connection, meter: &Arc<Meter>, inside: &Insi
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
     });
-    let proven = inside.sessions.prove(peer.ip());
+    let (alive, lives) = watch::channel(());
+    let held = Box::new((inside.sessions.prove(peer.ip()), alive));
     let rtt = meter.least_rtt().unwrap_or_else(|| Span::from(connection.rtt()));
-    let stream =
-        ControlDuplex::new(connection.clone(), stream, Arc::clone(&inside.tasks), Box::new(proven));
+    let stream = ControlDuplex::new(connection.clone(), stream, Arc::clone(&inside.tasks), held);
     let arrival = ControlArrival {
         stream: Box::new(stream),
         certificates,
         ends: (SocketAddr::new(local, inside.sessions.port), peer),
         rtt,
     };
-    inside.arrived.send(arrival).await.ok()
+    inside.arrived.send(arrival).await.ok()?;
+    Some(lives)
 }
 
-/// Makes a channel of a stream, if it shows the key of a session here.
+/// Makes a channel of a stream, if it shows the key of a session here. What is returned errs once
+/// that is over.
 async fn greet(
     (send, mut recv): (SendStream, RecvStream),
     connection: &Connection,
     meter: &Arc<Meter>,
     inside: &Inside,
-) -> Option<()> {
-    let mut greeting = [0; GREETING_LEN];
-    recv.read_exact(&mut greeting).await.ok()?;
-    let (mut preamble, mut proof) = ([0; PREAMBLE_LEN], [0; PROOF_LEN]);
-    preamble.copy_from_slice(&greeting[..PREAMBLE_LEN]);
-    proof.copy_from_slice(&greeting[PREAMBLE_LEN..]);
-    let (arrivals, control) = inside.sessions.session(Token::of(&preamble)?)?;
+) -> Option<watch::Receiver<()>> {
+    let (token, proof) = greeting(&mut recv).await.ok()?;
+    let (arrivals, control) = inside.sessions.session(token?)?;
     if !arrivals.key().proves(proof) {
         return None;
     }
@@ -316,5 +325,6 @@ async fn greet(
     fit(connection, meter);
     let (tasks, meter) = (Arc::clone(&inside.tasks), Arc::clone(meter));
     let stream = QuicStream::new(connection.clone(), (send, recv), tasks, meter, control.algorithm);
-    arrivals.deliver(Box::new(OrderedChannel::over(stream))).then_some(())
+    let lives = arrivals.lives();
+    arrivals.deliver(Box::new(OrderedChannel::over(stream))).then_some(lives)
 }

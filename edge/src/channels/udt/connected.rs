@@ -1,6 +1,6 @@
 //! One connection as the thread of its port has it: the machine, and the bytes that it names.
 
-use super::super::session_buffers::BufferShare;
+use super::super::session_buffers::{BufferShare, SessionBuffers, UNPROVEN_BUFFER};
 use super::datagrams::Datagrams;
 use super::pipe::{Flow, FromThread, Pipe};
 use bytes::Bytes as Shared;
@@ -8,7 +8,7 @@ use farline_core::udt::{
     Connection, Content, ControlPacket, DataPacket, HEADER_LEN, Input, Output, SequenceNumber,
     SocketId, UdtPacket,
 };
-use farline_core::units::Time;
+use farline_core::units::{Span, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,14 +19,19 @@ const BELOW: u32 = 28;
 /// All but so much of a buffer is as good as full: a window rarely ends where it does.
 const NEARLY: u64 = 16;
 
+/// How long what was sent may take to arrive after its stream was dropped, as over QUIC.
+const LINGER: Span = Span::from_secs(30);
+
 /// A connection, its peer, and its bytes.
 #[derive(Debug)]
 pub(super) struct Connected {
     machine: Connection,
     peer: SocketAddr,
     pipe: Arc<Pipe>,
-    /// Its part of what its session may keep, and what of that it wants at most.
-    share: BufferShare,
+    /// What the connections of its session share, its part of that once it is known to be one of
+    /// them, and what of that it wants at most.
+    session: Arc<SessionBuffers>,
+    share: Option<BufferShare>,
     most: u64,
     /// What it may keep in each direction now.
     limit: u64,
@@ -36,10 +41,12 @@ pub(super) struct Connected {
     written: u64,
     /// Bytes that the peer has.
     acknowledged: u64,
-    /// What came and was not delivered, by token.
-    kept: VecDeque<Option<Shared>>,
-    first_token: u64,
+    /// What came and was not delivered, by token, and the tokens that are free.
+    kept: Vec<Option<Shared>>,
+    free: Vec<u64>,
     from_thread: FromThread,
+    /// When it ends whatever its peer has not got, once the program has dropped its end.
+    ends_by: Option<Time>,
     /// When the machine is to be polled next.
     pub(super) wakes: Option<Time>,
 }
@@ -50,22 +57,25 @@ impl Connected {
         machine: Connection,
         peer: SocketAddr,
         pipe: Arc<Pipe>,
-        (share, most): (BufferShare, u64),
+        (session, share, most): (Arc<SessionBuffers>, Option<BufferShare>, u64),
     ) -> Connected {
         Connected {
             machine,
             peer,
             pipe,
+            session,
             share,
             most,
-            limit: most,
+            // The machine is told with the first look, in packets of the length that was agreed on.
+            limit: 0,
             began: now,
             pieces: VecDeque::new(),
             written: 0,
             acknowledged: 0,
-            kept: VecDeque::new(),
-            first_token: 0,
+            kept: Vec::new(),
+            free: Vec::new(),
             from_thread: FromThread::default(),
+            ends_by: None,
             wakes: Some(now),
         }
     }
@@ -120,20 +130,21 @@ impl Connected {
     }
 
     fn keep(&mut self, arrived: Time, sequence: SequenceNumber, bytes: Shared) -> Input {
-        let token = self.first_token + self.kept.len() as u64;
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.kept.push_back(Some(bytes));
+        // A packet is a part of all that came with it, which a stranger's does not hold.
+        let bytes = if self.share.is_none() { Shared::copy_from_slice(&bytes) } else { bytes };
+        let token = self.free.pop().unwrap_or(self.kept.len() as u64);
+        match self.kept.get_mut(token as usize) {
+            Some(place) => *place = Some(bytes),
+            None => self.kept.push(Some(bytes)),
+        }
         Input::Data { sequence, len, token, arrived }
     }
 
     fn kept(&mut self, token: u64) -> Option<Shared> {
-        let at = usize::try_from(token.checked_sub(self.first_token)?).ok()?;
-        let bytes = self.kept.get_mut(at)?.take();
-        while self.kept.front().is_some_and(Option::is_none) {
-            self.kept.pop_front();
-            self.first_token += 1;
-        }
-        bytes
+        let bytes = self.kept.get_mut(token as usize)?.take()?;
+        self.free.push(token);
+        Some(bytes)
     }
 
     /// The path takes no datagrams longer than `len`.
@@ -143,13 +154,18 @@ impl Connected {
 
     /// Takes in what the program did.
     pub(super) fn take(&mut self, now: Time) {
-        let limit = self.most.min(self.share.len());
+        let taken = self.pipe.take();
+        if taken.is_proven {
+            self.share.get_or_insert_with(|| self.session.join());
+        }
+        let part = self.share.as_ref().map_or(UNPROVEN_BUFFER.into(), BufferShare::len);
+        let limit = self.most.min(part);
         if limit != self.limit {
             self.limit = limit;
             let packets = limit / u64::from(self.machine.established().packet_len.max(1));
             self.machine.handle(now, Input::Room(u32::try_from(packets).unwrap_or(u32::MAX)));
+            self.wakes = Some(now);
         }
-        let taken = self.pipe.take();
         if let Some(saved) = taken.resume {
             self.machine.handle(now, Input::Resume(saved));
         }
@@ -170,6 +186,14 @@ impl Connected {
                 self.wakes = Some(now);
             }
         }
+        if taken.is_dropped {
+            self.ends_by.get_or_insert(now + LINGER);
+        }
+        // A peer that is there and acknowledges nothing would keep it for ever.
+        if self.machine.ended().is_none() && self.ends_by.is_some_and(|at| at <= now) {
+            self.machine.handle(now, Input::Abort);
+            self.wakes = Some(now);
+        }
     }
 
     /// Does what the machine wants at `now`, while there is room to send.
@@ -189,7 +213,8 @@ impl Connected {
                 Output::Acknowledged(bytes) => self.acknowledged(bytes),
                 Output::Ended(why) => self.from_thread.ended = Some(why),
                 Output::Wait(at) => {
-                    self.wakes = at;
+                    let ends_by = self.ends_by.filter(|_| self.machine.ended().is_none());
+                    self.wakes = at.into_iter().chain(ends_by).min();
                     break;
                 }
             }
@@ -206,8 +231,11 @@ impl Connected {
         let Flow { sent, acknowledged, .. } = self.from_thread.flow;
         let unread = self.pipe.give(&mut self.from_thread) as u64;
         let kept = unread.max(sent.saturating_sub(acknowledged));
-        if self.limit < self.most && kept >= self.limit - self.limit / NEARLY {
-            self.share.is_too_small();
+        if let Some(share) = &self.share
+            && self.limit < self.most
+            && kept >= self.limit - self.limit / NEARLY
+        {
+            share.is_too_small();
         }
     }
 
@@ -254,4 +282,107 @@ impl Connected {
 /// The longest packet, as UDT counts, whose datagram is of `len` bytes.
 pub(super) const fn packet_len(datagram: u32) -> u32 {
     datagram + BELOW
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::Waker;
+    use super::*;
+    use farline_core::udt::{EndSettings, Established, HandshakeKind, UdtHandshake};
+    use farline_core::units::Rng;
+    use std::io::IoSlice;
+    use std::net::UdpSocket;
+
+    /// An end, and the socket of its peer, which says what a test has it say.
+    struct End {
+        connected: Connected,
+        pipe: Arc<Pipe>,
+        out: Datagrams,
+        peer: UdpSocket,
+    }
+
+    /// One whose packets are so long, and which may keep so many bytes.
+    fn end(packet_len: u32, most: u64) -> End {
+        let local = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let (peer, first) = (local(), SequenceNumber::new(0));
+        let reply = UdtHandshake {
+            kind: HandshakeKind::Response,
+            is_stream: true,
+            first,
+            packet_len,
+            window: 1000,
+            from: SocketId(1),
+            cookie: 0,
+            address: [0; 16],
+        };
+        let established = Established {
+            ends: (SocketId(1), SocketId(2)),
+            first: (first, first),
+            packet_len,
+            window: 1000,
+            reply,
+            is_rendezvous: false,
+        };
+        let settings = EndSettings { packet_len, room: 1000, ..EndSettings::default() };
+        let machine = Connection::new(Time::ZERO, established, settings, &Rng::new(1));
+        let waker = Arc::new(Waker::new().expect("a way to wake"));
+        let pipe = Arc::new(Pipe::new(waker, most));
+        let session = Arc::<SessionBuffers>::default();
+        let share = Some(session.join());
+        let address = peer.local_addr().expect("bound");
+        let kept = (session, share, most);
+        let connected = Connected::new(Time::ZERO, machine, address, Arc::clone(&pipe), kept);
+        End { connected, pipe, out: Datagrams::new(local()).expect("a socket"), peer }
+    }
+
+    impl End {
+        /// The peer says this, with so many bytes.
+        fn hears(&mut self, now: Time, content: Content, len: usize) {
+            let from = self.peer.local_addr().expect("bound");
+            self.connected.arrived(now, from, content, || Shared::from(vec![7; len]));
+            self.connected.take(now);
+            self.connected.poll(now, &mut self.out);
+            self.out.flush();
+        }
+    }
+
+    fn data(number: u64) -> Content {
+        Content::Data { sequence: SequenceNumber::new(0).after(number), message: 0 }
+    }
+
+    #[test]
+    fn packets_of_no_use_take_no_memory() {
+        let mut end = end(1500, 1 << 20);
+        for _ in 0..1000 {
+            // The one before it never comes.
+            end.hears(Time::ZERO, data(1), 100);
+        }
+        let places = (end.connected.kept.len(), end.connected.free.len());
+        assert_eq!(places, (2, 1));
+    }
+
+    #[test]
+    fn long_packets_fill_no_more_than_the_limit() {
+        const PAYLOAD: usize = 9000 - 44;
+        let mut end = end(9000, 90_000);
+        for number in 0..40 {
+            end.hears(Time::ZERO, data(number), PAYLOAD);
+        }
+        let unread = end.pipe.read(1, 0).expect("bytes");
+        let unread: usize = unread.iter().map(Shared::len).sum();
+        assert!((9 * PAYLOAD..=90_000).contains(&unread), "{unread}");
+    }
+
+    #[test]
+    fn a_dropped_end_goes_though_its_peer_says_that_it_is_there() {
+        let mut end = end(1500, 1 << 20);
+        end.pipe.write(&[IoSlice::new(&[7; 3000])]).expect("written");
+        end.pipe.close();
+        let over = (0..60).find(|&second| {
+            let now = Time::ZERO + Span::from_secs(second);
+            end.hears(now, Content::Control(ControlPacket::KeepAlive), 0);
+            end.connected.is_over(now)
+        });
+        assert!(over.is_some_and(|second| (30..40).contains(&second)), "{over:?}");
+    }
 }

@@ -33,7 +33,8 @@ const PRODUCTS: f64 = 3.0;
 const BUFFER: (u64, u64) = (32 << 20, SESSION_BUFFERS);
 /// The longest packet that is offered: larger frames are on loopback alone.
 const LONGEST_PACKET: u32 = 9000;
-/// Connections of one session, those that have not shown its key included: K-3.
+/// Connections of one session, those that have not shown its key included (K-3); as many again find
+/// a place where their handshakes show it.
 const MOST_CONNECTIONS: usize = 256;
 /// Those that have not: a client finds a place whatever else comes.
 const MOST_PENDING: usize = 128;
@@ -212,6 +213,8 @@ impl UdtOptions {
         key: Option<Key>,
     ) -> PortSettings {
         let Bytes(buffer) = self.buffer;
+        // What handshakes say, before it is known how long packets will be; the connection keeps as
+        // many of those as the buffer holds.
         let room = u32::try_from(buffer / u64::from(packet_len.min(1500))).unwrap_or(u32::MAX);
         let ends = EndSettings { packet_len, room, rate: self.rate, silence: SILENCE };
         PortSettings { ends, limit: buffer, session, key }
@@ -312,6 +315,7 @@ mod tests {
     use crate::sys::pacing_limits::PacingLimit;
     use std::io::{Read, Write};
     use std::sync::mpsc;
+    use std::time::Instant;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn strangers_of_its_address_take_no_place_of_a_client() {
@@ -343,10 +347,20 @@ mod tests {
             let stranger = || connect(address, None, &options, soon).expect("a way");
             let strangers: Vec<UdtStream> = (0..MOST_PENDING + 20).map(|_| stranger()).collect();
             own.write_all(&key.preamble()).expect("sent");
-            arrived.recv_timeout(soon).expect("the place is its own");
+            let channel = arrived.recv_timeout(soon).expect("the place is its own");
             let gone: Vec<_> = told.try_iter().collect();
             assert!(gone.len() > 20 && gone.iter().all(|(_, why)| why == NO_PLACE), "{gone:?}");
-            drop(strangers);
+            // Nor do they take a part of what its session may keep, until one shows the key.
+            assert_eq!(arrivals.buffers().connections(), 1);
+            let mut late = stranger();
+            late.write_all(&key.preamble()).expect("sent");
+            let another = arrived.recv_timeout(soon).expect("it is none");
+            let until = Instant::now() + soon;
+            while arrivals.buffers().connections() < 2 {
+                assert!(Instant::now() < until, "it has no part");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop((strangers, channel, another));
         });
     }
 

@@ -170,6 +170,10 @@ pub(super) struct ToThread {
     pub(super) finishes: bool,
     /// It wants the connection to end now.
     pub(super) aborts: bool,
+    /// It has dropped its end.
+    pub(super) is_dropped: bool,
+    /// The peer has shown that it is of the port's session.
+    pub(super) is_proven: bool,
     /// What an earlier connection saw of the path, by which this one begins.
     pub(super) resume: Option<SavedPath>,
 }
@@ -211,6 +215,8 @@ impl Pipe {
             || work.read > 0
             || work.finishes
             || work.aborts
+            || work.is_dropped
+            || work.is_proven
             || work.resume.is_some()
     }
 
@@ -322,6 +328,12 @@ impl Pipe {
         has_room
     }
 
+    /// The peer has shown that it is of the port's session.
+    pub(super) fn prove(&self) {
+        lock(&self.state).to_thread.is_proven = true;
+        self.waker.wake();
+    }
+
     /// Ends the connection with a peer that is nobody's who is wanted: nothing of it is kept.
     pub(super) fn refuse(&self) {
         lock(&self.state).is_refused = true;
@@ -356,6 +368,12 @@ impl Pipe {
     pub(super) fn finish(&self) {
         lock(&self.state).to_thread.finishes = true;
         self.waker.wake();
+    }
+
+    /// The program writes no more, and reads no more either.
+    pub(super) fn close(&self) {
+        lock(&self.state).to_thread.is_dropped = true;
+        self.finish();
     }
 
     pub(super) fn abort(&self) {

@@ -2,7 +2,7 @@
 //! who waits to be asked.
 
 use super::super::key::Key;
-use super::super::session_buffers::SessionBuffers;
+use super::super::session_buffers::{BufferShare, SessionBuffers, UNPROVEN_BUFFER};
 use super::super::socket::longest_datagram;
 use super::connected::{Connected, packet_len};
 use super::datagrams::{Datagrams, Received};
@@ -262,7 +262,9 @@ impl Port {
             // A packet that does not go there whole is not agreed on.
             let longest = longest_datagram(from).map_or(handshake.packet_len, packet_len);
             let packet_len = handshake.packet_len.min(longest);
-            waits.listener.handle(now, from, &UdtHandshake { packet_len, ..*handshake });
+            let is_known = self.settings.first_packet(handshake.from) == Some(handshake.first);
+            let asks = UdtHandshake { packet_len, ..*handshake };
+            waits.listener.handle(now, from, &asks, is_known);
         }
     }
 
@@ -342,10 +344,14 @@ impl Port {
         let begins_by_key = self.settings.first_packet(established.ends.1);
         let is_known = !waits && begins_by_key == Some(established.first.1);
         let machine = Connection::new(now, established, self.settings.ends, &seed);
-        let limit = self.settings.limit;
-        let share = self.settings.session.join();
-        let pipe = Arc::new(Pipe::new(Arc::clone(&self.waker), limit.min(share.len())));
-        let connected = Connected::new(now, machine, peer, Arc::clone(&pipe), (share, limit));
+        let (session, limit) = (Arc::clone(&self.settings.session), self.settings.limit);
+        // Who has yet to show that it is of the session takes no part of what that may keep.
+        let is_own = waits || is_known || self.settings.key.is_none();
+        let share = is_own.then(|| session.join());
+        let part = share.as_ref().map_or(UNPROVEN_BUFFER.into(), BufferShare::len);
+        let pipe = Arc::new(Pipe::new(Arc::clone(&self.waker), limit.min(part)));
+        let kept = (session, share, limit);
+        let connected = Connected::new(now, machine, peer, Arc::clone(&pipe), kept);
         self.connections.insert(connected.own(), connected);
         UdtStream::new(pipe, self.settings.ends.rate.name(), waits).known(is_known)
     }

@@ -57,6 +57,11 @@ impl UdtStream {
         self.is_known
     }
 
+    /// What it carried has shown that it is of its port's session.
+    pub(super) fn prove(&self) {
+        self.pipe.prove();
+    }
+
     /// Reads what is there into `into`, without waiting for it.
     pub(super) fn poll_read(
         &mut self,
@@ -165,7 +170,7 @@ impl Drop for UdtStream {
         if self.is_refused {
             return;
         }
-        self.pipe.finish();
+        self.pipe.close();
         if self.waits {
             self.pipe.wait_for_end(FAREWELL);
         }

@@ -22,6 +22,12 @@ impl UnprovenUdt {
 }
 
 impl Unproven for UnprovenUdt {
+    fn shown(&mut self) {
+        if let Some(stream) = &self.0 {
+            stream.prove();
+        }
+    }
+
     fn proven(mut self) -> io::Result<Box<dyn ByteStream>> {
         match self.0.take() {
             Some(stream) => Ok(Box::new(stream)),
