@@ -301,4 +301,22 @@ mod tests {
         let twice = "two identities are called a".to_owned();
         assert_eq!(read(&["a", "b", "a"]), Err((ErrorCode::BadConfig, twice)));
     }
+
+    #[test]
+    fn two_issuers_of_one_url_are_refused() {
+        let read = |urls: &[&str]| {
+            let issuer = |url: &&str| {
+                let text = format!("url = 'https://{url}'\naudiences = ['https://node.example']");
+                toml::from_str::<IssuerFile>(&text).expect("TOML")
+            };
+            let issuers = urls.iter().map(issuer).collect();
+            Identities::of_file(Vec::new(), issuers, ClientAuthorities::default(), None)
+                .map(|identities| identities.issuers.len())
+                .map_err(|error| (error.code, error.message))
+        };
+        assert_eq!(read(&["a.example", "b.example", "a.example/"]), Ok(3));
+        let twice = "issuers 1 and 3 are both https://a.example".to_owned();
+        let refused = read(&["a.example", "b.example", "a.example"]);
+        assert_eq!(refused, Err((ErrorCode::BadConfig, twice)));
+    }
 }

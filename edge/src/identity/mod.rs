@@ -59,7 +59,9 @@ use crate::channels::trust::Fingerprint;
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::Semaphore;
 
 pub use farline_core::gridftp::server::BEARER;
 
@@ -178,6 +180,15 @@ pub struct Identities {
     pub grid_mapfile: Option<PathBuf>,
 }
 
+/// What a login waits for its turn at: many at once take neither memory nor threads without bound.
+#[derive(Debug)]
+pub(crate) enum LoginTurn {
+    /// A hash's time and memory: argon2id, some hundredths of a second and 19 MiB.
+    Hash,
+    /// A process that asks PAM, of as many as these.
+    Pam(Arc<Semaphore>),
+}
+
 /// Somebody who is let in.
 #[derive(Debug)]
 pub(crate) struct Admitted {
@@ -221,20 +232,27 @@ impl Identities {
         names.filter_map(known).collect()
     }
 
-    /// Whether to look at what `user` says takes a hash's time and memory (argon2id: some
-    /// hundredths of a second and 19 MiB), so that it may wait for its turn. PAM's processes have a
-    /// number of their own.
-    pub(crate) fn takes_a_hash(&self, user: &[u8]) -> bool {
+    /// What a login of `user` waits for its turn at; nothing where [`Self::log_in`] compares no
+    /// password.
+    pub(crate) fn turn_of(&self, user: &[u8]) -> Option<LoginTurn> {
         let has_none = farline_core::gridftp::server::is_anonymous(user)
             || user == GLOBUS_MAPPING
             || (user == BEARER.as_bytes() && !self.issuers.is_empty());
         if has_none || self.is_empty() {
-            return false;
+            return None;
         }
         let named = self.people.iter().find(|person| person.name.as_bytes() == user);
         let own = named.and_then(|person| person.password.as_ref());
-        let any = || self.people.iter().find_map(|person| person.password.as_ref());
-        own.or_else(any).is_none_or(StoredPassword::is_hash)
+        let asked = own.or_else(|| self.stand_in(user)).and_then(StoredPassword::pam_turns);
+        Some(asked.map_or(LoginTurn::Hash, LoginTurn::Pam))
+    }
+
+    /// The password that stands in for that of `user`, who has none: one of the others', which
+    /// differ in what they cost.
+    fn stand_in(&self, user: &[u8]) -> Option<&StoredPassword> {
+        let stored: Vec<_> =
+            self.people.iter().filter_map(|person| person.password.as_ref()).collect();
+        password::stand_in(user, &stored)
     }
 
     /// Looks at what a client says and shows over TLS; `now` is in seconds since 1970, and `keys`
@@ -288,8 +306,15 @@ impl Identities {
                 return Err(refused(&format!("no identity here has the certificate of {subject}")));
             }
         }
+        // Who waits for no turn comes no further: see `turn_of`.
+        if is_mapped {
+            return Err(refused("you showed no certificate"));
+        }
         if is_anonymous {
             return Ok(None);
+        }
+        if self.is_empty() {
+            return Err(refused(WRONG));
         }
         let named = self.people.iter().find(|person| person.name.as_bytes() == user);
         match named.and_then(|person| Some((person, person.password.as_ref()?))) {
@@ -299,8 +324,7 @@ impl Identities {
                 Err(why) => Err(refused(&format!("this node cannot look passwords up: {why}"))),
             },
             None => {
-                let stored = self.people.iter().find_map(|person| person.password.as_ref());
-                password::compare_with_none(secret, stored);
+                password::compare_with_none(secret, self.stand_in(user));
                 Err(refused(WRONG))
             }
         }
@@ -424,5 +448,45 @@ mod tests {
             assert_eq!((refused.code, &*refused.message), (ErrorCode::LoginRefused, WRONG));
         }
         assert!(log_in("anonymous", "x").expect("nobody's name").is_none());
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn who_waits_for_no_turn_comes_to_no_password() {
+        let refused = |identities: &Identities, user: &str| {
+            assert!(identities.turn_of(user.as_bytes()).is_none(), "{user}");
+            let keys = KeySets::default();
+            let came = identities.log_in(user.as_bytes(), b"secret", None, &keys, 0);
+            came.expect_err("no certificate").message
+        };
+        let (people, nobody) = (people(), Identities::default());
+        // Of this thread alone.
+        let compared = || password::COMPARED.get();
+        let before = compared();
+        assert_eq!(refused(&people, ":globus-mapping:"), "you showed no certificate");
+        assert_eq!(refused(&nobody, ":globus-mapping:"), "you showed no certificate");
+        assert!(matches!(people.turn_of(b"alice"), Some(LoginTurn::Hash)));
+        assert!(matches!(people.turn_of(b"eve"), Some(LoginTurn::Hash)));
+        for user in ["alice", "bearer", ""] {
+            assert_eq!(refused(&nobody, user), WRONG);
+        }
+        assert_eq!(compared(), before);
+        let _ = people.log_in(b"eve", b"secret", None, &KeySets::default(), 0);
+        assert_eq!(compared(), before + 1);
+    }
+
+    #[cfg(feature = "pam")]
+    #[test]
+    fn what_pam_knows_waits_for_one_of_its_processes() {
+        let mut people = people();
+        let by_pam = StoredPassword::new("pam:login").expect("a service");
+        people.people[0].password = Some(by_pam);
+        // Of alice, of nobody's name and of bob, who has a certificate alone: the same processes.
+        for user in ["alice", "eve", "bob"] {
+            match people.turn_of(user.as_bytes()) {
+                Some(LoginTurn::Pam(turns)) => assert_eq!(turns.available_permits(), 4, "{user}"),
+                other => panic!("{user}: {other:?}"),
+            }
+        }
     }
 }

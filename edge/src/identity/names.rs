@@ -3,7 +3,7 @@
 use super::Identities;
 use crate::channels::trust::Fingerprint;
 use farline_core::units::escaped;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -48,8 +48,16 @@ impl Identities {
     /// That two are called the same, of whom one could never come in by its own rights; in words.
     pub(crate) fn same_names(&self) -> Option<String> {
         let mut names = BTreeSet::new();
-        let twice = self.people.iter().find(|person| !names.insert(&person.name))?;
-        Some(format!("two identities are called {}", escaped(&twice.name)))
+        if let Some(twice) = self.people.iter().find(|person| !names.insert(&person.name)) {
+            return Some(format!("two identities are called {}", escaped(&twice.name)));
+        }
+        let mut urls = BTreeMap::new();
+        self.issuers.iter().zip(1..).find_map(|(issuer, number)| {
+            let url = &issuer.issuer.url;
+            let first: u32 = urls.insert(url, number)?;
+            let shown = escaped(url);
+            Some(format!("issuers {first} and {number} are both {shown}"))
+        })
     }
 
     /// What is said of certificates and can mean nothing, or two things, with TLS or without, and

@@ -2,6 +2,8 @@
 
 use farline_core::units::Error;
 use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// A service of PAM's: there is none.
 #[derive(Debug)]
@@ -15,6 +17,10 @@ impl PamService {
     }
 
     pub(super) fn name(&self) -> &str {
+        match self.0 {}
+    }
+
+    pub(super) fn turns(&self) -> Arc<Semaphore> {
         match self.0 {}
     }
 

@@ -11,7 +11,8 @@ use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::Semaphore;
 
 /// Processes that ask, for each service: so many logins are looked at at once.
 const ASKERS: usize = 4;
@@ -60,6 +61,8 @@ pub(crate) fn play(Role::Ask { service }: Role) -> io::Result<()> {
 pub(super) struct PamService {
     service: String,
     askers: [Mutex<Option<Asker>>; ASKERS],
+    /// A turn for each: whoever waits for one takes no thread.
+    turns: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -115,12 +118,21 @@ impl PamService {
                     .to_owned(),
             );
         }
-        Ok(PamService { service: service.to_owned(), askers: Default::default() })
+        Ok(PamService {
+            service: service.to_owned(),
+            askers: Default::default(),
+            turns: Arc::new(Semaphore::new(ASKERS)),
+        })
     }
 
     /// Its name.
     pub(super) fn name(&self) -> &str {
         &self.service
+    }
+
+    /// A turn at each of its processes.
+    pub(super) fn turns(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.turns)
     }
 
     /// Begins its processes, if they have not begun.

@@ -8,6 +8,7 @@ use argon2::{Algorithm, Argon2, PasswordVerifier};
 use farline_core::units::Error;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; or
 /// `pam:SERVICE`, where this host's PAM knows it.
@@ -63,7 +64,7 @@ impl Recent {
     }
 }
 
-/// A password's mark; none where the system has no random bytes for a key.
+/// The mark of a password, or of a name; none where the system has no random bytes for a key.
 fn mark(password: &[u8]) -> Option<blake3::Hash> {
     static KEY: OnceLock<Option<[u8; 32]>> = OnceLock::new();
     let draw = || {
@@ -110,9 +111,12 @@ impl StoredPassword {
         }
     }
 
-    /// Whether it is compared here.
-    pub(super) fn is_hash(&self) -> bool {
-        matches!(self.0, Known::Hash(..))
+    /// The turns of the processes that ask PAM for it; none where it is compared here.
+    pub(super) fn pam_turns(&self) -> Option<Arc<Semaphore>> {
+        match &self.0 {
+            Known::Hash(..) => None,
+            Known::ByPam(service) => Some(service.turns()),
+        }
     }
 
     /// Whether `password` is the one of `user`, or of nobody. Takes some hundredths of a second, on
@@ -128,6 +132,8 @@ impl StoredPassword {
                 if recent.is_some_and(|recent| recent.is(password, Instant::now())) {
                     return Ok(true);
                 }
+                #[cfg(test)]
+                COMPARED.set(COMPARED.get() + 1);
                 let is_right = PasswordHash::new(hash)
                     .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok());
                 if is_right && let Some(recent) = recent {
@@ -138,6 +144,25 @@ impl StoredPassword {
             Known::ByPam(service) => service.is(user, password),
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Hashes that this thread compared.
+    pub(super) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// The one of `stored` that what `user` says is compared with, who has none of them: of one name
+/// always the same, so that it costs what somebody's does, and nobody outside can tell whose.
+pub(super) fn stand_in<'a>(
+    user: &[u8],
+    stored: &[&'a StoredPassword],
+) -> Option<&'a StoredPassword> {
+    let drawn = mark(user).map_or(0, |mark| {
+        let [a, b, c, d, ..] = *mark.as_bytes();
+        u32::from_le_bytes([a, b, c, d]) as usize
+    });
+    stored.get(drawn.checked_rem(stored.len())?).copied()
 }
 
 /// Takes as long as a comparison with the `stored` password, so that the time tells nobody which
@@ -182,6 +207,23 @@ mod tests {
             !stored.is(None, b"Secret").expect("asked") && !stored.is(None, b"").expect("asked")
         );
         compare_with_none(b"secret", None);
+    }
+
+    #[test]
+    fn a_name_that_is_nobodys_costs_what_some_password_does() {
+        let costs = [1024, 2048, 4096].map(|memory| SECRET.replace("1024", &memory.to_string()));
+        let stored = costs.map(|text| StoredPassword::new(&text).expect("a hash"));
+        let stored: Vec<_> = stored.iter().collect();
+        let drawn = |name: u32| {
+            let name = format!("nobody{name}");
+            let one = stand_in(name.as_bytes(), &stored).expect("one of three");
+            assert_eq!(stand_in(name.as_bytes(), &stored), Some(one), "{name}");
+            stored.iter().position(|&other| other == one).expect("it is there")
+        };
+        // That one of three is never drawn of 200 is less likely than that memory errs.
+        let all: std::collections::BTreeSet<usize> = (0..200).map(drawn).collect();
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), [0, 1, 2], "and not the first alone");
+        assert_eq!(stand_in(b"nobody", &[]), None);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What a session asks for, done on a thread of its own by the rights of whose it is.
 
 use super::Shared;
+use super::accounts::Account;
 use super::checksum::{self, WantedChecksum};
 use super::data::DataPlane;
 use super::files::Files;
 use super::list_memory::{ListShare, say_full};
 use super::quota::QuotaShare;
 use super::reporter::Reporter;
+use super::tree_state::TreeState;
 use crate::mover::Cancel;
 use crate::sys::lock::lock;
 use farline_core::gridftp::server::{Answer, Ask};
@@ -51,6 +53,15 @@ pub(super) fn as_owner(data: &Mutex<DataPlane>, work: impl FnOnce(&mut DataPlane
     work(&mut data);
 }
 
+/// Puts away what a session of `account` has begun in the file system, as the owner of its files:
+/// a login begins it anew.
+fn end_tree(data: &Mutex<DataPlane>, account: &Account) -> Result<(), Error> {
+    let _as_owner = account.enter()?;
+    let mut data = lock(data);
+    *data.tree() = TreeState::default();
+    Ok(())
+}
+
 impl Job {
     /// Does it and says what came of it, markers on the way included.
     pub(super) fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<Told>) {
@@ -59,7 +70,12 @@ impl Job {
         let list = say.clone();
         let tell = Arc::new(move |answer: Answer| say(answer, None));
         let account = lock(&self.data).account().clone();
-        let _as_owner = match account.enter() {
+        let entered = match &ask {
+            // Whoever comes is looked up by whom the node runs as: its secrets are that user's.
+            Ask::Login { .. } => end_tree(&self.data, &account).map(|()| None),
+            _ => account.enter(),
+        };
+        let _as_owner = match entered {
             Ok(guard) => guard,
             Err(error) => return tell(Answer::Failed(error)),
         };

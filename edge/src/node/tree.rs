@@ -13,6 +13,7 @@ use super::files::{Files, beneath};
 use super::list_memory::{self, MeteredList};
 use super::quota::QuotaShare;
 use super::running::{RunningTransfer, TreePhase};
+use super::tree_rights::{check_links, folders_of_others, place_of};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::identity::Deed;
 use crate::mover::{
@@ -27,6 +28,7 @@ use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, in_short};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The FEAT line of trees.
@@ -85,12 +87,20 @@ fn check_place(plane: &DataPlane, path: &Pathname) -> Result<bool, Error> {
     if is_box { Ok(false) } else { Err(refused) }
 }
 
-/// That no file of `layout`, in the folder `path`, takes the place of another.
-fn check_files(plane: &DataPlane, path: &Pathname, layout: &Layout) -> Result<(), Error> {
-    let is_new = |entry: &&Entry| entry.kind != EntryKind::Directory;
-    layout.entries().iter().filter(is_new).try_for_each(|entry| {
-        plane.check(Deed::Create, &path.resolve(&Pathname::new(&entry.path[..])))
-    })
+/// That no file of `layout`, in the folder `path`, takes the place of another than those that this
+/// very transfer `landed`.
+fn check_files(
+    plane: &DataPlane,
+    path: &Pathname,
+    layout: &Layout,
+    landed: &[usize],
+) -> Result<(), Error> {
+    let landed: BTreeSet<usize> = landed.iter().copied().collect();
+    let is_new = |(index, entry): &(usize, &Entry)| {
+        entry.kind != EntryKind::Directory && !landed.contains(index)
+    };
+    let mut files = layout.entries().iter().enumerate().filter(is_new);
+    files.try_for_each(|(_, entry)| plane.check(Deed::Create, &place_of(path, &entry.path)))
 }
 
 /// Whether each file of `layout`, in the folder `path`, may take the place of another.
@@ -103,7 +113,7 @@ fn may_modify(plane: &DataPlane, path: &Pathname, layout: &Layout) -> bool {
             .entries()
             .iter()
             .filter(is_file)
-            .all(|entry| access.may(Deed::Modify, &path.resolve(&Pathname::new(&entry.path[..]))))
+            .all(|entry| access.may(Deed::Modify, &place_of(path, &entry.path)))
 }
 
 /// Receives one of the three.
@@ -124,12 +134,17 @@ pub(super) fn store(
             let entries = entries_of(text)?;
             let layout = Arc::new(Layout::within(entries, plane.longest_block));
             share.hold(&layout).inspect_err(|error| say_full(plane, error))?;
-            if !may_replace {
-                check_files(plane, &run.request.path, &layout)?;
+            let path = &run.request.path;
+            if plane.is_of_files() {
+                check_links(&plane.account().access, path, &layout)?;
             }
-            let start = beneath(&run.request.path).to_vec();
-            let backup = backup_place(plane, &start, &layout)?;
-            let only_new = plane.is_of_files() && !may_modify(plane, &run.request.path, &layout);
+            let start = beneath(path).to_vec();
+            let only_new = plane.is_of_files() && !may_modify(plane, path, &layout);
+            // Where nothing is replaced nothing is to be kept.
+            let backup = match only_new {
+                true => None,
+                false => backup_place(plane, path, &layout)?,
+            };
             let options = LandingOptions { backup, only_new, ..plane.landing_options() };
             let sink = plane.tree_store().sink(&start, &layout, options)?;
             let integrity = plane.integrity;
@@ -140,6 +155,12 @@ pub(super) fn store(
                 false => None,
             };
             let held = held.unwrap_or_else(|| ResumeState::nothing(&layout, integrity.digests));
+            if !may_replace {
+                check_files(plane, path, &layout, &held.landed)?;
+            }
+            if plane.is_of_files() {
+                sink.leave(&folders_of_others(&plane.account().access, path, &layout));
+            }
             let quota = quota_of(plane, &start, &layout, &held, sink.landed())?;
             run.landing(|| sink.make_folders())?;
             // Clause R-6: before the 226, so that the client leaves them out.
@@ -215,6 +236,13 @@ pub(super) fn store(
             }
             let is_named = plane.names_unlanded && !landed.is_cut_short;
             run.not_set(landed.not_set);
+            // Where it is a reply, the session says it.
+            let no_name =
+                landed.failures.iter().find(|(_, error)| error.code == ErrorCode::InvalidName);
+            if let Some((_, error)) = no_name.filter(|_| is_named) {
+                let client = plane.client_ip();
+                plane.shared.notices.say("rejected", format_args!("{client}: {error}"));
+            }
             if is_named {
                 run.left_out(&landed.failures);
             }
@@ -251,7 +279,7 @@ pub(super) fn retrieve(
             let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
             let listing = match plane.only.is_empty() {
                 true => listed(plane, &*store, &run.request.path)?,
-                false => listed_only(plane, &*store, &run.request.path)?,
+                false => listed_only(plane, &*store, run)?,
             };
             let Listing { mut entries, problems, linked } = listing;
             entries.retain(|entry| !plane.left.contains(&entry.path));
@@ -339,14 +367,24 @@ fn quota_of(
     account.take(bytes, files.saturating_sub(landed.unwrap_or(0)), &plane.shared)
 }
 
-/// Where what the tree at `start` replaces is kept, if it is.
+/// Where what the tree at `path` replaces is kept, if it is. What is kept takes the place of
+/// what was kept there before.
 fn backup_place(
     plane: &DataPlane,
-    start: &[u8],
+    path: &Pathname,
     layout: &Layout,
 ) -> Result<Option<BackupPlace>, Error> {
     let Some((suffix, folder)) = &plane.backup else { return Ok(None) };
-    let Some(folder) = folder else { return Ok(Some(BackupPlace::same_folder(suffix.clone()))) };
+    let access = &plane.account().access;
+    let Some(folder) = folder else {
+        let is_file = |entry: &&Entry| entry.kind != EntryKind::Directory;
+        layout.entries().iter().filter(is_file).try_for_each(|entry| {
+            let kept = [place_of(path, &entry.path).as_bytes(), &suffix[..]].concat();
+            access.check(Deed::Modify, &Pathname::new(kept))
+        })?;
+        return Ok(Some(BackupPlace::same_folder(suffix.clone())));
+    };
+    let start = beneath(path);
     let is_one_file = matches!(layout.entries(), [only] if only.path.is_empty()
         && only.kind != EntryKind::Directory);
     // Paths below the folder that it all goes into.
@@ -355,8 +393,7 @@ fn backup_place(
         None if is_one_file => b"",
         _ => start,
     };
-    let access = &plane.account().access;
-    access.check(Deed::Create, folder)?;
+    access.check(Deed::Modify, folder)?;
     let root = access.root();
     let kept = (Arc::clone(root), beneath(folder).to_vec());
     BackupPlace::in_folder(suffix.clone(), kept, base.to_vec(), root).map(Some)
@@ -377,11 +414,23 @@ fn listed(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listi
     store.list(beneath(path))
 }
 
-/// What the client wants of the folder `path`, each as if it were asked for by itself; what is not
-/// to be had costs the rest nothing where that is named.
-fn listed_only(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listing, Error> {
+/// Bytes that one of many names takes that is not there, and why it is not, about.
+const OF_PROBLEM: u64 = 512;
+
+/// What the client wants of the folder that it names, each as if it were asked for by itself; what
+/// is not to be had costs the rest nothing where that is named.
+fn listed_only(
+    plane: &DataPlane,
+    store: &dyn Store,
+    run: &RunningTransfer<'_>,
+) -> Result<Listing, Error> {
+    let path = &run.request.path;
     let mut all = Listing::default();
-    for name in &plane.only {
+    let mut share = plane.shared.lists.share();
+    for name in plane.only.iter() {
+        if let Some(reason) = run.cancel.reason() {
+            return Err(reason);
+        }
         let below = |within: &[u8]| join(name, within);
         match listed(plane, store, &path.resolve(&Pathname::new(&name[..]))) {
             Ok(Listing { entries, problems, linked }) => {
@@ -396,6 +445,7 @@ fn listed_only(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<
             }
             Err(error) if plane.names_omissions => {
                 all.problems.push(WalkProblem { path: name.clone(), error });
+                share.set(all.problems.len() as u64 * OF_PROBLEM)?;
             }
             Err(error) => return Err(error),
         }

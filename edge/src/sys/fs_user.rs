@@ -2,10 +2,23 @@
 //! inherits it.
 
 use rustix::process::{Gid, Uid, getgroups};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
+};
 use std::ffi::CString;
 use std::io;
 use std::marker::PhantomData;
+
+/// What capabilities a thread keeps while it is another user to the file system: those that take
+/// it back, and those that say nothing of files. The others pass over what holds that user: quotas
+/// and a file system's reserve (CAP_SYS_RESOURCE), file capabilities (CAP_SETFCAP).
+const KEPT: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_NICE);
 
 /// A user of this host, with the groups it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +54,16 @@ impl FsUser {
             gid: rustix::process::getegid(),
             groups: getgroups()?,
         };
+        let capabilities = capabilities(None)?;
         // Where this fails nothing has changed, and there is nothing to take back.
         self.take_groups()?;
-        let guard = AsUser { before, here: PhantomData };
+        let guard = AsUser { before, capabilities, here: PhantomData };
         self.take_ids()?;
+        // After the ids, with which the kernel itself takes away what passes over permissions. Who
+        // is root has root's.
+        if !self.uid.is_root() {
+            set_effective(capabilities, capabilities.effective & KEPT)?;
+        }
         Ok(guard)
     }
 
@@ -101,17 +120,25 @@ impl FsUser {
     }
 }
 
+/// Makes `effective`, of `sets`, what this thread's capabilities are.
+fn set_effective(sets: CapabilitySets, effective: CapabilitySet) -> io::Result<()> {
+    Ok(set_capabilities(None, CapabilitySets { effective, ..sets })?)
+}
+
 /// A thread that is another user until this goes.
 #[derive(Debug)]
 pub(crate) struct AsUser {
     before: FsUser,
+    capabilities: CapabilitySets,
     /// It belongs to the thread that made it.
     here: PhantomData<*const ()>,
 }
 
 impl Drop for AsUser {
     fn drop(&mut self) {
-        if self.before.become_this().is_err() {
+        let restored = self.before.become_this();
+        // After the ids, with which the kernel itself gives some back.
+        if restored.and_then(|()| Ok(set_capabilities(None, self.capabilities)?)).is_err() {
             // A thread that goes on as somebody's it is not would serve others so.
             std::process::abort();
         }
@@ -128,16 +155,29 @@ pub(crate) fn fs_uid() -> u32 {
 pub(crate) fn as_service<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: as above; with no possible number they only tell.
     let (gid, uid) = unsafe { (libc::setfsgid(u32::MAX), libc::setfsuid(u32::MAX)) };
+    let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if (uid as u32, gid as u32) == (own_uid.as_raw(), own_gid.as_raw()) {
+        return work();
+    }
+    let before = capabilities(None);
     // SAFETY: as above; the process's own numbers may always be taken.
     unsafe {
-        libc::setfsuid(rustix::process::geteuid().as_raw());
-        libc::setfsgid(rustix::process::getegid().as_raw());
+        libc::setfsuid(own_uid.as_raw());
+        libc::setfsgid(own_gid.as_raw());
+    }
+    if let Ok(sets) = before {
+        // A thread that a user's began never had the others. Where it may not, `work` says so.
+        let _ = set_effective(sets, sets.permitted);
     }
     let done = work();
     // SAFETY: as above.
     unsafe {
         libc::setfsgid(gid as u32);
         libc::setfsuid(uid as u32);
+    }
+    if before.and_then(|sets| set_capabilities(None, sets)).is_err() {
+        // With more than it had it would go on as whom it is not.
+        std::process::abort();
     }
     done
 }
@@ -176,5 +216,39 @@ mod tests {
         assert_eq!(made("e"), 0);
         assert_eq!(std::fs::read(&secret).expect("as before"), b"root's");
         assert!(FsUser::named("no such user").expect("names").is_none());
+    }
+
+    /// What this thread may do beyond its user's rights, as the kernel says.
+    fn effective() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("the kernel says");
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        u64::from_str_radix(line.expect("a line").trim(), 16).expect("hexadecimal digits")
+    }
+
+    #[test]
+    fn a_user_has_none_of_roots_capabilities_over_files() {
+        if !rustix::process::geteuid().is_root() {
+            crate::skip::skip("only root may be somebody else");
+            return;
+        }
+        let whole = effective();
+        let nobody = FsUser::named("nobody").expect("names").expect("every system has it");
+        for _ in 0..2 {
+            let guard = nobody.enter().expect("root may");
+            let kept = whole & KEPT.bits();
+            assert_eq!(effective(), kept);
+            let begun = std::thread::scope(|scope| {
+                scope.spawn(|| (effective(), as_service(effective), effective())).join()
+            });
+            assert_eq!(begun.expect("no panic"), (kept, whole, kept));
+            assert_eq!((as_service(effective), effective()), (whole, kept));
+            drop(guard);
+            assert_eq!(effective(), whole);
+        }
+        assert_eq!((as_service(effective), effective()), (whole, whole));
+        let root = FsUser::named("root").expect("names").expect("every system has it");
+        let guard = root.enter().expect("root may");
+        assert_eq!(effective(), whole, "who is root has root's");
+        drop(guard);
     }
 }

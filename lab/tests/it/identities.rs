@@ -2,11 +2,12 @@
 //! Farline's client and of curl and lftp.
 
 use crate::tls::openssl;
-use farline_lab::files::{plant_file, random, same};
+use farline_lab::files::{hidden, plant_file, random, same};
 use farline_lab::{
     Running, announced, assert_same_tree, error_of_command, farline, farline_binary, fit_of_three,
-    plant, succeed,
+    plant, succeed, wait_for,
 };
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -272,7 +273,7 @@ pub(crate) fn token_of(pki: &Path, header: &Value, change: impl FnOnce(&mut Valu
 }
 
 /// The code of the error with which this copy ends.
-fn code_of(command: &mut Command) -> String {
+pub(crate) fn code_of(command: &mut Command) -> String {
     error_of_command(command).0["code"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -341,6 +342,24 @@ fn files_belong_to_the_owner_and_go_by_its_rights() {
     assert_eq!(code_of(&mut up), "permission-denied", "a folder of root's");
     // Other identities are whom the node runs as.
     succeed(site.cp().arg(site.url("slow@", "/raw/data")).arg(site.at("data")));
+}
+
+#[test]
+fn who_comes_next_is_looked_up_by_the_node_itself() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("only root may act as another user");
+    }
+    let site = Site::with("owner = \"nobody\"");
+    fs::write(site.at("root/vo/bob/file"), "bob's").expect("written");
+    // The issuer's keys are root's to read.
+    let keys = site.at("pki/keys.json");
+    fs::set_permissions(keys, fs::Permissions::from_mode(0o600)).expect("set");
+    let command = format!("SITE TOKEN {}", token(&site.at("pki"), |_| {}));
+    let mut curl = site.curl();
+    curl.args(["--user", "alice:secret", "-Q", &command]);
+    curl.arg(format!("ftp://{}/vo/bob/file", site.address)).arg("-o").arg(site.at("got"));
+    succeed(&mut curl);
+    assert_eq!(fs::read(site.at("got")).expect("it came"), b"bob's");
 }
 
 /// What the kernel says of a process.
@@ -496,6 +515,38 @@ fn a_drop_box_takes_each_name_once_and_shows_nothing() {
     }
     assert_eq!(landed.len(), 1, "{landed:?}");
     assert!(same(&landed[0], &site.at("root/inbox/both")), "it took another's place");
+}
+
+#[test]
+fn a_tree_into_a_drop_box_goes_on_after_a_kill() {
+    const FILES: u64 = 30;
+    let site = Site::new();
+    let (source, there) = (site.at("tree"), site.at("root/inbox/tree"));
+    fs::create_dir(&source).expect("a folder");
+    let name = |index: u64| format!("f{index:02}");
+    for index in 0..FILES {
+        plant_file(&source.join(name(index)), 4, index);
+    }
+    let copy = || {
+        let mut copy = site.cp();
+        copy.arg(&source).arg(site.url("alice@", "/inbox/"));
+        copy
+    };
+    let landed = || (0..FILES).filter(|&index| there.join(name(index)).exists()).count() as u64;
+    // It takes some five seconds.
+    let mut first = copy();
+    first.args(["-q", "--limit", "200Mbit/s"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut first = Running(first.spawn().expect("farline starts"));
+    wait_for("files that landed", || landed() > 5);
+    first.end(Signal::KILL);
+    assert!(landed() < FILES, "killed before the end");
+    succeed(&mut copy());
+    for index in 0..FILES {
+        assert!(same(&source.join(name(index)), &there.join(name(index))), "{index}");
+    }
+    assert!(hidden(&there).is_empty() && hidden(&site.at("root/inbox")).is_empty());
+    // Of a transfer that is over nothing is gone on with.
+    assert_eq!(code_of(&mut copy()), "permission-denied");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What an identity is refused, and what its operator reads of it: more sessions than it may have,
 //! tests of the line, certificates that do not count, data to a third host. One clear reply, and
-//! one line in the log each.
+//! one line in the log each. And what a tree may not reach past its user's grants.
 
-use crate::identities::{SECRET, Site, token, token_of};
+use crate::identities::{SECRET, Site, code_of, token, token_of};
 use farline_lab::{Running, error_of_command, farline, succeed, wait_for};
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -182,4 +184,87 @@ fn data_to_a_third_host_is_one_reply_and_one_line() {
         let is_whole = |line: &str| line.contains("third_party: 127.0.0.1") && line.contains(why);
         assert!(lines.len() == 1 && is_whole(lines[0]), "{user}, {port}: {lines:?}");
     }
+}
+
+/// One more identity, with these paths.
+fn dora(paths: &str) -> String {
+    format!("[[identity]]\nname = \"dora\"\npassword = \"{SECRET}\"\npaths = {{ {paths} }}")
+}
+
+/// A drop box with a folder of dora's own in it.
+const BOX: &str = r#""/inbox" = "create", "/inbox/dora" = "write""#;
+
+#[test]
+fn what_is_replaced_is_kept_where_that_may_be_replaced() {
+    let own = r#""/home/dora" = "create", "/home/dora/f" = "write""#;
+    let site = Site::with(&dora(&format!(r#"{own}, "/inbox" = "create""#)));
+    let at = |path: &str| site.at("root").join(path);
+    fs::create_dir(at("home/dora")).expect("a folder");
+    let there = [("home/dora/f", "old"), ("home/dora/f~", "another's"), ("inbox/f", "another's")];
+    for (path, text) in there {
+        fs::write(at(path), text).expect("written");
+    }
+    fs::write(site.at("f"), "the new one").expect("written");
+    let copy = |keep: &[&str], user: &str, to: &str| {
+        let mut copy = site.cp();
+        copy.args(keep).arg(site.at("f")).arg(site.url(user, to));
+        copy
+    };
+    for keep in [&["--backup"][..], &["--backup", "--backup-dir=/inbox"]] {
+        assert_eq!(code_of(&mut copy(keep, "dora@", "/home/dora/f")), "permission-denied");
+        for (path, text) in there {
+            assert_eq!(fs::read_to_string(at(path)).expect("there"), text, "{path} {keep:?}");
+        }
+    }
+    // Without a backup the file is dora's to replace; alice's folder is hers.
+    succeed(&mut copy(&[], "dora@", "/home/dora/f"));
+    for _ in 0..2 {
+        succeed(&mut copy(&["--backup"], "alice@", "/home/alice/f"));
+    }
+    assert_eq!(fs::read_to_string(at("home/alice/f~")).expect("kept"), "the new one");
+}
+
+#[test]
+fn a_folder_that_is_there_is_not_a_drop_boxs_to_change() {
+    let site = Site::with(&dora(BOX));
+    let source = |path: &str| site.at("src").join(path);
+    let looks = |path: &str| {
+        let meta = fs::metadata(site.at("root/inbox").join(path)).expect("there");
+        (meta.mode() & 0o777, meta.mtime())
+    };
+    for folder in ["bob", "dora"] {
+        let there = site.at("root/inbox").join(folder);
+        fs::create_dir(&there).expect("a folder");
+        fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    for folder in ["bob", "dora", "new"] {
+        fs::create_dir_all(source(folder)).expect("a folder");
+        fs::write(source(folder).join("file"), folder).expect("written");
+        fs::set_permissions(source(folder), fs::Permissions::from_mode(0o700)).expect("set");
+    }
+    let copy = |user: &str| {
+        let folders = ["", "bob", "dora", "new"].map(source);
+        let folders = folders.iter().filter(|folder| folder.is_dir());
+        succeed(Command::new("touch").args(["-d", "2024-01-01"]).args(folders));
+        succeed(site.cp().arg(site.at("src/")).arg(site.url(user, "/inbox/")));
+        fs::metadata(site.at("src")).expect("there").mtime()
+    };
+    let old = copy("alice@");
+    assert_eq!(looks("new"), (0o700, old), "this one it made");
+    for folder in ["bob", "dora"] {
+        let (mode, time) = looks(folder);
+        assert_eq!(mode, 0o755, "{folder}");
+        assert_ne!(time, old, "{folder}");
+        let file = site.at("root/inbox").join(folder).join("file");
+        assert_eq!(fs::read_to_string(file).expect("landed"), folder);
+    }
+    assert_ne!(looks("").1, old);
+    // Nor of who may replace every file of its tree.
+    fs::remove_dir_all(source("new")).expect("removed");
+    fs::remove_file(source("bob/file")).expect("removed");
+    fs::write(source("dora/file"), "another").expect("written");
+    let bob = looks("bob");
+    copy("dora@");
+    assert_eq!((looks("bob"), looks("dora")), (bob, (0o700, old)));
+    assert_ne!(looks("").1, old);
 }

@@ -35,6 +35,12 @@ impl MadeFolders {
     pub(super) fn has_top(&self) -> bool {
         self.entries.first() == Some(&0)
     }
+
+    /// Whether the folder of the entry `index` is among them.
+    fn has(&self, index: usize) -> bool {
+        // They are made in the order of the list.
+        u32::try_from(index).is_ok_and(|index| self.entries.binary_search(&index).is_ok())
+    }
 }
 
 impl PosixSink {
@@ -63,10 +69,17 @@ impl PosixSink {
     fn make_folder(&self, index: usize, entry: &Entry) -> Result<(), Error> {
         let path = self.path(entry);
         self.make_own_folder(Some(index), &path)?;
-        if self.metadata {
+        if self.metadata && self.may_change(index) {
             lock(&self.state).opened_up.open_up(&self.root, &path)?;
         }
         Ok(())
+    }
+
+    /// Whether mode, time and ACL of the folder of the entry `index` may be changed: where nothing
+    /// is replaced, of one alone that was made for this.
+    pub(super) fn may_change(&self, index: usize) -> bool {
+        let state = lock(&self.state);
+        !state.entries.is_kept(index) && (!self.only_new || state.made.has(index))
     }
 
     /// Makes the folder `path`, of the entry `index` or the one that all goes into, and notes it if

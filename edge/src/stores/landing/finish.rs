@@ -182,6 +182,7 @@ impl PosixSink {
         // The journal may have lain in the copy's own folder, which has changed by its going; in
         // one that may not be written to it could not have gone.
         if let Some(top) = self.layout.entries().first().filter(|top| self.metadata && is_top(top))
+            && self.may_change(0)
         {
             let _ = self.finish_folder(top, lock(&self.state).made.has_top());
         }
@@ -392,7 +393,7 @@ impl PosixSink {
             return;
         }
         for (index, entry) in self.layout.entries().iter().enumerate().rev() {
-            if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
+            if entry.kind != EntryKind::Directory || !self.may_change(index) {
                 continue;
             }
             // A folder above the copy that is not ours keeps its time: the copy itself is whole.

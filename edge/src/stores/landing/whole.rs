@@ -45,7 +45,8 @@ impl PosixSink {
         statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW).ok()
     }
 
-    /// Compares a file that landed with the sender's last word. One that turns out wrong goes.
+    /// Compares a file that landed with the sender's last word. One that turns out wrong goes, but
+    /// for one of an earlier run where nothing may be replaced: its journal's word is not enough.
     pub(super) fn confirm(
         &self,
         index: usize,
@@ -56,7 +57,8 @@ impl PosixSink {
             // It changed after it was read, and was to be sent once more: what landed is as it was.
             ErrorCode::SourceUnreadable => Ok(()),
             _ => {
-                if let Ok((folder, name, _)) = self.place(entry) {
+                let stays = self.only_new && self.has_resumed();
+                if !stays && let Ok((folder, name, _)) = self.place(entry) {
                     // Gone already is as good.
                     let _ = unlinkat(&folder, OsStr::from_bytes(&name), AtFlags::empty());
                 }

@@ -11,7 +11,7 @@ use farline_core::transfer::{
     DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest, VerdictList,
 };
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -273,6 +273,58 @@ fn one_that_turns_out_wrong_at_the_end_goes() {
     assert_eq!((landed.files, landed.failures.len()), (2, 1));
     assert_eq!(landed.failures[0].0, b"a");
     assert_eq!(there(dir.path()), ["b", "locked"]);
+}
+
+#[test]
+fn where_nothing_is_replaced_what_an_earlier_run_left_stays() {
+    for only_new in [false, true] {
+        let dir = tempfile::tempdir().expect("a folder");
+        begin(dir.path(), true, 0).bring(&[0], &[]);
+        let mut run = begin(dir.path(), true, 0);
+        assert_eq!(run.landed, [0]);
+        run.sink = run.sink.only_new(only_new);
+        run.bring(&[0, 1, 2], &[]);
+        let mut verdicts = run.digests.verdicts();
+        verdicts[0] = DigestVerdict::Read([9; 32]);
+        let landed = run.sink.land(Some((&verdicts.into_iter().collect(), &run.digests)));
+        assert_eq!((landed.files, landed.failures.len()), (2, 1), "{:?}", landed.failures);
+        assert_eq!(dir.path().join("t/a").exists(), only_new, "a journal's word is not enough");
+    }
+}
+
+#[test]
+fn where_nothing_is_replaced_folders_stay_as_they_are() {
+    let entry = |path: &str, mode| Entry {
+        path: path.as_bytes().to_vec(),
+        kind: EntryKind::Directory,
+        mode,
+        modified_ns: 1_000_000_000,
+        changed_ns: 7,
+        attributes: None,
+    };
+    let entries = vec![entry("", 0o700), entry("bob", 0), entry("new", 0o705)];
+    let layout = Arc::new(Layout::new(entries, BLOCK));
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |path: &str| dir.path().join(path);
+    fs::create_dir_all(at("t/bob")).expect("folders");
+    // Not even for as long as the copy lasts may its owner write there.
+    fs::set_permissions(at("t/bob"), fs::Permissions::from_mode(0o550)).expect("set");
+    let looks = |path: &str| {
+        let meta = fs::metadata(at(path)).expect("there");
+        (meta.mode() & 0o777, meta.mtime(), meta.mtime_nsec())
+    };
+    let bob = looks("t/bob");
+    let root = Arc::new(Root::open(dir.path()).expect("opened"));
+    let sink = PosixSink::new(root, b"t".to_vec(), layout, true).only_new(true);
+    sink.begin(ORIGIN).expect("begun");
+    sink.make_folders().expect("made");
+    // Its time is that at which another came into it.
+    let top = looks("t");
+    assert_eq!(looks("t/bob"), bob);
+    let landed = sink.land(None);
+    assert!(landed.failures.is_empty(), "{:?}", landed.failures);
+    assert_eq!((looks("t"), looks("t/bob")), (top, bob));
+    assert_eq!(looks("t/new"), (0o705, 1, 0), "this one was made for it");
 }
 
 #[test]
