@@ -223,6 +223,8 @@ pub struct ScriptedServer {
     pub passive: Option<&'static str>,
     /// The time between two bytes of a file; none by default.
     pub drips: Duration,
+    /// Whether it is a plain FTP server, which sends `blocks` in MODE S over and over.
+    pub is_endless: bool,
 }
 
 impl ScriptedServer {
@@ -245,6 +247,7 @@ impl ScriptedServer {
 
     fn serve(&self, control: TcpStream) -> std::io::Result<()> {
         let (mut says, mut target) = (control.try_clone()?, None);
+        let mut listening: Option<TcpListener> = None;
         says.write_all(b"220 a server\r\n")?;
         for line in BufReader::new(control).lines() {
             let line = line?;
@@ -256,9 +259,8 @@ impl ScriptedServer {
                     let lists =
                         if self.listing.is_some() { " MLST Type*;Size*;\r\n MLSC\r\n" } else { "" };
                     let digests = if self.digest.is_some() { " CKSM MD5:10;\r\n" } else { "" };
-                    format!(
-                        "211-Features\r\n SIZE\r\n MDTM\r\n{lists}{digests} PARALLEL\r\n211 END"
-                    )
+                    let grid = if self.is_endless { "" } else { " PARALLEL\r\n" };
+                    format!("211-Features\r\n SIZE\r\n MDTM\r\n{lists}{digests}{grid}211 END")
                 }
                 "SIZE" => format!("213 {}", self.size),
                 "MDTM" => "213 20200101000000".to_owned(),
@@ -283,6 +285,21 @@ impl ScriptedServer {
                         rest.split(',').filter_map(|number| number.parse().ok()).collect();
                     target = bytes.get(4).zip(bytes.get(5)).map(|(high, low)| high * 256 + low);
                     "200 yes".to_owned()
+                }
+                "EPSV" if self.is_endless => {
+                    let listener = TcpListener::bind("127.0.0.1:0")?;
+                    let port = listener.local_addr()?.port();
+                    listening = Some(listener);
+                    format!("229 Entering Extended Passive Mode (|||{port}|)")
+                }
+                "RETR" if self.is_endless => {
+                    says.write_all(b"150 here it comes\r\n")?;
+                    let Some(listener) = listening.take() else { return Ok(()) };
+                    let (mut data, _) = listener.accept()?;
+                    // Until the client goes.
+                    loop {
+                        data.write_all(&self.blocks)?;
+                    }
                 }
                 "RETR" => {
                     says.write_all(b"150 here it comes\r\n")?;

@@ -7,7 +7,7 @@ use super::destination::Destination;
 use super::location::{Location, Remote};
 use super::options::{Options, Verify};
 use crate::mover::BLOCK_LEN;
-use farline_core::copy::farline_option;
+use farline_core::copy::{Existing, farline_option};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::collections::BTreeSet;
@@ -53,7 +53,8 @@ fn in_words(options: &Options) -> String {
 /// Refuses what neither end keeps.
 ///
 /// # Errors
-/// When an end is a pipe or a store without files, or there will be no digest to keep.
+/// When an end is a pipe or a store without files, there will be no digest to keep, or a link would
+/// replace what is to stay.
 pub(super) fn require(options: &Options, ends: &[Location]) -> Result<(), Error> {
     let has_none = |end: &&Location| match end {
         Location::Standard | Location::Store(_) => true,
@@ -67,6 +68,16 @@ pub(super) fn require(options: &Options, ends: &[Location]) -> Result<(), Error>
             Setting::Verify,
             Setting::Verify
         )));
+    }
+    // A further name of a file has the place of what has that name, and may be one of what stays
+    // with other content.
+    if options.attributes.hard_links && options.existing == Existing::Keep {
+        let message = format!(
+            "a hard link takes the place of what is there, which {} leaves alone",
+            Setting::NoClobber
+        );
+        let hint = format!("copy without -a and -H, or without {}", Setting::NoClobber);
+        return Err(Error::new(Fault::You, ErrorCode::Usage, message).hint(hint));
     }
     match ends.iter().find(has_none).filter(|_| !options.attributes.is_empty()) {
         None => Ok(()),

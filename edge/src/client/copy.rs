@@ -11,6 +11,7 @@ pub(super) use watch::Watched;
 
 use super::claimed::ClaimedPaths;
 use super::control::Control;
+use super::deletions::UnheardDeletions;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
 use super::outcome::{Checkpoint, CopyStats, FixedLimits};
@@ -83,6 +84,15 @@ pub(super) struct Copy<'a> {
     pub(super) has_arrived: bool,
     /// Whether the server refuses data connections that do not go on from its session's TLS.
     pub(super) needs_tickets: bool,
+    /// Whether the source's server lists names that begin with a dot, once it was asked by LIST.
+    pub(super) lists_dots: Option<bool>,
+    /// Whether an attempt has found which files of the source stay as they are at the destination.
+    pub(super) is_kept_known: bool,
+    /// Which those were at the first such attempt, by name, where it failed: what another one finds
+    /// beyond them has landed in between.
+    pub(super) kept_first: Option<BTreeSet<Vec<u8>>>,
+    /// What was asked to be deleted, and perhaps was.
+    pub(super) unheard_deletions: UnheardDeletions,
 }
 
 impl<'a> Copy<'a> {
@@ -132,6 +142,10 @@ impl<'a> Copy<'a> {
             unheard: None,
             has_arrived: false,
             needs_tickets: false,
+            lists_dots: None,
+            is_kept_known: false,
+            kept_first: None,
+            unheard_deletions: UnheardDeletions::default(),
         }
     }
 
@@ -139,7 +153,14 @@ impl<'a> Copy<'a> {
     pub(super) fn begin_source(&mut self, source: usize) {
         self.source = source;
         self.has_arrived = false;
+        self.lists_dots = None;
         self.before_source = (self.stats.files, self.stats.compared);
+        self.forget_kept();
+    }
+
+    /// Begins anew with what stays as it is: what has landed until now does so too.
+    pub(super) fn forget_kept(&mut self) {
+        (self.is_kept_known, self.kept_first) = (false, None);
     }
 
     /// Files that came of the source, and how many of them were compared with the server's.
@@ -379,7 +400,10 @@ impl<'a> Copy<'a> {
     pub(super) fn try_again(&mut self, before: Checkpoint) {
         self.stats.passes += 1;
         self.stats.attempts += 1;
-        self.stats.restore(before);
+        let kept = self.stats.restore(before);
+        if self.is_kept_known && self.kept_first.is_none() {
+            self.kept_first = Some(kept.into_iter().collect());
+        }
         self.settle();
     }
 }

@@ -1,5 +1,6 @@
 //! Where a copy lands on this host, and what an interrupted one left there.
 
+use super::claimed::Failures;
 use super::interrupted::interrupted_into;
 use super::keep_replaced;
 use super::location::{Location, Remote, file_as_folder, last_name, trim};
@@ -8,8 +9,9 @@ use crate::stores::{
     BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal,
     join, one_file, storage_error,
 };
-use farline_core::transfer::Layout;
+use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
+use rustix::fs::OFlags;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -72,25 +74,43 @@ impl Destination {
         self.store.root().map(|root| (root, &self.start[..]))
     }
 
-    /// Makes the folders of `layout`, so that files find them.
-    pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<(), Error> {
-        match self.has_paths {
-            true => self.sink(layout, &Options::default())?.make_folders(),
-            false => Ok(()),
+    /// Makes the folders of `layout`, so that files find them; returns which cannot be made, and
+    /// why.
+    ///
+    /// # Errors
+    /// When that is of more than one place.
+    pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<Failures, Error> {
+        if !self.has_paths {
+            return Ok(Failures::new());
         }
+        let sink = self.sink(layout, &Options::default())?;
+        sink.make_folders()?;
+        // It says what a place refuses when files land, and here none will.
+        let Some((root, start)) = self.at() else { return Ok(Failures::new()) };
+        let refused = |folder: &Entry| {
+            let path = join(start, &folder.path);
+            if root.open_beneath(&path, OFlags::PATH | OFlags::DIRECTORY, 0).is_ok() {
+                return None;
+            }
+            let error = root.create_directories(&path).err()?;
+            Some((folder.path.clone(), error))
+        };
+        let folders = layout.entries().iter().filter(|entry| entry.kind == EntryKind::Directory);
+        Ok(folders.filter_map(refused).collect())
     }
 }
 
 /// Decides where something called `name` lands: in `to` when that is a folder or is written as one,
 /// else under `to`'s own name. `contents` says that a folder's content goes without the folder's
-/// name.
+/// name. Of what a node sends nothing goes by links below `to`: an earlier copy may have brought
+/// them, and they may lead to what the node has no business with.
 pub(super) fn destination(
     to: &Location,
     name: &[u8],
     is_folder: bool,
     contents: bool,
     several: bool,
-    options: &Options,
+    (options, follows_links): (&Options, bool),
 ) -> Result<Destination, Error> {
     let to = match to {
         Location::Store(address) => {
@@ -126,7 +146,9 @@ pub(super) fn destination(
             }
         })?;
         let start = if contents { Vec::new() } else { name.to_vec() };
-        return Ok(Destination::files(Root::open(to)?, start, options));
+        let root = Root::open(to)?;
+        let root = if follows_links { root } else { root.without_links()? };
+        return Ok(Destination::files(root, start, options));
     }
     let parent =
         to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

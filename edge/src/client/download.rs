@@ -329,7 +329,7 @@ impl TreeEnd for Download<'_> {
             is_folder,
             self.from.names_content(),
             self.several,
-            copy.options,
+            (copy.options, false),
         )?;
         let top = self.from.name_within();
         let entries = layout.entries();
@@ -337,7 +337,7 @@ impl TreeEnd for Download<'_> {
             |index: usize| Pathname::new(join(trim(&self.from.path), &entries[index].path));
         let there = ContentAt::There(&mut *control, Box::new(path_of));
         let mut kept = omitted_here(copy, Some(&place), top, entries, Some(there)).await?;
-        if !copy.options.attributes.is_empty() {
+        if !copy.options.attributes.is_empty() && copy.options.existing != Existing::Keep {
             let left = copy.options.selection.left_out(top, entries);
             let mut stays: Vec<Entry> =
                 kept.difference(&left).map(|&index| entries[index].clone()).collect();

@@ -28,6 +28,8 @@ const COMPARED: FactSet =
     FactSet::NONE.with(Fact::Type).with(Fact::Size).with(Fact::Modify).with(Fact::UnixSlink);
 /// Of one look, next to its path.
 const LOOK_LEN: usize = 7;
+/// How files were verified that an attempt landed and did not hear of.
+const LANDED_BEFORE: &str = "not verified: the connection was lost on which that was to be said";
 
 /// Which of `entries`, of a source that goes under the name `top`, do not come to this host, by
 /// their number: what is not selected, and what stays as it is, whose names are noted. `from` says
@@ -254,18 +256,33 @@ fn plan_file(
 }
 
 /// Names what stays, but for links that are the same: a copy counts files. One file alone has no
-/// path below its source, and is named by its target.
+/// path below its source, and is named by its target. What an attempt before this one landed is
+/// counted as such.
 fn note(
     copy: &mut Copy<'_>,
     kept: &BTreeSet<usize>,
     entries: &[Entry],
     target: impl Fn(&Entry) -> Vec<u8>,
 ) {
-    let name =
-        |entry: &Entry| if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
-    let counts = |entry: &&Entry| copy.options.existing == Existing::Keep || !is_link(entry);
-    let named = kept.iter().map(|&index| &entries[index]).filter(counts);
-    copy.stats.skipped.extend(named.map(name));
+    let existing = copy.options.existing;
+    // What is looked for after a word was lost is counted by who looks for it.
+    if existing == Existing::Replace {
+        return;
+    }
+    copy.is_kept_known = true;
+    let counts = |entry: &&Entry| existing == Existing::Keep || !is_link(entry);
+    for entry in kept.iter().map(|&index| &entries[index]).filter(counts) {
+        let name = if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
+        if copy.kept_first.as_ref().is_none_or(|first| first.contains(&name)) {
+            copy.stats.skipped.push(name);
+        } else {
+            copy.stats.bytes += entry.len();
+            copy.stats.files += u64::from(matches!(entry.kind, EntryKind::File { .. }));
+            if copy.stats.verified_how.is_empty() {
+                copy.stats.verified_how = LANDED_BEFORE;
+            }
+        }
+    }
 }
 
 /// `entries` without those that stay.

@@ -98,6 +98,7 @@ pub(super) async fn make_room(
     };
     let mut place = Place::of(copy, destination).await?;
     let Some((there, _)) = place.walk(copy).await? else { return Ok(false) };
+    count_unheard(copy, &there);
     let taken = of_another_kind(&ours, &there, &copy.options.selection);
     if taken.is_empty() || problems.iter().any(|problem| may_hide(&problem.error)) {
         // An attempt before this one may have made it.
@@ -112,7 +113,7 @@ pub(super) async fn make_room(
     let goes: BTreeSet<&[u8]> =
         gone.iter().map(|entry| &entry.path[..]).filter(|path| taken.contains(path)).collect();
     gone.retain(|entry| goes.contains(&entry.path[..]) || is_below(&goes, &entry.path));
-    if gone.len() as u64 > most.saturating_sub(copy.stats.deleted.len() as u64) {
+    if allowed(copy, &gone, most) < gone.len() {
         let message = format!(
             "{} would have to be deleted to make room for what is of another kind; {MaxDelete} \
              allows {most}",
@@ -168,6 +169,14 @@ pub(super) async fn delete(
         let message = format!("{source} is not there any more");
         return Err(Error::new(Fault::You, ErrorCode::PathNotFound, message));
     };
+    if copy.lists_dots == Some(false) {
+        let message = "nothing was deleted: the source's server may not list names that begin with \
+            a dot, and they would seem to be gone";
+        let error = Error::new(Fault::There, ErrorCode::Unsupported, message)
+            .hint(format!("copy without {Delete}"));
+        copy.stats.not_deleted.push((Vec::new(), error));
+        return Ok(());
+    }
     let problems = copy.options.selection.concerned(b"", &ours, problems);
     // What cannot be copied is no less there for it: its name is the source's, as what may be below
     // it.
@@ -180,6 +189,7 @@ pub(super) async fn delete(
     let mut place = Place::of(copy, destination).await?;
     // What cannot be read there is not deleted, and costs the rest nothing.
     let Some((there, _)) = place.walk(copy).await? else { return Ok(()) };
+    count_unheard(copy, &there);
     if !is_whole {
         copy.stats.note(match copy.options.dry_run {
             true => "nothing would be deleted, for not every folder can be listed".to_owned(),
@@ -191,9 +201,7 @@ pub(super) async fn delete(
     let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
     let gone = extraneous(&known, &there, &copy.options.selection, backup);
     let gone = place.without_other_names(copy, &ours, &there, gone).await?;
-    let most_now = most.saturating_sub(copy.stats.deleted.len() as u64);
-    let within = usize::try_from(most_now).unwrap_or(usize::MAX).min(gone.len());
-    let (now, left) = gone.split_at(within);
+    let (now, left) = gone.split_at(allowed(copy, &gone, most));
     if copy.options.dry_run {
         for entry in now {
             let path = String::from_utf8_lossy(&entry.path).into_owned();
@@ -217,6 +225,18 @@ pub(super) async fn delete(
         copy.stats.not_deleted.push((left[0].path.clone(), error));
     }
     Ok(())
+}
+
+/// Notes what an attempt before this one deleted without hearing of it, as `there` shows.
+fn count_unheard(copy: &mut Copy<'_>, there: &[Entry]) {
+    let listed = there.iter().map(|entry| &entry.path[..]).collect();
+    copy.stats.deleted.extend(copy.unheard_deletions.take_done(&listed));
+}
+
+/// How many of `gone`, from the first on, may be deleted of `most`.
+fn allowed(copy: &Copy<'_>, gone: &[&Entry], most: u64) -> usize {
+    let paths = gone.iter().map(|entry| &entry.path[..]);
+    copy.unheard_deletions.allowed(paths, (most, copy.stats.deleted.len()))
 }
 
 /// Whether what failed may be a folder with files in it, or a file that is to come. A FIFO, a
@@ -335,11 +355,13 @@ impl Place {
     async fn delete(&mut self, copy: &mut Copy<'_>, gone: &[&Entry]) -> Result<(), Error> {
         let note = |copy: &mut Copy<'_>, entry: &Entry, deleted: Result<(), Error>| match deleted {
             Ok(()) => {
+                copy.unheard_deletions.hear(&entry.path);
                 copy.stats.deleted.push(entry.path.clone());
                 Ok(())
             }
             Err(error) if error.fault == Fault::Between => Err(error),
             Err(error) => {
+                copy.unheard_deletions.hear(&entry.path);
                 copy.stats.not_deleted.push((entry.path.clone(), error));
                 Ok(())
             }
@@ -370,6 +392,7 @@ impl Place {
             }
             Place::There(control, top) if copy.options.backup.is_some() => {
                 for entry in gone {
+                    copy.unheard_deletions.ask(&entry.path);
                     let done = match &copy.options.backup {
                         Some(backup) if entry.kind != EntryKind::Directory => {
                             keep_replaced::take_away_there(backup, control, top, &entry.path).await
@@ -385,6 +408,7 @@ impl Place {
             }
             Place::There(control, top) => {
                 for part in gone.chunks(AT_ONCE) {
+                    part.iter().for_each(|entry| copy.unheard_deletions.ask(&entry.path));
                     let ask = |entry: &&Entry| {
                         let path = Pathname::new(join(trim(top), &entry.path));
                         control.request(Request::Exec(match entry.kind {

@@ -73,7 +73,9 @@ pub(super) async fn run(
     let contents = from.path.ends_with(b"/");
     let place = match copy.options.dry_run && is_absent(to) {
         true => None,
-        false => Some(destination(to, from.name(), is_folder, contents, several, copy.options)?),
+        false => {
+            Some(destination(to, from.name(), is_folder, contents, several, (copy.options, false))?)
+        }
     };
     let top = from.name_within();
     let path_of = |index: usize| Pathname::new(join(trim(&from.path), &entries[index].path));
@@ -84,7 +86,8 @@ pub(super) async fn run(
         return Ok(());
     };
     let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
-    place.make_folders(&layout)?;
+    let refused = place.make_folders(&layout)?;
+    copy.stats.failures.extend(refused);
     let resources = match knows_blocks {
         false => None,
         true => Some(open_channels(copy, control, choice).await?),

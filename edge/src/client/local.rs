@@ -14,6 +14,7 @@ use crate::stores::{
     Landing, LinkedFiles, Listing, NotKept, PosixStore, ResumeState, Root, Store, StoreAddress,
     WalkProblem, gather, join, stat, storage_error, walk_linked,
 };
+use farline_core::copy::Existing;
 use farline_core::transfer::journal::PartialOrigin as Identity;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -124,7 +125,7 @@ pub(super) async fn run(
     }
     let place = match copy.options.dry_run && is_absent(to) {
         true => None,
-        false => Some(destination(to, &name, is_folder, contents, several, copy.options)?),
+        false => Some(destination(to, &name, is_folder, contents, several, (copy.options, true))?),
     };
     let top = if is_folder && contents { b"" } else { &name[..] };
     let from_here = store.root().map(|root| {
@@ -138,7 +139,7 @@ pub(super) async fn run(
     };
     let (mut entries, mut omitted) = (entries, omitted);
     let wanted = copy.options.attributes;
-    if !wanted.is_empty() {
+    if !wanted.is_empty() && copy.options.existing != Existing::Keep {
         let left = copy.options.selection.left_out(top, &entries);
         attributes::stay(&mut entries, &omitted.difference(&left).copied().collect());
         omitted.retain(|&index| {

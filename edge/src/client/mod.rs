@@ -15,6 +15,7 @@ mod copy;
 mod copying;
 mod credentials;
 mod data_path;
+mod deletions;
 mod destination;
 mod dial;
 mod download;

@@ -310,13 +310,14 @@ impl CopyStats {
         Checkpoint { bytes, files, resumed_bytes, not_kept, failures, skipped, planned }
     }
 
-    /// Forgets what was counted since: the next attempt finds it again.
-    pub(super) fn restore(&mut self, before: Checkpoint) {
+    /// Forgets what was counted since: the next attempt finds it again. Returns what was skipped
+    /// since, by name.
+    pub(super) fn restore(&mut self, before: Checkpoint) -> Vec<Vec<u8>> {
         (self.bytes, self.files) = (before.bytes, before.files);
         (self.resumed_bytes, self.not_kept) = (before.resumed_bytes, before.not_kept);
         self.failures.truncate(before.failures);
-        self.skipped.truncate(before.skipped);
         self.planned.truncate(before.planned);
+        self.skipped.split_off(before.skipped.min(self.skipped.len()))
     }
 
     /// Notes what is not as it was asked for: once, however many transfers it is true of.

@@ -63,6 +63,7 @@ async fn run(
     if let (Some((most, source)), true) = (deletes, options.dry_run) {
         make_room(&mut copy, source, destination, most).await?;
     }
+    let named = copy.stats.failures.len();
     carry(&mut copy, sources, destination).await?;
     if let Some((most, source)) = deletes
         && !options.dry_run
@@ -71,7 +72,8 @@ async fn run(
     {
         // Once more, for what has room now; what landed does not come again.
         let skipped = copy.stats.skipped.len();
-        copy.stats.failures.clear();
+        copy.stats.failures.truncate(named);
+        copy.forget_kept();
         carry(&mut copy, sources, destination).await?;
         copy.stats.skipped.truncate(skipped);
     }

@@ -60,7 +60,7 @@ pub(super) async fn run(
         ));
     }
     let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
-    let place = destination(to, b"", false, false, false, copy.options)?;
+    let place = destination(to, b"", false, false, false, (copy.options, false))?;
     let sink = place.stream_sink(&layout, copy.options)?;
     if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
         && path.symlink_metadata().is_ok()

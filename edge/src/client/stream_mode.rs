@@ -19,7 +19,8 @@ use crate::stores::{Sink, Source, join};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingEntry, ListingKind, Mode, Pathname, Protection};
 use farline_core::units::Setting::NoEncrypt;
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Retry};
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -250,8 +251,7 @@ pub(super) async fn list(
         let text = list_text(copy, control, TransferKind::List, path).await?;
         return Ok(ListingEntry::parse_facts_list(&text));
     }
-    let kind = TransferKind::LongList;
-    let text = list_text(copy, control, kind, path).await?;
+    let (text, kind) = long_list(copy, control, path).await?;
     let mut entries = ListingEntry::parse_long_list(&text);
     let folder = path.strip_suffix(b"/").unwrap_or(path);
     let name = last_name(folder);
@@ -280,6 +280,60 @@ pub(super) async fn list(
     Ok(entries)
 }
 
+/// What the server lists of `path` in a form of its own, and how it was asked: with names that
+/// begin with a dot, where it has an option for them.
+async fn long_list(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    path: &[u8],
+) -> Result<(Vec<u8>, TransferKind), Error> {
+    let known = match copy.lists_dots {
+        Some(true) => Some(TransferKind::LongListAll),
+        Some(false) => Some(TransferKind::LongList),
+        None => None,
+    };
+    if let Some(kind) = known {
+        return Ok((list_text(copy, control, kind, path).await?, kind));
+    }
+    let asked = match list_text(copy, control, TransferKind::LongListAll, path).await {
+        Err(error) if is_refusal(&error) => None,
+        asked => Some(asked?),
+    };
+    // Some take the option for a name, and list what has that name, or nothing.
+    let unasked = list_text(copy, control, TransferKind::LongList, path).await?;
+    let whole = asked.filter(|asked| has_all(asked, &unasked));
+    copy.lists_dots = Some(whole.is_some());
+    Ok(match whole {
+        Some(text) => (text, TransferKind::LongListAll),
+        None => {
+            copy.stats.note(format!(
+                "names that begin with a dot may be missing: {} knows neither MLSD nor LIST -a",
+                control.server()
+            ));
+            (unasked, TransferKind::LongList)
+        }
+    })
+}
+
+/// Whether the server is there, and does not do what it was asked for.
+fn is_refusal(error: &Error) -> bool {
+    error.retry() == Retry::Never
+        && error.fault != Fault::Between
+        && error.code != ErrorCode::Interrupted
+}
+
+/// Whether all names of the list `unasked` are in the list `asked` too, and that has any: a folder
+/// has at least itself in it.
+fn has_all(asked: &[u8], unasked: &[u8]) -> bool {
+    let names = |text: &[u8]| -> BTreeSet<Vec<u8>> {
+        let entries = ListingEntry::parse_long_list(text).into_iter();
+        let read = entries.filter(|entry| entry.kind != ListingKind::Unread);
+        read.map(|entry| entry.name.into_bytes()).collect()
+    };
+    let asked = names(asked);
+    !asked.is_empty() && names(unasked).is_subset(&asked)
+}
+
 /// What the server lists of `path`, as it comes.
 async fn list_text(
     copy: &mut Copy<'_>,
@@ -305,4 +359,28 @@ async fn list_text(
         return Err(Error::new(Fault::There, ErrorCode::ListTooLong, message));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_with_an_option_has_all_that_one_without_has() {
+        let list = |names: &[&str]| -> String {
+            let line = |name: &&str| format!("-rw-r--r-- 1 0 0 5 Nov 25 02:52 {name}\r\n");
+            names.iter().map(line).collect()
+        };
+        let has = |asked: &[&str], unasked: &[&str]| {
+            has_all(list(asked).as_bytes(), list(unasked).as_bytes())
+        };
+        assert!(has(&[".", "..", ".hidden", "a"], &["a"]) && has(&[".", ".."], &[]));
+        // Nothing, or what has the option for a name.
+        assert!(!has(&[], &["a"]) && !has(&["-a"], &["a"]) && !has(&[], &[]));
+        let error = |fault, code| Error::new(fault, code, "no");
+        assert!(is_refusal(&error(Fault::Refused, ErrorCode::Refused)));
+        assert!(is_refusal(&error(Fault::There, ErrorCode::Unsupported)));
+        assert!(!is_refusal(&error(Fault::Between, ErrorCode::DataConnection)));
+        assert!(!is_refusal(&error(Fault::You, ErrorCode::Interrupted)));
+    }
 }

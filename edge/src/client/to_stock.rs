@@ -102,6 +102,7 @@ pub(super) async fn run(
         targets: &targets,
         source_id: load.source_id,
         layout: Arc::clone(&layout),
+        begun: copy.stats.bytes,
         source,
         choice,
         resources,
@@ -178,6 +179,8 @@ struct ToServer<'a> {
     targets: &'a [Vec<u8>],
     source_id: [u8; 32],
     layout: Arc<Layout>,
+    /// Bytes that were counted before.
+    begun: u64,
     source: Arc<dyn Source>,
     choice: &'a TransferParams,
     /// Channels that are kept from file to file; none after a file that failed.
@@ -285,7 +288,8 @@ impl FileEnd for ToServer<'_> {
 
     fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
         copy.stats.resumed_bytes += held.total();
-        copy.live.expect(self.layout.payload() - copy.stats.bytes, self.layout.files());
+        let gone = copy.stats.bytes - self.begun;
+        copy.live.expect(self.layout.payload() - gone, self.layout.files());
         copy.live.held.store(held.total(), Ordering::Relaxed);
         self.partial.iter_mut().for_each(|partial| partial.hold(held.clone()));
     }

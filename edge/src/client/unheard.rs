@@ -54,10 +54,7 @@ pub(super) async fn landed(
     let Some(algorithm) = common.filter(|_| is_asked && payload >= WORTH_COMPARING) else {
         return Ok(BTreeSet::new());
     };
-    let skipped = copy.stats.skipped.len();
     let same = kept_there(copy, receiver, Existing::KeepSame, entries, &at, None).await?;
-    // They were not there before this copy.
-    copy.stats.skipped.truncate(skipped);
     let is_file = |index: &usize| matches!(entries[*index].kind, EntryKind::File { .. });
     let files: Vec<(usize, u64)> =
         same.into_iter().filter(is_file).map(|index| (index, entries[index].len())).collect();

@@ -29,7 +29,9 @@ use crate::mover::{Audit, BLOCK_LEN, Integrity, ManifestSource, VerdictSource, W
 use crate::stores::{Part, SlowSource, Source, gather, join, place_in};
 use crate::sys::lock::lock;
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{Agreement, CopyRole, CopySession, CopySummary, OpenedChannels, TreePart};
+use farline_core::copy::{
+    Agreement, CopyRole, CopySession, CopySummary, Existing, OpenedChannels, TreePart,
+};
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::transfer::{Block, Entry, EntryKind, Layout, TransferParams};
@@ -171,7 +173,7 @@ async fn choose(
     let at = |entry: &Entry| place_of(&set.target, entry);
     let content = content_of(set);
     let kept = kept_there(copy, control, existing, &set.entries, at, content).await?;
-    match wanted.is_empty() {
+    match wanted.is_empty() || existing == Existing::Keep {
         true => set.leave_out(&kept),
         false => attributes::stay(&mut set.entries, &kept),
     }

@@ -113,12 +113,11 @@ impl BackupPlace {
         let kept = OsStr::from_bytes(&kept);
         match link_over((folder, name), (&to, kept)) {
             Ok(()) => Ok(renameat(folder, temporary, folder, name)?),
-            Err(Errno::XDEV) => Err(Errno::XDEV.into()),
-            // No hard links there: the two change places, then the old one goes where it is kept.
-            Err(_) => {
-                renameat_with(folder, temporary, folder, name, RenameFlags::EXCHANGE)?;
-                Ok(renameat(folder, temporary, &to, kept)?)
+            // No hard links there, or no more of this file.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::MLINK) => {
+                Ok(exchange_over((folder, name), (folder, temporary), (&to, kept))?)
             }
+            Err(errno) => Err(errno.into()),
         }
     }
 
@@ -184,6 +183,14 @@ fn link_over((folder, name): Name<'_>, (to, kept): Name<'_>) -> Result<(), Errno
     // Where both names are of one file already, a rename leaves both.
     let _ = unlinkat(to, between, AtFlags::empty());
     renamed
+}
+
+/// Has `old` and `new` change places, and gives the old file the name where it is `kept`; where it
+/// cannot have that, they change back.
+fn exchange_over(old: Name<'_>, new: Name<'_>, (to, kept): Name<'_>) -> Result<(), Errno> {
+    let exchange = || renameat_with(new.0, new.1, old.0, old.1, RenameFlags::EXCHANGE);
+    exchange()?;
+    renameat(new.0, new.1, to, kept).or_else(|errno| exchange().and(Err(errno)))
 }
 
 #[cfg(test)]
@@ -269,6 +276,31 @@ mod tests {
             assert_eq!(left.len(), 1, "{left:?}");
         }
         assert_eq!(fs::read_dir(dir.path().join("mine")).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        let (_root, folder) = opened(dir.path());
+        fs::write(at("f"), "old").expect("written");
+        fs::write(at("new"), "new").expect("written");
+        let unchanged = || (read(&at("f")), read(&at("new")));
+        let as_before = ("old".to_owned(), "new".to_owned());
+        // A folder has the name, or the name is too long, with hard links and without them.
+        fs::create_dir(at("f~")).expect("a folder");
+        for suffix in ["~".to_owned(), "x".repeat(255)] {
+            let place = BackupPlace::same_folder(suffix.clone().into_bytes());
+            place.replace((&folder, b"f", b"new"), b"f").expect_err("not kept");
+            assert_eq!(unchanged(), as_before);
+            let kept = format!("f{suffix}");
+            let [old, new, kept] = ["f", "new", &kept].map(|name| (&folder, OsStr::new(name)));
+            exchange_over(old, new, kept).expect_err("not kept");
+            assert_eq!(unchanged(), as_before);
+        }
+        let [old, new, kept] = ["f", "new", "kept"].map(|name| (&folder, OsStr::new(name)));
+        exchange_over(old, new, kept).expect("kept");
+        assert_eq!((read(&at("f")), read(&at("kept"))), ("new".into(), "old".into()));
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! check and use. Links that stay inside work.
 
 use super::file_system::file_system;
-use super::storage_error;
-use farline_core::units::{Error, ErrorCode};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
+use super::{in_short, storage_error};
+use farline_core::units::{Error, ErrorCode, Fault};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -231,13 +231,30 @@ impl Root {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     if let Err(error) = self.open_beneath(part, OFlags::PATH | OFlags::DIRECTORY, 0)
                     {
-                        return Err(self.error("create directory", part, &error));
+                        return Err(self.not_a_folder(part, &error));
                     }
                 }
                 Err(error) => return Err(self.error("create directory", part, &error)),
             }
         }
         Ok(())
+    }
+
+    /// The error of a folder whose name something else has: for a client also a link that is not
+    /// followed.
+    fn not_a_folder(&self, path: &[u8], error: &io::Error) -> Error {
+        let is_link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let follows = self.is_exported || !self.within.contains(ResolveFlags::NO_SYMLINKS);
+        if follows || !self.stat_link(path).is_ok_and(is_link) {
+            return self.error("create directory", path, error);
+        }
+        let path = in_short(&self.shown(path));
+        let message = format!(
+            "create directory {path}: a symbolic link has its name, which what comes from another \
+             host does not follow"
+        );
+        Error::new(Fault::You, ErrorCode::NotADirectory, message)
+            .hint("remove the link, or copy to the directory that it leads to")
     }
 }
 

@@ -111,6 +111,32 @@ fn what_landed_unheard_is_compared_and_not_sent_again() {
     assert!(same(&tree.join("large"), &root.join("alone")));
 }
 
+/// What a sync that was tried again had landed itself is no file that it left alone.
+#[test]
+fn what_an_attempt_landed_is_not_called_skipped() {
+    let dir = folder();
+    let (root, tree) = (dir.path().join("root"), dir.path().join("tree"));
+    for folder in [&root, &tree, &tree.join("below")] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    for (name, seed) in [("there", 1), ("new", 2), ("below/new", 3)] {
+        plant_file(&tree.join(name), 1, seed);
+    }
+    let (_server, url) = node(&root, "write", &[]);
+    fs::create_dir(root.join("got")).expect("a folder");
+    let (one, landed) = (tree.join("there"), format!("{url}/got/there"));
+    json_of(farline().args(["--json", "cp", text(&one), &landed]));
+    let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let (relay, count) = relay_that_loses_a_reply(port, "226", 3);
+    let there = format!("ftp://127.0.0.1:{relay}/got");
+    let sync = ["--json", "sync", "--retry-for", "60s", text(&tree), &there];
+    let result = json_of(farline().args(sync));
+    assert_eq!((&result["attempts"], count.load(Ordering::Relaxed)), (&2.into(), 2), "{result}");
+    assert_eq!(result["skipped"], serde_json::json!(["there"]), "{result}");
+    assert_eq!((&result["files"], &result["bytes"]), (&2.into(), &(2 << 20).into()), "{result}");
+    assert_same_tree(&tree, &root.join("got"));
+}
+
 /// The same between two nodes, of which the receiver's last word is lost.
 #[test]
 fn what_landed_unheard_elsewhere_is_not_sent_again() {

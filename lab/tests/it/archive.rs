@@ -346,6 +346,50 @@ fn digests_are_kept_with_files() {
 }
 
 #[test]
+fn what_no_clobber_leaves_keeps_its_attributes() {
+    let dir = folder();
+    let source = dir.path().join("src");
+    fs::create_dir(&source).expect("a folder");
+    for name in ["kept", "new"] {
+        fs::write(source.join(name), "theirs").expect("written");
+        set(&source.join(name), "user.comment", b"theirs");
+    }
+    fs::hard_link(source.join("kept"), source.join("other")).expect("linked");
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let comment = |path: &Path| {
+        let mut value = [0; 64];
+        let len = getxattr(path, "user.comment", &mut value[..]).expect("set");
+        value[..len].to_vec()
+    };
+    let from = format!("{}/", text(&source));
+    for (place, from, to) in [
+        ("here", &from, text(&dir.path().join("here")).to_owned()),
+        ("up", &from, format!("{url}/up")),
+        ("down", &format!("{url}/src/"), text(&dir.path().join("down")).to_owned()),
+    ] {
+        let landed = dir.path().join(place);
+        fs::create_dir(&landed).expect("a folder");
+        fs::write(landed.join("kept"), "mine").expect("written");
+        set(&landed.join("kept"), "user.comment", b"mine");
+        // Further names of one file would lead to what is kept, or replace it.
+        for links in ["-H", "-a"] {
+            let (error, exit) = error_of(&["cp", "-r", "--no-clobber", links, from, &to]);
+            assert_eq!((error["code"].as_str(), exit), (Some("usage"), 2), "{place}: {error}");
+        }
+        assert!(!landed.join("other").exists(), "{place}");
+        let args = ["--json", "cp", "-r", "--no-clobber", "-X", from, &to];
+        let copied = json_of(farline().args(args));
+        assert_eq!(copied["files"], 2, "{place}: {copied}");
+        assert_eq!(fs::read(landed.join("kept")).expect("there"), b"mine", "{place}");
+        assert_eq!(comment(&landed.join("kept")), b"mine", "{place}");
+        for name in ["new", "other"] {
+            assert_eq!(fs::read(landed.join(name)).expect("there"), b"theirs", "{place}");
+            assert_eq!(comment(&landed.join(name)), b"theirs", "{place}");
+        }
+    }
+}
+
+#[test]
 fn where_it_cannot_be_kept_nothing_moves() {
     let dir = folder();
     fs::write(dir.path().join("f"), "f").expect("written");

@@ -1,7 +1,7 @@
 //! Servers that mean harm: what they say and send leaves nothing outside the destination, nothing
 //! on the terminal that it would obey, no memory without bound, and one clear error.
 
-use farline_lab::files::{names, text};
+use farline_lab::files::{hidden, names, text};
 use farline_lab::raw::{Blocks, ScriptedServer, dripping_greeting};
 use farline_lab::{error_of, farline};
 use std::net::TcpListener;
@@ -225,4 +225,62 @@ fn a_server_sends_its_client_to_no_service() {
         let came = service.accept().map(drop).expect_err("nobody connects to it").kind();
         assert_eq!(came, std::io::ErrorKind::WouldBlock);
     }
+}
+
+#[test]
+fn a_plain_server_that_sends_without_an_end_fills_no_disk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let blocks = vec![b'x'; 1 << 20];
+    let server = ScriptedServer { size: 5, blocks, is_endless: true, ..ScriptedServer::default() };
+    let url = format!("ftp://127.0.0.1:{}/f", server.start());
+    let got = dir.path().join("got");
+    // Who writes a longer file is ended by a signal.
+    let limited = format!("ulimit -f 20000; exec \"$0\" --json cp --retry-for 0s {url} \"$1\"");
+    let mut command = farline_lab::command("sh");
+    command.args(["-c", &limited]).arg(farline_lab::farline_binary()).arg(&got);
+    let (error, code) = farline_lab::error_of_command(&mut command);
+    assert_eq!((error["code"].as_str(), code), (Some("incomplete"), 4), "{error}");
+    // Nor is anything kept of it.
+    assert!(!got.exists() && hidden(dir.path()).is_empty(), "{:?}", hidden(dir.path()));
+}
+
+/// A server sends a link in one copy, and in the next one a folder of that name: what is in it does
+/// not go where the link leads, not even within the directory that all is copied to.
+#[test]
+fn links_that_a_server_sent_are_not_its_way_elsewhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(dir.path().join("aside")).expect("a folder");
+    std::fs::write(dir.path().join("aside/mine"), "mine").expect("written");
+    let link = |folder: &str| match folder.trim_end_matches('/') {
+        "/d" => {
+            vec![b"Type=OS.unix=slink;UNIX.slink=../aside;Modify=20200101000000; a".to_vec()]
+        }
+        _ => Vec::new(),
+    };
+    let content = |folder: &str| match folder.trim_end_matches('/') {
+        "/d" => vec![b"Type=dir;Modify=20200101000000; a".to_vec(), file(b"good")],
+        "/d/a" => vec![file(b"mine"), file(b"new")],
+        _ => Vec::new(),
+    };
+    let copy = |listing: fn(&str) -> Vec<Vec<u8>>| {
+        let listing = Some(listing);
+        let server =
+            ScriptedServer { size: 5, blocks: five(), listing, ..ScriptedServer::default() };
+        let port = server.start();
+        let output = farline()
+            .args(["cp", "-r", "--timeout", "10", &format!("ftp://127.0.0.1:{port}/d")])
+            .arg(format!("{}/", dir.path().display()))
+            .output()
+            .expect("farline runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let said = copy(link);
+    let led = std::fs::read_link(dir.path().join("d/a"));
+    assert_eq!(led.ok().as_deref(), Some(Path::new("../aside")), "{said}");
+    let said = copy(content);
+    assert!(said.contains("a symbolic link has its name"), "{said}");
+    assert_eq!(names(&dir.path().join("aside")), ["mine"], "{said}");
+    let mine = std::fs::read_to_string(dir.path().join("aside/mine"));
+    assert_eq!(mine.ok().as_deref(), Some("mine"), "{said}");
+    assert!(dir.path().join("d/good").exists(), "the rest lands: {said}");
 }

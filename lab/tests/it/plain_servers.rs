@@ -2,7 +2,8 @@
 //! and pyftpdlib's.
 
 use crate::tls::openssl;
-use farline_lab::files::{hidden, random};
+use farline_lab::files::{hidden, names, random};
+use farline_lab::list_server::{Lists, list_server};
 use farline_lab::plain_ftp::{
     proftpd, proftpd_folder, proftpd_under_tls, pyftpdlib, vsftpd, vsftpd_under_tls,
 };
@@ -28,11 +29,19 @@ fn unpacked() -> Option<PathBuf> {
     folder
 }
 
-/// A tree of names and sizes that a list has to get right.
+/// A tree of names and sizes that a list has to get right, and of names that some leave out.
 fn tree(at: &Path) {
-    fs::create_dir_all(at.join("deep/er")).expect("a folder");
-    fs::create_dir_all(at.join("empty")).expect("a folder");
-    for (name, len) in [("a b", 3), ("deep/none", 0), ("deep/er/big", 3_000_001), ("-x", 70_000)] {
+    for folder in ["deep/er", "empty", ".folder"] {
+        fs::create_dir_all(at.join(folder)).expect("a folder");
+    }
+    for (name, len) in [
+        ("a b", 3),
+        ("deep/none", 0),
+        ("deep/er/big", 3_000_001),
+        ("-x", 70_000),
+        (".hidden", 5),
+        (".folder/.in", 6),
+    ] {
         fs::write(at.join(name), random(7, len)).expect("written");
     }
 }
@@ -59,9 +68,9 @@ fn there_and_back(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
     let up = json_of(farline().args(["--json", "cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
     succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("root/src")));
     // What nobody compared is not called verified.
-    assert_eq!((&up["files"], &up["verified"]), (&4.into(), &false.into()), "{name}: {up}");
+    assert_eq!((&up["files"], &up["verified"]), (&6.into(), &false.into()), "{name}: {up}");
     // Without headers and lists: as many as the files have.
-    assert_eq!((&up["bytes"], &up["bytes_sent"]), (&3_070_004.into(), &3_070_004.into()), "{up}");
+    assert_eq!((&up["bytes"], &up["bytes_sent"]), (&3_070_015.into(), &3_070_015.into()), "{up}");
     // Over the folders that are there already.
     succeed(farline().args(["cp", "-r"]).arg(at("src")).arg(format!("{url}/")));
     succeed(farline().args(["cp", "-r"]).arg(format!("{url}/src/")).arg(at("back")));
@@ -70,6 +79,13 @@ fn there_and_back(name: &str, serve: impl Fn(&Path) -> (Running, String)) {
     let again =
         json_of(farline().args(["--json", "sync"]).arg(format!("{url}/src")).arg(at("back")));
     assert_eq!(again["files"], 0, "{name}: {again}");
+    // Nor does what a list may leave out seem to be gone.
+    fs::write(at("back/gone"), "not there").expect("written");
+    let mut delete = farline();
+    delete.args(["--json", "sync", "--delete"]).arg(format!("{url}/src")).arg(at("back"));
+    let deleted = json_of(&mut delete);
+    assert_eq!(deleted["deleted"], serde_json::json!(["gone"]), "{name}: {deleted}");
+    succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("back")));
     // And those of this host are set there: the same the other way.
     let there =
         json_of(farline().args(["--json", "sync"]).arg(at("src")).arg(format!("{url}/src")));
@@ -132,6 +148,87 @@ fn under_tls(serve: impl Fn(&Path, &Path) -> (Running, String), in_the_clear: &s
     let clear = url.replacen("ftps", "ftp", 1);
     let (error, _) = error_of(&["cp", &format!("{clear}/src/a b"), "/nowhere"]);
     assert_eq!(error["code"], in_the_clear, "{error}");
+}
+
+/// What `sync --delete` from `/d` of a server of `lists` says and leaves in a folder that has files
+/// `old` and `.hidden`.
+fn deleted_by(lists: Lists) -> (serde_json::Value, Vec<String>) {
+    let dir = tempfile::tempdir().expect("a folder");
+    for name in ["old", ".hidden"] {
+        fs::write(dir.path().join(name), "planted").expect("written");
+    }
+    let url = format!("{}/d", list_server(lists));
+    let mut sync = farline();
+    sync.args(["--json", "sync", "--delete", &url]).arg(dir.path());
+    let output = sync.output().expect("farline runs");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let failed = said["not_deleted"].as_array().is_some_and(|failed| !failed.is_empty());
+    assert_eq!(output.status.success(), !failed, "{said}");
+    (said, names(dir.path()))
+}
+
+#[test]
+fn names_with_a_dot_come_from_servers_that_are_asked_for_them() {
+    let (said, there) = deleted_by(|path: &str| match path {
+        "/d" => "-rw-r--r-- 1 0 0 5 Nov 27 00:11 a\r\n",
+        "-a /d" => {
+            "drwxr-xr-x 2 0 0 60 Nov 27 00:11 .\r\ndrwxr-xr-x 2 0 0 60 Nov 27 00:11 ..\r\n\
+             -rw-r--r-- 1 0 0 5 Nov 27 00:11 .hidden\r\n-rw-r--r-- 1 0 0 5 Nov 27 00:11 a\r\n"
+        }
+        _ => "",
+    });
+    assert_eq!(there, [".hidden", "a"], "{said}");
+    assert_eq!(said["files"], 2, "{said}");
+    assert_eq!(said["deleted"], serde_json::json!(["old"]), "{said}");
+    assert!(!said["notes"].to_string().contains("begin with a dot"), "{said}");
+}
+
+#[test]
+fn where_names_with_a_dot_may_be_missing_nothing_is_deleted() {
+    // Both take the option for a part of the name.
+    let nothing = |path: &str| match path {
+        "/d" => "-rw-r--r-- 1 0 0 5 Nov 27 00:11 a\r\n",
+        _ => "",
+    };
+    let another = |path: &str| match path {
+        "/d" => "-rw-r--r-- 1 0 0 5 Nov 27 00:11 a\r\n",
+        "-a /d" => "drwxr-xr-x 2 0 0 60 Nov 27 00:11 d\r\n",
+        _ => "",
+    };
+    for lists in [nothing as Lists, another as Lists] {
+        let (said, there) = deleted_by(lists);
+        assert_eq!(there, [".hidden", "a", "old"], "{said}");
+        assert_eq!(said["not_deleted"][0]["error"]["code"], "unsupported", "{said}");
+        assert!(said["notes"].to_string().contains("begin with a dot may be missing"), "{said}");
+    }
+}
+
+#[test]
+fn an_empty_folder_that_cannot_be_made_is_named() {
+    for (name, serve) in SERVERS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("root/t/e/deep")).expect("folders");
+        fs::write(at("root/t/f"), "theirs").expect("written");
+        fs::create_dir(at("got")).expect("a folder");
+        fs::write(at("got/e"), "mine").expect("written");
+        let (_server, url) = serve(&at("root"));
+        let mut copy = farline();
+        copy.args(["--json", "cp", "-r"]).arg(format!("{url}/t/")).arg(at("got"));
+        let output = copy.output().expect("farline runs");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        let failures = said["failures"].as_array().expect("a list");
+        for path in ["e", "e/deep"] {
+            let is_named = |failure: &serde_json::Value| {
+                failure["path"] == path && failure["error"]["code"] == "not-a-directory"
+            };
+            assert!(failures.iter().any(is_named), "{name}: {path}: {said}");
+        }
+        assert_eq!(said["files"], 1, "{name}: {said}");
+        assert_eq!(fs::read(at("got/e")).expect("it stays"), b"mine", "{name}");
+        assert_eq!(fs::read(at("got/f")).expect("it landed"), b"theirs", "{name}");
+    }
 }
 
 #[test]

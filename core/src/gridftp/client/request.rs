@@ -80,6 +80,9 @@ pub enum TransferKind {
     List,
     /// LIST: the server sends a listing in a form of its own.
     LongList,
+    /// The same with `-a`, an option that many servers have from `ls`: with names that begin with a
+    /// dot, too.
+    LongListAll,
     /// The server sends.
     Retrieve,
     /// The server receives.

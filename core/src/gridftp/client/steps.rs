@@ -3,6 +3,7 @@
 use super::config::{ClientConfig, Pipelining};
 use super::features::PeerFeatures;
 use super::request::{Request, Transfer, TransferKind};
+use crate::gridftp::Pathname;
 use crate::gridftp::address::Family;
 use crate::gridftp::command::{Command, Epsv, Extent, Mode, Restart, Site, Type};
 use crate::units::{Error, ErrorCode, Fault};
@@ -227,7 +228,10 @@ fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>
         (TransferKind::Store, Some(extent)) => Command::ExtendedStore(extent, path),
         (TransferKind::List, None) => Command::MachineList(Some(path)),
         (TransferKind::LongList, None) => Command::List(Some(path)),
-        (TransferKind::List | TransferKind::LongList, Some(_)) => {
+        (TransferKind::LongListAll, None) => {
+            Command::List(Some(Pathname::new([&b"-a "[..], path.as_bytes()].concat())))
+        }
+        (TransferKind::List | TransferKind::LongList | TransferKind::LongListAll, Some(_)) => {
             return contradiction("a listing has no part and no module");
         }
     };

@@ -236,6 +236,20 @@ fn restarts_parts_and_modules_are_spelled_out() {
 }
 
 #[test]
+fn a_list_of_all_names_is_asked_for_by_an_option() {
+    let mut d = Dialogue::with(GLOBUS_FEAT);
+    for (id, what, line) in [
+        (2, TransferKind::LongListAll, "LIST -a /a b\r\n"),
+        (3, TransferKind::LongList, "LIST /a b\r\n"),
+    ] {
+        d.want(id, Request::Transfer(Transfer::new(what, "/a b".into())));
+        d.server("150 ok\r\n226 ok\r\n");
+        assert_eq!(d.sent(), line);
+        d.events();
+    }
+}
+
+#[test]
 fn a_modules_words_stand_in_no_error() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(1, active()).server("200 ok\r\n").server("200 ok\r\n").sent();
