@@ -113,6 +113,7 @@ impl World {
                 | server::Output::LimitStruck(_)
                 | server::Output::LoginRefused(_)
                 | server::Output::OptionAtOnce { .. }
+                | server::Output::Rejected(_)
                 | server::Output::StartTls { .. }
                 | server::Output::StartGssapi => {}
                 server::Output::Wait(_) => break,

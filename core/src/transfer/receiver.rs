@@ -117,8 +117,8 @@ pub struct Receiver {
     expected_channels: Option<u64>,
     arrived: ByteRanges,
     written: ByteRanges,
-    /// Ranges that were held before; what comes may add [`MOST_RANGES`] to them.
-    held_ranges: usize,
+    /// Pieces at most, in the passes before and this one.
+    most_ranges: usize,
     /// Channels that brought a block.
     brought: BTreeSet<ChannelId>,
     failure: Option<Error>,
@@ -169,7 +169,7 @@ impl Receiver {
             expected_channels: None,
             arrived: ByteRanges::new(),
             written: ByteRanges::new(),
-            held_ranges: 0,
+            most_ranges: MOST_RANGES,
             brought: BTreeSet::new(),
             failure: None,
             over: false,
@@ -202,7 +202,9 @@ impl Receiver {
     /// The same receiver, which holds `held` already: what comes of it is dropped.
     #[must_use]
     pub fn holding(mut self, held: ByteRanges) -> Receiver {
-        self.held_ranges = held.count();
+        // Many passes make no more than two.
+        let held_ranges = held.count();
+        self.most_ranges = (held_ranges + MOST_RANGES).min(2 * MOST_RANGES).max(held_ranges);
         self.written = held.clone();
         self.arrived = held;
         self
@@ -283,7 +285,7 @@ impl Receiver {
                 } else if self.arrived.insert(block.range()) == 0 {
                     // A sender may repeat what it is unsure of; the first copy stands.
                     self.free.push(slot);
-                } else if self.arrived.count() > self.held_ranges + MOST_RANGES {
+                } else if self.arrived.count() > self.most_ranges {
                     self.free.push(slot);
                     let message =
                         format!("more than {MOST_RANGES} pieces came with gaps between them");

@@ -11,12 +11,14 @@ use farline_core::congestion::ControlName;
 use farline_core::copy::HeldRate;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting};
 use farline_core::wan::frames::wire_bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Socket options of a TCP channel, set before it connects or listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct TcpOptions {
 /// goes to the channel that can send it, and no channel is left with a long queue of its own at the
 /// end.
 const UNSENT: usize = 4 << 20;
+/// Between two looks whether a connection is wanted yet.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The window that a connection begins with, where the kernel sizes its buffer: Linux offers 64 KiB
 /// at first, whatever `tcp_rmem` allows, and grows behind what comes, so that over a long path the
@@ -131,12 +135,55 @@ pub fn connect_stream(
     options: &TcpOptions,
     timeout: Duration,
 ) -> io::Result<TcpStream> {
+    connect_until(address, from, options, timeout, &|| false)
+}
+
+/// The same, given up as soon as `is_over`, which is asked some times a second.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) fn connect_until(
+    address: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+    timeout: Duration,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<TcpStream> {
     let socket = socket(address, options)?;
     if let Some(from) = from {
         socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
     }
-    socket.connect_timeout(&address.into(), timeout)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {
+            await_connection(&socket, timeout, is_over)?;
+        }
+        connected => connected?,
+    }
+    socket.set_nonblocking(false)?;
     Ok(socket.into())
+}
+
+/// Waits until a connection that was begun is made, or is not to be.
+fn await_connection(
+    socket: &Socket,
+    timeout: Duration,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || is_over() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
+        }
+        let wait = Timespec::try_from(left.min(LOOK_EVERY)).ok();
+        let mut waited = [PollFd::new(socket, PollFlags::OUT)];
+        match poll(&mut waited, wait.as_ref()) {
+            Ok(1..) => return socket.take_error()?.map_or(Ok(()), Err),
+            Ok(0) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 /// Listens on `address` (port 0: any free one) for channels.
@@ -340,4 +387,39 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     // Only a wish: without it blocks queue in the kernel.
     let _ = hold_back(stream, UNSENT);
     crate::sys::tcp::notice_dead_idle_peer(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_nobody_wants_any_more_is_given_up() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        full.bind(&local.into()).expect("bound");
+        full.listen(0).expect("listens");
+        let address = full.local_addr().ok().and_then(|address| address.as_socket());
+        let address = address.expect("an address");
+        // Where the queue of a listener is full Linux answers nothing.
+        let _crowd: Vec<Socket> = (0..8)
+            .map(|_| {
+                let one = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+                one.set_nonblocking(true).expect("does not wait");
+                let _ = one.connect(&address.into());
+                one
+            })
+            .collect();
+        let began = Instant::now();
+        let is_over = || began.elapsed() > Duration::from_millis(300);
+        let options = TcpOptions::default();
+        connect_until(address, None, &options, Duration::from_secs(60), &is_over)
+            .expect_err("nobody answers");
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        // And one that is answered is made.
+        let listener = TcpListener::bind(local).expect("listens");
+        let address = listener.local_addr().expect("an address");
+        connect_until(address, None, &options, Duration::from_secs(60), &|| false)
+            .expect("connected");
+    }
 }

@@ -3,16 +3,17 @@
 use super::Shared;
 use super::data::DataPlane;
 use super::descriptors::{Descriptors, OF_LOOK, OF_TRANSFER, Reservation};
+use super::running::RunningTransfer;
 use crate::channels::TcpOptions;
-use crate::channels::socket::{TcpChannel, connect};
+use crate::channels::socket::{TcpChannel, connect_until};
 use crate::stores::{FileLimit, FilePlace};
 use crate::sys::lock::lock;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a data connection may take to be made.
+/// How long the data connections of a transfer may take to be made, all together.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl DataPlane {
@@ -38,8 +39,15 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Connects to the client, or the stripe whose turn it is.
-    pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<TcpChannel, Error> {
+    /// Connects to the client, or the stripe whose turn it is, until `deadline` and while its
+    /// transfer runs.
+    pub(super) fn connect(
+        &self,
+        turn: usize,
+        deadline: Instant,
+        run: &RunningTransfer<'_>,
+    ) -> Result<TcpChannel, Error> {
+        let buffer = run.request.buffer_size;
         let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
             return Err(
                 self.not_arranged("no data connection was arranged: say PORT or EPRT first")
@@ -47,7 +55,13 @@ impl DataPlane {
         };
         self.need_descriptors(1)?;
         let options = TcpOptions { buffer: buffer.or(self.options.buffer), ..self.options.clone() };
-        connect(target, Some(self.local), &options, CONNECT_TIMEOUT).map_err(|error| {
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let is_over = || run.cancel.reason().is_some();
+        let stream = connect_until(target, Some(self.local), &options, timeout, &is_over);
+        stream.and_then(TcpChannel::new).map_err(|error| {
+            if let Some(reason) = run.cancel.reason() {
+                return reason;
+            }
             Error::new(
                 Fault::Between,
                 ErrorCode::DataConnection,

@@ -28,6 +28,7 @@ const KEPT_FOR_NAMES: usize = 4;
 pub(super) const PLACE_WANTED: &str = "You were idle, and your place is wanted; log in again.";
 const LOGIN_PLACE_WANTED: &str = "Too many connections that have not logged in; try again later.";
 const ENDING: &str = "This node ends; try again later.";
+const TOO_MANY_SESSIONS: &str = "Too many sessions; try again later.";
 
 /// Everybody in a node.
 #[derive(Debug)]
@@ -189,7 +190,13 @@ impl Visitor {
             let words = "Too many sessions of yours; try again later.";
             return Err(Error::new(Fault::There, ErrorCode::ServerClosing, words));
         }
+        let nobodys = guests.sessions.values().filter(|guest| guest.name.is_none()).count();
+        let is_one_too_many = name.is_none() && nobodys >= self.admission.most_nobodys;
         if let Some(guest) = guests.sessions.get_mut(&self.id) {
+            // The place that a name gave is no nobody's.
+            if is_one_too_many && guest.name.is_some() {
+                return refused("sessions", TOO_MANY_SESSIONS, guest.address);
+            }
             guest.name = name.map(str::to_owned);
             return Ok(());
         }
@@ -204,8 +211,6 @@ impl Visitor {
             let words = "Too many sessions from your address; try again later.";
             return refused("sessions_per_address", words, address);
         }
-        let nobodys = guests.sessions.values().filter(|guest| guest.name.is_none()).count();
-        let is_one_too_many = name.is_none() && nobodys >= self.admission.most_nobodys;
         if guests.sessions.len() >= limits.sessions || is_one_too_many {
             // One of nobody's that moves nothing makes room for whoever is known, however much it
             // says.
@@ -218,7 +223,7 @@ impl Visitor {
                 gives_room && is_idle
             });
             let Some(id) = idle.min_by_key(|(_, guest)| guest.active).map(|(&id, _)| id) else {
-                return refused("sessions", "Too many sessions; try again later.", address);
+                return refused("sessions", TOO_MANY_SESSIONS, address);
             };
             if let Some(guest) = guests.sessions.remove(&id) {
                 notices.say("sessions", format_args!("{} was idle and goes", guest.address));
@@ -345,6 +350,7 @@ mod tests {
         let full = visitors[3].log_in(None).expect_err("the rest is kept");
         assert!(full.message.starts_with("Too many sessions"), "{full}");
         visitors[4].log_in(Some(("alice", None))).expect("her place is kept");
+        visitors[4].log_in(None).expect_err("and is no nobody's place");
         let long_ago = Instant::now().checked_sub(SPARE_AFTER).expect("an uptime of a minute");
         lock(&node.guests).sessions.values_mut().for_each(|guest| guest.active = long_ago);
         visitors[3].log_in(None).expect_err("alice goes for no nobody");

@@ -7,6 +7,7 @@ use super::arrival::Arrival;
 use super::data_listener::DataListener;
 use super::held::Admitted;
 use super::known_path::KnownPath;
+use super::path_set::PathSet;
 use super::running::RunningTransfer;
 use super::stores;
 use super::tree_state::TreeState;
@@ -29,7 +30,6 @@ use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
 use farline_core::transfer::{AttributeSet, DigestAlgorithm, StoreMedium};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Setting, Span};
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -97,9 +97,9 @@ pub(super) struct DataPlane {
     ///
     pub(super) held_there: ByteRanges,
     /// What the client does not want of the trees that it retrieves (T-10).
-    pub(super) left: BTreeSet<Vec<u8>>,
+    pub(super) left: PathSet,
     /// What it wants of the folders that it retrieves, where that is not all (T-13).
-    pub(super) only: BTreeSet<Vec<u8>>,
+    pub(super) only: PathSet,
     /// Whether the client is told what is left out of a tree (O-4).
     pub(super) names_omissions: bool,
     /// Whether what does not land of a tree is named to the client, and the rest lands (O-5).
@@ -130,6 +130,7 @@ impl DataPlane {
         let account = Account::anonymous(&shared, over_ssh);
         let tree = TreeState::default();
         let options = TcpOptions::default();
+        let [left, only] = [(); 2].map(|()| PathSet::new(shared.lists.share()));
         DataPlane {
             shared,
             local,
@@ -165,8 +166,8 @@ impl DataPlane {
             is_client_limited: false,
             in_order: false,
             held_there: ByteRanges::new(),
-            left: BTreeSet::new(),
-            only: BTreeSet::new(),
+            left,
+            only,
             names_omissions: false,
             names_unlanded: false,
             lands_whole: false,

@@ -3,15 +3,17 @@
 
 use super::active::CONNECT_TIMEOUT;
 use super::data::DataPlane;
+use super::running::RunningTransfer;
 use crate::channels::Channel;
 use crate::channels::gsi::DataSecurity;
 use crate::channels::ordered::{ByteStream, OrderedChannel};
 use crate::mover::{DataPeers, PortSecurity, SecuredPort};
 use farline_core::gridftp::DataAuthentication;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 impl DataPlane {
     /// Authenticates data connections so from now on.
@@ -86,14 +88,16 @@ impl DataPlane {
     pub(super) fn connect_channel(
         &self,
         turn: usize,
-        buffer: Option<Bytes>,
+        deadline: Instant,
+        run: &RunningTransfer<'_>,
     ) -> Result<Box<dyn Channel>, Error> {
-        let channel = self.connect(turn, buffer)?;
+        let channel = self.connect(turn, deadline, run)?;
         match self.security()? {
             None => Ok(Box::new(channel)),
             Some(security) => {
                 let stream = channel.into_stream();
-                let stream = security.connect(stream, CONNECT_TIMEOUT).map_err(|error| {
+                let within = deadline.saturating_duration_since(Instant::now());
+                let stream = security.connect(stream, within).map_err(|error| {
                     let message = format!("a data connection was not authenticated: {error}");
                     Error::new(Fault::Between, ErrorCode::DataConnection, message)
                 })?;

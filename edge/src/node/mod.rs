@@ -35,6 +35,7 @@ mod no_line;
 mod no_profile;
 mod notices;
 mod passive;
+mod path_set;
 #[cfg(feature = "profile")]
 mod profile;
 mod quota;
@@ -54,6 +55,7 @@ mod told_path;
 mod transfer;
 mod tree;
 mod tree_options;
+mod tree_rights;
 mod tree_state;
 mod wire;
 

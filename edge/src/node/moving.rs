@@ -74,8 +74,9 @@ impl DataPlane {
             self.hold_channels()?;
             self.await_channels(wanted, run)?;
         }
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
         while self.channels.len() < wanted {
-            self.channels.push(self.connect_channel(self.channels.len(), run.request.buffer_size)?);
+            self.channels.push(self.connect_channel(self.channels.len(), deadline, run)?);
         }
         let slots = self.slots(wanted + 2)?;
         let (count, integrity) = (slots.len(), self.integrity_of(run));

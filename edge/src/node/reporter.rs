@@ -4,12 +4,13 @@ use super::ticker::{Ticker, Ticking};
 use super::time_of_day::time_of_day;
 use crate::mover::Tally;
 use crate::stores::Sink;
+use crate::sys::lock::lock;
 use farline_core::gridftp::Perf;
 use farline_core::gridftp::server::Answer;
 use farline_core::units::ByteRanges;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two words on how many files have landed: for people who watch.
 const LANDED_EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +61,20 @@ impl Reporter {
         if every.is_zero() || !sink.journals() {
             return work();
         }
-        self.repeat(every, || self.ranges(&sink.durable()), work)
+        let last = Mutex::new((None, (0, 0)));
+        let say = || {
+            let durable = sink.durable();
+            let (count, what) = (durable.count(), (durable.count(), durable.total()));
+            let mut last = lock(&last);
+            let (at, told): (Option<Instant>, _) = *last;
+            // A long list is told as often as a thousand ranges a second allow.
+            let is_soon = at.is_some_and(|at| at.elapsed() < Duration::from_millis(count as u64));
+            if !is_soon && told != what {
+                *last = (Some(Instant::now()), what);
+                self.ranges(&durable);
+            }
+        };
+        self.repeat(every, say, work)
     }
 
     /// Runs `work` while saying how many files have their final names, where they land one by one

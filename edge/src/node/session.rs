@@ -10,6 +10,7 @@ use super::list_memory::ListShare;
 use super::rules::rules;
 use super::wire::{Received, Wire};
 use crate::channels::key::PREAMBLE_LEN;
+use crate::identity::LoginTurn;
 use crate::mover::{Cancel, LiveRate};
 use crate::sys::lock::lock;
 use farline_core::gridftp::server::{Answer, Ask, Input, Output, ServerSession};
@@ -43,14 +44,19 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
                 }
                 Output::Wait(wake) => break wake,
                 Output::Close => return session.close().await,
-                Output::StartTls { early } => session.start_tls(early).await,
-                Output::StartGssapi => session.start_gssapi().await,
+                Output::StartTls { early } => {
+                    (Arc::clone(&session.data), session.start_tls(early).await)
+                }
+                Output::StartGssapi => (Arc::clone(&session.data), session.start_gssapi().await),
                 output => {
                     session.carry_out(output).await;
                     continue;
                 }
             };
-            let Some(protected) = next else { return };
+            // Of what was arranged in the clear nothing goes on.
+            let (data, protected) = next;
+            let Some(protected) = protected else { return put_away(data).await };
+            drop(tokio::spawn(put_away(data)));
             session = protected;
         };
         let (idle, idle_port, held) = (session.until(wake), session.idle_port(), session.held());
@@ -96,6 +102,8 @@ struct Session {
     /// Replies that are to go, and since when.
     unsent: Vec<u8>,
     unsent_since: Option<Instant>,
+    /// A reply could not be sent: none is any more.
+    is_broken: bool,
 }
 
 impl Session {
@@ -129,6 +137,7 @@ impl Session {
             port_used: None,
             unsent: Vec::new(),
             unsent_since: None,
+            is_broken: false,
         }
     }
 
@@ -208,18 +217,21 @@ impl Session {
                 };
                 let answers = self.answers.clone();
                 let identities = &self.shared.config.identities;
-                let takes_turns = match &ask {
-                    Ask::Login { user, .. } => identities.takes_a_hash(user),
-                    _ => false,
+                let waits_for = match &ask {
+                    Ask::Login { user, .. } => identities.turn_of(user),
+                    _ => None,
                 };
-                if !takes_turns {
-                    tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
-                    return;
-                }
-                let hashes = Arc::clone(&self.shared.hashes);
+                let turns = match waits_for {
+                    None => {
+                        tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
+                        return;
+                    }
+                    Some(LoginTurn::Hash) => Arc::clone(&self.shared.hashes),
+                    Some(LoginTurn::Pam(turns)) => turns,
+                };
                 tokio::spawn(async move {
                     let turn = tokio::select! {
-                        turn = hashes.acquire_owned() => turn,
+                        turn = turns.acquire_owned() => turn,
                         // Nobody waits for the answer any more.
                         () = answers.closed() => return,
                     };
@@ -231,17 +243,18 @@ impl Session {
             }
             Output::Abort { .. } => self.end_job("the client ended the transfer"),
             Output::LimitStruck(limit) => self.say_limit(limit.name(), &limit.what()),
+            Output::Rejected(reply) => self.say_limit("rejected", &reply),
             Output::LoginRefused(why) => say_refused(&self.shared, &self.arrival, why),
             // What is no number is told in its turn.
             Output::OptionAtOnce { value, .. } => drop(self.limit.heed(&value)),
             // A client is told why before it sees the connection end.
             Output::CloseChannels => {
                 self.send().await;
-                self.close_data(DataPlane::close_channels);
+                self.close_data(DataPlane::close_channels).await;
             }
             Output::CloseData => {
                 self.send().await;
-                self.close_data(DataPlane::close_data);
+                self.close_data(DataPlane::close_data).await;
             }
             Output::Close | Output::StartTls { .. } | Output::StartGssapi | Output::Wait(_) => {
                 unreachable!("the caller's")
@@ -273,7 +286,7 @@ impl Session {
     /// longer than it may.
     async fn send(&mut self) {
         let bytes = std::mem::take(&mut self.unsent);
-        if self.unsent_since.take().is_none() {
+        if self.unsent_since.take().is_none() || self.is_broken {
             return;
         }
         let login_timeout = self.shared.config.limits.login_timeout;
@@ -288,6 +301,7 @@ impl Session {
             self.say_limit("unread_reply", "a reply was not read; the connection is closed");
         }
         if !sent {
+            self.is_broken = true;
             self.tell(Input::Closed);
         }
     }
@@ -301,10 +315,12 @@ impl Session {
         self.cancel.cancel(Error::new(Fault::You, ErrorCode::Aborted, why));
     }
 
-    /// Behind the running job, if there is one.
-    fn close_data(&self, close: fn(&mut DataPlane)) {
+    /// Before the next command has a job: that may open what this would close.
+    async fn close_data(&mut self, close: fn(&mut DataPlane)) {
         let data = Arc::clone(&self.data);
-        tokio::task::spawn_blocking(move || as_owner(&data, close));
+        let closed = tokio::task::spawn_blocking(move || as_owner(&data, close));
+        // A panic of it has been said.
+        let _ = closed.await;
     }
 
     async fn close(mut self) {
@@ -313,9 +329,16 @@ impl Session {
             say_late(&self.shared, &self.arrival, "log in");
         }
         self.end_job("the client went away");
+        let within = self.shared.config.limits.login_timeout;
         // What it held is free for others before its connection is closed, which may take.
-        drop(self.data);
-        self.wire.close().await;
+        put_away(self.data).await;
+        // Who reads nothing is not waited for.
+        if !self.is_broken {
+            tokio::select! {
+                _ = tokio::time::timeout(within, self.wire.close()) => {}
+                _ = self.visitor.expelled() => {}
+            }
+        }
     }
 
     /// It is no session, but a connection of another's data.
@@ -411,8 +434,23 @@ impl Session {
     /// What was arranged in the clear anybody may have arranged.
     fn begin_anew(&mut self, shown: Shown) {
         let (shared, arrival) = (Arc::clone(&self.shared), self.arrival.clone());
-        *lock(&self.data) = DataPlane::new(shared, arrival, shown, self.limit.clone());
+        let plane = DataPlane::new(shared, arrival, shown, self.limit.clone());
+        self.data = Arc::new(Mutex::new(plane));
     }
+}
+
+/// Puts a session's data away on a thread of its own: what was begun is kept or removed, file by
+/// file, and all others' sessions would wait. A job that has it still does that at its end.
+async fn put_away(data: Arc<Mutex<DataPlane>>) {
+    let Some(data) = Arc::into_inner(data) else { return };
+    let put_away = tokio::task::spawn_blocking(move || {
+        let account = lock(&data).account().clone();
+        // Where it cannot be the owner any more, by whom the node runs as.
+        let _guard = account.enter();
+        drop(data);
+    });
+    // A panic of it has been said.
+    let _ = put_away.await;
 }
 
 /// Waits until then; for good where nothing is to be waited for.

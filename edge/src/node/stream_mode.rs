@@ -1,6 +1,7 @@
 //! MODE S: bytes in order on one connection, whose close is the end. What curl, lftp and every
 //! plain FTP client speak.
 
+use super::active::CONNECT_TIMEOUT;
 use super::data::DataPlane;
 use super::running::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
@@ -168,7 +169,8 @@ fn open(
         return shown(run, stream.ok_or_else(|| nobody_came(plane))?);
     }
     let Some(acceptor) = plane.acceptor.take() else {
-        let stream = plane.connect(0, run.request.buffer_size)?.into_stream();
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let stream = plane.connect(0, deadline, run)?.into_stream();
         return opened(plane, run, stream).map_err(|error| broken(run, &error));
     };
     let deadline = Instant::now() + ACCEPT_TIMEOUT;

@@ -105,6 +105,9 @@ pub enum Output {
         /// Its value.
         value: String,
     },
+    /// What was asked for makes no sense, by this reply, which the client gets by itself: it is out
+    /// of order (503), badly formed (501), or of a name that cannot be (553).
+    Rejected(String),
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
     /// What was sent so far is in the clear; now do the TLS handshake, and give the session only

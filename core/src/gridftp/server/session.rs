@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 pub(super) const QUEUE_FULL: usize = 256 * 1024;
 /// The queue beyond which a client that is not held back is sent away.
 const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
+/// Replies that wait to be sent, beyond which no further command has its turn.
+const REPLIES_FULL: usize = 64 * 1024;
 /// The first byte of a record of TLS's handshake (RFC 8446, section 5.1), with which no command
 /// begins.
 const HANDSHAKE: u8 = 22;
@@ -46,6 +48,8 @@ pub struct ServerSession {
     /// ABORs in `queue`: transfers before them are not begun.
     aborts: usize,
     outputs: VecDeque<Output>,
+    /// Bytes of replies in `outputs`, and before them since it was last empty.
+    unsent: usize,
     last_id: u64,
     /// Of the latest input.
     pub(super) now: Time,
@@ -90,6 +94,7 @@ impl ServerSession {
             queued: 0,
             aborts: 0,
             outputs: VecDeque::new(),
+            unsent: 0,
             last_id: 0,
             now,
             last_active: now,
@@ -132,6 +137,11 @@ impl ServerSession {
 
     /// The next thing to do.
     pub fn poll(&mut self, now: Time) -> Output {
+        if self.outputs.is_empty() {
+            // What waited until replies before it had gone.
+            self.unsent = 0;
+            self.advance();
+        }
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
@@ -214,7 +224,11 @@ impl ServerSession {
                 }
                 // RFC 959 section 4.1.3: STAT may be asked while a transfer runs. Not past queued
                 // commands: their replies could no longer be told apart.
-                Ok(Command::Status(None)) if self.is_transferring() && self.queue.is_empty() => {
+                Ok(Command::Status(None))
+                    if self.is_transferring()
+                        && self.queue.is_empty()
+                        && self.unsent < REPLIES_FULL =>
+                {
                     self.status();
                     continue;
                 }
@@ -277,9 +291,10 @@ impl ServerSession {
         starts
     }
 
-    /// Runs queued commands until one waits for the edge.
+    /// Runs queued commands until one waits for the edge, or replies wait to be sent: those to a
+    /// line of few bytes may have a hundred times as many.
     fn advance(&mut self) {
-        while self.waiting.is_none() && !self.closed {
+        while self.waiting.is_none() && !self.closed && self.unsent < REPLIES_FULL {
             let Some(Queued { command, length }) = self.queue.pop_front() else { return };
             self.queued -= length;
             match command {
@@ -400,10 +415,15 @@ impl ServerSession {
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {
+        if matches!(reply.code, 501 | 503 | 553) {
+            self.outputs.push_back(Output::Rejected(format!("{} {}", reply.code, reply.text())));
+        }
+        let reply = reply.encode();
+        self.unsent += reply.len();
         // Replies to pipelined commands leave in one write.
         match self.outputs.back_mut() {
-            Some(Output::Send(bytes)) => bytes.extend_from_slice(&reply.encode()),
-            _ => self.outputs.push_back(Output::Send(reply.encode())),
+            Some(Output::Send(bytes)) => bytes.extend_from_slice(&reply),
+            _ => self.outputs.push_back(Output::Send(reply)),
         }
     }
 

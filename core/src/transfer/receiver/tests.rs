@@ -215,6 +215,25 @@ fn pieces_with_gaps_are_counted_and_refused_beyond_a_bound() {
 }
 
 #[test]
+fn passes_add_no_pieces_without_end() {
+    // What two passes may have made, and one block of its own more.
+    for (held, is_taken) in [(2 * MOST_RANGES as u64 - 1, true), (2 * MOST_RANGES as u64, false)] {
+        let ranges: ByteRanges = (0..held).map(|i| 2 * i..2 * i + 1).collect();
+        let mut receiver = Receiver::new(4, Watermarks::of_writer(4)).holding(ranges);
+        let channel = ChannelId(0);
+        receiver.handle(ReceiverInput::ChannelOpened { channel, depth: 1, most: 1 });
+        let Some(ReceiverOutput::Offer { channel, slot }) = receiver.poll() else {
+            panic!("no offer")
+        };
+        let block = Block { offset: 2 * held, len: 1 };
+        receiver.handle(ReceiverInput::Arrived { channel, slot, block });
+        let refused = std::iter::from_fn(|| receiver.poll())
+            .any(|output| matches!(output, ReceiverOutput::Failed(_)));
+        assert_eq!(!refused, is_taken, "{held}");
+    }
+}
+
+#[test]
 fn channels_that_disagree_on_their_number_are_refused() {
     let block = |of| (of, Ok(Block { offset: of as u64, len: 1 }));
     let differing = [block(0), block(1), (0, Err(Some(3))), (1, Err(Some(2)))];

@@ -256,3 +256,26 @@ fn a_refused_transfer_in_mode_s_leaves_no_data_connection() {
     assert_eq!(d.others, [Output::CloseData]);
     assert_eq!(d.told("RETR /a"), "425");
 }
+
+/// Two thousand lines of five bytes, each with a reply of a kilobyte: who sends them and reads
+/// nothing has the server keep little.
+#[test]
+fn replies_wait_in_few_bytes_until_they_have_gone() {
+    let mut session = ServerSession::new(ServerConfig::default(), Time::ZERO);
+    let lines = "FEAT\n".repeat(2_000);
+    session.handle(Time::ZERO, Input::Received(lines.as_bytes()));
+    let (mut longest, mut said) = (0, Vec::new());
+    loop {
+        match session.poll(Time::ZERO) {
+            Output::Send(bytes) => {
+                longest = longest.max(bytes.len());
+                said.extend(bytes);
+            }
+            Output::Wait(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(longest < 80 << 10, "{longest} bytes at once");
+    let said = String::from_utf8(said).expect("text");
+    assert_eq!(said.matches("211 End").count(), 2_000, "each has its reply");
+}

@@ -17,6 +17,8 @@ struct Dialogue {
     open: Option<(u64, Ask)>,
     said: String,
     others: Vec<Output>,
+    /// What the operator hears of requests that make no sense.
+    rejected: Vec<String>,
     has_room: bool,
 }
 
@@ -29,6 +31,7 @@ impl Dialogue {
             open: None,
             said: String::new(),
             others: Vec::new(),
+            rejected: Vec::new(),
             has_room: true,
         };
         dialogue.poll();
@@ -92,6 +95,7 @@ impl Dialogue {
                 Output::Ask { id, ask } => {
                     assert!(self.open.replace((id, ask)).is_none(), "one ask at a time")
                 }
+                Output::Rejected(reply) => self.rejected.push(reply),
                 other => self.others.push(other),
             }
         }

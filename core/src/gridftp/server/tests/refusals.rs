@@ -91,6 +91,25 @@ fn mode_e_wants_the_sender_to_connect() {
 }
 
 #[test]
+fn what_makes_no_sense_is_told_to_the_operator_too() {
+    let mut d = Dialogue::writable();
+    for (line, said) in [("RNTO /x", "503 Send RNFR first."), ("PORT 1,2", "501 ")] {
+        d.told(line);
+        assert_eq!(d.rejected.len(), 1, "{line}: {:?}", d.rejected);
+        assert!(d.rejected[0].starts_with(said), "{line}: {:?}", d.rejected);
+        d.rejected.clear();
+    }
+    let failed = |code| Answer::Failed(Error::new(Fault::There, code, "no"));
+    d.client("MKD /x\r\n").edge(failed(ErrorCode::InvalidName));
+    assert!(d.rejected[0].starts_with("553 "), "{:?}", d.rejected);
+    d.rejected.clear();
+    // What an unknown client tries is no mistake of anybody's, and what is not there neither.
+    d.told("NOPE");
+    d.client("SIZE /x\r\n").edge(failed(ErrorCode::PathNotFound));
+    assert!(d.rejected.is_empty(), "{:?}", d.rejected);
+}
+
+#[test]
 fn a_refused_restart_never_lets_the_transfer_begin_anew() {
     let mut d = Dialogue::writable();
     d.client("MODE E\r\n").listening("PASV");
