@@ -188,6 +188,7 @@ fn each_limit_stands_in_the_log_by_its_name() {
     let mut client = RawClient::open(&url);
     assert!(client.ask(&format!("STAT {}", "x".repeat(9_000))).starts_with("500"));
     assert!(client.ask("CKSM MD5 0 -1 /hole").starts_with("504"));
+    assert!(client.ask("RNTO x").starts_with("503"));
     // A transfer of which nothing comes, behind which commands without end wait.
     let _data = client.passive();
     client.say("STOR f");
@@ -199,6 +200,8 @@ fn each_limit_stands_in_the_log_by_its_name() {
     let commands = "FEAT\r\n".repeat(10_000);
     while unread.write_all(commands.as_bytes()).is_ok() {}
     drop(client);
+    // More than a second after the other of its kind.
+    assert!(RawClient::open(&url).ask(&format!("MKD {}", "n".repeat(256))).starts_with("553"));
     let log = log_of(node);
     for line in [
         "command_line: 127.0.0.1: a line of more than 8192 bytes is refused",
@@ -206,6 +209,8 @@ fn each_limit_stands_in_the_log_by_its_name() {
         "timeout: 127.0.0.1: no data has moved for 1.00 s",
         "command_queue: 127.0.0.1: 256 KiB of commands wait, and no more are read",
         "unread_reply: 127.0.0.1: a reply was not read",
+        "rejected: 127.0.0.1: 503 Send RNFR first.",
+        "rejected: 127.0.0.1: 553 ",
     ] {
         assert!(log.contains(line), "{line}: {log}");
     }

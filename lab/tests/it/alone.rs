@@ -5,5 +5,6 @@ mod causes;
 mod cc;
 mod cc_processes;
 mod line;
+mod measured;
 mod profile;
 mod tuning;

@@ -1,6 +1,7 @@
 //! Files and folders that are not as they should be: changing, full, read-only, oddly named,
 //! leading outside. Each gets one clear error, and nothing half-done stays under a final name.
 
+use crate::adversary::{configured, log_of};
 use farline_lab::files::{folder, names, text};
 use farline_lab::ordinary::Ordinary;
 use farline_lab::{
@@ -468,7 +469,7 @@ fn a_path_that_a_node_cannot_hold_costs_a_tree_itself() {
     for name in ["before", "zlast"] {
         std::fs::write(at("src").join(name), name).expect("written");
     }
-    let (_node, url) = node(&at("root"), "write", &[]);
+    let (node, url) = configured(&at("root"), "", &[]);
     let output = farline()
         .args(["--json", "cp", "-r", "--retry-for", "0s", text(&at("src"))])
         .arg(format!("{url}/{above}/"))
@@ -487,4 +488,7 @@ fn a_path_that_a_node_cannot_hold_costs_a_tree_itself() {
         failure["error"]["code"] == "invalid-name" && message.contains("4095 is the most")
     };
     assert!(!failures.is_empty() && failures.iter().all(is_told), "{said}");
+    let log = log_of(node);
+    let lines = log.lines().filter(|line| line.contains("rejected: 127.0.0.1: "));
+    assert_eq!(lines.count(), 1, "{log}");
 }

@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM: a copy that is ended keeps what it can go on from, and says so.
 
 use farline_lab::files::random;
-use farline_lab::{farline, json_of, node, succeed};
+use farline_lab::{farline, json_of, node, succeed, wait_for};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -79,4 +79,48 @@ fn an_interrupted_copy_says_what_is_kept_and_resumes() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(143), "{said}");
     assert!(said.contains("nothing half-done was left") && !said.contains("kept"), "{said}");
+}
+
+/// What a new user tries: a tree, ctrl-C in the middle, the same command again.
+#[test]
+fn an_interrupted_tree_keeps_what_landed_and_goes_on() {
+    const FILES: usize = 16;
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, tree) = (dir.path().join("root"), dir.path().join("tree"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::create_dir(&tree).expect("a folder");
+    for index in 0..FILES {
+        let bytes = random(index as u64, 4 * MIB);
+        std::fs::write(tree.join(format!("f{index:02}")), bytes).expect("written");
+    }
+    let (_node, url) = node(&root, "write", &[]);
+    let landed = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+    };
+    let tree = tree.to_str().expect("text");
+    let here = dir.path().join("here");
+    std::fs::create_dir(&here).expect("a folder");
+    for (from, to, folder) in [
+        (tree.to_owned(), format!("{url}/"), root.join("tree")),
+        (format!("{url}/tree"), here.to_str().expect("text").to_owned(), here.join("tree")),
+    ] {
+        let mut command = farline();
+        command.args(["-q", "cp", "-r", "--limit", "100Mbit/s", &from, &to]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let copy = command.spawn().expect("farline starts");
+        wait_for("some files", || (2..FILES).contains(&landed(&folder)));
+        succeed(Command::new("kill").args(["-INT", &copy.id().to_string()]));
+        let output = copy.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("what had arrived is kept"), "{said}");
+        let kept = landed(&folder);
+        assert!((2..FILES).contains(&kept), "{kept} files of {FILES}");
+        let result = json_of(farline().args(["--json", "cp", "-r", &from, &to]));
+        let again = result["moved_bytes"].as_u64().expect("a figure");
+        assert!(again <= ((FILES - kept) * 4 * MIB) as u64, "{kept} were there: {result}");
+        assert_eq!(landed(&folder), FILES);
+        assert_eq!(result["verified"], true, "{result}");
+    }
 }

@@ -91,6 +91,27 @@ fn a_copy_is_watched_to_its_end() {
 }
 
 #[test]
+fn files_of_a_tree_are_counted_as_they_land() {
+    const FILES: u64 = 12;
+    let dir = tempfile::tempdir().expect("a folder");
+    let (from, root) = (dir.path().join("from"), dir.path().join("root"));
+    std::fs::create_dir(&from).expect("a folder");
+    std::fs::create_dir(&root).expect("a folder");
+    (0..FILES).for_each(|index| plant_file(&from.join(format!("f{index}")), 4, index));
+    let (_node, url) = node(&root, "write", &[]);
+    let copying = Client::new()
+        .copy(&from, format!("{url}/to"))
+        .and_then(|copy| copy.recursive(true).limit(Rate::from_bps(100_000_000)).start())
+        .expect("it begins");
+    let progress = copying.watch();
+    let landed = || progress.borrow().files.unwrap_or(0);
+    wait_for("some files and not all", || (1..FILES).contains(&landed()));
+    assert_eq!(progress.borrow().files_total, Some(FILES));
+    let outcome = copying.wait().expect("copied");
+    assert_eq!(outcome.files, FILES);
+}
+
+#[test]
 fn a_dropped_copy_leaves_nothing_under_its_name() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, from) = (dir.path().join("root"), dir.path().join("from"));

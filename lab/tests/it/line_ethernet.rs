@@ -6,14 +6,12 @@ use farline_lab::{
     Brief, LinkUp, Namespaces, Running, error_of, error_of_command, farline, farline_binary,
     json_of, skip,
 };
-use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Side b's hardware address.
-const THERE: &str = "02:00:00:77:00:02";
+pub(crate) const THERE: &str = "02:00:00:77:00:02";
 
 /// A line test's document, whatever its verdict: a busy machine is not fit to say.
 fn document(command: &mut Command) -> Brief {
@@ -29,7 +27,7 @@ fn tested(link: &LinkUp, more: &[&str]) -> Brief {
     document(command.args(more))
 }
 
-fn count(document: &Brief, part: &str, key: &str) -> u64 {
+pub(crate) fn count(document: &Brief, part: &str, key: &str) -> u64 {
     document[part][key].as_u64().unwrap_or_else(|| panic!("no {key} in {part}: {document}"))
 }
 
@@ -77,29 +75,6 @@ fn frames_and_vlans_meet_what_was_put_into_the_link() {
         let least = min_rtt_ms(&document);
         assert!((rtt..rtt + 10.0).contains(&least), "{least} ms over a path of {rtt}");
     }
-}
-
-#[test]
-fn what_a_stopped_ring_drops_is_not_the_lines() {
-    let arguments = ["custom", "--rtt", "2ms", "--rate", "100M", "--ethernet"];
-    let Some(link) = LinkUp::up("t-eth-stop", &arguments) else { return };
-    let listen = ["--json", "line", "reflect", "--ethernet", "wan0", "--buffer", "2MiB"];
-    let (far, said) = Running::begun(&mut link.farline("b", &listen));
-    assert!(said.contains(THERE), "{said}");
-    let mut test = link.farline("a", &["--json", "-q", "line", THERE, "--ethernet", "wan0"]);
-    test.args(["--rate", "60M", "--for", "5s"]);
-    let test = test.stdout(Stdio::piped()).spawn().expect("farline runs");
-    std::thread::sleep(Duration::from_millis(1_500));
-    far.signal(Signal::STOP);
-    std::thread::sleep(Duration::from_millis(1_500));
-    far.signal(Signal::CONT);
-    let output = test.wait_with_output().expect("it ends");
-    let document = Brief::of(&output);
-    assert!(count(&document, "sums", "receiver_drops") >= 1, "{document}");
-    assert!(count(&document, "sums", "tested") >= 1, "{document}");
-    assert!(count(&document, "totals", "own_drops") > 1_000, "{document}");
-    assert_eq!(count(&document, "sums", "lost"), 0, "{document}");
-    assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
 }
 
 #[test]

@@ -75,6 +75,7 @@ mod reach;
 mod refused;
 mod resume;
 mod retry;
+mod run_a_node;
 mod sender_memory;
 mod silence;
 mod slow_disk;

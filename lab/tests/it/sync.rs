@@ -182,6 +182,20 @@ fn what_is_left_out_goes_nowhere_and_a_list_chooses() {
         }
         assert!(!at.join("lib").exists() && !at.join("d/core").exists(), "{to}: a folder too many");
     }
+    // By lines, and from standard input.
+    let lines = fs::read_to_string(&list).expect("a list").replace('\0', "\n");
+    fs::write(&list, &lines).expect("written");
+    for (name, chosen) in [("lines", &list[..]), ("stdin", "-")] {
+        let at = dir.path().join(name);
+        let mut command = farline();
+        command.args(["-q", "sync", "--files-from", chosen, "--exclude", "b.o"]);
+        command.args([text(&source), text(&at)]);
+        command.stdin(fs::File::open(&list).expect("opened"));
+        succeed(&mut command);
+        for path in PATHS {
+            assert_eq!(at.join(path).exists(), wanted.contains(&path), "{name}: {path}");
+        }
+    }
 }
 
 /// What a person reads of `farline WORDS s d` in `dir`.

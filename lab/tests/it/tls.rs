@@ -103,14 +103,28 @@ fn curl_and_lftp_move_files_under_tls() {
         "what curl fetched differs"
     );
     assert!(succeed(curl().arg(format!("ftp://{address}/"))).contains("big"));
+    // Half of it is there already, and its sum is the node's to tell.
+    let half = dir.path().join("half");
+    std::fs::write(&half, &bytes[..bytes.len() / 2]).expect("written");
+    succeed(curl().args(["-C", "-", "-o"]).arg(&half).arg(format!("ftp://{address}/big")));
+    assert!(std::fs::read(&half).expect("came") == bytes, "what curl went on with differs");
+    let sum = succeed(Command::new("md5sum").arg(&file));
+    let sum = sum.split_whitespace().next().expect("a sum");
+    let mut ask = curl();
+    ask.args(["-v", "-Q", "CKSM MD5 0 -1 /big"]).arg(format!("ftp://{address}/"));
+    let asked = ask.output();
+    let said = String::from_utf8_lossy(&asked.expect("curl runs").stderr).into_owned();
+    assert!(said.contains(&format!("< 213 {sum}")), "{said}");
+    let part = dir.path().join("got");
+    std::fs::write(&part, &bytes[..1_000_000]).expect("written");
     let script = format!(
         "set ssl:verify-certificate no; set ftp:ssl-force yes; set ftp:ssl-protect-data yes; open \
          ftp://{address}; \
-         get big -o {got}; put {got} -o again; cls -1; quit",
-        got = dir.path().join("got").display()
+         get -c big -o {got}; put {got} -o again; quote CKSM MD5 0 -1 /again; cls -1; quit",
+        got = part.display()
     );
     let said = succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
-    assert!(said.contains("again"), "{said}");
+    assert!(said.contains("again") && said.contains(sum), "{said}");
     assert!(std::fs::read(root.join("again")).expect("landed") == bytes, "what lftp moved differs");
 }
 

@@ -51,7 +51,6 @@ impl Report {
             // release.
             run::cargo(&["build", "--locked", "--workspace", "--all-targets"])
         })?;
-        self.phase("law", |_| law())?;
         self.phase("bpf", |_| run::succeed(run::program("lab/bpf").arg("check")))?;
         self.phase("tests", |report| report.tests(root, &xtask))?;
         // The guest next to the tests would slow both down, and a guest may be ten times slower
@@ -71,10 +70,11 @@ impl Report {
     }
 
     /// All tests; where a few fail they are tried once more by themselves, for what else runs on a
-    /// machine may be the reason. What then passes is named at the end all the same. Lints run next
-    /// to them: tests of the edge wait half of their time.
+    /// machine may be the reason. What then passes is named at the end all the same. Lints and the
+    /// core's tests run next to them: tests of the edge wait half of their time.
     fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
-        let arguments = ["test", "--locked", "--workspace", "--no-fail-fast"];
+        let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
+        let arguments = [&all[..], &["--tests", "--exclude", "farline-core"]].concat();
         let threads = test_threads().to_string();
         let mut aside = None;
         let result =
@@ -84,7 +84,8 @@ impl Report {
             });
         let linted = aside.map_or(Ok(()), |aside| aside.end(&mut self.counts));
         let result = self.again(&arguments, result);
-        linted.and(result)
+        let documents = self.counts.of(run::command(&all).arg("--doc"));
+        linted.and(result).and(documents)
     }
 
     /// Tries a few failed tests of `result` once more.
@@ -97,7 +98,7 @@ impl Report {
         let mut alone = Counts::default();
         let exact = ["--", "--exact", "--test-threads", "1"];
         let names: Vec<&str> = again.iter().map(String::as_str).collect();
-        alone.of(&mut run::command(&[arguments, &["--tests"], &exact, &names].concat()))?;
+        alone.of(&mut run::command(&[arguments, &exact, &names].concat()))?;
         let failed = again.len() as u64;
         if alone.passed() < failed {
             return result;
@@ -144,7 +145,7 @@ fn test_threads() -> usize {
 
 /// The same rules are read by `tidy`; cargo-deny checks them more deeply and is used where it is
 /// installed, because building it costs more than everything else here.
-fn law() -> Result<()> {
+pub(crate) fn law() -> Result<()> {
     if run::can(&mut run::command(&["deny", "--version"])) {
         run::cargo(&["deny", "--log-level", "error", "check", "bans", "licenses", "sources"])?;
     }

@@ -68,7 +68,7 @@ pub(crate) fn run(root: &Path, asked: &Asked, counts: &mut Counts) -> Result<()>
 }
 
 /// Where cargo put the test program of `targets` that is called `name`.
-fn program(targets: &[&str], name: &str) -> Result<PathBuf> {
+pub(crate) fn program(targets: &[&str], name: &str) -> Result<PathBuf> {
     let mut command = run::command(&["test"]);
     command.args(SAME).args(targets).args(["--no-run", "--message-format=json"]);
     let output = command.stderr(Stdio::inherit()).output()?;

@@ -1,4 +1,5 @@
-//! The documents' links to one another: each leads to a file that is there, and to a heading in it.
+//! The documents' links to one another, and the places in the code that they name: each leads to a
+//! file that is there, and to a heading in it.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -25,8 +26,35 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
                 found.push(format!("{name}:{line}: `{target}` leads nowhere"));
             }
         }
+        // A decision names what was there on its day.
+        let is_history = document.starts_with(root.join("docs/decisions"));
+        let gone = places(&text).filter(|(_, place)| !is_history && !is_place(root, place));
+        found.extend(gone.map(|(line, place)| format!("{name}:{line}: `{place}` is not there")));
     }
     Ok(found)
+}
+
+/// Places in the code that are named as `core/plan` or `edge/src/node/mod.rs`, with their lines.
+fn places(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_-.".contains(c);
+    text.lines().enumerate().flat_map(move |(at, line)| {
+        line.split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(move |word| {
+                let room = word.split_once('/').map(|(room, _)| room);
+                matches!(room, Some("core" | "edge" | "shell" | "lab")) && word.chars().all(is_path)
+            })
+            .map(move |place| (at + 1, place))
+    })
+}
+
+/// Whether a module, a file or a folder has that name, with or without `src` behind the room's.
+fn is_place(root: &Path, place: &str) -> bool {
+    let (room, rest) = place.split_once('/').unwrap_or((place, ""));
+    [root.join(place), root.join(room).join("src").join(rest)]
+        .iter()
+        .any(|path| path.exists() || path.with_extension("rs").exists())
 }
 
 /// The Markdown files of people's reading.
@@ -68,6 +96,23 @@ fn anchor(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_in_the_code_are_found() {
+        let text =
+            "In `core/plan` and `edge/src/lib.rs`;\n`a/b`, `core/X`, `cargo xtask`, `lab/guest`.";
+        let found: Vec<_> = places(text).collect();
+        assert_eq!(found, [(1, "core/plan"), (1, "edge/src/lib.rs"), (2, "lab/guest")]);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (place, is_there) in [
+            ("core/plan", true),
+            ("core/plan/model", true),
+            ("lab/guest", true),
+            ("core/no", false),
+        ] {
+            assert_eq!(is_place(&root, place), is_there, "{place}");
+        }
+    }
 
     #[test]
     fn links_are_found_and_those_to_elsewhere_are_not() {

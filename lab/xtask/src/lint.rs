@@ -1,8 +1,9 @@
 //! What the compiler and its lints say of all code, and of what few features leave of it; by
-//! itself, or aside: next to the tests, in the time that those leave the processors idle.
+//! itself, or aside: next to the tests of the edge, with the house's rules and the core's tests, in
+//! the time that those leave the processors idle.
 
 use crate::counts::Counts;
-use crate::run;
+use crate::{ci, guest, run};
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,17 @@ pub(crate) fn lint() -> Result<()> {
     })
 }
 
+/// Prints the same, what is against the house's rules, and the core's tests, which know no clock
+/// that could be late for them.
+pub(crate) fn aside(root: &Path) -> Result<()> {
+    step("law", ci::law)?;
+    step("core", || {
+        let program = guest::program(&["--lib"], "farline_core")?;
+        run::succeed(run::program(program).arg("--quiet").current_dir(root.join("core")))
+    })?;
+    lint()
+}
+
 fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("\n== {name}");
     let from = Instant::now();
@@ -43,7 +55,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// A [`lint`] in a process of its own, at no cost to what else runs.
+/// What [`aside`] does, in a process of its own, at no cost to what else runs.
 #[derive(Debug)]
 pub(crate) struct Aside {
     child: Child,
@@ -56,11 +68,11 @@ impl Aside {
     pub(crate) fn start(root: &Path, xtask: &Path) -> Result<Aside> {
         let folder = root.join("target");
         fs::create_dir_all(&folder)?;
-        let log = folder.join("lint.log");
+        let log = folder.join("aside.log");
         let file = File::create(&log).with_context(|| log.display().to_string())?;
         let mut command = run::program("setpriv");
         command.args(["--pdeathsig", "TERM", "setsid", "sh", "-c", ASIDE, "sh"]);
-        command.arg(xtask).arg("lint").current_dir(root);
+        command.arg(xtask).arg("aside").current_dir(root);
         let child = command.stdout(file.try_clone()?).stderr(file).spawn().context("setpriv")?;
         Ok(Aside { child, log })
     }
@@ -73,7 +85,7 @@ impl Aside {
             println!("{line}");
             counts.add(line);
         }
-        anyhow::ensure!(status.success(), "lint, next to the tests: {status}");
+        anyhow::ensure!(status.success(), "what runs next to the tests: {status}");
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that
 //! need another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy`
 //! the house's rules; `errors` writes the table of error codes, `features` builds with each feature
-//! alone, `lint` is what `ci` runs next to the tests.
+//! alone, `lint` is what clippy and rustdoc say, `aside` what `ci` runs next to the tests.
 
 mod arrows;
 mod ci;
@@ -29,7 +29,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | features | lint | \
+const USAGE: &str = "usage: cargo xtask aside | ci [--strict] | errors | features | lint | \
     nightly [SECONDS] | guest GROUP... [-- ARGUMENT...] | bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
@@ -59,6 +59,7 @@ fn command(arguments: &[String]) -> Result<()> {
                 .try_for_each(|package| features::check(&metadata, package))
         }
         ["lint"] => lint::lint(),
+        ["aside"] => lint::aside(root),
         ["nightly"] => nightly::nightly(root, nightly::SECONDS),
         ["nightly", seconds] => nightly::nightly(
             root,

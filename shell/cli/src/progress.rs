@@ -79,14 +79,10 @@ impl ProgressDisplay {
         match &mut self.face {
             Face::Bar(bar) => draw(bar, &self.label, sample, rate, columns()),
             Face::Lines(next) => {
-                if sample.elapsed >= *next {
-                    *next = sample.elapsed + LINE_EVERY;
+                if is_due(next, sample.elapsed) {
+                    let line = describe(&self.label, sample, rate, usize::MAX).0;
                     // A stderr that is gone is no reason to end a transfer.
-                    let _ = writeln!(
-                        io::stderr().lock(),
-                        "{}",
-                        describe(&self.label, sample, rate, usize::MAX).0
-                    );
+                    let _ = writeln!(io::stderr().lock(), "{line}");
                 }
             }
             Face::Silent => {}
@@ -114,6 +110,15 @@ impl ProgressDisplay {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Whether a line is to come now; the one after it is then a minute away.
+fn is_due(next: &mut Span, elapsed: Span) -> bool {
+    let is_due = elapsed >= *next;
+    if is_due {
+        *next = elapsed + LINE_EVERY;
+    }
+    is_due
 }
 
 /// The width of the terminal behind stderr.
@@ -375,6 +380,20 @@ mod tests {
         assert_eq!(pace.rate(), Some(Rate::from_bps(8_000_000)));
         pace.push(Span::from_secs(5), Bytes(0));
         assert_eq!(pace.rate(), None, "a pass begins anew");
+    }
+
+    #[test]
+    fn without_a_terminal_a_line_comes_once_a_minute() {
+        let mut next = LINE_EVERY;
+        let due: Vec<u64> =
+            (0..400).filter(|&second| is_due(&mut next, Span::from_secs(second))).collect();
+        assert_eq!(due, [60, 120, 180, 240, 300, 360]);
+        // Where nothing was heard for long the next one is a minute from then.
+        let due: Vec<u64> = [1_000, 1_030, 1_059, 1_061]
+            .into_iter()
+            .filter(|&second| is_due(&mut next, Span::from_secs(second)))
+            .collect();
+        assert_eq!(due, [1_000, 1_061]);
     }
 
     const FAST: Option<Rate> = Some(Rate::from_bps(8_000_000_000));
