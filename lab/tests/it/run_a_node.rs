@@ -11,8 +11,9 @@ use std::fs;
 fn on_the_page() -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/run-a-node.md");
     let page = fs::read_to_string(page).expect("a page");
-    let lines = page.lines().skip_while(|line| line.trim() != "# /etc/farline.toml");
-    let lines = lines.take_while(|line| line.is_empty() || line.starts_with("      "));
+    // The last one: those before it are of other sites.
+    let (_, file) = page.rsplit_once("      # /etc/farline.toml\n").expect("a file");
+    let lines = file.lines().take_while(|line| line.is_empty() || line.starts_with("      "));
     lines.map(|line| line.trim_start().to_owned() + "\n").collect()
 }
 

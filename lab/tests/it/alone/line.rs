@@ -67,7 +67,7 @@ fn what_a_stopped_receiver_drops_is_not_the_lines() {
     };
     let far = reflector(&link, &["--buffer", "256KiB"]);
     let stopped = || {
-        let test = tester(&link, &["--rate", "40M", "--for", "8s"])
+        let test = tester(&link, &["--rate", "10M", "--for", "8s"])
             .stdout(Stdio::piped())
             .spawn()
             .expect("farline runs");
