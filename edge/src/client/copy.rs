@@ -254,12 +254,13 @@ impl<'a> Copy<'a> {
         named
     }
 
-    /// Takes over what did not land at the other end (O-5) of entries that were counted.
+    /// Takes over what did not land at the other end (O-5) of entries that were counted. Returns
+    /// how many files, and bytes of them, did not besides, of which there are too many to name.
     pub(super) fn take_unlanded<'e>(
         &mut self,
         control: &Control,
         entries: impl IntoIterator<Item = &'e Entry>,
-    ) {
+    ) -> (u64, u64) {
         let unlanded = self.newly_named(control);
         self.stats.not_set += lock(&control.heard()).take_not_set();
         let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
@@ -270,6 +271,13 @@ impl<'a> Copy<'a> {
             }
         }
         self.stats.failures.extend(unlanded);
+        lock(&control.heard()).take_unnamed()
+    }
+
+    /// Takes files, and bytes of them, from what was counted.
+    pub(super) fn discount(&mut self, (files, bytes): (u64, u64)) {
+        self.stats.files = self.stats.files.saturating_sub(files);
+        self.stats.bytes = self.stats.bytes.saturating_sub(bytes);
     }
 
     /// The time since the copy began.

@@ -12,6 +12,7 @@ use super::keep_replaced::{self, folder_of};
 use super::listing::list_tree;
 use super::location::{Location, Remote, trim};
 use super::selection::{PlannedFile, Selection};
+use super::stream_mode;
 use crate::stores::{Root, Walked, folders_above, is_hidden, join, times, walk};
 use farline_core::copy::CopyReason;
 use farline_core::gridftp::client::Request;
@@ -276,7 +277,13 @@ impl Place {
     async fn walk(&mut self, copy: &mut Copy<'_>) -> Result<Option<Walked>, Error> {
         Ok(match self {
             Place::Here(root) => Some(walk(root, b"")?),
-            Place::There(control, top) => Some(list_tree(copy, control, top).await?),
+            Place::There(control, top) => {
+                if !control.features().is_gridftp {
+                    // A session of its own, in which nothing is arranged yet.
+                    stream_mode::arrange(copy, control).await?;
+                }
+                Some(list_tree(copy, control, top).await?)
+            }
             Place::Nowhere => None,
         })
     }

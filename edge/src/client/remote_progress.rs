@@ -78,6 +78,8 @@ pub(super) struct RemoteProgress {
     not_kept: NotKept,
     /// What it could not set of the files that it stores.
     not_set: NotSet,
+    /// Files, and bytes of them, that did not land and are not named.
+    unnamed: (u64, u64),
 }
 
 impl RemoteProgress {
@@ -137,6 +139,12 @@ impl RemoteProgress {
         std::mem::take(&mut self.not_set)
     }
 
+    /// How many files, and bytes of them, the server did not land and did not name, since the last
+    /// call.
+    pub(super) fn take_unnamed(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.unnamed)
+    }
+
     /// Takes in a 114. What no clause names is no concern of ours.
     pub(super) fn remark(&mut self, text: &str) {
         if let Some((path, error)) = parse_omission(text) {
@@ -165,6 +173,12 @@ impl RemoteProgress {
             }
             "unset" => {
                 self.not_set = NotSet::parse(value.trim_end_matches(';')).unwrap_or(self.not_set);
+            }
+            "unlanded" => {
+                let counts = value.trim_end_matches(';').split_once(',');
+                let parsed = counts
+                    .and_then(|(files, bytes)| Some((files.parse().ok()?, bytes.parse().ok()?)));
+                self.unnamed = parsed.unwrap_or(self.unnamed);
             }
             "evidence" => self.evidence = plain(value),
             "limited" => {
@@ -220,6 +234,15 @@ mod tests {
         let kinds = heard.take_remarks().0.into_iter().map(|(kind, _)| kind);
         let expected = [RemarkKind::Yielded, RemarkKind::Measurement, RemarkKind::Change];
         assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_not_named_is_counted() {
+        let mut heard = RemoteProgress::default();
+        for text in ["unlanded=15,700;", "unlanded=;", "unlanded=1;", "unlanded=-1,2;"] {
+            heard.remark(&format!("FARLINE {text}"));
+        }
+        assert_eq!((heard.take_unnamed(), heard.take_unnamed()), ((15, 700), (0, 0)));
     }
 
     #[test]

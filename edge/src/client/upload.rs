@@ -283,7 +283,8 @@ async fn to_farline(
     let summary = execute(copy, control, session, &mut upload).await?;
     copy.stats.not_kept += counting.done().await?;
     upload.count(copy, &summary);
-    copy.take_unlanded(control, upload.layout.entries());
+    let unnamed = copy.take_unlanded(control, upload.layout.entries());
+    copy.discount(unnamed);
     copy.conclude(control, summary);
     copy.settle();
     Ok(())

@@ -9,7 +9,9 @@ use crate::sys::pacing_limits::PacingLimit;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::TransferRequest;
 use farline_core::plan::Reason;
+use farline_core::transfer::{Entry, EntryKind};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -161,6 +163,22 @@ impl<'a> RunningTransfer<'a> {
             let error = Error::new(Fault::There, problems[MOST_OMISSIONS].1.code, message);
             self.reporter.remark(omission_line(b"", &error));
         }
+    }
+
+    /// Says how many files, and bytes of them, did not land of those that [`Self::left_out`] does
+    /// not name (O-5). What its sender could not read the sender knows.
+    pub(super) fn unnamed(&self, failures: &[(Vec<u8>, Error)], entries: &[Entry]) {
+        let rest = failures.get(MOST_OMISSIONS..).unwrap_or_default();
+        if rest.is_empty() {
+            return;
+        }
+        let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
+        let lens: HashMap<&[u8], u64> =
+            entries.iter().filter(is_file).map(|entry| (&entry.path[..], entry.len())).collect();
+        let rest = rest.iter().filter(|(_, error)| error.code != ErrorCode::SourceUnreadable);
+        let lens = rest.filter_map(|(path, _)| lens.get(&path[..]));
+        let (files, bytes) = lens.fold((0_u64, 0), |(files, bytes), len| (files + 1, bytes + len));
+        self.reporter.remark(format!("FARLINE unlanded={files},{bytes};"));
     }
 
     /// Runs `work` that lands what came, and says now and then that it is at it: on a slow disk it

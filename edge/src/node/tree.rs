@@ -245,6 +245,7 @@ pub(super) fn store(
             }
             if is_named {
                 run.left_out(&landed.failures);
+                run.unnamed(&landed.failures, incoming.layout.entries());
             }
             match landed.failures.first() {
                 None => Ok(len),

@@ -189,3 +189,24 @@ fn hard_links_and_attributes_that_are_not_kept_are_counted() {
     ]));
     assert!(!result["notes"].to_string().contains("not kept"), "{result}");
 }
+
+/// A node names ten thousand of them; those beyond have not landed either.
+#[test]
+fn what_is_too_much_to_name_is_not_counted_as_landed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("src/many")).expect("folders");
+    std::fs::create_dir_all(at("root/src")).expect("folders");
+    for index in 0..10_020 {
+        std::fs::write(at("src/many").join(format!("f{index}")), "bytes").expect("written");
+    }
+    std::fs::write(at("src/alone"), "landed").expect("written");
+    // A file has the folder's name there.
+    std::fs::write(at("root/src/many"), "in the way").expect("written");
+    let (_node, url) = node(&at("root"), "write", &[]);
+    let mut command = farline();
+    command.args(["--json", "cp", "-r", text(&at("src"))]).arg(format!("{url}/"));
+    let (named, code, said) = left_out(&mut command);
+    assert!(named.len() > 10_000 && code != 0, "{} and {code}", named.len());
+    assert_eq!((&said["files"], &said["bytes"]), (&1.into(), &6.into()));
+}

@@ -144,6 +144,12 @@ fn under_tls(serve: impl Fn(&Path, &Path) -> (Running, String), in_the_clear: &s
     let down = json_of(cp().arg(format!("{url}/src/")).arg(at("back")));
     assert_eq!(down["encrypted"], true, "{down}");
     succeed(Command::new("diff").arg("-r").arg(at("src")).arg(at("back")));
+    // What is there is listed once more, in a session of its own.
+    fs::write(at("back/gone"), "not there").expect("written");
+    let mut delete = farline();
+    delete.args(["--json", "sync", "--delete", "--retry-for", "0s", "--tls-pin", &pin]);
+    let deleted = json_of(delete.arg(format!("{url}/src")).arg(at("back")));
+    assert_eq!(deleted["deleted"], serde_json::json!(["gone"]), "{deleted}");
     // A server that wants TLS gets nothing in the clear.
     let clear = url.replacen("ftps", "ftp", 1);
     let (error, _) = error_of(&["cp", &format!("{clear}/src/a b"), "/nowhere"]);

@@ -168,7 +168,7 @@ impl Waits {
     /// What limited the receiving end.
     pub fn receiver_limit(&self) -> Diagnosis {
         self.outside_network(self.media.1.written(), self.busy.writing).unwrap_or_else(
-            || match self.busy.channels.share() >= BUSY {
+            || match self.is_busy(self.busy.channels) {
                 true => self.named(Limit::Cpu),
                 false => self.named(Limit::Network),
             },
@@ -199,7 +199,7 @@ impl Waits {
         let largest = accounts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|account| account.0);
         match largest {
             Some(limit @ (Limit::SetUp | Limit::RateLimit)) => self.named(limit),
-            _ if self.busy.channels.share() >= BUSY => self.named(Limit::Cpu),
+            _ if self.is_busy(self.busy.channels) => self.named(Limit::Cpu),
             Some(limit) if limit == sink => Waits { store: writing, ..self.clone() }.named(limit),
             Some(limit) => self.named(limit),
             None => Diagnosis::unknown(),
@@ -244,14 +244,26 @@ impl Waits {
     }
 
     /// Time in which bytes moved and channels waited for nothing of this host: what has left it
-    /// waits in no thread.
+    /// waits in no thread. But for the round trip that one byte takes too, until it is heard of.
     fn on_its_way(&self) -> f64 {
         let waited = self.store.as_secs_f64() + self.pace.as_secs_f64();
-        self.network.as_secs_f64().max(self.of_all_channels(self.moving) - waited)
+        let moving = self.moving.saturating_sub(self.round_trip());
+        self.network.as_secs_f64().max(self.of_all_channels(moving) - waited)
+    }
+
+    /// The path's round trip: the least that was seen, where the kernel tells.
+    fn round_trip(&self) -> Span {
+        if self.path.min_rtt > Span::ZERO { self.path.min_rtt } else { self.rtt }
+    }
+
+    /// Whether the threads of `stage` had no time to spare, for as long as it takes to be what a
+    /// copy waits for: of a few kilobytes they have no work but to hand them on.
+    fn is_busy(&self, stage: StageTime) -> bool {
+        stage.share() >= BUSY && stage.busy >= self.moving.mul_f64(0.5)
     }
 
     fn sender_network(&self) -> Diagnosis {
-        if self.busy.channels.share() >= BUSY {
+        if self.is_busy(self.busy.channels) {
             return self.named(Limit::Cpu);
         }
         if !self.has_path {
@@ -304,7 +316,7 @@ impl Waits {
             100.0 * (span.as_secs_f64() / all)
         };
         let rate = Rate::of(self.bytes, self.moving);
-        let rtt = if self.path.min_rtt > Span::ZERO { self.path.min_rtt } else { self.rtt };
+        let rtt = self.round_trip();
         let window = self.buffer.unwrap_or(self.window_limit);
         let window_of = |what: &str| match (self.buffer, window.0) {
             (Some(buffer), _) => format!("{} {buffer} ", Setting::Buffer),
@@ -451,6 +463,28 @@ mod tests {
         let path = PathTimes { growing: Span::from_millis(500), ..PathTimes::default() };
         let buffered = Waits { moving: Span::from_millis(700), path, ..short };
         assert_eq!(sender(buffered), Limit::SlowStart);
+    }
+
+    #[test]
+    fn a_few_kilobytes_over_a_long_path_are_round_trips() {
+        // Two to set up, and two until the node's last word on what one packet had.
+        let busy = StageTime { busy: Span::from_micros(80), active: Span::from_micros(80) };
+        let few = Waits {
+            setting_up: Span::from_millis(320),
+            moving: Span::from_millis(325),
+            network: Span::from_micros(40),
+            channels: 1,
+            busy: StageTimes { reading: busy, channels: busy, ..StageTimes::default() },
+            rtt: Span::from_millis(160),
+            bytes: Bytes(4_000),
+            path: PathTimes::default(),
+            ..waits()
+        };
+        let said = few.sender_limit();
+        assert_eq!((said.limit, said.party), (Limit::SetUp, Party::Path));
+        // Nor is a processor what more of it waited for.
+        let longer = Waits { moving: Span::from_millis(900), ..few };
+        assert_eq!(longer.sender_limit().limit, Limit::SlowStart);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) async fn copy(
     copy.stats.bad_blocks += summary.bad_blocks;
     copy.stats.bad_headers += summary.bad_headers;
     // What the sender could not read the receiver names too.
-    copy.take_unlanded(&ends.receiver, []);
+    let unnamed = copy.take_unlanded(&ends.receiver, []);
     let failed: BTreeSet<&[u8]> = copy.stats.failures.iter().map(|(path, _)| &path[..]).collect();
     let landed = entries.iter().filter(|entry| !failed.contains(&entry.path[..]));
     let (bytes, files) = landed.fold((0, 0), |(bytes, files), entry| {
@@ -49,6 +49,7 @@ pub(super) async fn copy(
     });
     copy.stats.bytes += bytes;
     copy.stats.files += files;
+    copy.discount(unnamed);
     copy.verified(summary.integrity);
     for (end, remote) in [(&ends.sender, ends.from), (&ends.receiver, ends.to)] {
         copy.take_limit_of(end, remote);
