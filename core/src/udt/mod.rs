@@ -23,6 +23,8 @@ mod connection;
 mod connector;
 mod events;
 mod handshake;
+#[cfg(test)]
+mod handshake_tests;
 mod listener;
 mod model_based;
 mod native;

@@ -23,7 +23,7 @@ pub(super) fn broken(error: &io::Error) -> Error {
 }
 
 /// Breaks a channel by a reset: a peer whose window is full hears of nothing else.
-pub(super) fn reset(channel: &dyn Channel) {
+pub(crate) fn reset(channel: &dyn Channel) {
     channel.handle().iter().for_each(Handle::break_now);
 }
 

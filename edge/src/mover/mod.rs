@@ -30,6 +30,7 @@ mod unsent;
 
 pub(crate) use acceptor::{Acceptor, DataPeers, Incoming};
 pub(crate) use audit::Audit;
+pub(crate) use broken::reset;
 pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
 pub(crate) use in_order::{receive_in_order, send_in_order};
 pub(crate) use inline::receive_inline;

@@ -5,9 +5,9 @@ use super::adapt::IncomingChannels;
 use super::data::DataPlane;
 use super::held::Admitted;
 use crate::channels::driver::Carries;
-use crate::channels::{Channel, Handle, TcpOptions};
+use crate::channels::{Channel, TcpOptions};
 use crate::kernelcc::{self, CcRequest};
-use crate::mover::Incoming;
+use crate::mover::{Incoming, reset};
 use crate::sys::fs_user::as_service;
 use farline_core::congestion::Algorithm;
 use farline_core::copy::HeldRate;
@@ -28,7 +28,7 @@ impl DataPlane {
         self.rate = None;
         for channel in self.channels.drain(..) {
             // A channel that is dropped goes on with what is on its way.
-            channel.handle().iter().for_each(Handle::break_now);
+            reset(&*channel);
         }
         let again = self.listener.take().map(|listener| listener.arrivals().key().clone());
         self.listener = again.map(|key| {

@@ -13,7 +13,9 @@ use super::files::{Files, beneath};
 use super::list_memory::{self, MeteredList};
 use super::quota::QuotaShare;
 use super::running::{RunningTransfer, TreePhase};
-use super::tree_rights::{check_links, folders_of_others, place_of};
+use super::tree_rights::{
+    check_files, check_links, check_place, folders_of_others, may_modify, place_of,
+};
 use super::tree_state::{IncomingTree, OutgoingTree};
 use crate::identity::Deed;
 use crate::mover::{
@@ -28,7 +30,6 @@ use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, in_short};
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The FEAT line of trees.
@@ -72,48 +73,6 @@ fn laid_out(
     };
     let audit = Arc::new(Audit::new(&layout, plane.integrity.digests));
     Ok(OutgoingTree { layout, source, audit, whole: true, _share: share })
-}
-
-/// Whether a tree at `path` may replace what it likes, where what it does not replace may go.
-fn check_place(plane: &DataPlane, path: &Pathname) -> Result<bool, Error> {
-    let Err(refused) = plane.check(Deed::Create, path) else { return Ok(true) };
-    let access = &plane.account().access;
-    let is_folder = || {
-        let looked = Files::new(access).stat(path);
-        looked.is_ok_and(|entry| entry.kind == ListingKind::Directory)
-    };
-    // A drop box is there before what goes into it.
-    let is_box = plane.is_of_files() && access.may(Deed::Create, path) && is_folder();
-    if is_box { Ok(false) } else { Err(refused) }
-}
-
-/// That no file of `layout`, in the folder `path`, takes the place of another than those that this
-/// very transfer `landed`.
-fn check_files(
-    plane: &DataPlane,
-    path: &Pathname,
-    layout: &Layout,
-    landed: &[usize],
-) -> Result<(), Error> {
-    let landed: BTreeSet<usize> = landed.iter().copied().collect();
-    let is_new = |(index, entry): &(usize, &Entry)| {
-        entry.kind != EntryKind::Directory && !landed.contains(index)
-    };
-    let mut files = layout.entries().iter().enumerate().filter(is_new);
-    files.try_for_each(|(_, entry)| plane.check(Deed::Create, &place_of(path, &entry.path)))
-}
-
-/// Whether each file of `layout`, in the folder `path`, may take the place of another.
-fn may_modify(plane: &DataPlane, path: &Pathname, layout: &Layout) -> bool {
-    let access = &plane.account().access;
-    let is_file = |entry: &&Entry| entry.kind != EntryKind::Directory;
-    // What is granted for a folder is granted for all in it.
-    access.may(Deed::Modify, path)
-        || layout
-            .entries()
-            .iter()
-            .filter(is_file)
-            .all(|entry| access.may(Deed::Modify, &place_of(path, &entry.path)))
 }
 
 /// Receives one of the three.

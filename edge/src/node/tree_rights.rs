@@ -1,5 +1,6 @@
 //! What of a tree its user may store where something is already, by the rights of its identity.
 
+use super::data::DataPlane;
 use super::files::Files;
 use crate::identity::{Authorization, Deed};
 use farline_core::gridftp::{ListingKind, Pathname};
@@ -10,6 +11,48 @@ use std::collections::BTreeSet;
 /// Where the entry lies that is `below` a tree at `path`.
 pub(super) fn place_of(path: &Pathname, below: &[u8]) -> Pathname {
     path.resolve(&Pathname::new(below))
+}
+
+/// Whether a tree at `path` may replace what it likes, where what it does not replace may go.
+pub(super) fn check_place(plane: &DataPlane, path: &Pathname) -> Result<bool, Error> {
+    let Err(refused) = plane.check(Deed::Create, path) else { return Ok(true) };
+    let access = &plane.account().access;
+    let is_folder = || {
+        let looked = Files::new(access).stat(path);
+        looked.is_ok_and(|entry| entry.kind == ListingKind::Directory)
+    };
+    // A drop box is there before what goes into it.
+    let is_box = plane.is_of_files() && access.may(Deed::Create, path) && is_folder();
+    if is_box { Ok(false) } else { Err(refused) }
+}
+
+/// That no file of `layout`, in the folder `path`, takes the place of another than those that this
+/// very transfer `landed`.
+pub(super) fn check_files(
+    plane: &DataPlane,
+    path: &Pathname,
+    layout: &Layout,
+    landed: &[usize],
+) -> Result<(), Error> {
+    let landed: BTreeSet<usize> = landed.iter().copied().collect();
+    let is_new = |(index, entry): &(usize, &Entry)| {
+        entry.kind != EntryKind::Directory && !landed.contains(index)
+    };
+    let mut files = layout.entries().iter().enumerate().filter(is_new);
+    files.try_for_each(|(_, entry)| plane.check(Deed::Create, &place_of(path, &entry.path)))
+}
+
+/// Whether each file of `layout`, in the folder `path`, may take the place of another.
+pub(super) fn may_modify(plane: &DataPlane, path: &Pathname, layout: &Layout) -> bool {
+    let access = &plane.account().access;
+    let is_file = |entry: &&Entry| entry.kind != EntryKind::Directory;
+    // What is granted for a folder is granted for all in it.
+    access.may(Deed::Modify, path)
+        || layout
+            .entries()
+            .iter()
+            .filter(is_file)
+            .all(|entry| access.may(Deed::Modify, &place_of(path, &entry.path)))
 }
 
 /// That the files which `layout`, in the folder `path`, gives further names are its own, or its

@@ -4,7 +4,7 @@ use super::congestion::{Meter, QuicControl};
 use super::endpoint::{bind, endpoint, fit, server, settings, shake_hands, unproven};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, MOST_BEGINNING, NOTHING_SHOWN, greeting, not_private};
+use super::{ALPN, MOST_BEGINNING, NOTHING_SHOWN, greeting, next_stream, not_private};
 use crate::channels::arrivals::{Arrivals, NO_KEY, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
@@ -145,12 +145,7 @@ async fn streams(
 ) {
     let lives = inside.arrivals.upgrade().map(|arrivals| arrivals.lives());
     let Some(mut lives) = lives else { return };
-    loop {
-        let stream = tokio::select! {
-            stream = connection.accept_bi() => stream,
-            _ = lives.changed() => return,
-        };
-        let Ok(stream) = stream else { return };
+    while let Some(stream) = next_stream(&connection, &mut lives).await {
         let meter = Arc::clone(&meter);
         tokio::spawn(greet(connection.clone(), stream, inside.clone(), meter, shown.clone()));
     }

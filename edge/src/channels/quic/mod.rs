@@ -24,9 +24,10 @@ use crate::drivers::{DriverOption, OptionKind, Values};
 use congestion::QuicControl;
 use farline_core::congestion::ControlName;
 use farline_core::units::{Error, ErrorCode, Fault, Setting, Span};
-use quinn::{ReadExactError, RecvStream, VarInt};
+use quinn::{Connection, ReadExactError, RecvStream, SendStream, VarInt};
 use std::sync::Arc;
 use tasks::Tasks;
+use tokio::sync::watch;
 
 /// What a node that has the driver lists.
 const FEATURE: &str = "QUIC";
@@ -119,6 +120,17 @@ impl Transport for Quic {
 
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
         Ok(Box::new(listener::QuicPort::open(&listen, Arc::clone(&self.0))?))
+    }
+}
+
+/// The next stream of `connection`, for as long as what it is for `lives`.
+async fn next_stream(
+    connection: &Connection,
+    lives: &mut watch::Receiver<()>,
+) -> Option<(SendStream, RecvStream)> {
+    tokio::select! {
+        stream = connection.accept_bi() => stream.ok(),
+        _ = lives.changed() => None,
     }
 }
 

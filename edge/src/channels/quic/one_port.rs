@@ -6,7 +6,7 @@ use super::control::ControlDuplex;
 use super::endpoint::{bind, endpoint, fit, server, settings, shake_hands, unproven, watched};
 use super::stream::QuicStream;
 use super::tasks::Tasks;
-use super::{ALPN, CONTROL_ALPN, MOST_BEGINNING, NOTHING_SHOWN, greeting};
+use super::{ALPN, CONTROL_ALPN, MOST_BEGINNING, NOTHING_SHOWN, greeting, next_stream};
 use crate::channels::arrivals::{Arrivals, PREAMBLE_TIMEOUT};
 use crate::channels::driver::{Listen, Listener};
 use crate::channels::handshake_places::HandshakePlaces;
@@ -237,12 +237,7 @@ async fn carry(incoming: Incoming, places: Arc<HandshakePlaces>, inside: Inside)
     let Some((connection, meter, mut lives)) = begun else { return };
     // Further streams are channels of the session; one that shows no key is dropped (K-3). Once the
     // session is over the connection ends with the last of them, when what was sent has arrived.
-    loop {
-        let stream = tokio::select! {
-            stream = connection.accept_bi() => stream,
-            _ = lives.changed() => return,
-        };
-        let Ok(stream) = stream else { return };
+    while let Some(stream) = next_stream(&connection, &mut lives).await {
         let shown = greet(stream, &connection, &meter, &inside);
         let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, shown).await;
     }
