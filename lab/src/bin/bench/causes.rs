@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Options {
     /// Runs of each cause at each strength, with a seed of its own each
     #[arg(long, default_value_t = 20)]
-    runs: u64,
+    runs: usize,
+    /// The first run's seed: a matrix can be made in parts
+    #[arg(long, default_value_t = 1)]
+    first_seed: u64,
     /// Only these causes, by the names of `limited_by`
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -86,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     known("place", &options.place, all_causes.iter().map(Cause::place))?;
     let causes: Vec<Cause> = all_causes.into_iter().filter(chosen).collect();
     ensure!(!causes.is_empty(), "none of these causes is brought about in these places");
-    for seed in 1..=options.runs {
+    for seed in (options.first_seed..).take(options.runs) {
         for cause in &causes {
             let row = rows.entry((cause.limit, cause.party, cause.place())).or_default();
             for _ in 0..TRIES {
