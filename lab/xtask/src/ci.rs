@@ -9,10 +9,17 @@ use crate::lint::Aside;
 use crate::{guest, run, skips, tidy};
 use anyhow::{Result, bail};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// One small copy by RDMA, with the devices' own packet counters as proof.
 const RDMA_TEST: &str = "rdma::there_and_back::a_file_goes_there_and_back_and_devices_counted_it";
+
+/// The module of the tests that need the machine's quiet.
+const QUIET: &str = "alone::";
+
+/// What the names of tests have in them that hold a rate, or a line, for a while.
+const RATES: [&str; 2] = ["line", "limit"];
 
 /// What has happened so far.
 struct Report {
@@ -73,32 +80,54 @@ impl Report {
     /// machine may be the reason. What then passes is named at the end all the same. Lints and the
     /// core's tests run next to them: tests of the edge wait half of their time.
     fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
-        let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
-        let arguments = [&all[..], &["--tests", "--exclude", "farline-core"]].concat();
-        let threads = test_threads().to_string();
         let mut aside = None;
-        let result =
-            self.counts.of_amid(run::command(&arguments).env("RUST_TEST_THREADS", threads), || {
-                aside = Some(Aside::start(root, xtask)?);
-                Ok(())
-            });
+        let units = self.counts.of_amid(&mut edges_tests(&["--lib", "--bins"], &[], None), || {
+            aside = Some(Aside::start(root, xtask)?);
+            Ok(())
+        });
+        let integrated = self.integration_tests();
         let linted = aside.map_or(Ok(()), |aside| aside.end(&mut self.counts));
-        let result = self.again(&arguments, result);
-        let documents = self.counts.of(run::command(&all).arg("--doc"));
+        let result = self.again(units.and(integrated));
+        let mut documents = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
+        let documents = self.counts.of(documents.arg("--doc"));
         linted.and(result).and(documents)
     }
 
+    /// Those of real sockets, links and peers: first those that need the machine's quiet, then two
+    /// queues of the others, for half a dozen tests of rates at once would each find the machine
+    /// late.
+    fn integration_tests(&mut self) -> Result<()> {
+        let it = |filters: &[&str], threads| edges_tests(&["--test", "it"], filters, Some(threads));
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        let quiet = self.counts.of(&mut it(&[QUIET], 1));
+        let not_quiet = ["--skip", QUIET];
+        let mut of_rates = it(&[&RATES[..], &not_quiet[..]].concat(), processors);
+        let skipped = RATES.iter().flat_map(|rates| ["--skip", *rates]);
+        let others: Vec<&str> = skipped.chain(not_quiet).collect();
+        // They wait for links, time-outs and peers more than half of their time.
+        let mut others = it(&others, processors * 5 / 2);
+        let mut counts = Counts::default();
+        let (of_rates, others) = std::thread::scope(|scope| {
+            let of_rates = scope.spawn(|| counts.of(&mut of_rates));
+            let others = self.counts.of(&mut others);
+            (of_rates.join(), others)
+        });
+        self.counts.merge(counts);
+        let Ok(of_rates) = of_rates else { bail!("the tests of rates were not read to their end") };
+        quiet.and(of_rates).and(others)
+    }
+
     /// Tries a few failed tests of `result` once more.
-    fn again(&mut self, arguments: &[&str], result: Result<()>) -> Result<()> {
+    fn again(&mut self, result: Result<()>) -> Result<()> {
         let again = self.counts.failures.again();
         if result.is_ok() || again.is_empty() {
             return result;
         }
         println!("\n== once more, alone: {}", again.join(", "));
         let mut alone = Counts::default();
-        let exact = ["--", "--exact", "--test-threads", "1"];
-        let names: Vec<&str> = again.iter().map(String::as_str).collect();
-        alone.of(&mut run::command(&[arguments, &exact, &names].concat()))?;
+        let names = again.iter().map(String::as_str);
+        let exact: Vec<&str> = ["--exact"].into_iter().chain(names).collect();
+        alone.of(&mut edges_tests(&["--tests"], &exact, Some(1)))?;
         let failed = again.len() as u64;
         if alone.passed() < failed {
             return result;
@@ -137,10 +166,16 @@ impl Report {
     }
 }
 
-/// Five on two processors: tests of the edge wait for links, time-outs and peers more than half of
-/// their time (four take 0.38 of both).
-fn test_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from) * 5 / 2
+/// The tests of `targets`, but for the core's, that `filters` leave: as many at once as there are
+/// processors, or `threads`. Always of the whole workspace, for a part alone would be built anew
+/// (`guest` says why).
+fn edges_tests(targets: &[&str], filters: &[&str], threads: Option<usize>) -> Command {
+    let mut command = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
+    command.args(["--exclude", "farline-core"]).args(targets).arg("--").args(filters);
+    if let Some(threads) = threads {
+        command.arg(format!("--test-threads={threads}"));
+    }
+    command
 }
 
 /// The same rules are read by `tidy`; cargo-deny checks them more deeply and is used where it is
