@@ -31,6 +31,11 @@ impl Lines {
         Lines { partial: Vec::new(), skipping: false, max }
     }
 
+    /// Whether no line is under way.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.partial.is_empty() && !self.skipping
+    }
+
     /// Takes from the front of `bytes` up to the end of one line; `None` when there is no more line
     /// end in them.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Line> {

@@ -119,6 +119,11 @@ impl ReplyReader {
         ReplyReader { lines: Lines::new(MAX_LINE), open: None, held: 0 }
     }
 
+    /// Whether no reply is under way.
+    pub fn is_at_start(&self) -> bool {
+        self.lines.is_at_start() && self.open.is_none()
+    }
+
     /// Takes from the front of `bytes` up to the end of one reply; `None` when they do not complete
     /// one.
     ///

@@ -87,7 +87,7 @@ pub(super) async fn run(
                 break;
             }
             if let Some(pace) = &live.pace {
-                pace.through(len, &live.tally);
+                pace.through(len, &live.tally, &live.cancel)?;
             }
             let writing = Instant::now();
             sink.write(0, offset, &buffer[..len])?;

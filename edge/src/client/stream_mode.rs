@@ -191,7 +191,7 @@ pub(super) fn receive(
     sink: &dyn Sink,
     (at, len): (u64, u64),
 ) -> Result<u64, Error> {
-    let counted = (live.pace.as_deref(), &live.tally);
+    let counted = (live.pace.as_deref(), &live.tally, &live.cancel);
     let end = receive_in_order(&mut *stream, sink, (at, len), counted)
         .map_err(|error| error.unwrap_or_else(|error| lost(live, &error)))?;
     part(live, stream);
@@ -217,7 +217,8 @@ pub(super) fn send(
     while at < len {
         let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(BLOCK_LEN);
         source.read(0, at, &mut buffer[..part])?;
-        send_in_order(&mut *stream, &buffer[..part], (live.pace.as_deref(), &live.tally))
+        let counted = (live.pace.as_deref(), &live.tally, &live.cancel);
+        send_in_order(&mut *stream, &buffer[..part], counted)
             .map_err(|error| lost(live, &error))?;
         at += part as u64;
     }

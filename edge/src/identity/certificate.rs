@@ -132,6 +132,31 @@ fn name_of(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(read.subject().as_raw().to_vec())
 }
 
+/// Whether an authority's list of revoked certificates is against one, or does not hold any more.
+fn is_taken_back(error: &rustls::Error) -> bool {
+    use CertificateError::{ExpiredRevocationList, ExpiredRevocationListContext, Revoked};
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(
+            Revoked | ExpiredRevocationList | ExpiredRevocationListContext { .. }
+        )
+    )
+}
+
+/// Refuses what does not hold yet, or no more.
+fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), rustls::Error> {
+    let (_, read) = x509_parser::parse_x509_certificate(certificate)
+        .map_err(|_| CertificateError::BadEncoding)?;
+    let (now, validity) = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), read.validity());
+    if now > validity.not_after.timestamp() {
+        return Err(CertificateError::Expired.into());
+    }
+    if now < validity.not_before.timestamp() {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    Ok(())
+}
+
 /// Refuses lists of which none can count: they are of authorities that nobody here trusts.
 fn check_issuers(
     path: &Path,
@@ -174,12 +199,17 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        if self.known.contains(&Fingerprint::of(end_entity)) {
-            return Ok(ClientCertVerified::assertion());
-        }
-        match &self.authorities {
+        let judged = match &self.authorities {
             Some(authorities) => authorities.verify_client_cert(end_entity, intermediates, now),
             None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        if !self.known.contains(&Fingerprint::of(end_entity)) {
+            return judged;
+        }
+        // Whoever signed it, it is known; but not what its authority took back, and not for ever.
+        match judged {
+            Err(error) if is_taken_back(&error) => Err(error),
+            _ => in_time(end_entity, now).map(|()| ClientCertVerified::assertion()),
         }
     }
 
@@ -313,11 +343,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("ca"), pem).expect("written");
-        let verifier = |revoked: &str| {
+        let knowing = |known: Vec<Fingerprint>, revoked: &str| {
             std::fs::write(at("crl"), revoked).expect("written");
             let (certificates, revoked) = (Some(at("ca")), Some(at("crl")));
-            ClientVerifier::new(Vec::new(), &ClientAuthorities { certificates, revoked })
+            ClientVerifier::new(known, &ClientAuthorities { certificates, revoked })
         };
+        let verifier = |revoked: &str| knowing(Vec::new(), revoked);
         let is_taken = |serial: u64, verifier: &ClientVerifier| {
             verifier.verify_client_cert(&signed(serial, &own), &[], UnixTime::now()).is_ok()
         };
@@ -325,6 +356,12 @@ mod tests {
         assert!(is_taken(6, &current) && !is_taken(7, &current));
         let over = verifier(&list(&own, 2020)).expect("a list");
         assert!(!is_taken(6, &over) && !is_taken(7, &over), "it may have got longer since");
+        for (serial, until, is_taken) in [(6, 2090, true), (7, 2090, false), (6, 2020, false)] {
+            let shown = signed(serial, &own);
+            let known = knowing(vec![Fingerprint::of(&shown)], &list(&own, until)).expect("a list");
+            let judged = known.verify_client_cert(&shown, &[], UnixTime::now());
+            assert_eq!(judged.is_ok(), is_taken, "known by its print: {judged:?}");
+        }
         let refused = verifier(&list(&other, 2090)).expect_err("of an authority that is not known");
         assert!(refused.message.contains("lists of CN=other"), "{refused}");
         verifier(&[list(&other, 2090), list(&own, 2090)].concat()).expect("one of them counts");
@@ -338,5 +375,11 @@ mod tests {
         let verifier = ClientVerifier::new(known, &files).expect("no file is read");
         assert!(verifier.verify_client_cert(&alice, &[], UnixTime::now()).is_ok());
         assert!(verifier.verify_client_cert(&stranger, &[], UnixTime::now()).is_err());
+        // From 1975 to the year 4096, as rcgen makes them.
+        for (seconds, why) in [(0, "NotValidYet"), (100_000_000_000, "Expired")] {
+            let then = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+            let refused = verifier.verify_client_cert(&alice, &[], then).expect_err(why);
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
     }
 }

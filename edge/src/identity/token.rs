@@ -5,6 +5,7 @@ use super::Issuer;
 use super::access::{Grant, Permissions};
 use super::calendar_rights::CalendarScope;
 use super::issuer_keys::{ALGORITHMS, IssuerKeys};
+use farline_core::units::percent;
 use jsonwebtoken::Validation;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -124,8 +125,8 @@ impl Issuer {
         if !claims.aud.as_ref().is_some_and(|audience| audience.names().iter().any(is_for)) {
             return Err(format!("the token is not for this node: {}", self.audiences.join(", ")));
         }
-        let grants: Vec<Grant> =
-            claims.scope.split_whitespace().filter_map(|scope| self.grant(scope)).collect();
+        let grants = claims.scope.split_whitespace().map(|scope| self.grant(scope));
+        let grants: Vec<Grant> = grants.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let calendar = claims.scope.split_whitespace().filter_map(CalendarScope::read).max();
         if grants.is_empty() && calendar.is_none() {
             return Err("the token has no scope for storage, such as storage.read:/".to_owned());
@@ -134,22 +135,43 @@ impl Issuer {
         Ok(Allowed { subject, grants, calendar })
     }
 
-    /// What one scope grants; nothing if it is not of storage.
-    fn grant(&self, scope: &str) -> Option<Grant> {
-        let (word, path) = scope.split_once(':').unwrap_or((scope, "/"));
+    /// What one scope grants; nothing if it is not of storage, and leads nowhere.
+    fn grant(&self, scope: &str) -> Result<Option<Grant>, String> {
+        let (word, path) =
+            scope.split_once(':').map_or((scope, None), |(word, path)| (word, Some(path)));
         let permissions = match word {
             "storage.read" | "read" => Permissions::READ,
             "storage.create" => Permissions::CREATE,
             "storage.modify" | "write" => Permissions { read: false, ..Permissions::WRITE },
-            _ => return None,
+            _ => return Ok(None),
         };
-        // WLCG's paths begin with a slash, and lead nowhere by `..`.
-        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        let Some(path) = path else {
+            // SciTokens' words mean other things where they stand alone. WLCG's have a path, or
+            // their token is none (WLCG Common JWT Profiles 1.0, section "Capability-based
+            // Authorization").
+            if !word.starts_with("storage.") {
+                return Ok(None);
+            }
+            return Err(format!("the scope {word} names no path, such as {word}:/"));
+        };
+        let below = decoded(path).map(|path| [self.path.as_bytes(), path.as_slice()].concat());
+        Ok(below.map(|below| Grant::new(below, permissions)))
+    }
+}
+
+/// The path of a scope, each part of which is percent-encoded; nothing for one that does not begin
+/// with a slash, or leads elsewhere.
+fn decoded(path: &str) -> Option<Vec<u8>> {
+    let mut whole = Vec::with_capacity(path.len());
+    for part in path.strip_prefix('/')?.split('/') {
+        let part = percent::decode(part.as_bytes())?;
+        if part == b".." || part.iter().any(|byte| matches!(byte, 0 | b'/')) {
             return None;
         }
-        let below = [self.path.as_bytes(), path.as_bytes()].concat();
-        Some(Grant::new(below, permissions))
+        whole.push(b'/');
+        whole.extend(part);
     }
+    Some(whole)
 }
 
 #[cfg(test)]
@@ -229,6 +251,9 @@ mod tests {
             Grant::new("/vo/home/alice", Permissions::CREATE),
         ];
         assert_eq!(allowed.grants, expected);
+        let spaced = self::token(&signer, |claims| claims["scope"] = json!("read:/my%20run%2525"));
+        let allowed = issuer().judge(spaced.as_bytes(), &signer.keys, NOW).expect("it holds");
+        assert_eq!(allowed.grants, [Grant::new("/vo/my run%25", Permissions::READ)]);
     }
 
     #[test]
@@ -246,6 +271,15 @@ mod tests {
             (Box::new(|claims| claims["iss"] = json!("https://evil.example")), "does not hold"),
             (Box::new(|claims| claims["scope"] = json!("openid")), "no scope for storage"),
             (Box::new(|claims| claims["scope"] = json!("storage.read:/../x")), "no scope"),
+            (Box::new(|claims| claims["scope"] = json!("storage.read:/%2e%2E/x")), "no scope"),
+            (Box::new(|claims| claims["scope"] = json!("storage.read:/a%2f..%2fb")), "no scope"),
+            (Box::new(|claims| claims["scope"] = json!("storage.read:/a%00")), "no scope"),
+            (Box::new(|claims| claims["scope"] = json!("storage.read:/%zz")), "no scope"),
+            (
+                Box::new(|claims| claims["scope"] = json!("storage.read:/ storage.modify")),
+                "storage.modify names no path",
+            ),
+            (Box::new(|claims| claims["scope"] = json!("read write")), "no scope"),
             (Box::new(|claims| claims["sub"] = json!(null)), "names nobody"),
         ];
         for (change, why) in cases {

@@ -3,6 +3,7 @@
 use super::BLOCK_LEN;
 use super::journal::Journal;
 use super::pace::Pace;
+use super::shared::Cancel;
 use super::tally::Tally;
 use crate::channels::ordered::ByteStream;
 use crate::stores::Sink;
@@ -16,12 +17,12 @@ use std::io;
 pub(crate) fn send_in_order(
     stream: &mut dyn ByteStream,
     bytes: &[u8],
-    (pace, tally): (Option<&Pace>, &Tally),
+    (pace, tally, cancel): (Option<&Pace>, &Tally, &Cancel),
 ) -> io::Result<()> {
     let most = pace.map_or(bytes.len(), Pace::turn_len);
     for part in bytes.chunks(most.max(1)) {
         if let Some(pace) = pace {
-            pace.through(part.len(), tally);
+            pace.through(part.len(), tally, cancel).map_err(io::Error::other)?;
         }
         stream.write_all(part)?;
         tally.add_on_wire(part.len());
@@ -40,7 +41,7 @@ pub(crate) fn receive_in_order(
     stream: &mut dyn ByteStream,
     sink: &dyn Sink,
     (mut at, len): (u64, u64),
-    (pace, tally): (Option<&Pace>, &Tally),
+    (pace, tally, cancel): (Option<&Pace>, &Tally, &Cancel),
 ) -> Result<u64, Result<Error, io::Error>> {
     let journal = sink.journals().then(Journal::new);
     let mut buffer = vec![0; BLOCK_LEN];
@@ -57,7 +58,7 @@ pub(crate) fn receive_in_order(
         };
         tally.add_on_wire(read);
         if let Some(pace) = pace {
-            pace.through(read, tally);
+            pace.through(read, tally, cancel).map_err(Ok)?;
         }
         // A sender without an end would fill the disk.
         if len.saturating_sub(at) < read as u64 {
@@ -155,7 +156,8 @@ mod tests {
         for (at, sent) in [(0, len + 1), (0, u64::MAX), (len, 1), (9, len)] {
             let sink = End::default();
             let tally = Tally::default();
-            let received = receive_in_order(&mut Sent(sent), &sink, (at, len), (None, &tally));
+            let counted = (None, &tally, &Cancel::new());
+            let received = receive_in_order(&mut Sent(sent), &sink, (at, len), counted);
             match received {
                 Err(Ok(error)) => {
                     assert_eq!((error.fault, error.code), (Fault::There, ErrorCode::Incomplete));
@@ -165,7 +167,8 @@ mod tests {
             assert!(*lock(&sink.0) <= len, "{at}, {sent}");
         }
         let (sink, tally) = (End::default(), Tally::default());
-        let received = receive_in_order(&mut Sent(len), &sink, (0, len), (None, &tally));
+        let counted = (None, &tally, &Cancel::new());
+        let received = receive_in_order(&mut Sent(len), &sink, (0, len), counted);
         assert!(matches!(received, Ok(at) if at == len) && *lock(&sink.0) == len);
     }
 }

@@ -116,8 +116,10 @@ impl LocalMove {
             if self.held.contains(&block.range()) {
                 continue;
             }
-            if let Some(pace) = live.pace {
-                pace.through(block.len, live.tally);
+            if live.pace.is_some_and(|pace| {
+                pace.through(block.len, live.tally, live.cancel).is_err()
+            }) {
+                return;
             }
             if let Some(journal) = journal {
                 let waiting = Instant::now();

@@ -1,5 +1,6 @@
 //! `--limit`: one pacer for all channels of a transfer, on the monotonic clock.
 
+use super::shared::Cancel;
 use super::tally::Tally;
 use crate::channels::Handle;
 use crate::sys::lock::lock;
@@ -132,10 +133,11 @@ impl Pace {
     }
 
     /// Waits until `len` bytes would be through, as `tally` counts.
-    pub(crate) fn through(&self, len: usize, tally: &Tally) {
-        let waiting = Instant::now();
-        std::thread::sleep(self.turn(len).end.saturating_duration_since(waiting));
-        tally.add_pace_wait(waiting);
+    ///
+    /// # Errors
+    /// Why it was cancelled meanwhile.
+    pub(crate) fn through(&self, len: usize, tally: &Tally, cancel: &Cancel) -> Result<(), Error> {
+        await_turn(self.turn(len).end, tally, cancel)
     }
 
     fn now(&self) -> Time {
@@ -159,5 +161,33 @@ impl Pace {
                 own.start.max(all.start)..own.end.max(all.end)
             }
         }
+    }
+}
+
+/// Waits for a turn, as `tally` counts: at a low rate for hours, which nobody has to sit through who
+/// cancels.
+///
+/// # Errors
+/// Why it was cancelled.
+pub(crate) fn await_turn(until: Instant, tally: &Tally, cancel: &Cancel) -> Result<(), Error> {
+    let waiting = Instant::now();
+    let cancelled = cancel.wait(until.saturating_duration_since(waiting));
+    tally.add_pace_wait(waiting);
+    cancelled.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cancels_a_slow_transfer_ends_its_wait() {
+        let (pace, cancel) = (Pace::new(Rate::from_bps(1)), Cancel::new());
+        let other = cancel.clone();
+        let waiting =
+            std::thread::spawn(move || pace.through(1_000_000, &Tally::default(), &other));
+        cancel.cancel(Error::new(Fault::You, ErrorCode::Aborted, "enough"));
+        let ended = waiting.join().expect("no panic").expect_err("cancelled");
+        assert_eq!(ended.code, ErrorCode::Aborted);
     }
 }

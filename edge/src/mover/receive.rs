@@ -425,8 +425,11 @@ impl<'a> Shared<'a> {
                     self.tally.add_on_wire(carried + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
                         let waiting = Instant::now();
-                        pace.through(carried, self.tally);
+                        let turn = pace.through(carried, self.tally, &self.cancel);
                         busy.idle(waiting);
+                        if let Err(error) = turn {
+                            return self.fail(error);
+                        }
                     }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(

@@ -7,7 +7,7 @@ mod standing;
 use super::Integrity;
 use super::audit::Audit;
 use super::broken::{broken, no_thread};
-use super::pace::{LiveRate, Pace};
+use super::pace::{LiveRate, Pace, await_turn};
 use super::path_start::PathStart;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
@@ -561,10 +561,7 @@ impl Shared<'_> {
         while !under_way.is_empty() && Instant::now() < until {
             self.await_sent(id, channel, under_way, Some(until))?;
         }
-        let waiting = Instant::now();
-        std::thread::sleep(until.saturating_duration_since(waiting));
-        self.job.tally.add_pace_wait(waiting);
-        Ok(())
+        await_turn(until, &self.job.tally, &self.job.cancel).map_err(io::Error::other)
     }
 
     /// Waits until a channel is done with one more of the blocks `under_way`, has been woken, or it

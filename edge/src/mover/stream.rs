@@ -121,7 +121,7 @@ pub(crate) fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channe
                     return Ok(channel);
                 }
                 if let Some(pace) = pace {
-                    pace.through(len, tally);
+                    pace.through(len, tally, cancel)?;
                 }
                 let sending = Instant::now();
                 let header = Header::data(offset, len as u64);

@@ -149,6 +149,34 @@ impl Guests {
     }
 }
 
+impl Guest {
+    /// Whether it has done nothing for so long that its place may be another's.
+    fn is_spare(&self) -> bool {
+        self.active.elapsed() >= SPARE_AFTER
+    }
+}
+
+impl Guests {
+    /// Sends the session away that has moved nothing for longest, of those that may go; returns
+    /// whether there was one.
+    fn make_room(
+        &mut self,
+        notices: &Notices,
+        limit: &'static str,
+        may_go: impl Fn(&Guest) -> bool,
+    ) -> bool {
+        let idle = self.sessions.iter().filter(|(_, guest)| !guest.is_busy && may_go(guest));
+        let Some(id) = idle.min_by_key(|(_, guest)| guest.active).map(|(&id, _)| id) else {
+            return false;
+        };
+        if let Some(guest) = self.sessions.remove(&id) {
+            notices.say(limit, format_args!("{} was idle and goes", guest.address));
+            guest.expel.send_replace(Some(PLACE_WANTED));
+        }
+        true
+    }
+}
+
 impl Visitor {
     /// The client said something.
     pub(super) fn spoke(&self) {
@@ -206,8 +234,16 @@ impl Visitor {
         if guests.is_ending {
             return refused("drain", ENDING, address);
         }
-        let here = guests.sessions.values().filter(|guest| guest.address == address).count();
-        if here >= limits.sessions_per_address {
+        // Nobodys of an address, a site's perhaps, keep none out who has a name.
+        let is_here = |guest: &Guest| {
+            guest.address == address && (name.is_none() || guest.name.is_some())
+        };
+        let here = guests.sessions.values().filter(|guest| is_here(guest)).count();
+        if here >= limits.sessions_per_address
+            && !guests.make_room(notices, "sessions_per_address", |guest| {
+                is_here(guest) && guest.is_spare()
+            })
+        {
             let words = "Too many sessions from your address; try again later.";
             return refused("sessions_per_address", words, address);
         }
@@ -215,19 +251,12 @@ impl Visitor {
             // One of nobody's that moves nothing makes room for whoever is known, however much it
             // says.
             let goes_for_a_name = |guest: &Guest| name.is_some() && guest.name.is_none();
-            let idle = guests.sessions.iter().filter(|(_, guest)| {
-                // Of those with a name none goes for a nobody beyond their number.
-                let gives_room = !is_one_too_many || guest.name.is_none();
-                let is_idle = !guest.is_busy
-                    && (guest.active.elapsed() >= SPARE_AFTER || goes_for_a_name(guest));
-                gives_room && is_idle
-            });
-            let Some(id) = idle.min_by_key(|(_, guest)| guest.active).map(|(&id, _)| id) else {
+            // Of those with a name none goes for a nobody beyond their number.
+            let gives_room = |guest: &Guest| !is_one_too_many || guest.name.is_none();
+            if !guests.make_room(notices, "sessions", |guest| {
+                gives_room(guest) && (guest.is_spare() || goes_for_a_name(guest))
+            }) {
                 return refused("sessions", TOO_MANY_SESSIONS, address);
-            };
-            if let Some(guest) = guests.sessions.remove(&id) {
-                notices.say("sessions", format_args!("{} was idle and goes", guest.address));
-                guest.expel.send_replace(Some(PLACE_WANTED));
             }
         }
         if let Some(guest) = guests.waiting.remove(&self.id) {
@@ -382,6 +411,25 @@ mod tests {
         visitors[4].log_in(None).expect("there is room now");
         assert!(is_expelled(&visitors[1]) && !is_expelled(&visitors[0]));
         assert!(!visitors[1].is_in() && visitors[4].is_in());
+    }
+
+    #[test]
+    fn nobodys_of_an_address_keep_no_colleague_out() {
+        let limits = NodeLimits { sessions: 9, sessions_per_address: 2, ..NodeLimits::default() };
+        let node = node(limits);
+        let visitors: Vec<Visitor> = (0..6).map(|_| node.enter(from(1))).collect();
+        visitors[0].log_in(None).expect("the first");
+        visitors[1].log_in(None).expect("the second");
+        let named = |name: &'static str| Some((name, None));
+        visitors[2].log_in(named("alice")).expect("nobodys do not count");
+        visitors[3].log_in(named("alice")).expect("her second");
+        visitors[4].log_in(named("bob")).expect_err("two with names");
+        // Idle for long, hers go for a colleague's, and no nobody's.
+        let long_ago = Instant::now().checked_sub(SPARE_AFTER).expect("an uptime of a minute");
+        lock(&node.guests).sessions.values_mut().for_each(|guest| guest.active = long_ago);
+        visitors[4].log_in(named("bob")).expect("there is room now");
+        assert_eq!([2, 3].map(|at| is_expelled(&visitors[at])).iter().filter(|gone| **gone).count(), 1);
+        assert!(!is_expelled(&visitors[0]) && !is_expelled(&visitors[1]));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use farline_core::gridftp::{FIRST_DATA_PORT, is_public};
 use farline_core::units::{Error, ErrorCode, Fault};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 /// Addresses with a common beginning, such as 10.0.0.0/8 or 2001:db8::/32.
@@ -93,14 +93,29 @@ impl Targets<'_> {
                 "the operator can allow third-party transfers with `third_party = true`",
             ));
         }
-        if !is_public(ip) && !self.networks.iter().any(|network| network.contains(ip)) {
+        if self.networks.iter().any(|network| network.contains(ip)) {
+            return Ok(());
+        }
+        if !is_public(ip) {
             return Err((
                 "it is no public address, and its network is not named",
                 "the operator can name networks, such as 10.0.0.0/8: `third_party_networks`",
             ));
         }
+        // What comes to a host's own address passes no firewall.
+        if is_this_hosts(ip) {
+            return Err((
+                "it is this host's own address, and not named",
+                "for copies from here to here the operator can name it: `third_party_networks`",
+            ));
+        }
         Ok(())
     }
+}
+
+/// Whether an interface of this host has this address: none other can be bound.
+fn is_this_hosts(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 #[cfg(test)]
@@ -147,6 +162,12 @@ mod tests {
         assert!(!allows(true, &["10.0.0.0/8"], "10.1.2.3:25"), "a named network has no low ports");
         assert!(!allows(true, &["10.0.0.0/8"], "11.1.2.3:25"));
         assert!(allows(true, &["fd00::/8", "127.0.0.3"], "127.0.0.3:5000"));
+    }
+
+    #[test]
+    fn this_hosts_own_addresses_are_known() {
+        assert!(is_this_hosts(IpAddr::from([127, 0, 0, 1])));
+        assert!(!is_this_hosts(IpAddr::from([198, 51, 100, 1])));
     }
 
     #[test]

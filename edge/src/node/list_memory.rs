@@ -103,7 +103,8 @@ pub(super) fn say_full(notices: &Notices, client: IpAddr, error: &Error) {
     }
 }
 
-fn weight(entry: &Entry) -> u64 {
+/// Bytes that an entry of a tree takes, with what a node keeps next to it.
+pub(super) fn weight(entry: &Entry) -> u64 {
     let allocated = |len: usize| (len as u64 + 16).max(OF_ALLOCATION);
     let attributes = entry.attributes.as_deref().map_or(0, |attributes| {
         let extended = attributes.extended.iter();

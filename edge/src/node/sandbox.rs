@@ -12,7 +12,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The newest version of Landlock whose rights are asked for: moving files between folders (2),
 /// truncating (3) and ioctls of devices (5) are among them. An older kernel is asked for what it
@@ -78,6 +78,7 @@ pub fn confine(config: &Config) -> Result<Confinement, Error> {
     let exported = if is_written(config) { write } else { read };
     reached.push((config.root.clone(), exported));
     reached.extend(READ.iter().map(|path| (path.into(), read)));
+    reached.extend(READ.iter().filter_map(|path| folder_of_target(path)).map(|path| (path, read)));
     reached.extend(WRITE.iter().map(|path| (path.into(), write)));
     reached.extend(credentials(config).into_iter().map(|path| (path, read)));
     reached.push((run_dir::machine().to_owned(), write));
@@ -101,6 +102,15 @@ pub fn confine(config: &Config) -> Result<Confinement, Error> {
                 .hint(format!("{} serves all the same", Setting::NoSandbox)))
         }
     }
+}
+
+/// The folder of the file that a link leads to, such as `/run/systemd/resolve`, where a new file
+/// takes the old one's place; not one that has other things in it.
+fn folder_of_target(path: &str) -> Option<PathBuf> {
+    let link = Path::new(path);
+    let target = link.parent()?.join(std::fs::read_link(link).ok()?);
+    let folder = target.parent()?.canonicalize().ok()?;
+    (link.starts_with("/etc") && folder.components().count() > 2).then_some(folder)
 }
 
 fn restrict(
@@ -175,7 +185,6 @@ mod tests {
     use std::fs;
     use std::io::ErrorKind;
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     /// What this thread and no other sees of a node of such rights: nothing where the kernel has no
     /// Landlock.

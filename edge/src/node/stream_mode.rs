@@ -57,7 +57,7 @@ pub(super) fn send(
             )?;
         }
         let skip = usize::try_from(from.saturating_sub(block.offset)).unwrap_or(0);
-        let counted = (plane.pace().map(|pace| &**pace), &*run.tally);
+        let counted = (plane.pace().map(|pace| &**pace), &*run.tally, run.cancel);
         send_in_order(&mut *stream, &bytes[skip..], counted)
             .map_err(|error| broken(run, &error))?;
         sent += (bytes.len() - skip) as u64;
@@ -100,7 +100,7 @@ pub(super) fn receive(
             Err(error) => return Err(broken(run, &error)),
         };
         if let Some(pace) = plane.receive_pace() {
-            pace.through(read, &run.tally);
+            pace.through(read, &run.tally, run.cancel)?;
         }
         if let Err(error) = sink.write(0, at, &buffer[..read]) {
             read_away(plane, &mut *stream, buffer, run);
@@ -141,8 +141,9 @@ fn read_away(
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
             Err(_) => {}
             Ok(read) => {
-                if let Some(pace) = plane.receive_pace() {
-                    pace.through(read, &run.tally);
+                let pace = plane.receive_pace();
+                if pace.is_some_and(|pace| pace.through(read, &run.tally, run.cancel).is_err()) {
+                    return;
                 }
             }
         }

@@ -10,7 +10,7 @@
 
 use super::data::DataPlane;
 use super::files::{Files, beneath};
-use super::list_memory::{self, MeteredList};
+use super::list_memory::{self, ListShare, MeteredList};
 use super::quota::QuotaShare;
 use super::running::{RunningTransfer, TreePhase};
 use super::tree_rights::{
@@ -24,7 +24,7 @@ use crate::mover::{
 };
 use crate::stores::{
     BackupPlace, LandingOptions, Listing, NotKept, ResumeState, Sink, SlowSource, Source, Store,
-    WalkProblem, gather, join,
+    WalkProblem, gather_metered, join,
 };
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::PartialOrigin;
@@ -56,15 +56,16 @@ pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 /// The FEAT line of trees of which each file lands when it is whole.
 pub(crate) const LANDING_FEATURE: &str = "FARLINE LANDING";
 
-/// `entries` of what the client retrieves, laid out and to be read.
+/// `entries` of what the client retrieves, laid out and to be read, and their share of the memory
+/// for lists.
 fn laid_out(
     plane: &DataPlane,
     entries: Vec<Entry>,
+    mut share: ListShare,
     run: &RunningTransfer<'_>,
 ) -> Result<OutgoingTree, Error> {
     let (store, layout) =
         (plane.tree_store(), Arc::new(Layout::within(entries, plane.longest_block)));
-    let mut share = plane.shared.lists.share();
     share.hold(&layout).inspect_err(|error| say_full(plane, error))?;
     let source = store.source(beneath(&run.request.path), &layout)?;
     let source: Arc<dyn Source> = match plane.shared.config.trial_read {
@@ -237,18 +238,26 @@ pub(super) fn retrieve(
         TreePhase::Manifest => {
             plane.tree().outgoing = None;
             let (store, start) = (plane.tree_store(), beneath(&run.request.path).to_vec());
+            let mut share = plane.shared.lists.share();
+            let mut meter = metered(&mut share, run);
             let listing = match plane.only.is_empty() {
-                true => listed(plane, &*store, &run.request.path)?,
-                false => listed_only(plane, &*store, run)?,
+                true => listed(plane, &*store, &run.request.path, &mut meter),
+                false => listed_only(plane, &*store, run, &mut meter),
             };
-            let Listing { mut entries, problems, linked } = listing;
+            let Listing { mut entries, problems, linked } =
+                listing.inspect_err(|error| say_full(plane, error))?;
             entries.retain(|entry| !plane.left.contains(&entry.path));
             if let Some(root) = store.root() {
-                gather(&mut entries, &linked, plane.attributes, |_, entry| {
-                    (&**root, join(&start, &entry.path))
-                });
+                let place = |_, entry: &Entry| (&**root, join(&start, &entry.path));
+                let mut taken = 0;
+                gather_metered(&mut entries, &linked, plane.attributes, place, &mut |entry| {
+                    taken += list_memory::weight(entry);
+                    meter(taken)
+                })
+                .inspect_err(|error| say_full(plane, error))?;
             }
-            let outgoing = laid_out(plane, entries, run)?;
+            drop(meter);
+            let outgoing = laid_out(plane, entries, share, run)?;
             let layout = Arc::clone(&outgoing.layout);
             let len = plane.send_bytes(&ManifestSource::of(&layout), run)?;
             if plane.names_omissions {
@@ -273,7 +282,7 @@ pub(super) fn retrieve(
             if outgoing.layout.entries().iter().any(is_left) {
                 let mut entries = outgoing.layout.entries().to_vec();
                 entries.retain(|entry| !is_left(entry));
-                outgoing = laid_out(plane, entries, run)?;
+                outgoing = laid_out(plane, entries, plane.shared.lists.share(), run)?;
             }
             let sent =
                 plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
@@ -359,8 +368,24 @@ fn backup_place(
     BackupPlace::in_folder(suffix.clone(), kept, base.to_vec(), root).map(Some)
 }
 
+/// Takes memory for a list while it is made, and ends it with its transfer.
+fn metered(
+    share: &mut ListShare,
+    run: &RunningTransfer<'_>,
+) -> impl FnMut(u64) -> Result<(), Error> {
+    move |bytes| {
+        run.cancel.reason().map_or(Ok(()), Err)?;
+        share.set(bytes)
+    }
+}
+
 /// What there is of the file or directory that the client asks for.
-fn listed(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listing, Error> {
+fn listed(
+    plane: &DataPlane,
+    store: &dyn Store,
+    path: &Pathname,
+    meter: &mut dyn FnMut(u64) -> Result<(), Error>,
+) -> Result<Listing, Error> {
     plane.check(Deed::Read, path)?;
     if store.root().is_some() {
         match Files::new(&plane.account().access).stat(path)?.kind {
@@ -371,7 +396,7 @@ fn listed(plane: &DataPlane, store: &dyn Store, path: &Pathname) -> Result<Listi
             }
         }
     }
-    store.list(beneath(path))
+    store.list_metered(beneath(path), meter)
 }
 
 /// Bytes that one of many names takes that is not there, and why it is not, about.
@@ -383,17 +408,21 @@ fn listed_only(
     plane: &DataPlane,
     store: &dyn Store,
     run: &RunningTransfer<'_>,
+    meter: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<Listing, Error> {
     let path = &run.request.path;
     let mut all = Listing::default();
-    let mut share = plane.shared.lists.share();
+    let (mut taken, mut is_over) = (0, false);
     for name in plane.only.iter() {
-        if let Some(reason) = run.cancel.reason() {
-            return Err(reason);
-        }
+        meter(taken)?;
         let below = |within: &[u8]| join(name, within);
-        match listed(plane, store, &path.resolve(&Pathname::new(&name[..]))) {
+        let listed = listed(plane, store, &path.resolve(&Pathname::new(&name[..])), &mut |bytes| {
+            meter(taken + bytes).inspect_err(|_| is_over = true)
+        });
+        match listed {
             Ok(Listing { entries, problems, linked }) => {
+                taken += entries.iter().map(list_memory::weight).sum::<u64>();
+                taken += problems.len() as u64 * OF_PROBLEM;
                 let entries =
                     entries.into_iter().map(|entry| Entry { path: below(&entry.path), ..entry });
                 all.entries.extend(entries);
@@ -403,9 +432,10 @@ fn listed_only(
                 all.problems.extend(problems);
                 all.linked.extend(linked.into_iter().map(|(within, file)| (below(&within), file)));
             }
-            Err(error) if plane.names_omissions => {
+            // That the list has to end is none of its names.
+            Err(error) if plane.names_omissions && !is_over => {
                 all.problems.push(WalkProblem { path: name.clone(), error });
-                share.set(all.problems.len() as u64 * OF_PROBLEM)?;
+                taken += OF_PROBLEM;
             }
             Err(error) => return Err(error),
         }

@@ -98,8 +98,20 @@ pub(crate) fn gather<'a>(
     wanted: AttributeSet,
     place: impl Fn(usize, &Entry) -> (&'a Root, Vec<u8>),
 ) {
+    // Nothing ends it.
+    let _ = gather_metered(entries, linked, wanted, place, &mut |_| Ok(()));
+}
+
+/// The same; `meter` is told of each entry that has its attributes, and may end it.
+pub(crate) fn gather_metered<'a>(
+    entries: &mut [Entry],
+    linked: &LinkedFiles,
+    wanted: AttributeSet,
+    place: impl Fn(usize, &Entry) -> (&'a Root, Vec<u8>),
+    meter: &mut dyn FnMut(&Entry) -> Result<(), Error>,
+) -> Result<(), Error> {
     if wanted.is_empty() {
-        return;
+        return Ok(());
     }
     let mut names = Names::default();
     let mut first: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
@@ -108,6 +120,7 @@ pub(crate) fn gather<'a>(
         // What is gone since fails when it is read.
         let read = read(root, &path, entry, wanted, &mut names).unwrap_or_default();
         entry.attributes = Some(Box::new(read));
+        meter(entry)?;
         let inode = linked.get(&entry.path).filter(|_| wanted.hard_links);
         if let (Some(&inode), EntryKind::File { .. } | EntryKind::There { .. }) =
             (inode, &entry.kind)
@@ -120,6 +133,7 @@ pub(crate) fn gather<'a>(
             }
         }
     }
+    Ok(())
 }
 
 fn read(

@@ -179,6 +179,19 @@ pub trait Store: Send + Sync + fmt::Debug {
         Err(nothing_to_read())
     }
 
+    /// The same. A store whose lists may be long tells `meter` now and then how many bytes of
+    /// memory the list takes by now, and ends with its error where there are no more.
+    ///
+    /// # Errors
+    /// As [`Self::list`], and those of `meter`.
+    fn list_metered(
+        &self,
+        start: &[u8],
+        _meter: &mut dyn FnMut(u64) -> Result<(), Error>,
+    ) -> Result<Listing, Error> {
+        self.list(start)
+    }
+
     /// What reads the files of `layout`, whose paths are below `start`.
     ///
     /// # Errors

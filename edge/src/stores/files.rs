@@ -4,7 +4,7 @@ use super::driver::{
     Access, LandingOptions, Listing, Store, StoreCapabilities, StoreDriver, StoreForm,
 };
 use super::{
-    DirectIo, FileLimit, Landing, PosixSink, PosixSource, Root, Source, stat, walk_linked,
+    DirectIo, FileLimit, Landing, PosixSink, PosixSource, Root, Source, stat, walk_metered,
 };
 use crate::drivers::{DriverOption, OptionKind, Values};
 use farline_core::transfer::Layout;
@@ -62,6 +62,14 @@ impl PosixStore {
 
 impl Store for PosixStore {
     fn list(&self, start: &[u8]) -> Result<Listing, Error> {
+        self.list_metered(start, &mut |_| Ok(()))
+    }
+
+    fn list_metered(
+        &self,
+        start: &[u8],
+        meter: &mut dyn FnMut(u64) -> Result<(), Error>,
+    ) -> Result<Listing, Error> {
         // A link to a folder is that folder here; one to a file is the link.
         let is_folder = self
             .root
@@ -70,7 +78,7 @@ impl Store for PosixStore {
         if !is_folder {
             return Ok(Listing::of(vec![stat(&self.root, start, b"")?]));
         }
-        let ((entries, problems), linked) = walk_linked(&self.root, start)?;
+        let ((entries, problems), linked) = walk_metered(&self.root, start, meter)?;
         Ok(Listing { entries, problems, linked })
     }
 

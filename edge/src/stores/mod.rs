@@ -37,7 +37,7 @@ mod walk;
 pub(crate) use crate::sys::words::plain;
 pub use address::StoreAddress;
 pub use attributes::NotSet;
-pub(crate) use attributes::gather;
+pub(crate) use attributes::{gather, gather_metered};
 pub use backup::BackupPlace;
 pub use bytes::{BytesSink, BytesSource, ZeroSource};
 pub(crate) use checksum::ChecksumAlgorithm;
@@ -72,7 +72,7 @@ pub use tree_receipt::LandedTree;
 pub(crate) use tree_receipt::TreeReceipt;
 pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
-pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk_linked};
+pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk_linked, walk_metered};
 
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, PieceDigest, VerdictList};

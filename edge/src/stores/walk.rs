@@ -18,6 +18,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
+/// Bytes that an entry takes, or why there is none, next to twice its path, about.
+const OF_ENTRY: u64 = size_of::<Entry>() as u64 + 64;
+/// Names of one folder between two looks at what they take.
+const METERED_AT_ONCE: usize = 1024;
+
 /// Something in the tree that cannot be copied, and why; the rest of the tree is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkProblem {
@@ -44,18 +49,33 @@ pub(crate) type Walked = (Vec<Entry>, Vec<WalkProblem>);
 
 /// The same, with the files that have more than one name, there or elsewhere.
 pub(crate) fn walk_linked(root: &Root, start: &[u8]) -> Result<(Walked, LinkedFiles), Error> {
-    let mut linked = LinkedFiles::new();
+    walk_metered(root, start, &mut |_| Ok(()))
+}
+
+/// The same; `meter` is told now and then how many bytes of memory that takes by now, about, and
+/// ends it where there are no more.
+pub(crate) fn walk_metered(
+    root: &Root,
+    start: &[u8],
+    meter: &mut dyn FnMut(u64) -> Result<(), Error>,
+) -> Result<(Walked, LinkedFiles), Error> {
+    let (mut linked, mut taken) = (LinkedFiles::new(), 0);
     let top = root.stat(start).map_err(|error| root.error("read", start, &error))?;
     let mut entries = vec![entry(Vec::new(), EntryKind::Directory, &top)];
     let mut problems = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
+        meter(taken)?;
         match list(root, start, &folder) {
             Ok((opened, mut names)) => {
                 names.sort();
                 let mut below = Vec::new();
-                for name in names {
+                for (index, name) in names.into_iter().enumerate() {
+                    if index % METERED_AT_ONCE == METERED_AT_ONCE - 1 {
+                        meter(taken)?;
+                    }
                     let path = join(&folder, &name);
+                    taken += OF_ENTRY + 2 * path.len() as u64;
                     match look_in(root, (&opened, &name), &join(start, &path), &path) {
                         Ok((entry, _))
                             if matches!(entry.kind, EntryKind::File { .. })
@@ -259,5 +279,22 @@ mod tests {
             ["", ".config.farline", "a", "d", "d/.b.xyz.farline", "d/.d.0123456789ab.farline"]
         );
         assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    #[test]
+    fn a_walk_ends_where_its_memory_does() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for index in 0..3 * METERED_AT_ONCE {
+            std::fs::write(dir.path().join(index.to_string()), b"").expect("written");
+        }
+        let root = Root::open(dir.path()).expect("opened");
+        let mut told = Vec::new();
+        let full = || Error::new(Fault::Refused, ErrorCode::ListMemory, "enough");
+        let ended = walk_metered(&root, b"", &mut |taken| {
+            told.push(taken);
+            if taken > OF_ENTRY * 1_500 { Err(full()) } else { Ok(()) }
+        });
+        assert_eq!(ended.map(drop), Err(full()));
+        assert_eq!(told.len(), 3, "before the folder, and after each 1,024 names: {told:?}");
     }
 }

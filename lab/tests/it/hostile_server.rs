@@ -4,6 +4,7 @@
 use farline_lab::files::{hidden, names, text};
 use farline_lab::raw::{Blocks, ScriptedServer, dripping_greeting};
 use farline_lab::{error_of, farline};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -66,6 +67,30 @@ fn names_of_a_server_lead_nowhere_outside() {
     let found = String::from_utf8(found.expect("find runs").stdout).expect("text");
     let below = dir.path().join("got");
     assert!(found.lines().all(|path| Path::new(path).starts_with(&below)), "{found}");
+}
+
+#[test]
+fn what_comes_with_the_reply_to_auth_is_no_part_of_a_later_one() {
+    for behind in ["230 ", "230-all of what follows\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+        let port = listener.local_addr().expect("an address").port();
+        let server = std::thread::spawn(move || -> std::io::Result<()> {
+            let (mut client, _) = listener.accept()?;
+            client.write_all(b"220 ready\r\n")?;
+            for line in BufReader::new(client.try_clone()?).lines() {
+                match line?.starts_with("AUTH") {
+                    true => client.write_all(format!("234 go on\r\n{behind}").as_bytes())?,
+                    false => client.write_all(b"500 no\r\n")?,
+                }
+            }
+            Ok(())
+        });
+        let url = format!("ftps://127.0.0.1:{port}/x");
+        let (error, _) = error_of(&["cp", "--retry-for", "0", &url, "null:"]);
+        assert_eq!(error["code"], "protocol-broken", "{error}");
+        // It may have been in the middle of a line.
+        let _ = server.join().expect("no panic");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `--limit`: the rate is held within 5 %, in both directions and whoever the other end is.
 
+use farline_lab::raw::RawClient;
 use farline_lab::{farline, json_of, node, succeed};
 use serde_json::Value;
 use std::time::Instant;
@@ -76,4 +77,22 @@ fn a_limit_spreads_the_bytes_over_the_time() {
     }
     // Five a second; some of them fail where the machine stands still.
     assert!(samples.len() >= 8, "four seconds have about twenty samples: {samples:?}");
+}
+
+#[test]
+fn a_transfer_at_a_bit_a_second_ends_when_it_is_aborted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("f"), vec![7; 1 << 20]).expect("written");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    for mode in ["MODE S", "MODE E"] {
+        let mut client = RawClient::open(&url);
+        assert!(client.ask(mode).starts_with("200"), "{mode}");
+        assert!(client.ask("OPTS FARLINE limit=1;").starts_with("200"));
+        let _data = client.passive();
+        client.say("RETR f");
+        client.say("ABOR");
+        // Its first packet would be due in hours.
+        let aborted = client.final_reply();
+        assert!(aborted.starts_with('4'), "{mode}: {aborted}");
+    }
 }

@@ -4,8 +4,10 @@
 use crate::identities::{SECRET, certificates};
 use farline_lab::files::{folder, same};
 use farline_lab::{Running, error_of_command, farline, farline_binary, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 /// The file on the page, without what stands before each line.
 fn on_the_page() -> String {
@@ -42,7 +44,8 @@ fn the_file_for_the_open_internet_is_one_that_works() {
     }
     fs::write(at("node.toml"), changed).expect("written");
     let mut command = farline_lab::command(farline_binary());
-    let (_node, line) = Running::begun(command.args(["--json", "serve"]).arg(at("node.toml")));
+    command.args(["--json", "serve"]).arg(at("node.toml")).stdin(Stdio::null());
+    let (node, line) = Running::begun(&mut command);
     let said: Value = serde_json::from_str(&line).expect("an object");
     let address = said["address"].as_str().expect("an address");
     let cp = |user: &str, password: &str, from: &str, to: &str| {
@@ -56,6 +59,8 @@ fn the_file_for_the_open_internet_is_one_that_works() {
     let here = at("run1").display().to_string();
     succeed(&mut cp("alice", "secret", "NODE/raw/run1", &here));
     assert!(same(&at("data/raw/run1"), &at("run1")));
+    // What tools send to have a service look at its files again does not end it.
+    node.signal(Signal::HUP);
     succeed(&mut cp("alice", "secret", &here, "NODE/home/alice/run1"));
     assert!(same(&at("data/home/alice/run1"), &at("run1")));
     // Who has no name or no password stays outside, and who has one where it may not write.

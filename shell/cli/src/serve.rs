@@ -13,7 +13,7 @@ use farline::node::{
 use farline_core::units::{Error, ErrorCode, Fault, Rate, SettingName, Span};
 use rustix::process::{Resource, Rlimit};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -300,9 +300,17 @@ async fn serve(
     let mut signals = Signals::listen()?;
     let stopper = node.stopper();
     let mut serving = pin!(node.run());
-    tokio::select! {
-        ended = &mut serving => return ended.map(|()| None),
-        _ = signals.next() => {}
+    loop {
+        tokio::select! {
+            ended = &mut serving => return ended.map(|()| None),
+            // Of a service it asks for what is done anyway; a terminal that goes takes its programs.
+            code = signals.next() => match code {
+                interrupt::HUP if !std::io::stdin().is_terminal() => output.remark(
+                    "renewed certificates, keys and lists count by themselves: SIGHUP changes nothing"
+                ),
+                _ => break,
+            },
+        }
     }
     match stopper.transfers() {
         0 => {}

@@ -299,6 +299,12 @@ impl ClientSession {
         (self.last_heard, self.dripped) = (now, 0);
     }
 
+    /// Whether nothing has come of a reply that is not whole: what follows may be another
+    /// protocol's.
+    pub fn is_between_replies(&self) -> bool {
+        self.reader.is_at_start()
+    }
+
     /// When the server last said a whole reply, or a good part of a long one.
     pub fn last_heard(&self) -> Time {
         self.last_heard

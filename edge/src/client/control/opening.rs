@@ -320,6 +320,12 @@ impl Control {
     ) -> Result<ControlStream, Error> {
         let auth = self.request(Request::Exec(Command::Auth(mechanism.to_owned())));
         self.replied_to(auth, lacks, hint).await?;
+        // It would become the beginning of what is said under protection.
+        if !self.session.is_between_replies() {
+            let message = format!("{} said more, in the clear, than that it agrees", self.server);
+            return Err(Error::new(Fault::There, ErrorCode::ProtocolBroken, message)
+                .hint("somebody on the path may have put it there"));
+        }
         self.line.take().ok_or_else(closed)
     }
 
