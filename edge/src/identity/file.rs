@@ -5,6 +5,7 @@ use super::{
     IdentityLimits, IdentityRights, Issuer, KeySource, Permissions, Person, StoredPassword,
     TokenIssuer,
 };
+use super::issuer_keys::IssuerKeys;
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
 use farline_core::units::{Error, ErrorCode, Fault, ParseQuantityError};
@@ -151,9 +152,9 @@ impl IssuerFile {
                 return Err(wrong(message));
             }
             (Some(file), None) => {
-                if let Err(error) = std::fs::read(&file) {
-                    return Err(wrong(format!("{}: {error}", file.display())));
-                }
+                let keys = std::fs::read(&file).map_err(|error| error.to_string());
+                keys.and_then(|keys| IssuerKeys::read(&keys))
+                    .map_err(|why| wrong(format!("{}: {why}", file.display())))?;
                 KeySource::File(file)
             }
             (None, _) if !url.starts_with("https://") => {
@@ -246,6 +247,7 @@ mod tests {
         for (wrong, why) in [
             ("url = 'http://issuer.example'", "https:// alone"),
             ("url = 'https://issuer.example'\nkeys = '/no such file'", "/no such file"),
+            ("url = 'https://issuer.example'\nkeys = '/proc/version'", "/proc/version: expected"),
             ("url = 'https://x'\nkeys = 'k'\nauthorities = 'a'", "authorities are of issuers"),
         ] {
             let refused = built(wrong).expect_err(why);
