@@ -1,6 +1,5 @@
 //! Receives one space of bytes over channels that open as the sender likes.
 
-use super::Integrity;
 use super::acceptor::Incoming;
 use super::block_check::BlockCheck;
 use super::broken::{broken, no_thread};
@@ -10,10 +9,11 @@ use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Room};
 use super::unsent::{SessionWork, Turn, UnsentWork};
+use super::{BLOCK_LEN, Integrity};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
-use crate::sys::pool::Slot;
+use crate::sys::pool::{PoolTerms, Slot};
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{
     Block, ChannelId, Digests, Layout, Receiver, ReceiverInput, ReceiverOutput, SlotId, Watermarks,
@@ -108,6 +108,8 @@ struct State {
     /// Of them, those that stand for a block of zeros, which nobody put there.
     zeros: BTreeSet<usize>,
     slots: usize,
+    /// Where the pool shares its memory with others.
+    terms: Option<PoolTerms>,
     /// One queue a channel.
     offers: Vec<mpsc::Sender<Option<Slot>>>,
     /// Channels past their end-of-data mark.
@@ -134,7 +136,9 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
     let machine =
         Receiver::new(slots, Watermarks::of_writer(slots)).holding(lock(job.held).clone());
     let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
+    let pool = job.growth.map(|tell| Pool::new(&job.slots, tell));
     let state = State {
+        terms: job.slots.first().and_then(Slot::terms),
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,
         ended: None,
@@ -169,7 +173,6 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
         writers,
         journal: job.sink.journals().then(Journal::new),
     };
-    let pool = job.growth.map(|tell| Pool::new(slots, tell));
     let result = std::thread::scope(|scope| {
         let result = (|| {
             if let Some(journal) = &shared.journal {
@@ -278,7 +281,7 @@ impl<'a> Shared<'a> {
         let (offers, queue) = mpsc::channel();
         let id = {
             let mut state = lock(&self.state);
-            if state.offers.len() + 2 > state.slots {
+            if state.offers.len() + 2 > state.slots && !self.add_slot(&mut state) {
                 // Every channel holds a slot; with none left to write from, nothing would move.
                 return Err(Error::new(
                     Fault::Refused,
@@ -351,14 +354,28 @@ impl<'a> Shared<'a> {
     fn sample(&self, pool: &mut Pool<'_>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
+        pool.set_slots(state.slots);
         let (rests, window) = (state.machine.rests(), state.machine.window());
         let handles = state.handles.iter().flatten();
         let rtt = handles.clone().filter_map(Handle::rtt).min();
         let room = pool.sample(handles, rtt, self.tally, rests, window);
-        if room.is_none() {
-            return;
+        if !room.is_none() {
+            self.grow(state, room);
         }
-        let Room { slots, wider } = room;
+    }
+
+    /// Has one slot more for a channel, where the pool has fewer than were asked for.
+    fn add_slot(&self, state: &mut State) -> bool {
+        let lacks = |terms: &&PoolTerms| state.slots < terms.asked();
+        let more = state.terms.as_ref().filter(lacks);
+        let Some(Ok(slots)) = more.map(|terms| terms.one_more(state.slots, BLOCK_LEN)) else {
+            return false;
+        };
+        self.grow(state, Room { slots, wider: 0 });
+        true
+    }
+
+    fn grow(&self, state: &mut State, Room { slots, wider }: Room) {
         state.slots += slots.len();
         let (more, all) = (slots.len(), state.slots);
         state.free.grow(slots);

@@ -218,7 +218,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
-    let pool = job.growth.map(|tell| Pool::new(job.slots.len(), tell));
+    let pool = job.growth.map(|tell| Pool::new(&job.slots, tell));
     let state = Mutex::new(State {
         orders,
         checks,

@@ -31,6 +31,7 @@ pub(crate) struct Tally {
     lost_channels: AtomicU64,
     resent: AtomicU64,
     has_waited_for_zeros: AtomicBool,
+    has_lacked_staging: AtomicBool,
 }
 
 impl Tally {
@@ -42,6 +43,16 @@ impl Tally {
     /// Notes that they did.
     pub(crate) fn wait_for_zeros(&self) {
         self.has_waited_for_zeros.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a staging pool did not grow for want of memory.
+    pub(crate) fn has_lacked_staging(&self) -> bool {
+        self.has_lacked_staging.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it did not.
+    pub(super) fn lack_staging(&self) {
+        self.has_lacked_staging.store(true, Ordering::Relaxed);
     }
 
     /// Payload bytes so far.

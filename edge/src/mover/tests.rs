@@ -4,10 +4,11 @@ use super::*;
 use crate::channels::Channel;
 use crate::channels::socket::{TcpOptions, connect};
 use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk};
-use crate::sys::pool::{Slot, pool};
+use crate::sys::pool::{Slot, pool, pool_within};
+use crate::sys::pool_memory::PoolMemory;
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{DigestAlgorithm, DigestVerdict, Digests, Entry, Layout, Watermarks};
-use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, Rng};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Rng};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -73,6 +74,51 @@ pub(super) fn receive_hello(
     drop(sender.join());
     assert_eq!(sink.take(), b"hello");
     received.expect("the sender's channel is all there is to wait for").slots
+}
+
+#[test]
+fn a_short_pool_takes_as_many_channels_as_a_whole_one() {
+    const CHANNELS: u64 = 10;
+    let memory = PoolMemory::new(Bytes(0));
+    let slots = pool_within(&memory, (3, 64), BLOCK_LEN, BLOCK_LEN).expect("memory");
+    assert_eq!((slots.len(), memory.is_short()), (3, true));
+    let acceptor = acceptor();
+    let address = acceptor.address();
+    let sender = std::thread::spawn(move || {
+        let connect = |_| TcpStream::connect(address).expect("loopback");
+        let mut streams: Vec<TcpStream> = (0..CHANNELS).map(connect).collect();
+        for (at, stream) in (0..CHANNELS).zip(&mut streams) {
+            stream.write_all(&Header::data(at, 1).encode()).expect("header");
+            stream.write_all(b"x").expect("payload");
+            let end = if at == 0 { Header::eof(CHANNELS).with(Flags::EOD) } else { Header::eod() };
+            stream.write_all(&end.encode()).expect("end");
+        }
+        streams
+    });
+    let sink = BytesSink::new(CHANNELS as usize);
+    let received = receive(ReceiveJob {
+        layout: Arc::new(Layout::of_file(CHANNELS, BLOCK_LEN)),
+        sink: &sink,
+        wire_offset: 0,
+        channels: Vec::new(),
+        acceptor: Some(&acceptor),
+        slots,
+        writers: 1,
+        digests: None,
+        tally: &Tally::default(),
+        held: &Mutex::default(),
+        integrity: Integrity::default(),
+        growth: None,
+        pace: None,
+        unsent: None,
+        cancel: Cancel::new(),
+    });
+    drop(sender.join());
+    let received = received.expect("each channel has its slot");
+    assert_eq!(sink.take(), [b'x'; CHANNELS as usize]);
+    // A slot for each, and one to write from.
+    assert_eq!((received.slots.len(), received.channels.len()), (11, 10));
+    assert_eq!(memory.taken(), 11 * BLOCK_LEN as u64);
 }
 
 struct Ends {

@@ -6,7 +6,7 @@ use super::tally::Tally;
 use crate::channels::handle::{ConnectionSample, FlowState};
 use crate::channels::socket::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
-use crate::sys::pool::{Slot, more};
+use crate::sys::pool::{PoolTerms, Slot, more};
 use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::{Algorithm, ControlName};
 use farline_core::plan::Reason;
@@ -207,19 +207,27 @@ pub(super) fn resent(channels: &[Handle]) -> u64 {
 pub(super) struct Pool<'a> {
     growth: BufferAutotuner,
     slots: usize,
+    /// Where it shares its memory with others.
+    terms: Option<PoolTerms>,
     began: Instant,
     tell: Notify<'a>,
 }
 
 impl<'a> Pool<'a> {
-    /// Watches a pool of `slots`; `tell` learns when it grew.
-    pub(super) fn new(slots: usize, tell: Notify<'a>) -> Pool<'a> {
+    /// Watches the pool of these `slots`; `tell` learns when it grew.
+    pub(super) fn new(slots: &[Slot], tell: Notify<'a>) -> Pool<'a> {
         Pool {
-            growth: BufferAutotuner::new(Bytes((slots * BLOCK_LEN) as u64)),
-            slots,
+            growth: BufferAutotuner::new(Bytes((slots.len() * BLOCK_LEN) as u64)),
+            slots: slots.len(),
+            terms: slots.first().and_then(Slot::terms),
             began: Instant::now(),
             tell,
         }
+    }
+
+    /// It has so many now: channels took some more.
+    pub(super) fn set_slots(&mut self, slots: usize) {
+        self.slots = slots;
     }
 
     /// A look at the open channels' `handles`, whose least round trip is `rtt`: `rests` is how
@@ -249,8 +257,15 @@ impl<'a> Pool<'a> {
         let Some(grown) = self.growth.poll() else { return Room::default() };
         let in_slots = |size: Bytes| usize::try_from(size.0).unwrap_or(usize::MAX) / BLOCK_LEN;
         let lacking = in_slots(grown.staging).saturating_sub(self.slots);
+        let slots = match &self.terms {
+            Some(terms) => terms.more(self.slots, lacking, BLOCK_LEN),
+            None => more(self.slots, lacking, BLOCK_LEN),
+        };
         // Without the memory the transfer goes on as it was.
-        let Ok(slots) = more(self.slots, lacking, BLOCK_LEN) else { return Room::default() };
+        let Ok(slots) = slots else {
+            tally.lack_staging();
+            return Room::default();
+        };
         self.slots += slots.len();
         let room = Room { wider: in_slots(grown.window).saturating_sub(window), slots };
         if !room.is_none() {

@@ -25,7 +25,7 @@ use crate::mover::{Acceptor, BLOCK_LEN, Integrity, LiveRate, Pace, SecuredPort};
 use crate::stores::{DirectIo, LandingOptions, PosixStore, Store};
 use crate::sys::fs_user::as_service;
 use crate::sys::pacing_limits::PacingLimits;
-use crate::sys::pool::{Slot, pool_of_short};
+use crate::sys::pool::Slot;
 use farline_core::congestion::ControlName;
 use farline_core::gridftp::{DataAuthentication, Pathname};
 use farline_core::transfer::{AttributeSet, DigestAlgorithm, StoreMedium};
@@ -33,9 +33,6 @@ use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Setting, S
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-
-/// A session's pool to begin with; what is not used of it takes no memory.
-const STAGING: Bytes = Bytes::mib(64);
 
 /// Listeners, channels and staging of one session.
 pub(super) struct DataPlane {
@@ -275,11 +272,6 @@ impl DataPlane {
         Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most }
     }
 
-    fn staging_slots(&self) -> usize {
-        usize::try_from(self.shared.config.staging.unwrap_or(STAGING).0).unwrap_or(usize::MAX)
-            / BLOCK_LEN
-    }
-
     /// Encrypts data connections from now on, or no more; the key must be given again (K-2).
     pub(super) fn protect(&mut self, private: bool) -> Result<(), Error> {
         if self.by_gsi().is_some() {
@@ -476,21 +468,6 @@ impl DataPlane {
         self.driver = self.shared.drivers.find(name).filter(|_| !is_usual).map(Arc::clone);
         self.channels.clear();
         Ok(())
-    }
-
-    pub(super) fn slots(&mut self, least: usize) -> Result<Vec<Slot>, Error> {
-        let slots = std::mem::take(&mut self.slots);
-        if slots.len() >= least {
-            return Ok(slots);
-        }
-        let block = self.longest_block.map_or(BLOCK_LEN, |longest| longest.0 as usize);
-        pool_of_short(self.staging_slots().max(least), BLOCK_LEN, block).map_err(|error| {
-            Error::new(
-                Fault::Here,
-                ErrorCode::NoMemory,
-                format!("no memory for the staging pool: {error}"),
-            )
-        })
     }
 
     /// Checked blocks are for trees (clause I-1).

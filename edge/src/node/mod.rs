@@ -46,6 +46,7 @@ mod sandbox;
 mod served_certificate;
 mod service_user;
 mod session;
+mod staging;
 mod stores;
 mod stream_mode;
 mod system_calls;
@@ -77,6 +78,7 @@ use crate::channels::trust::{Fingerprint, NodeCertificate};
 use crate::identity::KeySets;
 use crate::mover::UnsentWork;
 use crate::stores::{Root, StoreRegistry};
+use crate::sys::pool_memory::PoolMemory;
 use farline_core::copy::HeldRate;
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
@@ -126,6 +128,8 @@ struct Shared {
     wide: Option<Bytes>,
     /// Memory that the lists of trees take.
     lists: Arc<list_memory::ListMemory>,
+    /// Memory that the staging pools of sessions take.
+    staging: Arc<PoolMemory>,
     /// File descriptors that data may take.
     descriptors: Arc<descriptors::Descriptors>,
     admission: Arc<admission::Admission>,
@@ -186,6 +190,7 @@ impl Shared {
             held: Arc::new(held::HeldRates::new(config.allow_held)),
             wide: None,
             lists: list_memory::ListMemory::new(limits.list_memory),
+            staging: staging::memory(&config),
             descriptors: Arc::new(descriptors::Descriptors::new(&limits)),
             config,
             certificate,

@@ -135,7 +135,7 @@ impl DataPlane {
             path.keep(start, &run.tally);
         }
         self.channels = sent.channels;
-        self.slots = sent.slots;
+        self.keep_slots(sent.slots);
         if sent.lost > 0 {
             return Err(run.blocks_missing(format!("{} data channels were lost", sent.lost)));
         }
@@ -227,7 +227,7 @@ impl DataPlane {
             watch.tell(run, &run.tally, &received.tcp, self.medium, false);
         }
         self.channels = received.channels;
-        self.slots = received.slots;
+        self.keep_slots(received.slots);
         let arrived = lock(held).clone();
         Ok(Received { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
     }

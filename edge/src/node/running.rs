@@ -90,6 +90,9 @@ impl<'a> RunningTransfer<'a> {
         if self.tally.has_waited_for_zeros() {
             struck.push(PacingLimit::Zeros);
         }
+        if self.tally.has_lacked_staging() && !struck.contains(&PacingLimit::StagingMemory) {
+            struck.push(PacingLimit::StagingMemory);
+        }
         for limit in struck {
             let (name, what) = (limit.name(), limit.what());
             notices.say(name, format_args!("{client}: {what}"));

@@ -40,7 +40,7 @@ pub(super) fn send(
     plane.check_port()?;
     run.reporter.started(false);
     let (mut stream, _) = open(plane, run)?;
-    let mut slots = plane.slots(1)?;
+    let mut slots = plane.one_slot()?;
     let buffer = &mut *slots[0];
     let mut sent = 0;
     for index in 0..layout.block_count() {
@@ -63,7 +63,7 @@ pub(super) fn send(
         sent += (bytes.len() - skip) as u64;
     }
     stream.finish().map_err(|error| broken(run, &error))?;
-    plane.slots = slots;
+    plane.keep_slots(slots);
     Ok(sent)
 }
 
@@ -83,7 +83,7 @@ pub(super) fn receive(
     plane.check_port()?;
     run.reporter.started(false);
     let (mut stream, rtt) = open(plane, run)?;
-    let mut slots = plane.slots(1)?;
+    let mut slots = plane.one_slot()?;
     let buffer = &mut *slots[0];
     let mut at = 0;
     loop {
@@ -109,7 +109,7 @@ pub(super) fn receive(
         run.tally.add_bytes(read);
         at += read as u64;
     }
-    plane.slots = slots;
+    plane.keep_slots(slots);
     // A client under TLS may wait for this end's goodbye before it reads the reply (Python's does);
     // who has gone does not hear it.
     let _ = stream.finish();

@@ -35,6 +35,7 @@ pub(crate) mod pacing_limits;
 #[cfg(feature = "pam")]
 pub(crate) mod pam;
 pub(crate) mod pool;
+pub(crate) mod pool_memory;
 #[cfg(feature = "link")]
 pub(crate) mod process;
 #[cfg(feature = "calendar")]

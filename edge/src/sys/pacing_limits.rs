@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(crate) enum PacingLimit {
     /// What the connections of a session keep over UDT and QUIC.
     ChannelBuffers,
+    /// What the staging pools of all sessions take.
+    StagingMemory,
     /// Files of a tree that are open.
     TreeFiles,
     /// Short files of trees that have no name yet.
@@ -18,8 +20,9 @@ pub(crate) enum PacingLimit {
 
 impl PacingLimit {
     /// All of them.
-    pub(crate) const ALL: [PacingLimit; 4] = [
+    pub(crate) const ALL: [PacingLimit; 5] = [
         PacingLimit::ChannelBuffers,
+        PacingLimit::StagingMemory,
         PacingLimit::TreeFiles,
         PacingLimit::UnnamedFiles,
         PacingLimit::Zeros,
@@ -29,6 +32,7 @@ impl PacingLimit {
     pub(crate) fn name(self) -> &'static str {
         match self {
             PacingLimit::ChannelBuffers => "channel_buffers",
+            PacingLimit::StagingMemory => "staging_memory",
             PacingLimit::TreeFiles => "tree_files",
             PacingLimit::UnnamedFiles => "unnamed_files",
             PacingLimit::Zeros => "zeros",
@@ -40,6 +44,9 @@ impl PacingLimit {
         match self {
             PacingLimit::ChannelBuffers => {
                 "the buffers that connections of a session share were full, or too small for the path"
+            }
+            PacingLimit::StagingMemory => {
+                "the memory for blocks on their way was taken by other transfers: this one had less"
             }
             PacingLimit::TreeFiles => {
                 "files of the tree were closed before their end, and opened again for the rest"

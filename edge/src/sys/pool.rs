@@ -6,6 +6,7 @@
 //! cost of touching it.
 
 use super::lock::lock;
+use super::pool_memory::{PoolMemory, PoolShare};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -18,6 +19,47 @@ pub(in crate::sys) struct Region {
     len: usize,
     /// What to do before.
     at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    /// Where pools share memory: whose it is of, and what it takes.
+    share: Option<(PoolTerms, PoolShare)>,
+}
+
+/// What a pool that shares its memory with others is of.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolTerms {
+    memory: Arc<PoolMemory>,
+    asked: usize,
+}
+
+impl PoolTerms {
+    /// The slots that were asked for; the pool may have fewer.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked
+    }
+
+    /// Maps `count` slots more for the pool, which has `first` already.
+    ///
+    /// # Errors
+    /// When the memory cannot be had, or others have too much of it.
+    pub(crate) fn more(
+        &self,
+        first: usize,
+        count: usize,
+        slot_len: usize,
+    ) -> io::Result<Vec<Slot>> {
+        let slot_len = whole_pages(slot_len);
+        let share = self.memory.take_all(count, slot_len).ok_or(io::ErrorKind::OutOfMemory)?;
+        map(first, count, slot_len, true, Some((self.clone(), share)))
+    }
+
+    /// One more, whatever others have.
+    ///
+    /// # Errors
+    /// When the memory cannot be had.
+    pub(crate) fn one_more(&self, first: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+        let slot_len = whole_pages(slot_len);
+        let (count, share) = self.memory.take((1, 1), slot_len);
+        map(first, count, slot_len, false, Some((self.clone(), share)))
+    }
 }
 
 // SAFETY: the region is plain memory; access goes through slots, each of which is the only owner of
@@ -74,7 +116,26 @@ pub(crate) fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
 /// # Errors
 /// When the memory cannot be had.
 pub(crate) fn pool_of_short(count: usize, slot_len: usize, used: usize) -> io::Result<Vec<Slot>> {
-    map(0, count, slot_len, used >= slot_len / WORTH_HUGE)
+    map(0, count, slot_len, used >= slot_len / WORTH_HUGE, None)
+}
+
+/// The same, `asked` slots of them or as many as `memory` has room for: `least` in any case. While
+/// some pool has less than was asked for, all are mapped anew for each transfer, and a huge page
+/// would be cleared each time.
+///
+/// # Errors
+/// When the memory cannot be had.
+pub(crate) fn pool_within(
+    memory: &Arc<PoolMemory>,
+    (least, asked): (usize, usize),
+    slot_len: usize,
+    used: usize,
+) -> io::Result<Vec<Slot>> {
+    let slot_len = whole_pages(slot_len);
+    let is_huge = used >= slot_len / WORTH_HUGE && !memory.is_short();
+    let (count, share) = memory.take((least, asked), slot_len);
+    let terms = PoolTerms { memory: Arc::clone(memory), asked };
+    map(0, count, slot_len, is_huge, Some((terms, share)))
 }
 
 /// Of a slot whose blocks fill no more than one part in so many, most of a huge page is cleared for
@@ -86,12 +147,21 @@ const WORTH_HUGE: usize = 4;
 /// # Errors
 /// When the memory cannot be had.
 pub(crate) fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
-    map(first, count, slot_len, true)
+    map(first, count, slot_len, true, None)
 }
 
-fn map(first: usize, count: usize, slot_len: usize, is_huge: bool) -> io::Result<Vec<Slot>> {
-    let page = rustix::param::page_size();
-    let slot_len = slot_len.max(1).next_multiple_of(page);
+fn whole_pages(slot_len: usize) -> usize {
+    slot_len.max(1).next_multiple_of(rustix::param::page_size())
+}
+
+fn map(
+    first: usize,
+    count: usize,
+    slot_len: usize,
+    is_huge: bool,
+    share: Option<(PoolTerms, PoolShare)>,
+) -> io::Result<Vec<Slot>> {
+    let slot_len = whole_pages(slot_len);
     let len = slot_len.checked_mul(count.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing.
     let start = unsafe {
@@ -108,7 +178,7 @@ fn map(first: usize, count: usize, slot_len: usize, is_huge: bool) -> io::Result
         let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     }
     let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-    let region = Arc::new(Region { start, len, at_end: Mutex::default() });
+    let region = Arc::new(Region { start, len, at_end: Mutex::default(), share });
     let slot = |i| Slot {
         region: Arc::clone(&region),
         index: first + i,
@@ -122,6 +192,11 @@ impl Slot {
     /// The slot's number in its pool, which may be of several regions.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// What its pool is of, where that shares its memory with others.
+    pub(crate) fn terms(&self) -> Option<PoolTerms> {
+        self.region.share.as_ref().map(|(terms, _)| terms.clone())
     }
 
     /// The pool that it is of, which stays mapped while the answer lives.
@@ -152,6 +227,7 @@ impl DerefMut for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::units::Bytes;
 
     #[test]
     fn slots_are_page_aligned_distinct_and_outlive_their_siblings() {
@@ -164,6 +240,24 @@ mod tests {
         let last = slots.pop().expect("three slots");
         drop(slots);
         assert!(last.len() >= 5000 && last.iter().all(|&byte| byte == 3));
+    }
+
+    #[test]
+    fn a_pool_grows_by_what_others_leave_and_by_one_in_any_case() {
+        let page = rustix::param::page_size() as u64;
+        let memory = PoolMemory::new(Bytes(8 * page));
+        let slots = pool_within(&memory, (1, 2), 1, 1).expect("a small pool");
+        let terms = slots[0].terms().expect("it shares its memory");
+        assert_eq!((slots.len(), terms.asked(), memory.taken()), (2, 2, 2 * page));
+        let more = terms.more(2, 3, 1).expect("half of what is left");
+        assert_eq!(more.iter().map(Slot::index).collect::<Vec<_>>(), [2, 3, 4]);
+        assert!(terms.more(5, 2, 1).is_err(), "more than half of what is left");
+        let others = pool_within(&memory, (3, 64), 1, 1).expect("its least");
+        assert_eq!((others.len(), memory.taken()), (3, 8 * page));
+        assert_eq!(terms.one_more(5, 1).expect("in any case")[0].index(), 5);
+        drop((slots, more, others));
+        assert_eq!(memory.taken(), 0, "given back when it is unmapped");
+        assert!(pool(1, 1).expect("a small pool")[0].terms().is_none());
     }
 
     #[test]
