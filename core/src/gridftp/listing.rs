@@ -1,8 +1,14 @@
 //! Listings for the data channel: `ls -l` lines, bare names, and fact lines, all from the same
-//! entries.
+//! entries; and those for a reply on the control channel.
 
 use super::facts::{FactSet, ListingEntry, ListingKind};
+use super::line::MAX_LINE;
+use super::reply::MAX_REPLY;
 use super::timestamp::Timestamp;
+use crate::units::{Bytes, Error, ErrorCode, Fault};
+
+/// Bytes of a reply's lines between its first and its last.
+const MOST_LISTED: usize = MAX_REPLY - 2 * MAX_LINE;
 
 /// The form of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,33 @@ impl ListFormat {
         out.extend_from_slice(b"\r\n");
         true
     }
+}
+
+/// The lines of `entries` between the first and the last of MLSC's reply, each with its CR LF.
+/// Names that cannot stand in a line are left out.
+///
+/// # Errors
+/// With [`ErrorCode::ListMemory`] where that is more than [`MAX_REPLY`] leaves to them: no client
+/// has to read it.
+pub fn control_listing(
+    entries: impl IntoIterator<Item = ListingEntry>,
+    facts: FactSet,
+) -> Result<Vec<u8>, Error> {
+    let mut lines = Vec::new();
+    for entry in entries.into_iter().filter(|entry| entry.name.fits_a_line()) {
+        lines.push(b' ');
+        entry.write_facts(facts, &mut lines);
+        lines.extend_from_slice(b"\r\n");
+        if lines.len() > MOST_LISTED {
+            let message = format!(
+                "the list of this folder has more than {}, which is what a reply may have",
+                Bytes(MAX_REPLY as u64)
+            );
+            return Err(Error::new(Fault::Refused, ErrorCode::ListMemory, message)
+                .hint("list it over a data connection (MLSD)"));
+        }
+    }
+    Ok(lines)
 }
 
 /// Appends `-rw-r--r--   1 root     root            6 Nov 21 21:04 a.txt`, without a line end.
@@ -120,6 +153,25 @@ mod tests {
         let mut out = Vec::new();
         assert!(format.write(entry, now, &mut out));
         String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn a_list_that_is_longer_than_a_reply_is_refused() {
+        let name = "n".repeat(1_000);
+        let entry = ListingEntry { name: name.as_str().into(), ..ListingEntry::default() };
+        let list = |count| control_listing(std::iter::repeat_n(entry.clone(), count), FactSet::ALL);
+        let line = list(1).expect("a line");
+        assert!(line.starts_with(b" ") && line.ends_with(b"n\r\n"), "{}", line.escape_ascii());
+        let most = MOST_LISTED / line.len();
+        let lines = list(most).expect("as many as fit");
+        assert_eq!(lines.len(), most * line.len());
+        let (first, last) = ("250-Contents of /\r\n", "250 End.\r\n");
+        let reply = [first.as_bytes(), &lines[..], last.as_bytes()].concat();
+        let read = crate::gridftp::ReplyReader::new().next(&mut &reply[..]).expect("a reply");
+        assert_eq!(read.map(|reply| reply.lines.len()), Some(most + 2));
+        let error = list(most + 1).expect_err("one too many");
+        assert_eq!((error.code, error.fault), (ErrorCode::ListMemory, Fault::Refused));
+        assert!(error.to_string().contains("8 MiB"), "{error}");
     }
 
     #[test]

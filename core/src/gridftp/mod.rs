@@ -120,7 +120,7 @@ pub use command::*;
 pub use end_of_data::EndOfData;
 pub use facts::{Fact, FactSet, ListingEntry, ListingKind};
 pub use line::MAX_LINE;
-pub use listing::ListFormat;
+pub use listing::{ListFormat, control_listing};
 pub use markers::Perf;
 pub use pathname::Pathname;
 pub use proxy::ProxyKind;

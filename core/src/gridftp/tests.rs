@@ -173,13 +173,14 @@ impl World {
                 }
                 None => missing(&from),
             },
-            Ask::List { .. } => {
+            Ask::List { facts, .. } => {
                 let entry = |(name, &size): (&Pathname, &u64)| ListingEntry {
                     name: name.name().into(),
                     size: Some(size),
                     ..ListingEntry::default()
                 };
-                Answer::Entries(self.files.iter().map(entry).collect())
+                let lines = control_listing(self.files.iter().map(entry), facts);
+                lines.map_or_else(Answer::Failed, Answer::Entries)
             }
             Ask::Transfer(request) => return self.move_data(id, *request),
             _ => Answer::Done,

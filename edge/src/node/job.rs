@@ -11,6 +11,7 @@ use super::reporter::Reporter;
 use super::tree_state::TreeState;
 use crate::mover::Cancel;
 use crate::sys::lock::lock;
+use farline_core::gridftp::control_listing;
 use farline_core::gridftp::server::{Answer, Ask};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::IpAddr;
@@ -101,12 +102,13 @@ impl Job {
                 checksum::compute(&account.access, &wanted, &self.cancel, (&reporter(), say))
                     .map(Answer::Digest)
             }
-            Ask::List { path } => {
+            Ask::List { path, facts } => {
                 let mut share = self.shared.lists.share();
                 let entries =
                     Files::new(&account.access).list(&path, &mut |taken| share.set(taken));
-                match entries {
-                    Ok(entries) => return list(Answer::Entries(entries), Some(share)),
+                // Written here: of many it takes long, and all others' sessions would wait.
+                match entries.and_then(|entries| control_listing(entries, facts)) {
+                    Ok(lines) => return list(Answer::Entries(lines), Some(share)),
                     Err(error) => {
                         say_full(&self.shared.notices, self.client.to_canonical(), &error);
                         Err(error)

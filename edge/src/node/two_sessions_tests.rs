@@ -11,7 +11,9 @@ use farline_core::copy::HeldRate;
 use farline_core::gridftp::server::{
     Action, Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
-use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Perf, Timestamp, VERBS};
+use farline_core::gridftp::{
+    ListingEntry, ListingKind, Pathname, Perf, Timestamp, VERBS, control_listing,
+};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Rate, Span, Time};
 use proptest::prelude::*;
 use std::net::IpAddr;
@@ -251,7 +253,10 @@ impl Client {
                     if how.is_multiple_of(2) { ListingKind::Directory } else { ListingKind::File };
                 Answer::Entry(Box::new(entry(path, kind)))
             }
-            Ask::List { path } => Answer::Entries(vec![entry(path, ListingKind::File)]),
+            Ask::List { path, facts } => {
+                control_listing([entry(path, ListingKind::File)], *facts)
+                    .map_or_else(Answer::Failed, Answer::Entries)
+            }
             Ask::Login { .. } => Answer::LoggedIn(Rights::Write),
             Ask::Passive { .. } => Answer::Passive(vec![([192, 0, 2, 9], 5_000).into()]),
             Ask::Checksum { .. } if how.is_multiple_of(2) => {

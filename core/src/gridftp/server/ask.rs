@@ -2,7 +2,7 @@
 
 use super::config::Rights;
 use crate::gridftp::{
-    DataAuthentication, Family, ListFormat, ListingEntry, Mode, Module, Pathname, Perf,
+    DataAuthentication, FactSet, Family, ListFormat, ListingEntry, Mode, Module, Pathname, Perf,
     StripeLayout, Timestamp,
 };
 use crate::units::{ByteRanges, Bytes, Error, Span};
@@ -48,6 +48,8 @@ pub enum Ask {
     List {
         /// The directory.
         path: Pathname,
+        /// What of each to say.
+        facts: FactSet,
     },
     /// Whether this password is this user's. Answer: `LoggedIn`.
     Login {
@@ -222,8 +224,9 @@ pub enum Answer {
     Digest(String),
     /// It is done.
     Done,
-    /// The directory's entries.
-    Entries(Vec<ListingEntry>),
+    /// The directory's entries as lines, from [`control_listing`](crate::gridftp::control_listing):
+    /// of many that takes long, and a session's other words would wait.
+    Entries(Vec<u8>),
     /// What is at the pathname.
     Entry(Box<ListingEntry>),
     /// It cannot be done. Slugs such as `path-not-found`, `path-exists`, `permission-denied`,

@@ -6,7 +6,7 @@ use super::state::{Purpose, Waiting};
 use crate::gridftp::command::Command;
 use crate::gridftp::listing::write_long;
 use crate::gridftp::markers::status_reply;
-use crate::gridftp::{FactSet, ListingEntry, ListingKind, Pathname, Reply, Timestamp};
+use crate::gridftp::{ListingEntry, ListingKind, Pathname, Reply, Timestamp};
 use crate::units::{Error, ErrorCode, Fault};
 
 impl ServerSession {
@@ -28,7 +28,8 @@ impl ServerSession {
             }
             Command::MachineListControl(path) => {
                 let path = self.resolve(&path.unwrap_or_default());
-                self.ask(Ask::List { path: path.clone() }, Purpose::Entries(path));
+                let facts = self.settings.facts;
+                self.ask(Ask::List { path: path.clone(), facts }, Purpose::Entries(path));
             }
             Command::Size(path) => self.ask(Ask::Stat { path: self.resolve(&path) }, Purpose::Size),
             Command::ModifiedTime(path) => {
@@ -119,9 +120,7 @@ impl ServerSession {
                 self.waiting = Some(Waiting { id, purpose: Purpose::Checksum });
                 self.reply(status_reply(timestamp, bytes));
             }
-            (Purpose::Entries(path), Answer::Entries(entries)) => {
-                self.reply_entries(&path, &entries)
-            }
+            (Purpose::Entries(path), Answer::Entries(lines)) => self.reply_entries(&path, &lines),
             (purpose, Answer::Entry(entry)) => self.entry_answer(purpose, *entry),
             (_, other) => self.misanswered(&other),
         }
@@ -186,16 +185,13 @@ impl ServerSession {
         self.reply(reply);
     }
 
-    fn reply_entries(&mut self, path: &Pathname, entries: &[ListingEntry]) {
-        let facts: FactSet = self.settings.facts;
-        let mut reply = Reply::line(250, format!("Contents of {path}"));
-        for entry in entries.iter().filter(|entry| entry.name.fits_a_line()) {
-            let mut line = vec![b' '];
-            entry.write_facts(facts, &mut line);
-            reply.lines.push(line);
-        }
-        reply.lines.push(b"End.".to_vec());
-        self.reply(reply);
+    fn reply_entries(&mut self, path: &Pathname, lines: &[u8]) {
+        let mut reply = Reply::line(250, format!("Contents of {path}")).encode();
+        // More lines follow.
+        reply[3] = b'-';
+        reply.extend_from_slice(lines);
+        reply.extend(Reply::line(250, "End.").encode());
+        self.send(reply);
     }
 }
 

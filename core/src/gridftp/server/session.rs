@@ -418,7 +418,11 @@ impl ServerSession {
         if matches!(reply.code, 501 | 503 | 553) {
             self.outputs.push_back(Output::Rejected(format!("{} {}", reply.code, reply.text())));
         }
-        let reply = reply.encode();
+        self.send(reply.encode());
+    }
+
+    /// Sends a reply as it is on the wire.
+    pub(super) fn send(&mut self, reply: Vec<u8>) {
         self.unsent += reply.len();
         // Replies to pipelined commands leave in one write.
         match self.outputs.back_mut() {

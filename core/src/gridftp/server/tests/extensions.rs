@@ -43,10 +43,11 @@ fn names_are_listed_renamed_and_checked_on_the_control_channel() {
     let file = ListingEntry { name: "a".into(), size: Some(6), ..ListingEntry::default() };
     d.client("MLST a\r\n").edge(Answer::Entry(Box::new(file.clone())));
     assert_eq!(d.said(), "250-status of /a\r\n Type=file;Size=6; /a\r\n250 End.\r\n");
-    d.client("MLSC /\r\n").edge(Answer::Entries(vec![
-        file.clone(),
-        ListingEntry { name: "b\nc".into(), ..ListingEntry::default() },
-    ]));
+    d.client("MLSC /\r\n");
+    let Ask::List { facts, .. } = *d.asked() else { panic!("{:?}", d.asked()) };
+    let odd = ListingEntry { name: "b\nc".into(), ..ListingEntry::default() };
+    let lines = crate::gridftp::control_listing([file.clone(), odd], facts).expect("a short list");
+    d.edge(Answer::Entries(lines));
     assert_eq!(d.said(), "250-Contents of /\r\n Type=file;Size=6; a\r\n250 End.\r\n");
     d.client("STAT a\r\n").edge(Answer::Entry(Box::new(file.clone())));
     assert_eq!(
