@@ -13,9 +13,10 @@ use crate::mover::Cancel;
 use crate::sys::lock::lock;
 use farline_core::gridftp::control_listing;
 use farline_core::gridftp::server::{Answer, Ask};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What came of a job, by its number, with the memory that a list takes until it is sent.
@@ -118,6 +119,22 @@ impl Job {
             other => self.quick(other),
         };
         tell(answer.unwrap_or_else(Answer::Failed));
+    }
+
+    /// Says that a login has had no turn `within` that time: what others wait for may be stuck.
+    pub(super) fn had_no_turn(
+        &self,
+        id: u64,
+        within: Duration,
+        answers: &mpsc::UnboundedSender<Told>,
+    ) {
+        let (client, within) = (self.client.to_canonical(), Span::from(within));
+        let what = format_args!("{client} had no turn to log in within {within}");
+        self.shared.notices.say("login_timeout", what);
+        let words = format!("No turn to log in within {within}; try again later.");
+        let error = Error::new(Fault::There, ErrorCode::ServerClosing, words);
+        // The session may be gone by then.
+        drop(answers.send((id, Answer::Failed(error), None)));
     }
 
     fn quick(&self, ask: Ask) -> Result<Answer, Error> {

@@ -18,7 +18,8 @@ pub struct NodeLimits {
     pub logins: usize,
     /// Of them, from one address.
     pub logins_per_address: usize,
-    /// How long a client may take to be let in, a TLS handshake with it.
+    /// How long a client may take to be let in, a TLS handshake with it, and how long it may wait
+    /// for a turn to have its password compared.
     pub login_timeout: Duration,
     /// Memory for the lists of files of trees, all sessions together; one takes at most half.
     pub list_memory: Bytes,

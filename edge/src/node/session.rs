@@ -229,9 +229,13 @@ impl Session {
                     Some(LoginTurn::Hash) => Arc::clone(&self.shared.hashes),
                     Some(LoginTurn::Pam(turns)) => turns,
                 };
+                let within = self.shared.config.limits.login_timeout;
                 tokio::spawn(async move {
                     let turn = tokio::select! {
                         turn = turns.acquire_owned() => turn,
+                        () = tokio::time::sleep(within) => {
+                            return job.had_no_turn(id, within, &answers);
+                        }
                         // Nobody waits for the answer any more.
                         () = answers.closed() => return,
                     };

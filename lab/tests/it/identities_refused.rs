@@ -60,6 +60,60 @@ fn an_identity_has_so_many_sessions_and_hears_of_it() {
 }
 
 #[test]
+fn who_has_no_turn_to_log_in_in_time_hears_so() {
+    let pam = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| pam.path().join(name);
+    // A module of PAM's that is stuck for as long as the test wants.
+    let (folder, check) = (pam.path().display(), at("check"));
+    let script = format!(
+        "#!/bin/sh\ntouch \"{folder}/began.$$\"\n\
+         while [ -e \"{folder}/stuck\" ]; do sleep 0.2; done\n"
+    );
+    fs::write(&check, script).expect("written");
+    fs::write(at("stuck"), "").expect("written");
+    fs::set_permissions(&check, fs::Permissions::from_mode(0o700)).expect("set");
+    let rules = format!(
+        "auth required pam_exec.so quiet expose_authtok {}\naccount required pam_permit.so\n",
+        check.display()
+    );
+    fs::write(at("service"), rules).expect("written");
+    let pat = format!(
+        "[[identity]]\nname = 'pat'\npassword = 'pam:{}'\npaths = {{ '/raw' = 'read' }}\n",
+        at("service").display()
+    );
+    let site = Site::with_node("login_timeout = 3\n", &pat);
+    let in_turn: Vec<_> = (0..4)
+        .map(|index| {
+            let mut curl = site.curl();
+            curl.args(["--user", "pat:open", "-o"]).arg(site.at(&format!("got{index}")));
+            curl.arg(format!("ftp://{}/raw/data", site.address));
+            Running(curl.spawn().expect("curl starts"))
+        })
+        .collect();
+    let began = || {
+        let names = fs::read_dir(pam.path()).expect("a folder").map(|name| name.expect("a name"));
+        names.filter(|name| name.file_name().to_string_lossy().starts_with("began.")).count()
+    };
+    wait_for("four that are stuck", || began() == 4);
+    let mut copy = site.cp();
+    copy.args(["--retry-for", "0s"]).arg(site.url("pat@", "/raw/data")).arg(site.at("got"));
+    let (error, _) = error_of_command(&mut copy);
+    assert_eq!(error["code"], "server-closing", "{error}");
+    let message = error["message"].as_str().expect("words");
+    assert!(message.contains("No turn to log in within 3.00 s; try again later."), "{error}");
+    let line = "login_timeout: 127.0.0.1 had no turn to log in within 3.00 s";
+    wait_for("a line in the log", || site.log().iter().any(|said| said.contains(line)));
+    // Whose password is no matter of PAM's waits for none of this, and who has a turn keeps it.
+    let mut other = site.cp();
+    succeed(other.arg(site.url("alice@", "/raw/data")).arg(site.at("got")));
+    fs::remove_file(at("stuck")).expect("it was there");
+    for mut client in in_turn {
+        assert!(client.0.wait().expect("it ends").success());
+    }
+    assert_eq!(began(), 4, "nobody was asked of the fifth");
+}
+
+#[test]
 fn a_line_test_is_an_identitys_own_right() {
     let quiet = format!(
         "allow_line = true\n[[identity]]\nname = 'quiet'\nallow_line = false\n\

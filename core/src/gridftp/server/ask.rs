@@ -51,7 +51,8 @@ pub enum Ask {
         /// What of each to say.
         facts: FactSet,
     },
-    /// Whether this password is this user's. Answer: `LoggedIn`.
+    /// Whether this password is this user's. Answer: `LoggedIn`; the error `server-closing` ends
+    /// the session with its words, and any other is a failed login.
     Login {
         /// As the client sent it.
         user: Vec<u8>,

@@ -89,6 +89,10 @@ impl ServerSession {
     pub(super) fn login_answer(&mut self, answer: &Answer) {
         match answer {
             Answer::LoggedIn(rights) => self.let_in(*rights),
+            // Nobody has looked at what it said.
+            Answer::Failed(error) if error.code == ErrorCode::ServerClosing => {
+                self.send_away(error);
+            }
             Answer::Failed(error) => self.refuse(&error.message),
             other => self.misanswered(other),
         }
@@ -106,12 +110,15 @@ impl ServerSession {
                 self.login.failures = 0;
                 self.say(230, "User logged in.");
             }
-            Answer::Failed(error) => {
-                self.say(421, error.message.clone());
-                self.close();
-            }
+            Answer::Failed(error) => self.send_away(error),
             other => self.misanswered(other),
         }
+    }
+
+    /// Ends the session, in whose way stands nothing that the client did.
+    fn send_away(&mut self, error: &Error) {
+        self.say(421, error.message.clone());
+        self.close();
     }
 
     fn refuse(&mut self, why: &str) {

@@ -249,6 +249,20 @@ fn a_session_for_which_there_is_no_room_ends_with_a_word() {
 }
 
 #[test]
+fn a_login_at_which_nobody_has_looked_ends_with_a_word() {
+    let mut d = Dialogue::new(ServerConfig {
+        logins: Logins::Asked { anonymous: None },
+        secure: true,
+        ..ServerConfig::default()
+    });
+    d.client("USER bob\r\nPASS x\r\nSTAT\r\n").said();
+    let late = Error::new(Fault::There, ErrorCode::ServerClosing, "No turn to log in.");
+    d.edge(Answer::Failed(late));
+    assert_eq!(d.said(), "421 No turn to log in.\r\n", "and it is no failed login");
+    assert_eq!(d.others, [Output::Close]);
+}
+
+#[test]
 fn a_refused_transfer_in_mode_s_leaves_no_data_connection() {
     let mut d = Dialogue::new(ServerConfig::default());
     d.client("USER anonymous\r\nPASS x\r\n").listening("PASV");
