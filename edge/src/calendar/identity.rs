@@ -262,6 +262,10 @@ impl NamedCallers {
         secret: &[u8],
         certificate: Option<&ClientCertificate>,
     ) -> Option<Caller> {
+        // Requests have no turns to have a password compared, and none is taken here.
+        if self.identities.turn_of(user).is_some() {
+            return None;
+        }
         let now = since_1970().as_secs();
         let admitted =
             self.identities.log_in(user, secret, certificate, &self.keys, now).ok()??;

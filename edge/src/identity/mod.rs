@@ -475,6 +475,29 @@ mod tests {
         assert_eq!(compared(), before + 1);
     }
 
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_certificate_or_a_token_alone_comes_to_no_password() {
+        let issuer = Issuer {
+            url: "https://issuer.example".to_owned(),
+            keys: KeySource::File("/nowhere".into()),
+            audiences: Vec::new(),
+            path: Pathname::root(),
+        };
+        let limits = IdentityLimits::default();
+        let issuers = vec![TokenIssuer { issuer, limits, owner: None, calendar: None }];
+        let people = Identities { issuers, ..people() };
+        let before = password::COMPARED.get();
+        // As a calendar asks, whose requests have no turns.
+        for (user, secret) in [("anonymous", "secret"), (BEARER, "secret"), (BEARER, "a.b.c")] {
+            assert!(people.turn_of(user.as_bytes()).is_none(), "{user}");
+            let (user, secret) = (user.as_bytes(), secret.as_bytes());
+            let came = people.log_in(user, secret, None, &KeySets::default(), 0);
+            assert!(!matches!(came, Ok(Some(_))), "{came:?}");
+        }
+        assert_eq!(password::COMPARED.get(), before);
+    }
+
     #[cfg(feature = "pam")]
     #[test]
     fn what_pam_knows_waits_for_one_of_its_processes() {
