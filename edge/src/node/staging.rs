@@ -77,3 +77,63 @@ impl DataPlane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shared;
+    use super::super::accounts::Shown;
+    use super::super::arrival::Arrival;
+    use super::super::config::ConfigFile;
+    use super::*;
+    use crate::mover::LiveRate;
+    use crate::stores::Root;
+    use farline_core::gridftp::Pathname;
+    use farline_core::units::{Rate, Span};
+    use std::net::SocketAddr;
+
+    /// Three sessions of a node whose pools have so much together.
+    fn sessions(memory: Bytes) -> [DataPlane; 3] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = ConfigFile { root: Some(dir.path().to_owned()), ..ConfigFile::default() };
+        let config = file.build().expect("all that a node needs");
+        let root = Root::open(dir.path()).expect("it is there").exported();
+        let shared = Shared::new(config, root, None, None, Pathname::root());
+        let shared = Arc::new(Shared { staging: PoolMemory::new(memory), ..shared });
+        let here = SocketAddr::from(([127, 0, 0, 1], 2811));
+        [(); 3].map(|()| {
+            let arrival = Arrival {
+                local: here,
+                peer: here,
+                over_ssh: false,
+                rtt: Span::ZERO,
+                one_port: None,
+                certificate: None,
+            };
+            let limit = LiveRate::new(Rate::default());
+            DataPlane::new(Arc::clone(&shared), arrival, Shown::default(), limit)
+        })
+    }
+
+    #[test]
+    fn who_comes_when_little_is_left_has_a_smaller_pool() {
+        let [mut first, mut second, mut third] = sessions(Bytes::mib(160));
+        let one = first.slots(3).expect("memory");
+        assert_eq!((one.len(), first.struck.take()), (64, Vec::new()));
+        let two = second.slots(3).expect("memory");
+        assert_eq!((two.len(), second.struck.take()), (48, vec![PacingLimit::StagingMemory]));
+        // So many channels, whatever others have; and one block at a time is never too much.
+        let three = third.slots(40).expect("memory");
+        assert_eq!((three.len(), third.struck.take()), (40, vec![PacingLimit::StagingMemory]));
+        let four = third.one_slot().expect("memory");
+        assert_eq!((four.len(), third.struck.take()), (1, Vec::new()));
+        // Nobody keeps any while somebody has less than it asked for.
+        first.keep_slots(one);
+        assert!(first.slots.is_empty());
+        drop((two, three, four));
+        let one = first.slots(3).expect("memory");
+        first.keep_slots(one);
+        assert_eq!(first.slots.len(), 64);
+        let least = second.slots(3).expect("memory");
+        assert_eq!(least.len(), 48, "what the first keeps is its own until its next transfer");
+    }
+}
