@@ -25,6 +25,11 @@ pub fn text(path: &Path) -> &str {
     path.to_str().expect("a test's path is text")
 }
 
+/// A file of this host, as a grid's clients name it.
+pub fn file_url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
 /// Bytes that cannot be compressed.
 pub fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);

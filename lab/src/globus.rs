@@ -1,9 +1,16 @@
-//! The server of the Globus project, as tests run it.
+//! The client and the server of the Globus project, as tests run them.
 
 use crate::{LinkUp, Running};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Globus' own client, for a minute at most.
+pub fn globus_url_copy() -> Command {
+    let mut command = crate::command("timeout");
+    command.args(["60", "globus-url-copy"]);
+    command
+}
 
 /// A real `globus-gridftp-server` for anonymous users on a free loopback port.
 ///

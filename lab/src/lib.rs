@@ -33,7 +33,7 @@ mod turns;
 pub mod udt;
 
 pub use brief::Brief;
-pub use globus::{globus_server, globus_server_at, globus_server_behind};
+pub use globus::{globus_server, globus_server_at, globus_server_behind, globus_url_copy};
 pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::LinkUp;
 pub use namespaces::Namespaces;

@@ -5,6 +5,7 @@ use crate::tls::openssl;
 use farline_core::gridftp::attribute_certificates;
 use farline_lab::files::random;
 use farline_lab::{announced, farline_binary, succeed};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +21,7 @@ const OLD_TLS: &str = "TLS 1.2";
 pub(crate) struct Grid {
     folder: tempfile::TempDir,
     /// Ends with the test.
-    _node: farline_lab::Running,
+    node: farline_lab::Running,
     pub(crate) url: String,
     pub(crate) log: Arc<Mutex<String>>,
 }
@@ -28,6 +29,11 @@ pub(crate) struct Grid {
 impl Grid {
     /// With `more` in the node's file.
     pub(crate) fn new(more: &str) -> Grid {
+        Grid::with(more, "")
+    }
+
+    /// The same, with lines on alice.
+    pub(crate) fn with(more: &str, alice: &str) -> Grid {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("security/certificates")).expect("a folder");
@@ -47,25 +53,23 @@ impl Grid {
             .expect("written");
         let config = format!(
             "root = '{root}'\nlisten = '127.0.0.1:0'\ngsi = '{security}'\n{more}\n\
-             [[identity]]\nname = 'alice'\npaths = {{ '/' = 'write' }}\nclear_data = true\n",
+             [[identity]]\nname = 'alice'\npaths = {{ '/' = 'write' }}\nclear_data = true\n\
+             {alice}\n",
             root = at("root").display(),
             security = at("security").display(),
         );
         fs::write(at("node.toml"), config).expect("written");
-        let mut command = farline_lab::command(farline_binary());
-        command.args(["--json", "serve"]).arg(at("node.toml")).stderr(Stdio::piped());
-        let (mut node, url) = announced(&mut command);
-        let stderr = node.0.stderr.take().expect("piped");
         let log = Arc::new(Mutex::new(String::new()));
-        let to = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = to.lock().expect("no panic");
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
-        Grid { folder, _node: node, url: url.replace("ftp://", "gsiftp://"), log }
+        let (node, url) = node_of(&at("node.toml"), &[], &log);
+        Grid { folder, node, url: url.replace("ftp://", "gsiftp://"), log }
+    }
+
+    /// Kills the node, and starts it again where it listened.
+    pub(crate) fn restart_the_node(&mut self) {
+        self.node.end(Signal::KILL);
+        let address = self.url.replace("gsiftp://", "");
+        let (node, _) = node_of(&self.at("node.toml"), &["--listen", &address], &self.log);
+        self.node = node;
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
@@ -131,6 +135,28 @@ impl Grid {
         assert!(fs::read(self.at("refused")).is_ok_and(|came| came.is_empty()), "bytes came");
         String::from_utf8_lossy(&stderr).into_owned()
     }
+}
+
+/// The node that the file `config` describes, with `more` arguments, and its URL; what it logs goes
+/// to `log`.
+fn node_of(
+    config: &Path,
+    more: &[&str],
+    log: &Arc<Mutex<String>>,
+) -> (farline_lab::Running, String) {
+    let mut command = farline_lab::command(farline_binary());
+    command.args(["--json", "serve"]).arg(config).args(more).stderr(Stdio::piped());
+    let (mut node, url) = announced(&mut command);
+    let stderr = node.0.stderr.take().expect("piped");
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut log = log.lock().expect("no panic");
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
+    (node, url)
 }
 
 /// An authority `file` with this subject.

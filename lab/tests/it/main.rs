@@ -94,4 +94,5 @@ mod tuner;
 mod udt;
 mod url_copy;
 mod url_copy_options;
+mod url_copy_schemes;
 mod verbs;

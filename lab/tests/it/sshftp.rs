@@ -1,14 +1,16 @@
 //! `sshftp://`: a globus-gridftp-server that a real sshd starts, as `globus-url-copy` has it.
 
 use farline_lab::files::{folder, random, same, text};
-use farline_lab::{Sshd, error_of_command, farline, farline_binary, json_of, node};
+use farline_lab::{
+    Sshd, error_of_command, farline, farline_binary, globus_url_copy, json_of, node,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 /// A host with an sshd, and what its users start there.
-struct Host {
+pub(crate) struct Host {
     dir: tempfile::TempDir,
     sshd: Sshd,
 }
@@ -33,11 +35,16 @@ impl Host {
         Host::running(&format!("globus-gridftp-server -ssh{as_root}"))
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// With a Farline node.
+    pub(crate) fn of_farline() -> Host {
+        Host::running(&format!("{} serve --stdio", text(&farline_binary())))
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn url(&self, name: &str) -> String {
+    pub(crate) fn url(&self, name: &str) -> String {
         format!("sshftp://127.0.0.1:{}{}", self.sshd.port, self.at(name).display())
     }
 
@@ -48,6 +55,15 @@ impl Host {
             .env("GLOBUS_REMOTE_SSHFTP", self.at("sshftp"));
         let ssh = format!("ssh -F {}", self.at("config").display());
         command.args(["--json", "cp", "--ssh", &ssh]).args(more);
+        command
+    }
+
+    /// Globus' own client, whose ssh finds this host.
+    pub(crate) fn guc(&self) -> Command {
+        let mut command = globus_url_copy();
+        // ssh reads options behind the host too, where Globus' own script puts this.
+        let there = format!("-F {} {}", self.at("config").display(), self.at("sshftp").display());
+        command.env("GLOBUS_REMOTE_SSHFTP", there);
         command
     }
 }
@@ -96,7 +112,7 @@ fn trees_go_both_ways_to_a_globus_server_over_ssh() {
 
 #[test]
 fn a_farline_node_behind_sshftp_encrypts() {
-    let host = Host::running(&format!("{} serve --stdio", text(&farline_binary())));
+    let host = Host::of_farline();
     fs::write(host.at("file"), random(32, 3_000_001)).expect("written");
     let (file, back) = (host.at("file"), host.at("back"));
     for (from, to) in

@@ -1,8 +1,9 @@
 //! What `globus-url-copy` does at a node besides plain copies: over ssh, by what differs, begun
 //! again, striped, over many channels.
 
-use farline_lab::files::{names, random, text};
-use farline_lab::{Running, Sshd, farline_binary, globus_server, node, succeed, wait_for};
+use crate::sshftp::Host;
+use farline_lab::files::{file_url as file, names, random};
+use farline_lab::{Running, globus_server, globus_url_copy, node, succeed, wait_for};
 use rustix::process::Signal;
 use std::fs;
 use std::net::TcpListener;
@@ -10,42 +11,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// What a site installs as `/etc/grid-security/sshftp`.
-const SSHFTP: &str = "#!/bin/sh\nexec FARLINE serve --stdio\n";
-
-fn globus_url_copy() -> Command {
-    let mut command = farline_lab::command("timeout");
-    command.args(["60", "globus-url-copy"]);
-    command
-}
-
-fn file(path: &Path) -> String {
-    format!("file://{}", path.display())
-}
-
 fn same(a: &Path, b: &Path) {
     succeed(Command::new("cmp").arg(a).arg(b));
 }
 
 #[test]
 fn files_and_trees_go_both_ways_by_sshftp() {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| dir.path().join(name);
-    let sshd = Sshd::start(&at("ssh"), "127.0.0.1", "", &[]);
-    fs::write(at("config"), sshd.client_config("127.0.0.1", None)).expect("written");
-    let script = SSHFTP.replace("FARLINE", text(&farline_binary()));
-    fs::write(at("sshftp"), script).expect("written");
-    fs::set_permissions(at("sshftp"), fs::Permissions::from_mode(0o755)).expect("set");
-    // ssh reads options behind the host too, where Globus' own script puts this.
-    let remote = format!("-F {} {}", at("config").display(), at("sshftp").display());
-    let guc = || {
-        let mut guc = globus_url_copy();
-        guc.env("GLOBUS_REMOTE_SSHFTP", &remote);
-        guc
-    };
-    let there =
-        |name: &str| format!("sshftp://127.0.0.1:{}{}", sshd.port, dir.path().join(name).display());
+    let host = Host::of_farline();
+    let (at, there) = (|name: &str| host.at(name), |name: &str| host.url(name));
+    let guc = || host.guc();
     fs::write(at("big"), random(21, 5_000_001)).expect("written");
     for channels in ["1", "4"] {
         let (up, back) = (format!("up{channels}"), format!("back{channels}"));
@@ -74,6 +48,12 @@ fn each_level_of_sync_sends_what_differs_by_it() {
     let (root, here) = (dir.path().join("root"), dir.path().join("here"));
     fs::create_dir_all(&root).expect("a folder");
     let (_node, url) = node(&root, "write", &[]);
+    sync_levels(&globus_url_copy, &here, &root, &url);
+}
+
+/// Has `guc` bring folders up to date both ways by each level, between `here` and a node at `url`
+/// that exports `root`.
+pub(crate) fn sync_levels(guc: &dyn Fn() -> Command, here: &Path, root: &Path, url: &str) {
     // What is now there as it is here.
     let same_in = |folder: &Path, as_in: &Path| -> Vec<String> {
         let is_same =
@@ -110,7 +90,7 @@ fn each_level_of_sync_sends_what_differs_by_it() {
                 false => (format!("{url}/t/"), file(&to.join(""))),
             };
             let level = level.to_string();
-            succeed(globus_url_copy().args([
+            succeed(guc().args([
                 "-r",
                 "-cd",
                 "-sync",
@@ -137,8 +117,8 @@ fn free_port() -> u16 {
     port.expect("a free port").port()
 }
 
-/// Whether something of this length at least lies below `folder`.
-fn came(folder: &Path, len: u64) -> bool {
+/// Whether something of this length at least lies in `folder`.
+pub(crate) fn came(folder: &Path, len: u64) -> bool {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let lengths = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
     lengths.max() >= Some(len)

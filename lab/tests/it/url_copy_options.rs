@@ -1,22 +1,12 @@
 //! What `globus-url-copy` may be told besides, at a node: parts of files, checksums of both ends,
 //! figures while it runs, and plain FTP servers at the other end.
 
-use farline_lab::files::{names, random};
+use farline_lab::files::{file_url as file, names, random};
 use farline_lab::plain_ftp::{proftpd, proftpd_folder, pyftpdlib, vsftpd};
-use farline_lab::{LinkUp, Running, globus_server, node, succeed};
+use farline_lab::{LinkUp, Running, globus_server, globus_url_copy, node, succeed};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-fn globus_url_copy() -> Command {
-    let mut command = farline_lab::command("timeout");
-    command.args(["60", "globus-url-copy"]);
-    command
-}
-
-fn file(path: &Path) -> String {
-    format!("file://{}", path.display())
-}
 
 fn same(a: &Path, b: &Path) {
     succeed(Command::new("cmp").arg(a).arg(b));
