@@ -41,6 +41,11 @@ fn gfal_gets_puts_lists_sums_and_removes() {
     assert!(at("root/deep/renamed").is_file());
     succeed(gfal("copy").args(["-r", &format!("{url}/deep/"), &here("tree")]));
     succeed(Command::new("cmp").arg(at("big")).arg(at("tree/renamed")));
+    succeed(gfal("copy").args(["-r", &here("tree"), &format!("{url}/again")]));
+    succeed(Command::new("cmp").arg(at("big")).arg(at("root/again/renamed")));
     succeed(gfal("rm").arg(format!("{url}/deep/renamed")));
     assert!(!at("root/deep/renamed").exists());
+    // What broke off it copies anew: nothing of it says otherwise.
+    let offered = succeed(gfal("copy").arg("--help"));
+    assert!(offered.contains("--checksum") && !offered.contains("resume"), "{offered}");
 }

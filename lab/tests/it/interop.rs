@@ -2,7 +2,7 @@
 //!
 //! `make test` installs them. A machine without one fails here rather than passing untested.
 
-use farline_lab::files::random;
+use farline_lab::files::{names, random, same};
 use farline_lab::{assert_same_tree, farline, globus_server, json_of, node, plant, succeed};
 use std::net::TcpListener;
 use std::path::Path;
@@ -280,6 +280,42 @@ fn what_curl_and_lftp_had_when_killed_is_not_fetched_again() {
     }
 }
 
+/// A node keeps nothing of what a stock client was cut off in.
+#[test]
+fn what_curl_and_lftp_were_killed_in_sending_is_sent_anew() {
+    use farline_lab::{Running, wait_for};
+    use rustix::process::Signal;
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("root")).expect("a folder");
+    big(&at("big"));
+    let (_node, url) = node(&at("root"), "write", &[]);
+    let curl = |more: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60", "-C", "-"]).args(more);
+        command.arg("-T").arg(at("big")).arg(format!("{url}/new"));
+        command
+    };
+    let lftp = |first: &str| {
+        let mut command = farline_lab::command("lftp");
+        let put = format!("{first} open {url}; put -c {} -o new; quit", at("big").display());
+        command.args(["-c", &put]);
+        command
+    };
+    for (name, mut slow, mut again) in [
+        ("curl", curl(&["--limit-rate", "2M"]), curl(&[])),
+        ("lftp", lftp("set net:limit-rate 2000000;"), lftp("")),
+    ] {
+        let mut killed = Running(slow.spawn().expect("it is installed"));
+        wait_for("the first of it", || !names(&at("root")).is_empty());
+        killed.end(Signal::KILL);
+        wait_for("nothing to be left", || names(&at("root")).is_empty());
+        succeed(&mut again);
+        assert!(same(&at("big"), &at("root/new")), "{name}");
+        std::fs::remove_file(at("root/new")).expect("it was there");
+    }
+}
+
 #[test]
 fn curl_and_lftp_are_told_a_checksum_that_they_quote() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -322,6 +358,19 @@ fn ipv6_works_as_ipv4_does() {
             .arg(dir.path().join("back")),
     );
     assert_same_tree(&dir.path().join("src"), &dir.path().join("back/src"));
+    // curl asks for EPSV there; with -g the address's brackets are no pattern.
+    let (file, back) = (dir.path().join("big"), dir.path().join("big-back"));
+    big(&file);
+    let curl = || {
+        let mut command = Command::new("curl");
+        command.args(["-gsS", "--max-time", "60"]);
+        command
+    };
+    let there = format!("{url}/big");
+    succeed(curl().arg("-T").arg(&file).arg(&there));
+    assert!(same(&file, &root.join("big")), "curl's upload");
+    succeed(curl().arg("-o").arg(&back).arg(&there));
+    assert!(same(&file, &back), "curl's download");
 }
 
 #[test]

@@ -117,15 +117,20 @@ fn curl_and_lftp_move_files_under_tls() {
     assert!(said.contains(&format!("< 213 {sum}")), "{said}");
     let part = dir.path().join("got");
     std::fs::write(&part, &bytes[..1_000_000]).expect("written");
+    std::fs::write(root.join("begun"), &bytes[..1_000_000]).expect("written");
     let script = format!(
         "set ssl:verify-certificate no; set ftp:ssl-force yes; set ftp:ssl-protect-data yes; open \
          ftp://{address}; \
-         get -c big -o {got}; put {got} -o again; quote CKSM MD5 0 -1 /again; cls -1; quit",
+         get -c big -o {got}; put {got} -o again; quote CKSM MD5 0 -1 /again; \
+         put -c {got} -o begun; cls -1; quit",
         got = part.display()
     );
     let said = succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
     assert!(said.contains("again") && said.contains(sum), "{said}");
-    assert!(std::fs::read(root.join("again")).expect("landed") == bytes, "what lftp moved differs");
+    for name in ["again", "begun"] {
+        let landed = std::fs::read(root.join(name)).expect("landed");
+        assert!(landed == bytes, "what lftp moved to {name} differs");
+    }
 }
 
 /// Fetches `f` under PROT P as nobody, to its third argument. With `stranger` another connection of

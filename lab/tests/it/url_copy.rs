@@ -197,6 +197,15 @@ fn striped_copies_use_the_one_host_that_there_is() {
             same(&at("big"), &at(&name));
         }
     }
+    // Blocks of no length the client refuses itself, with every server.
+    for target in [format!("{url}/none"), format!("{globus}{}", at("none").display())] {
+        let mut up = globus_url_copy();
+        up.args(["-stripe", "-sbs", "0", &file(&at("big")), &target]);
+        let output = up.output().expect("it runs");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let is_refused = said.contains("partition block size must be greater than 0");
+        assert!(!output.status.success() && is_refused, "{target}: {said}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use farline_lab::files::{file_url as file, names, random};
 use farline_lab::plain_ftp::{proftpd, proftpd_folder, pyftpdlib, vsftpd};
+use farline_lab::raw::RawClient;
 use farline_lab::{LinkUp, Running, globus_server, globus_url_copy, node, succeed};
 use std::fs;
 use std::path::Path;
@@ -76,6 +77,18 @@ fn checksums_of_both_ends_are_compared_by_each_algorithm() {
     let output = adler.arg(format!("{url}/adler")).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("Unable to use checksum algorithm ADLER32"), "{said}");
+}
+
+/// For which `-data-cred` asks.
+#[test]
+fn credentials_for_data_alone_are_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(dir.path(), "read", &[]);
+    let mut client = RawClient::open(&url);
+    let offered = client.ask("FEAT");
+    assert!(offered.contains("DCAU") && !offered.contains("DCSC"), "{offered}");
+    let reply = client.ask("DCSC D");
+    assert!(reply.starts_with('5'), "{reply}");
 }
 
 #[test]

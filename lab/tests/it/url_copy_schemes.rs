@@ -4,8 +4,9 @@
 use crate::gsi::Grid;
 use crate::sshftp::Host;
 use crate::url_copy::{came, sync_levels};
-use farline_lab::files::{file_url, folder, hidden, random, same};
+use farline_lab::files::{file_url, folder, hidden, names, random, same};
 use farline_lab::{Running, globus_server, globus_url_copy, node, succeed, wait_for};
+use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -224,4 +225,41 @@ fn rst_goes_on_by_gsiftp_after_a_node_was_killed() {
         assert!(same(&big, &folder.join("new")), "{from} to {to}");
         assert!(hidden(&folder).is_empty(), "something was left");
     }
+}
+
+/// A node keeps nothing of what a stock client was cut off in, and this client knows of no earlier
+/// run.
+#[test]
+fn a_file_whose_client_was_killed_begins_anew() {
+    let grid = Grid::with("", "rate = '32Mbit/s'");
+    let proxy = grid.proxy("alice", &[]);
+    let (big, into, back) = (grid.at("big"), grid.at("root/in"), grid.at("back"));
+    for folder in [&into, &back] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    let there = format!("{}/in/new", grid.url);
+    let copy = |from: &str, to: &str| {
+        let mut guc = grid.guc(&proxy);
+        guc.args(["-p", "2", from, to]);
+        guc
+    };
+    let killed = |from: &str, to: &str, folder: &Path| {
+        let mut copy = Running(copy(from, to).spawn().expect("it runs"));
+        wait_for("the first of it", || came(folder, 256 << 10));
+        assert!(copy.0.try_wait().expect("it is ours").is_none(), "it was over before");
+        // `timeout` passes this on.
+        copy.end(Signal::TERM);
+    };
+    killed(&file_url(&big), &there, &into);
+    wait_for("nothing to be left", || names(&into).is_empty());
+    succeed(&mut copy(&file_url(&big), &there));
+    assert!(same(&big, &into.join("new")));
+    let new = back.join("new");
+    killed(&there, &file_url(&new), &back);
+    // What is there is fetched again: the mark goes.
+    let mut begun = fs::read(&new).expect("a part");
+    begun[10] ^= 1;
+    fs::write(&new, &begun).expect("written");
+    succeed(&mut copy(&there, &file_url(&new)));
+    assert!(same(&big, &new));
 }
