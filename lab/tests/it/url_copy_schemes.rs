@@ -76,7 +76,7 @@ impl Ends<'_> {
         format!("{}{}", self.stock, self.here.join(name).display())
     }
 
-    fn here(&self, name: &str) -> String {
+    fn local(&self, name: &str) -> String {
         file_url(&self.here.join(name))
     }
 
@@ -91,9 +91,9 @@ impl Ends<'_> {
         fs::write(&file, &whole).expect("written");
         for (index, options) in OF_A_FILE.into_iter().enumerate() {
             let (up, back) = (format!("up{index}"), format!("back{index}"));
-            self.copy(options, &self.here("file"), &self.at_node(&up));
+            self.copy(options, &self.local("file"), &self.at_node(&up));
             assert!(same(&file, &self.root.join(&up)), "{options:?}, up");
-            self.copy(options, &self.at_node(&up), &self.here(&back));
+            self.copy(options, &self.at_node(&up), &self.local(&back));
             assert!(same(&file, &self.here.join(&back)), "{options:?}, down");
         }
         for (index, options) in OF_TWO_SERVERS.into_iter().enumerate() {
@@ -105,7 +105,7 @@ impl Ends<'_> {
         }
         for (index, (options, from, to)) in OF_A_PART.into_iter().enumerate() {
             let part = format!("part{index}");
-            self.copy(options, &self.here("file"), &self.at_node(&part));
+            self.copy(options, &self.local("file"), &self.at_node(&part));
             let landed = fs::read(self.root.join(&part)).expect("it landed");
             let expected = [&vec![0; from][..], &whole[from..to]].concat();
             assert!(landed == expected, "{options:?}: {} bytes", landed.len());
@@ -113,7 +113,7 @@ impl Ends<'_> {
             fs::write(self.here.join("rest"), &whole).expect("written");
             let (off, len) = (from.to_string(), (to - from).to_string());
             let down = ["-off", &off, "-len", &len];
-            self.copy(&down, &self.at_node(&part), &self.here("rest"));
+            self.copy(&down, &self.at_node(&part), &self.local("rest"));
             assert!(same(&file, &self.here.join("rest")), "{down:?}");
         }
         assert!(hidden(&self.root).is_empty(), "something was left");
@@ -130,9 +130,9 @@ impl Ends<'_> {
         }
         for (index, options) in OF_A_TREE.into_iter().enumerate() {
             let (up, back) = (format!("up{index}/"), format!("back{index}/"));
-            self.copy(options, &self.here("src/"), &self.at_node(&up));
+            self.copy(options, &self.local("src/"), &self.at_node(&up));
             succeed(Command::new("diff").arg("-r").args([&source, &self.root.join(&up)]));
-            self.copy(options, &self.at_node(&up), &self.here(&back));
+            self.copy(options, &self.at_node(&up), &self.local(&back));
             succeed(Command::new("diff").arg("-r").args([&source, &self.here.join(&back)]));
         }
         sync_levels(self.guc, &self.here.join("synced"), &self.root, &self.node);
