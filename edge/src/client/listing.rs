@@ -44,7 +44,13 @@ pub(super) async fn list_tree(
     while let Some(folder) = folders.pop() {
         let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
         let listed = match control.features().mlsc {
-            true => control.list(&at).await,
+            true => match control.list(&at).await {
+                // A reply has an end, and a data connection none.
+                Err(error) if error.code == ErrorCode::ListMemory => {
+                    stream_mode::list(copy, control, &at).await
+                }
+                listed => listed,
+            },
             false => stream_mode::list(copy, control, &at).await,
         };
         let found = match listed {
