@@ -29,19 +29,34 @@ const LONGEST_INTERVAL: f64 = 10.0;
 /// Packets that may have arrived of a flow that still begins.
 const MOST_BEFORE: u64 = 100;
 
-/// Where a flow stands that begins from what an earlier one saw: RFC 9959's phases within slow
-/// start.
+/// Where a flow stands that begins from what an earlier one saw: RFC 9959's phases, section 3.
+///
+/// `pipe` packets are those that have found a place on the path (`PipeSize`).
 #[derive(Clone, Copy, Debug)]
 enum Resuming {
     /// Reconnaissance: until the first window has arrived.
     Confirms(SavedPath),
-    /// Until what was sent before packet `until` is acknowledged; `arrived` packets have since.
-    Unproven { until: u64, limit: f64, arrived: f64 },
+    /// Until packet `first`, the jump's first, is acknowledged.
+    Unvalidated { saved: SavedPath, first: u64, pipe: f64 },
+    /// Until all before packet `end`, which was sent after the jump, are acknowledged: slow start
+    /// goes on, paced, and a loss is the jump's.
+    Validating { saved: SavedPath, end: u64, pipe: f64 },
+    /// Safe retreat: no faster than `pace` for a round trip, and until all before packet `end` have
+    /// come or are known to be missing.
+    Retreat { end: u64, pipe: f64, pace: Pace, until: Time },
     /// Slow start goes on from there, paced, and ends at so many packets.
     Proven { limit: f64 },
-    /// It has: until what was sent before packet `until` is acknowledged, arrivals say what was
-    /// sent more slowly.
+    /// It has, or a retreat is over: until what was sent before packet `until` is acknowledged,
+    /// arrivals say what was sent more slowly.
     Full { until: u64, limit: f64 },
+}
+
+/// Whether the newest round trip is another path's. A receiver keeps what it knows to itself for up
+/// to a SYN, which is no part of the path.
+fn is_another(path: &PathState, saved: &SavedPath) -> bool {
+    path.last_rtt.is_some_and(|rtt| {
+        !saved.is_confirmed_by(rtt) && !saved.is_confirmed_by(rtt.saturating_sub(SYN))
+    })
 }
 
 /// The machine.
@@ -101,13 +116,24 @@ impl Native {
             // others what arrived is more than a fair part, and each report of it counts.
             self.decreases = MOST_DECREASES;
         }
+        // What was sent without proof is so after slow start too.
+        self.resuming = self.resuming.filter(|phase| {
+            matches!(phase, Resuming::Validating { .. } | Resuming::Retreat { .. })
+        });
     }
 
     fn acked(&mut self, now: Time, path: &PathState, packets: u32) {
-        if self.is_slow_start {
+        let was_slow_start = self.is_slow_start;
+        if was_slow_start {
             self.window += f64::from(packets);
-            self.proceed(path, f64::from(packets));
-            if self.window >= path.most as f64 {
+        }
+        let retreated = matches!(self.resuming, Some(Resuming::Retreat { .. }));
+        self.proceed(now, path, f64::from(packets));
+        if retreated || self.holds() {
+            return;
+        }
+        if was_slow_start {
+            if self.is_slow_start && self.window >= path.most as f64 {
                 self.window = path.most as f64;
                 self.end_slow_start(path);
             }
@@ -137,42 +163,82 @@ impl Native {
         self.interval *= syn / (self.interval * increase.max(LEAST_INCREASE) + syn);
     }
 
+    /// Whether nothing grows by what arrives (RFC 9959, sections 3.3 and 3.5).
+    fn holds(&self) -> bool {
+        matches!(self.resuming, Some(Resuming::Unvalidated { .. } | Resuming::Retreat { .. }))
+    }
+
     /// Takes a flow that resumes through its phases.
-    fn proceed(&mut self, path: &PathState, packets: f64) {
-        match &mut self.resuming {
+    fn proceed(&mut self, now: Time, path: &PathState, packets: f64) {
+        let rtt = path.last_rtt.unwrap_or(path.rtt);
+        match self.resuming {
             Some(Resuming::Confirms(saved)) if path.acknowledged as f64 >= FIRST_WINDOW => {
-                let rtt = path.last_rtt.unwrap_or(path.rtt);
-                let limit = saved.threshold(path.packet);
                 let jump = saved.jump_packets(path.packet).min(path.most as f64);
-                let is_confirmed = saved.is_confirmed_by(rtt);
                 self.resuming = None;
-                if is_confirmed && jump > self.window {
+                if saved.is_confirmed_by(rtt) && jump > self.window {
                     (self.window, self.interval) = (jump, rtt.as_secs_f64() / jump);
-                    let until = path.sent;
-                    self.resuming = Some(Resuming::Unproven { until, limit, arrived: 0.0 });
+                    let pipe = (path.sent - path.acknowledged) as f64;
+                    self.resuming = Some(Resuming::Unvalidated { saved, first: path.sent, pipe });
                 }
             }
-            Some(Resuming::Unproven { until, limit, arrived }) => {
-                *arrived += packets;
+            Some(Resuming::Unvalidated { saved, first, pipe }) => {
                 // The window does not grow until the first of what it let go has come.
                 self.window -= packets;
-                if path.acknowledged > *until {
-                    self.resuming = Some(Resuming::Proven { limit: *limit });
+                let pipe = pipe + packets;
+                self.resuming = Some(Resuming::Unvalidated { saved, first, pipe });
+                if is_another(path, &saved) {
+                    self.retreat(now, path);
+                } else if path.acknowledged > first {
+                    let flight = (path.sent - path.acknowledged) as f64;
+                    let proven = pipe.max(FIRST_WINDOW);
+                    if flight <= proven {
+                        // It had not so much to send: nothing is on its way without proof.
+                        (self.window, self.interval) = (proven, 0.0);
+                        self.resuming = None;
+                    } else {
+                        self.window = flight;
+                        let end = path.sent;
+                        self.resuming = Some(Resuming::Validating { saved, end, pipe });
+                    }
+                }
+            }
+            Some(Resuming::Validating { saved, end, pipe }) => {
+                let limit = saved.threshold(path.packet);
+                let pipe = pipe + packets;
+                self.resuming = Some(Resuming::Validating { saved, end, pipe });
+                if self.is_slow_start {
+                    self.window = self.window.min(limit);
+                    self.interval = rtt.as_secs_f64() / self.window;
+                }
+                if is_another(path, &saved) {
+                    self.retreat(now, path);
+                } else if path.acknowledged >= end {
+                    self.resuming = self.is_slow_start.then_some(Resuming::Proven { limit });
+                }
+            }
+            Some(Resuming::Retreat { end, pipe, pace, until }) => {
+                let pipe = pipe + packets;
+                self.resuming = Some(Resuming::Retreat { end, pipe, pace, until });
+                if now >= until && path.heard_of >= end {
+                    // What has arrived is the threshold: no more leaves in a round trip. Until that
+                    // is acknowledged, arrivals say how slow the retreat was.
+                    let limit = self.window.min(pipe.max(FIRST_WINDOW));
+                    self.window = limit;
+                    self.interval = self.interval.max(rtt.as_secs_f64() / limit);
+                    self.resuming = Some(Resuming::Full { until: path.sent, limit });
                 }
             }
             Some(Resuming::Proven { limit }) => {
-                let limit = *limit;
                 self.window = self.window.min(limit);
-                let rtt = path.last_rtt.unwrap_or(path.rtt).as_secs_f64();
-                self.interval = rtt / self.window;
+                self.interval = rtt.as_secs_f64() / self.window;
                 // Beyond what the path held before nothing is known.
                 if self.window >= limit {
                     self.resuming = Some(Resuming::Full { until: path.sent, limit });
                 }
             }
             Some(Resuming::Full { until, limit }) => {
-                self.window = *limit;
-                if path.acknowledged > *until {
+                self.window = limit;
+                if path.acknowledged > until {
                     self.resuming = None;
                     self.is_slow_start = false;
                 }
@@ -181,22 +247,31 @@ impl Native {
         }
     }
 
-    /// A loss while a flow goes by what an earlier one saw: half of what arrives is left.
-    fn retreat(&mut self, path: &PathState) {
-        if let Some(Resuming::Unproven { arrived, .. }) = self.resuming.take() {
-            self.window = (arrived / 2.0).max(FIRST_WINDOW);
-            let rtt = path.last_rtt.unwrap_or(path.rtt) + SYN;
-            self.interval = self.interval.max(rtt.as_secs_f64() / self.window);
+    /// Where something is on its way without proof, a loss or another round trip says that the path
+    /// is not what it was: half of what has arrived is left (RFC 9959, section 3.5).
+    fn retreat(&mut self, now: Time, path: &PathState) {
+        let (end, pipe) = match self.resuming {
+            Some(Resuming::Unvalidated { pipe, .. }) => (path.sent, pipe),
+            Some(Resuming::Validating { end, pipe, .. }) => (end, pipe),
+            _ => return,
+        };
+        let window = (pipe / 2.0).max(FIRST_WINDOW);
+        let round = path.last_rtt.unwrap_or(path.rtt) + SYN;
+        let pace = Pace { interval: round.as_secs_f64() / window, window };
+        self.resuming = Some(Resuming::Retreat { end, pipe, pace, until: now + round });
+        if self.is_slow_start {
+            self.end_slow_start(path);
         }
     }
 
-    fn lost(&mut self, path: &PathState, first: u64) {
+    fn lost(&mut self, now: Time, path: &PathState, first: u64) {
+        let was_slow_start = self.is_slow_start;
+        self.retreat(now, path);
         if self.is_slow_start {
             self.end_slow_start(path);
-            self.retreat(path);
-            if path.arriving > 0.0 {
-                return;
-            }
+        }
+        if was_slow_start && path.arriving > 0.0 {
+            return;
         }
         self.has_lost = true;
         if first >= self.congested_to {
@@ -222,12 +297,13 @@ impl RateControl for Native {
     fn handle(&mut self, now: Time, path: &PathState, event: RateEvent) {
         match event {
             RateEvent::Acked(acked) => self.acked(now, path, acked.packets),
-            RateEvent::Lost { first, .. } => self.lost(path, first),
-            RateEvent::Timeout if self.is_slow_start => {
-                self.end_slow_start(path);
-                self.retreat(path);
+            RateEvent::Lost { first, .. } => self.lost(now, path, first),
+            RateEvent::Timeout => {
+                self.retreat(now, path);
+                if self.is_slow_start {
+                    self.end_slow_start(path);
+                }
             }
-            RateEvent::Timeout => {}
         }
     }
 
@@ -239,6 +315,14 @@ impl RateControl for Native {
     }
 
     fn poll(&self) -> Pace {
-        Pace { interval: self.interval, window: self.window }
+        match self.resuming {
+            Some(Resuming::Retreat { pace, .. }) => {
+                Pace { interval: self.interval.max(pace.interval), window: pace.window }
+            }
+            _ => Pace { interval: self.interval, window: self.window },
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,8 @@ pub struct PathState {
     pub sent: u64,
     /// Those of which nothing is left to be known: all before a first one.
     pub acknowledged: u64,
+    /// Those that have arrived or are known to be missing: all before a first one.
+    pub heard_of: u64,
     /// Those beyond that have arrived all the same, or will be sent again.
     pub beyond: u64,
     /// Bytes of a full packet, IP and UDP headers included.

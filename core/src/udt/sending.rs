@@ -376,6 +376,7 @@ impl Sending {
             capacity: self.capacity,
             sent: self.next,
             acknowledged: self.acknowledged,
+            heard_of: self.heard_of.max(self.acknowledged),
             beyond: outstanding.saturating_sub(self.in_flight()),
             packet: self.packet,
             most: self.most,
