@@ -6,7 +6,7 @@ use super::handshake::{HandshakeKind, SocketId, UdtHandshake};
 use super::packet::{ControlPacket, HEADER_LEN};
 use super::rate::SYN;
 use super::receiving::{Place, Receiving};
-use super::sending::Sending;
+use super::sending::{FIRST_TIMEOUT, Sending};
 use super::sequence::SequenceNumber;
 use crate::congestion::Yielded;
 use crate::units::{Bytes, Rng, Span, Time};
@@ -115,7 +115,7 @@ impl Connection {
             said: 0,
             heard_at: now,
             expiries: 0,
-            expires: now + LEAST_EXPIRY,
+            expires: now + FIRST_TIMEOUT,
             spoke_at: now,
             ack2_at: now,
             finishes: false,
@@ -233,7 +233,15 @@ impl Connection {
         self.heard_at = now;
         self.sending.heard(now);
         self.expiries = 0;
-        self.expires = now + LEAST_EXPIRY.max(self.receiving.timeout() + SYN);
+        self.expires = now + self.patience();
+    }
+
+    /// How long nothing may be heard before something is said or sent again: by the longer of the
+    /// round trips that the halves have measured, one of which may have had nothing to measure.
+    fn patience(&self) -> Span {
+        let sending = self.sending.smoothed_rtt().map(|_| self.sending.timeout());
+        let receiving = self.receiving.rtt().map(|_| self.receiving.timeout() + SYN);
+        sending.max(receiving).unwrap_or(FIRST_TIMEOUT).max(LEAST_EXPIRY)
     }
 
     fn end(&mut self, now: Time, why: Ended) {
@@ -284,7 +292,12 @@ impl Connection {
                 return output;
             }
         }
+        let was_idle = !self.sending.has_unacknowledged();
         if let Some(packet) = self.sending.poll(now) {
+            if was_idle {
+                // A peer that had nothing to acknowledge was not silent (libudt's `send` has that).
+                self.expires = self.expires.max(now + self.patience());
+            }
             return Output::SendData(packet);
         }
         if now >= self.spoke_at + KEEP_ALIVE_EVERY {
@@ -309,7 +322,7 @@ impl Connection {
                 self.urgent.push_back(Output::Send(ControlPacket::KeepAlive));
             }
         }
-        let timeout = (self.receiving.timeout() + SYN).max(LEAST_EXPIRY);
+        let timeout = self.patience();
         let longest = Span::from_nanos(self.settings.silence.as_nanos() / 8);
         let wait = timeout.mul_f64(f64::from(self.expiries)).min(longest.max(timeout));
         self.expires = now + wait;

@@ -11,6 +11,9 @@ use crate::units::{ByteRanges, Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// How long an answer may take while no round trip was measured (RFC 6298, 2.1): libudt's guess of
+/// 100 ms takes each path of more than 300 ms for dead.
+pub(super) const FIRST_TIMEOUT: Span = Span::from_secs(1);
 /// A sender that wakes late makes good what it missed of this, and no more.
 const MOST_CATCH_UP: Span = Span::from_millis(2);
 /// The shortest datagrams that a path is ever taken to need: IPv6 carries them everywhere.
@@ -185,8 +188,12 @@ impl Sending {
     }
 
     /// How long a packet may stay unacknowledged before something is wrong.
-    fn timeout(&self) -> Span {
-        self.rtt + self.variation.mul_f64(4.0) + SYN + SYN
+    pub(super) fn timeout(&self) -> Span {
+        let timeout = self.rtt + self.variation.mul_f64(4.0) + SYN + SYN;
+        match self.least_rtt {
+            Some(_) => timeout,
+            None => timeout.max(FIRST_TIMEOUT),
+        }
     }
 
     /// An acknowledgement of all before `next`; returns whether it says something new.

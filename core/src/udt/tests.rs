@@ -335,6 +335,42 @@ fn a_packet_longer_than_was_agreed_on_is_not_kept() {
     }
 }
 
+#[test]
+fn what_was_just_sent_is_not_sent_again_after_an_idle_time() {
+    for idle in (0..2500).step_by(50) {
+        let mut connection = connection(0);
+        let (writes, end) = (Time::ZERO + ms(idle), Time::ZERO + ms(idle + 250));
+        let (mut now, mut is_written, mut sent) = (Time::ZERO, false, 0);
+        while now < end {
+            if now >= writes && !is_written {
+                is_written = true;
+                connection.handle(now, Input::Written(1000));
+            }
+            match connection.poll(now) {
+                Output::SendData(_) => sent += 1,
+                Output::Wait(at) => {
+                    let next = if is_written { end } else { writes };
+                    now = at.map_or(next, |at| at.min(next));
+                }
+                _ => {}
+            }
+        }
+        // The path's round trip may well be as long as that.
+        assert_eq!(sent, 1, "written after {idle} ms");
+    }
+}
+
+#[test]
+fn a_path_of_a_long_round_trip_is_not_taken_for_dead() {
+    for rtt in [350, 600, 900] {
+        let flow = UdtFlow::of(RateAlgorithm::Native, Bytes(5_000_000));
+        let scenario = UdtScenario::new(mbit(100), ms(rtt), vec![flow]);
+        let (again, twice) = run_whole(&scenario, Span::from_secs(60)).repeats(0);
+        // The first window has 16 packets, all of which were on their way.
+        assert!(again < 8 && twice < 8, "{rtt} ms: {again} again, {twice} twice");
+    }
+}
+
 fn any_input() -> impl Strategy<Value = Input> {
     let number =
         || prop_oneof![any::<u32>(), 0x7FFF_FFE0_u32..0x8000_0020].prop_map(SequenceNumber::new);
