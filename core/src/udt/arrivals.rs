@@ -66,6 +66,11 @@ impl Arrivals {
         }
     }
 
+    /// What came last was sent again, at the sender's pace, and is no pair with what follows.
+    pub(super) fn repaired(&mut self) {
+        self.pair = None;
+    }
+
     /// Packets per second that arrive; 0 while too few did at one pace.
     pub(super) fn speed(&self) -> f64 {
         filtered(&self.intervals, INTERVALS / 2)

@@ -151,6 +151,7 @@ impl Receiving {
             }
             self.highest = index + 1;
         } else {
+            self.arrivals.repaired();
             self.missing.remove(index..index + 1);
         }
         self.contiguous = self.missing.iter().next().map_or(self.highest, |gap| gap.start);
@@ -284,5 +285,40 @@ impl Receiving {
         let was_full = self.told_room < self.capacity / 4;
         let has_to_tell = self.contiguous > self.told || !self.pending.is_empty() || was_full;
         [reports, has_to_tell.then_some(self.next_ack)].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets are numbered from here, so that they wrap soon.
+    const FIRST: SequenceNumber = SequenceNumber::new(0x7FFF_FFF0);
+
+    fn receiving(payload: u32) -> Receiving {
+        Receiving::new(Time::ZERO, FIRST, (payload, payload), 10_000)
+    }
+
+    fn came(receiving: &mut Receiving, at: Span, index: u64) {
+        let now = Time::ZERO + at;
+        let place = receiving.data(now, now, FIRST.after(index), receiving.payload, index);
+        assert_eq!(place, Place::Kept, "packet {index}");
+    }
+
+    #[test]
+    fn what_is_sent_again_makes_no_path_look_slow() {
+        let mut receiving = receiving(1456);
+        // A packet in 100 us, the second of a pair 12 us behind the first, and 1600 are lost.
+        for index in (0..160).chain(1760..3000) {
+            let early = if index % 16 == 1 { 88 } else { 0 };
+            came(&mut receiving, Span::from_micros(index * 100 - early), index);
+        }
+        let close = |receiving: &Receiving| (receiving.arrivals.capacity() * 12e-6 - 1.0).abs();
+        assert!(close(&receiving) < 0.01, "{}", receiving.arrivals.capacity());
+        // They come again a millisecond apart, pairs or not.
+        for index in 160..1760 {
+            came(&mut receiving, Span::from_micros(300_000 + index * 1000), index);
+        }
+        assert!(close(&receiving) < 0.01, "{}", receiving.arrivals.capacity());
     }
 }
