@@ -188,7 +188,10 @@ impl Connection {
             Input::Read(packets) => self.receiving.read(packets),
             Input::Room(packets) => self.receiving.resize(u64::from(packets)),
             Input::Resume(saved) => self.sending.resume(saved),
-            Input::LongestDatagram(len) => self.sending.longest_datagram(len),
+            Input::LongestDatagram(len) => {
+                self.sending.longest_datagram(len);
+                self.receiving.longest_datagram(len);
+            }
             Input::Finish => self.finishes = true,
             Input::Abort => self.end(now, Ended::Here),
         }

@@ -2,7 +2,7 @@
 //! sender of it.
 
 use super::arrivals::Arrivals;
-use super::packet::{ControlPacket, LossRange, MOST_LOSSES, ReceiverState};
+use super::packet::{ControlPacket, HEADER_LEN, LossRange, MOST_LOSSES, ReceiverState};
 use super::rate::SYN;
 use super::sequence::SequenceNumber;
 use crate::units::{ByteRanges, Span, Time};
@@ -15,6 +15,11 @@ const LIGHT_EVERY: u64 = 64;
 const MOST_PENDING: usize = 1024;
 /// The least room that is ever told, as by libudt: a sender must be able to ask.
 pub(super) const LEAST_ROOM: u64 = 2;
+
+/// Losses of which so many bytes tell: each takes two words, or one.
+fn losses_in(bytes: u32) -> usize {
+    (bytes as usize / 8).clamp(1, MOST_LOSSES)
+}
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub(super) struct Receiving {
     /// A whole packet's payload, and the longest that the peer may send.
     payload: u32,
     longest: u32,
+    /// Losses that one packet reports at most.
+    most_losses: usize,
     /// All packets before this one have come, and of those all before `delivered` are out.
     contiguous: u64,
     delivered: u64,
@@ -80,6 +87,7 @@ impl Receiving {
             capacity,
             payload,
             longest,
+            most_losses: losses_in(payload),
             contiguous: 0,
             delivered: 0,
             unread: 0,
@@ -109,6 +117,12 @@ impl Receiving {
     /// There is memory for so many packets from now on.
     pub(super) fn resize(&mut self, capacity: u64) {
         self.capacity = capacity.max(LEAST_ROOM);
+    }
+
+    /// The path takes no longer datagrams: reports are datagrams too.
+    pub(super) fn longest_datagram(&mut self, len: u32) {
+        let most = losses_in(len.saturating_sub(HEADER_LEN as u32));
+        self.most_losses = self.most_losses.min(most);
     }
 
     /// Packets that there is room for beyond those that came in order.
@@ -258,7 +272,7 @@ impl Receiving {
             self.to_report.extend(still.map(|part| (part, times)));
         }
         let mut losses = Vec::new();
-        while losses.len() < MOST_LOSSES
+        while losses.len() < self.most_losses
             && let Some((range, times)) = self.to_report.pop_front()
         {
             // Each time longer: draft-gg-udt-03, section 3.4.
@@ -290,6 +304,8 @@ impl Receiving {
 
 #[cfg(test)]
 mod tests {
+    use super::super::handshake::SocketId;
+    use super::super::packet::{Content, UdtPacket};
     use super::*;
 
     /// Packets are numbered from here, so that they wrap soon.
@@ -320,5 +336,28 @@ mod tests {
             came(&mut receiving, Span::from_micros(300_000 + index * 1000), index);
         }
         assert!(close(&receiving) < 0.01, "{}", receiving.arrivals.capacity());
+    }
+
+    #[test]
+    fn a_report_is_no_longer_than_the_path_takes() {
+        for (payload, told) in [(532, None), (1356, None), (8956, None), (1456, Some(1252))] {
+            let mut receiving = receiving(payload);
+            if let Some(len) = told {
+                receiving.longest_datagram(len);
+            }
+            for index in (3..2000).step_by(4) {
+                came(&mut receiving, Span::ZERO, index);
+            }
+            let longest = told.unwrap_or(payload + HEADER_LEN as u32) as usize;
+            let mut reported = 0;
+            while let Some(ControlPacket::Nak(losses)) = receiving.poll(Time::ZERO) {
+                reported += losses.len();
+                let content = Content::Control(ControlPacket::Nak(losses));
+                let mut bytes = Vec::new();
+                UdtPacket { timestamp: 0, to: SocketId(0), content }.encode(&mut bytes);
+                assert!(bytes.len() <= longest, "{} bytes of {longest}", bytes.len());
+            }
+            assert_eq!(reported, 500);
+        }
     }
 }
