@@ -143,7 +143,8 @@ impl Native {
             return;
         }
         self.looked = now;
-        if path.arriving > 0.0 {
+        let is_held = matches!(self.resuming, Some(Resuming::Full { .. }));
+        if path.arriving > 0.0 && !is_held {
             let held = path.arriving * (path.rtt + SYN).as_secs_f64() + FIRST_WINDOW;
             self.window = self.window * ALPHA + held * (1.0 - ALPHA);
         }
