@@ -1,11 +1,11 @@
 //! Identities in a node's configuration file.
 
+use super::issuer_keys::IssuerKeys;
 use super::{
     BEARER, CalendarRightsFile, CertificateName, ClientAuthorities, FileOwner, Grant, Identities,
     IdentityLimits, IdentityRights, Issuer, KeySource, Permissions, Person, StoredPassword,
     TokenIssuer,
 };
-use super::issuer_keys::IssuerKeys;
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::server::is_anonymous;
 use farline_core::units::{Error, ErrorCode, Fault, ParseQuantityError};

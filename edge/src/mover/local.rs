@@ -116,9 +116,10 @@ impl LocalMove {
             if self.held.contains(&block.range()) {
                 continue;
             }
-            if live.pace.is_some_and(|pace| {
-                pace.through(block.len, live.tally, live.cancel).is_err()
-            }) {
+            if live
+                .pace
+                .is_some_and(|pace| pace.through(block.len, live.tally, live.cancel).is_err())
+            {
                 return;
             }
             if let Some(journal) = journal {

@@ -561,7 +561,7 @@ impl Shared<'_> {
         while !under_way.is_empty() && Instant::now() < until {
             self.await_sent(id, channel, under_way, Some(until))?;
         }
-        await_turn(until, &self.job.tally, &self.job.cancel).map_err(io::Error::other)
+        await_turn(until, self.job.tally, &self.job.cancel).map_err(io::Error::other)
     }
 
     /// Waits until a channel is done with one more of the blocks `under_way`, has been woken, or it

@@ -235,9 +235,8 @@ impl Visitor {
             return refused("drain", ENDING, address);
         }
         // Nobodys of an address, a site's perhaps, keep none out who has a name.
-        let is_here = |guest: &Guest| {
-            guest.address == address && (name.is_none() || guest.name.is_some())
-        };
+        let is_here =
+            |guest: &Guest| guest.address == address && (name.is_none() || guest.name.is_some());
         let here = guests.sessions.values().filter(|guest| is_here(guest)).count();
         if here >= limits.sessions_per_address
             && !guests.make_room(notices, "sessions_per_address", |guest| {
@@ -428,7 +427,10 @@ mod tests {
         let long_ago = Instant::now().checked_sub(SPARE_AFTER).expect("an uptime of a minute");
         lock(&node.guests).sessions.values_mut().for_each(|guest| guest.active = long_ago);
         visitors[4].log_in(named("bob")).expect("there is room now");
-        assert_eq!([2, 3].map(|at| is_expelled(&visitors[at])).iter().filter(|gone| **gone).count(), 1);
+        assert_eq!(
+            [2, 3].map(|at| is_expelled(&visitors[at])).iter().filter(|gone| **gone).count(),
+            1
+        );
         assert!(!is_expelled(&visitors[0]) && !is_expelled(&visitors[1]));
     }
 

@@ -55,13 +55,14 @@ impl DataPlane {
         drop(slots);
         let block = self.longest_block.map_or(BLOCK_LEN, |longest| longest.0 as usize);
         let count = (least.max(LEAST_SLOTS.min(asked)), asked);
-        let slots = pool_within(&self.shared.staging, count, BLOCK_LEN, block).map_err(|error| {
-            Error::new(
-                Fault::Here,
-                ErrorCode::NoMemory,
-                format!("no memory for the staging pool: {error}"),
-            )
-        })?;
+        let slots =
+            pool_within(&self.shared.staging, count, BLOCK_LEN, block).map_err(|error| {
+                Error::new(
+                    Fault::Here,
+                    ErrorCode::NoMemory,
+                    format!("no memory for the staging pool: {error}"),
+                )
+            })?;
         if slots.len() < asked {
             self.struck.strike(PacingLimit::StagingMemory);
         }

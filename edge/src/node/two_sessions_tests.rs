@@ -253,10 +253,8 @@ impl Client {
                     if how.is_multiple_of(2) { ListingKind::Directory } else { ListingKind::File };
                 Answer::Entry(Box::new(entry(path, kind)))
             }
-            Ask::List { path, facts } => {
-                control_listing([entry(path, ListingKind::File)], *facts)
-                    .map_or_else(Answer::Failed, Answer::Entries)
-            }
+            Ask::List { path, facts } => control_listing([entry(path, ListingKind::File)], *facts)
+                .map_or_else(Answer::Failed, Answer::Entries),
             Ask::Login { .. } => Answer::LoggedIn(Rights::Write),
             Ask::Passive { .. } => Answer::Passive(vec![([192, 0, 2, 9], 5_000).into()]),
             Ask::Checksum { .. } if how.is_multiple_of(2) => {

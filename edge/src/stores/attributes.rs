@@ -10,6 +10,7 @@ use crate::sys::fs_user::fs_uid;
 use farline_core::transfer::{
     Account, AttributeSet, Attributes, Digest, DigestAlgorithm, Entry, EntryKind,
 };
+use farline_core::units::Error;
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, XattrFlags, chmod, chownat, getxattr, listxattr, openat,

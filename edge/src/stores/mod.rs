@@ -72,7 +72,9 @@ pub use tree_receipt::LandedTree;
 pub(crate) use tree_receipt::TreeReceipt;
 pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
-pub(crate) use walk::{Walked, folders_above, is_special, join, stat, times, walk_linked, walk_metered};
+pub(crate) use walk::{
+    Walked, folders_above, is_special, join, stat, times, walk_linked, walk_metered,
+};
 
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, PieceDigest, VerdictList};

@@ -1,7 +1,9 @@
 //! `sshftp://`: a globus-gridftp-server that a real sshd starts, as `globus-url-copy` has it.
 
 use farline_lab::files::{folder, random, same, text};
-use farline_lab::{Sshd, error_of_command, farline, farline_binary, globus_url_copy, json_of, node};
+use farline_lab::{
+    Sshd, error_of_command, farline, farline_binary, globus_url_copy, json_of, node,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -90,15 +90,7 @@ pub(crate) fn sync_levels(guc: &dyn Fn() -> Command, here: &Path, root: &Path, u
                 false => (format!("{url}/t/"), file(&to.join(""))),
             };
             let level = level.to_string();
-            succeed(guc().args([
-                "-r",
-                "-cd",
-                "-sync",
-                "-sync-level",
-                &level,
-                &source,
-                &target,
-            ]));
+            succeed(guc().args(["-r", "-cd", "-sync", "-sync-level", &level, &source, &target]));
             let found = same_in(to, from);
             assert_eq!(found, sent, "level {level}, up: {is_up}");
         }
