@@ -12,10 +12,9 @@ pub(super) use watch::Watched;
 use super::claimed::ClaimedPaths;
 use super::control::Control;
 use super::deletions::UnheardDeletions;
-use super::location::Remote;
 use super::options::{Options, Progress, Verify};
 use super::outcome::{Checkpoint, CopyStats, FixedLimits};
-use super::remote_progress::{RemarkKind, SaidLimit};
+use super::remote_progress::RemarkKind;
 use super::transfer_state::TransferState;
 use crate::channels::Channel;
 use crate::kernelcc::CcGuard;
@@ -207,12 +206,13 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Takes over what one of two other ends, the sender first, said that limited it.
-    pub(super) fn take_limit_of(&mut self, control: &Control, remote: &Remote) {
-        let (_, limited) = lock(&control.heard()).take_remarks();
-        let limited = limited
-            .map(|said| SaidLimit { evidence: format!("at {remote}: {}", said.evidence), ..said });
-        self.stats.limited_elsewhere.push(limited);
+    /// Takes over what two other ends, the sender first, said that limited them.
+    pub(super) fn take_limits_of(&mut self, controls: [&Control; 2]) {
+        let said = controls.map(|control| {
+            let (_, limited) = lock(&control.heard()).take_remarks();
+            limited
+        });
+        self.stats.hear_others(said);
     }
 
     /// Names what of a listed tree cannot be copied, unless it is not selected under the name

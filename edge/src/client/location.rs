@@ -353,6 +353,11 @@ impl Remote {
         format!("{scheme}://{user}{}{}", self.host_in_url(), self.port_in_url())
     }
 
+    /// The host as the user named it, and the port.
+    pub(super) fn host_and_port(&self) -> String {
+        format!("{}{}", self.host_in_url(), self.port_in_url())
+    }
+
     fn host_in_url(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }

@@ -110,6 +110,9 @@ pub struct Outcome {
     pub planned: Vec<PlannedFile>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<ProgressSample>,
+    /// Whether data went between two other hosts.
+    #[serde(skip)]
+    pub(super) is_elsewhere: bool,
 }
 
 impl Outcome {
@@ -136,18 +139,24 @@ impl Outcome {
     /// What held the transfer back, with what was measured: `the path's rate, which is full (941
     /// Mbit/s, with a queue of up to 21 ms)`.
     pub fn limited_in_words(&self) -> String {
+        // Of two other hosts the evidence names the one.
         let whose = match (self.limited_by, self.limited_party) {
+            _ if self.is_elsewhere => "",
             (Limit::DiskRead | Limit::DiskWrite | Limit::SendBuffer, Party::There) => {
                 ", at the other end"
             }
             (Limit::ReceiverWindow, Party::Here) => ", which is this host",
             _ => "",
         };
+        let what = match self.limited_by {
+            Limit::Peer if self.is_elsewhere => "a node's processor",
+            limit => limit.words(),
+        };
         let evidence = match &self.limited_evidence[..] {
             "" => String::new(),
             evidence => format!(" ({evidence})"),
         };
-        format!("{}{whose}{evidence}", self.limited_by.words())
+        format!("{what}{whose}{evidence}")
     }
 }
 
@@ -212,16 +221,39 @@ pub(super) struct FixedLimits {
     pub(super) media: (StoreMedium, StoreMedium),
 }
 
-/// What limited a copy between two others, by what they say: sender, receiver.
-fn elsewhere(said: &[Option<SaidLimit>]) -> Diagnosis {
-    let word = |index: usize, is_sender| {
-        let said = said.get(index)?.as_ref()?;
-        let word = Diagnosis::of_peer(&said.name, &said.evidence, is_sender)?;
-        // Neither is this host.
-        let party = if word.party == Party::Here { Party::There } else { word.party };
-        Some(Diagnosis { party, ..word })
+/// One of the two servers of a copy between others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OtherServer {
+    /// Host, as the user named it, and port.
+    pub(super) name: String,
+    /// How long it took to have a session with it.
+    pub(super) opening: Span,
+    /// What limited it, by its own word.
+    pub(super) limited: Option<SaidLimit>,
+}
+
+impl OtherServer {
+    fn said(&self) -> Option<(&str, &str)> {
+        self.limited.as_ref().map(|said| (&said.name[..], &said.evidence[..]))
+    }
+}
+
+/// What limited a copy between two others, the sender first, by what they say and by the time that
+/// passed here; `failure` is what the last attempt failed of.
+fn elsewhere(waits: &Waits, others: &[OtherServer; 2], failure: Option<&str>) -> Diagnosis {
+    let [sender, receiver] = others;
+    let Some(known) = waits.between_others() else {
+        let names = [&sender.name[..], &receiver.name[..]];
+        return Diagnosis::between(names, [sender.said(), receiver.said()]);
     };
-    word(0, true).unwrap_or_else(Diagnosis::unknown).joined(word(1, false), true)
+    let whose = match known.limit {
+        Limit::SetUp => format!(
+            ": {} for a session with the sending node {}, {} for one with the receiving node {}",
+            sender.opening, sender.name, receiver.opening, receiver.name
+        ),
+        _ => failure.map(|failure| format!(", after: {failure}")).unwrap_or_default(),
+    };
+    Diagnosis { evidence: format!("{}{whose}", known.evidence), ..known }
 }
 
 /// Everything that the parts of a copy learn, joined into an [`Outcome`] at the end.
@@ -269,8 +301,10 @@ pub(super) struct CopyStats {
     pub(super) choice: Option<TransferParams>,
     /// What limited the other end, by its own word.
     pub(super) limited_there: Option<SaidLimit>,
-    /// What limited the ends of a copy between two others, by their own word: sender, receiver.
-    pub(super) limited_elsewhere: Vec<Option<SaidLimit>>,
+    /// The two servers of a copy between others, the sender first.
+    pub(super) others: Option<[OtherServer; 2]>,
+    /// What the last attempt that failed did so of.
+    pub(super) last_failure: Option<String>,
     /// Bytes of the staging pool at the end.
     pub(super) staging: Option<Bytes>,
     pub(super) notes: Vec<String>,
@@ -334,6 +368,28 @@ impl CopyStats {
         }
     }
 
+    /// Notes the two servers between which data is to move. Of several sources the first pair that
+    /// said what limited it stands for all.
+    pub(super) fn meet_others(&mut self, others: [OtherServer; 2]) {
+        if !self.have_others_said() {
+            self.others = Some(others);
+        }
+    }
+
+    /// Takes in what the two say that limited them, the sender first.
+    pub(super) fn hear_others(&mut self, said: [Option<SaidLimit>; 2]) {
+        if self.have_others_said() {
+            return;
+        }
+        for (other, said) in self.others.iter_mut().flatten().zip(said) {
+            other.limited = said;
+        }
+    }
+
+    fn have_others_said(&self) -> bool {
+        self.others.iter().flatten().any(|other| other.limited.is_some())
+    }
+
     /// Takes in what the channels of a pass that is over know of their devices.
     pub(super) fn count_completions(&mut self, channels: &[Box<dyn Channel>]) {
         for noticed in channels.iter().filter_map(|channel| channel.noticed()) {
@@ -376,8 +432,10 @@ impl CopyStats {
             media: self.fixed.media,
             ..self.waits
         };
-        let own = self.direction.diagnose(&waits);
-        let own = own.unwrap_or_else(|| waits.between_others(elsewhere(&self.limited_elsewhere)));
+        let own = self.direction.diagnose(&waits).unwrap_or_else(|| match &self.others {
+            Some(others) => elsewhere(&waits, others, self.last_failure.as_deref()),
+            None => Diagnosis::unknown(),
+        });
         let is_sender = self.direction == DataDirection::Out;
         let there = self
             .limited_there
@@ -467,6 +525,10 @@ impl CopyStats {
                 .collect(),
             planned: self.planned,
             samples: self.samples,
+            is_elsewhere: self.direction == DataDirection::Elsewhere,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,7 @@ pub(super) async fn with_retries(
             let moved = copy.stats.moving.saturating_sub(moving);
             note_wait(copy, Span::from(began.elapsed()).saturating_sub(moved), is_there);
         }
+        copy.stats.last_failure = Some(failed.error.message.clone());
         let notice = RetryNotice { error: failed.error, failures: backoff.failures(), wait };
         copy.options.on_retry.tell(&notice);
         sleep(copy, wait, is_there).await.map_err(|reason| match moved {

@@ -16,7 +16,7 @@ use super::itself;
 use super::keep_replaced;
 use super::listing::{entry, list_tree};
 use super::location::{ControlTransport, Remote, trim};
-use super::outcome::DataDirection;
+use super::outcome::{DataDirection, OtherServer};
 use super::selection::DRY_RUN;
 use super::unheard;
 use crate::stores::{join, journal_path};
@@ -25,9 +25,10 @@ use farline_core::copy::{DataEnd, farline_option, leave};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::{Entry, TransferParams};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Setting, Span};
 use files::Target;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 pub(super) async fn run(
     copy: &mut Copy<'_>,
@@ -93,13 +94,22 @@ pub(super) async fn run(
 /// Opens a session with each of the two, in which data may go from one to the other. Returns
 /// whether it goes encrypted, too.
 async fn open<'a>(
-    copy: &Copy<'_>,
+    copy: &mut Copy<'_>,
     from: &'a Remote,
     to: &'a Remote,
 ) -> Result<(Ends<'a>, bool), Error> {
-    let reach = &copy.options.reach;
+    let options = copy.options;
+    let reach = &options.reach;
+    let mut began = Instant::now();
+    let mut met = |remote: &Remote| {
+        let opening = Span::from(began.elapsed());
+        began = Instant::now();
+        OtherServer { name: remote.host_and_port(), opening, limited: None }
+    };
     let sender = Control::open_for_another(from, reach).await.map_err(|error| at(from, error))?;
+    let first = met(from);
     let receiver = Control::open_for_another(to, reach).await.map_err(|error| at(to, error))?;
+    copy.stats.meet_others([first, met(to)]);
     let mut ends = Ends::new((from, sender), (to, receiver));
     ends.sender.require(from).await.map_err(|error| at(from, error))?;
     ends.receiver.require(to).await.map_err(|error| at(to, error))?;

@@ -2,6 +2,7 @@
 //! says which end it is of.
 
 use farline_lab::files::{folder, names, plant_file, random, same, text};
+use farline_lab::relay::relay_that_turns_away;
 use farline_lab::{
     LinkUp, Running, announced, assert_same_tree, error_of, farline, globus_server, json_of, node,
     plant, succeed,
@@ -244,6 +245,53 @@ fn an_outage_between_two_nodes_is_outlasted_and_named() {
     let said = [&result["limited_by"], &result["limited_party"]];
     assert_eq!(said, ["outage", "path"], "{}", result["limited_evidence"]);
     assert!(result["verified"] == true && same(&a.join("file"), &b.join("landed")));
+}
+
+#[test]
+fn a_slow_disk_of_one_of_two_nodes_is_called_that_nodes() {
+    let dir = folder();
+    let slow_at = |name: &str, address: &str| {
+        let root = dir.path().join(name);
+        std::fs::create_dir(&root).expect("a folder");
+        plant_file(&root.join("file"), 20, 7);
+        let listen = format!("{address}:0");
+        let networks = ["--third-party", "--third-party-net", "127.0.0.0/8"];
+        let more = [&["--listen", &listen, "--trial-read", "100M"][..], &networks].concat();
+        node(&root, "write", &more)
+    };
+    let (_a, first) = slow_at("a", "127.0.0.2");
+    let (_b, second) = slow_at("b", "127.0.0.3");
+    for (from, to) in [(&first, &second), (&second, &first)] {
+        let result = copied(&[&format!("{from}/file"), &format!("{to}/landed")]);
+        let said = [&result["limited_by"], &result["limited_party"]];
+        assert_eq!(said, ["disk_read", "there"], "{result}");
+        let evidence = result["limited_evidence"].as_str().expect("words");
+        let named = format!("at the sending node {}: ", from.replacen("ftp://", "", 1));
+        assert!(evidence.starts_with(&named), "{from} to {to}: {evidence}");
+    }
+}
+
+#[test]
+fn the_one_of_two_nodes_that_had_no_place_is_named() {
+    let dir = folder();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let (_a, from) = node_at(&a, "127.0.0.1", true);
+    let (_b, to) = node_at(&b, "127.0.0.1", true);
+    plant_file(&a.join("file"), 1, 7);
+    let full = |url: &str| {
+        let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let (port, _) = relay_that_turns_away(port, "450 No place here now.\r\n", 2);
+        format!("ftp://127.0.0.1:{port}")
+    };
+    let (full_from, full_to) = (full(&from), full(&to));
+    for (from, to, full) in [(&full_from, &to, &full_from), (&from, &full_to, &full_to)] {
+        let (from, to) = (format!("{from}/file"), format!("{to}/landed"));
+        let result = copied(&["--retry-for", "60s", &from, &to]);
+        let said = [&result["limited_by"], &result["limited_party"]];
+        assert_eq!(said, ["outage", "there"], "{result}");
+        let evidence = result["limited_evidence"].as_str().expect("words");
+        assert!(evidence.contains(&format!("after: at {full}/")), "{from} to {to}: {evidence}");
+    }
 }
 
 #[test]

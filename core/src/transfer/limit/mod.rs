@@ -5,6 +5,7 @@
 //! its first growth, to losses, or to a path that is full ([`PathMonitor`]). The largest account
 //! names the limit. Each end keeps its own; [`Diagnosis::joined`] makes one of the two.
 
+mod between;
 mod monitor;
 mod recent;
 mod waits;
@@ -183,7 +184,14 @@ impl Diagnosis {
     /// buffers, whatever these look like.
     #[must_use]
     pub fn joined(self, there: Option<Diagnosis>, is_sender: bool) -> Diagnosis {
-        let Some(there) = there else { return self };
+        match there {
+            Some(there) if self.believes(&there, is_sender) => there,
+            _ => self,
+        }
+    }
+
+    /// Whether an end that says this takes the other end's word instead.
+    fn believes(&self, there: &Diagnosis, is_sender: bool) -> bool {
         let waited = match self.limit {
             Limit::Network | Limit::ReceiverWindow | Limit::Peer => true,
             Limit::SlowStart | Limit::Loss | Limit::PathRate => is_sender,
@@ -199,7 +207,7 @@ impl Diagnosis {
             Limit::SlowStart | Limit::Loss | Limit::PathRate => !is_sender,
             _ => true,
         };
-        if waited && knows { there } else { self }
+        waited && knows
     }
 }
 

@@ -175,13 +175,13 @@ impl Waits {
         )
     }
 
-    /// What limited a copy between two other hosts, of whose data moving these `said` what: unless
-    /// it took longer to be set up, or to wait.
-    pub fn between_others(&self, said: Diagnosis) -> Diagnosis {
+    /// What limited a copy between two other hosts where it took longer to be set up, or to wait,
+    /// than data moved; of its moving these know ([`Diagnosis::between`]).
+    pub fn between_others(&self) -> Option<Diagnosis> {
         match self.setting_up.max(self.waited) > self.moving {
-            true if self.setting_up > self.waited => self.named(Limit::SetUp),
-            true => self.named(Limit::Outage),
-            false => said,
+            true if self.setting_up > self.waited => Some(self.named(Limit::SetUp)),
+            true => Some(self.named(Limit::Outage)),
+            false => None,
         }
     }
 
@@ -523,11 +523,11 @@ mod tests {
         let (short, long) = (Span::from_secs(2), Span::from_secs(9));
         let limit = |moving, setting_up, waited| {
             let waits = Waits { moving, setting_up, waited, ..waits() };
-            waits.between_others(Diagnosis::unknown()).limit
+            waits.between_others().map(|said| said.limit)
         };
-        assert_eq!(limit(long, short, short), Limit::Network);
-        assert_eq!(limit(short, long, Span::ZERO), Limit::SetUp);
-        assert_eq!(limit(short, short, long), Limit::Outage);
+        assert_eq!(limit(long, short, short), None);
+        assert_eq!(limit(short, long, Span::ZERO), Some(Limit::SetUp));
+        assert_eq!(limit(short, short, long), Some(Limit::Outage));
     }
 
     #[test]

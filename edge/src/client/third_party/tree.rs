@@ -51,9 +51,7 @@ pub(super) async fn copy(
     copy.stats.files += files;
     copy.discount(unnamed);
     copy.verified(summary.integrity);
-    for (end, remote) in [(&ends.sender, ends.from), (&ends.receiver, ends.to)] {
-        copy.take_limit_of(end, remote);
-    }
+    copy.take_limits_of([&ends.sender, &ends.receiver]);
     Ok(())
 }
 

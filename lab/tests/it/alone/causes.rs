@@ -60,5 +60,22 @@ fn is_named(cause: &Cause) -> bool {
     let last = seen.last().expect("one copy");
     assert_eq!((&*last.limit, &*last.party), (cause.limit, cause.party), "{cause:?}: {seen:?}");
     assert!(!last.evidence.is_empty(), "{cause:?}");
+    assert_names_nodes(cause, &last.evidence);
     true
+}
+
+/// That the evidence names the node that it is of two, and the other one only where that has a part
+/// in it.
+fn assert_names_nodes(cause: &Cause, evidence: &str) {
+    let expected = match (cause.place(), cause.limit) {
+        ("link, two nodes", "disk_read") => [true, false],
+        ("link, two nodes", "disk_write") => [false, true],
+        ("link, two nodes", "receiver_window" | "set_up") => [true, true],
+        _ => return,
+    };
+    let named = [("sending node ", "-a:2812"), ("receiving node ", "-b:2811")].map(|(role, end)| {
+        let name = evidence.split(role).nth(1).and_then(|rest| rest.split([',', ' ']).next());
+        name.is_some_and(|name| name.trim_end_matches(':').ends_with(end))
+    });
+    assert_eq!(named, expected, "{cause:?}: {evidence}");
 }
