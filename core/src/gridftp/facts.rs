@@ -56,7 +56,7 @@ pub struct ListingEntry {
     pub unique: Option<String>,
     /// What a symbolic link points to.
     pub link: Option<Pathname>,
-    /// Hard links to the file; shown by LIST only.
+    /// Hard links to the file.
     pub links: Option<u64>,
 }
 
@@ -85,11 +85,13 @@ pub enum Fact {
     Unique,
     /// `UNIX.slink`.
     UnixSlink,
+    /// `UNIX.nlink`.
+    UnixNlink,
 }
 
 impl Fact {
     /// Every fact.
-    pub const ALL: [Fact; 11] = [
+    pub const ALL: [Fact; 12] = [
         Fact::Type,
         Fact::Size,
         Fact::Modify,
@@ -101,6 +103,7 @@ impl Fact {
         Fact::UnixGid,
         Fact::Unique,
         Fact::UnixSlink,
+        Fact::UnixNlink,
     ];
 
     /// The name on the wire. Names are compared without regard to case (RFC 3659 section 7.5).
@@ -117,6 +120,7 @@ impl Fact {
             Fact::UnixGid => "UNIX.gid",
             Fact::Unique => "Unique",
             Fact::UnixSlink => "UNIX.slink",
+            Fact::UnixNlink => "UNIX.nlink",
         }
     }
 
@@ -215,6 +219,7 @@ impl ListingEntry {
             Fact::UnixGid => self.gid?.to_string(),
             Fact::Unique => self.unique.clone()?,
             Fact::UnixSlink => return self.link.as_ref().map(|link| escape(link.as_bytes())),
+            Fact::UnixNlink => self.links?.to_string(),
         };
         // RFC 3659 section 7.2: a value holds no blank and no `;`. A group called `domain users` is
         // left out, for the name of the file would seem to begin there.
@@ -285,6 +290,7 @@ impl ListingEntry {
             Fact::UnixGid => self.gid = text.parse().ok(),
             Fact::Unique => self.unique = Some(text.into_owned()),
             Fact::UnixSlink => self.link = Some(Pathname::new(unescape(value))),
+            Fact::UnixNlink => self.links = text.parse().ok(),
         }
     }
 }
@@ -359,16 +365,17 @@ mod tests {
         (
             name,
             link,
-            any::<Option<u64>>(),
+            any::<[Option<u64>; 2]>(),
             prop::option::of(0i64..9_000_000_000),
             prop::option::of(0u32..0o10000),
         )
-            .prop_map(|(name, link, size, seconds, mode)| ListingEntry {
+            .prop_map(|(name, link, [size, links], seconds, mode)| ListingEntry {
                 name: Pathname::new(name),
                 kind: if link.is_some() { ListingKind::Symlink } else { ListingKind::File },
                 modified: seconds.map(Timestamp::from_seconds),
                 link,
                 size,
+                links,
                 mode,
                 ..ListingEntry::default()
             })

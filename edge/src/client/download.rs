@@ -336,11 +336,11 @@ impl TreeEnd for Download<'_> {
         let path_of =
             |index: usize| Pathname::new(join(trim(&self.from.path), &entries[index].path));
         let there = ContentAt::There(&mut *control, Box::new(path_of));
-        let mut kept = omitted_here(copy, Some(&place), top, entries, Some(there)).await?;
+        let omitted = omitted_here(copy, Some(&place), top, entries, Some(there)).await?;
+        let mut kept = omitted.all();
         if !copy.options.attributes.is_empty() && copy.options.existing != Existing::Keep {
-            let left = copy.options.selection.left_out(top, entries);
             let mut stays: Vec<Entry> =
-                kept.difference(&left).map(|&index| entries[index].clone()).collect();
+                omitted.kept.iter().map(|&index| entries[index].clone()).collect();
             let all = (0..stays.len()).collect();
             attributes::stay(&mut stays, &all);
             stays.retain(|entry| matches!(entry.kind, EntryKind::There { .. }));

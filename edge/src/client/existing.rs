@@ -2,6 +2,9 @@
 //!
 //! They are looked at before data moves, not under a lock: a file that another process makes
 //! meanwhile is replaced, whole, as ever.
+//!
+//! What is found there tells too which of the tree's names are one at the destination
+//! ([`FoundFiles`]).
 
 use super::by_content::{self, ContentAt};
 use super::control::Control;
@@ -9,8 +12,9 @@ use super::copy::Copy;
 use super::destination::Destination;
 use super::extraneous::is_below;
 use super::listing;
+use super::one_name::FoundFiles;
 use super::selection::PlannedFile;
-use crate::stores::{join, stat};
+use crate::stores::{join, look, name_of_another};
 use farline_core::copy::{CopyReason, Existing, is_of_one_place};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, CommandOptions as Opts, Fact, FactSet, Pathname};
@@ -22,18 +26,38 @@ use std::sync::Arc;
 /// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
 /// the other to read, and enough that ten thousand take a few round trips.
 const LOOKED_AT_ONCE: usize = 48 << 10;
-/// The facts by which a file is the same. A node says of a link what it leads to, unless it is
-/// asked where that is.
-const COMPARED: FactSet =
-    FactSet::NONE.with(Fact::Type).with(Fact::Size).with(Fact::Modify).with(Fact::UnixSlink);
+/// The facts by which a file is the same, and by which it is another's of the tree. A node says of
+/// a link what it leads to, unless it is asked where that is.
+const COMPARED: FactSet = FactSet::NONE
+    .with(Fact::Type)
+    .with(Fact::Size)
+    .with(Fact::Modify)
+    .with(Fact::UnixSlink)
+    .with(Fact::Unique)
+    .with(Fact::UnixNlink);
 /// Of one look, next to its path.
 const LOOK_LEN: usize = 7;
 /// How files were verified that an attempt landed and did not hear of.
 const LANDED_BEFORE: &str = "not verified: the connection was lost on which that was to be said";
 
-/// Which of `entries`, of a source that goes under the name `top`, do not come to this host, by
-/// their number: what is not selected, and what stays as it is, whose names are noted. `from` says
-/// where their bytes are, where they are files.
+/// Entries of a source that do not come, by their number.
+#[derive(Debug, Default)]
+pub(super) struct Omitted {
+    /// They stay as they are at the destination.
+    pub(super) kept: BTreeSet<usize>,
+    /// They are not selected, or refused.
+    pub(super) left: BTreeSet<usize>,
+}
+
+impl Omitted {
+    /// All of them.
+    pub(super) fn all(&self) -> BTreeSet<usize> {
+        self.kept.union(&self.left).copied().collect()
+    }
+}
+
+/// Which of `entries`, of a source that goes under the name `top`, do not come to this host; names
+/// of what stays are noted. `from` says where their bytes are, where they are files.
 ///
 /// # Errors
 /// When contents are to be compared, and cannot be.
@@ -43,36 +67,37 @@ pub(super) async fn omitted_here(
     top: &[u8],
     entries: &[Entry],
     from: Option<ContentAt<'_>>,
-) -> Result<BTreeSet<usize>, Error> {
-    let mut omitted = copy.options.selection.left_out(top, entries);
+) -> Result<Omitted, Error> {
+    let mut left = copy.options.selection.left_out(top, entries);
     let missing = copy.options.selection.missing(entries);
     copy.stats.failures.extend(missing);
     if let Some((_, start)) = place.and_then(Destination::at) {
         let at = |entry: &Entry| join(start, &entry.path);
-        let taken = copy.claimed.refuse_taken(copy.source, entries, &mut omitted, at);
+        let taken = copy.claimed.refuse_taken(copy.source, entries, &mut left, at);
         copy.stats.failures.extend(taken);
     }
-    let kept = kept_here(copy, place, entries, &omitted, from).await?;
-    omitted.extend(kept);
+    let mut omitted = kept_here(copy, place, entries, &left, from).await?;
+    omitted.left.extend(left);
     Ok(omitted)
 }
 
-/// Which of `entries` stay as they are on this host, by their number; notes their names.
+/// Which of `entries`, but for the `omitted`, stay as they are on this host, and which are refused;
+/// notes their names.
 async fn kept_here(
     copy: &mut Copy<'_>,
     place: Option<&Destination>,
     entries: &[Entry],
     omitted: &BTreeSet<usize>,
     from: Option<ContentAt<'_>>,
-) -> Result<BTreeSet<usize>, Error> {
+) -> Result<Omitted, Error> {
     let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
-    let mut kept = BTreeSet::new();
+    let mut found = Found { dry_run, ..Found::default() };
     if existing == Existing::Replace && !dry_run {
-        return Ok(kept);
+        return Ok(Omitted::default());
     }
     let start = match place {
         Some(place) => place.at(),
-        _ if !dry_run => return Ok(kept),
+        _ if !dry_run => return Ok(Omitted::default()),
         _ => None,
     };
     let name = |entry: &Entry| {
@@ -83,33 +108,27 @@ async fn kept_here(
         if !is_leaf(ours) || omitted.contains(&index) {
             continue;
         }
-        let there = start.map(|(root, start)| stat(root, &join(start, &ours.path), &ours.path));
-        let is_folder = matches!(&there, Some(Ok(there)) if there.kind == EntryKind::Directory);
+        let there = start.map(|(root, start)| look(root, &join(start, &ours.path), &ours.path));
+        let mut is_folder = false;
         let reason = match there {
-            Some(Ok(there)) => existing.reason(ours, Some(&there)),
+            Some(Ok((there, stat))) => {
+                is_folder = there.kind == EntryKind::Directory;
+                found.files.note_here(index, (&there, &stat));
+                existing.reason(ours, Some(&there))
+            }
             // A device or FIFO is there too.
             Some(Err(error)) if error.code == ErrorCode::NotAFile => {
                 (existing != Existing::Keep).then_some(CopyReason::KindDiffers)
             }
             _ => Some(CopyReason::New),
         };
-        match reason {
-            None => {
-                kept.insert(index);
-            }
-            Some(reason) if dry_run => plan_file(copy, name(ours), ours, reason, is_folder),
-            Some(_) => {}
-        }
+        found.judge(index, reason, is_folder);
     }
     let to = start.map(|(root, start)| {
         let place = |index: usize| (Arc::clone(root), join(start, &entries[index].path));
         ContentAt::Here(Box::new(place))
     });
-    let kept = of_same_content(copy, entries, kept, from.zip(to), name).await?;
-    note(copy, &kept, entries, |entry| {
-        start.map_or_else(Vec::new, |(_, start)| join(start, &entry.path))
-    });
-    Ok(kept)
+    found.conclude(copy, entries, from.zip(to), name).await
 }
 
 /// The same at a server, where the entries go to the paths that `path_of` says, by `existing`.
@@ -120,11 +139,11 @@ pub(super) async fn kept_there(
     entries: &[Entry],
     path_of: impl Fn(&Entry) -> Pathname + Send + Sync,
     from: Option<ContentAt<'_>>,
-) -> Result<BTreeSet<usize>, Error> {
+) -> Result<Omitted, Error> {
     let dry_run = copy.options.dry_run;
-    let (mut kept, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let mut found = Found { dry_run, ..Found::default() };
     if existing == Existing::Replace && !dry_run {
-        return Ok(kept);
+        return Ok(Omitted::default());
     }
     let mut leaves = (0..entries.len()).filter(|&index| is_leaf(&entries[index]));
     let looks = entries.iter().any(is_leaf);
@@ -151,10 +170,12 @@ pub(super) async fn kept_there(
         asked_bytes -= path_of(ours).as_bytes().len() + LOOK_LEN;
         let mut is_folder = false;
         let reason = match control.looked(look).await {
-            Ok(there) => {
-                let there = there.map(|found| listing::entry_or_link(&found));
-                is_folder = there.as_ref().is_some_and(|it| it.kind == EntryKind::Directory);
-                existing.reason(ours, there.as_ref())
+            Ok(None) => Some(CopyReason::New),
+            Ok(Some(told)) => {
+                let there = listing::entry_or_link(&told);
+                is_folder = there.kind == EntryKind::Directory;
+                found.files.note_there(index, (&there, &told));
+                existing.reason(ours, Some(&there))
             }
             // What stands in the place of a folder above it goes first.
             Err(error) if is_of_one_place(&error) && is_below(&copy.room, &ours.path) => {
@@ -167,39 +188,94 @@ pub(super) async fn kept_there(
             // It may be there, and stays then.
             Err(error) if is_of_one_place(&error) => {
                 copy.stats.failures.push((name(ours), error));
-                refused.insert(index);
+                found.refused.insert(index);
                 continue;
             }
             Err(error) => return Err(error),
         };
-        match reason {
-            None => {
-                kept.insert(index);
-            }
-            Some(reason) if dry_run => plan_file(copy, name(ours), ours, reason, is_folder),
-            Some(_) => {}
-        }
+        found.judge(index, reason, is_folder);
     }
     if looks {
         ask_for(control, FactSet::ALL);
     }
     let to = ContentAt::There(control, Box::new(|index| path_of(&entries[index])));
-    let kept = of_same_content(copy, entries, kept, from.map(|from| (from, to)), name).await?;
-    note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
-    Ok(kept.into_iter().chain(refused).collect())
+    found.conclude(copy, entries, from.map(|from| (from, to)), name).await
 }
 
-/// Of `kept` those that stay for their content too, where that is asked for; the others are copied.
+/// What was found of a source's entries at the destination, by their number.
+#[derive(Default)]
+struct Found {
+    dry_run: bool,
+    /// They stay, by the facts.
+    kept: BTreeSet<usize>,
+    /// They would be copied, of a dry run: why, and whether a folder stands there.
+    copied: Vec<(usize, CopyReason, bool)>,
+    refused: BTreeSet<usize>,
+    files: FoundFiles,
+}
+
+impl Found {
+    /// Takes in why the entry `index` is copied, if it is, where a folder stands or none.
+    fn judge(&mut self, index: usize, reason: Option<CopyReason>, is_folder: bool) {
+        match reason {
+            None => {
+                self.kept.insert(index);
+            }
+            Some(reason) if self.dry_run => self.copied.push((index, reason, is_folder)),
+            Some(_) => {}
+        }
+    }
+
+    /// Compares contents where that is asked for, refuses what has the name of another, and notes
+    /// what stays and, for a dry run, what would be copied; `name` says how an entry is called.
+    async fn conclude(
+        self,
+        copy: &mut Copy<'_>,
+        entries: &[Entry],
+        ends: Option<(ContentAt<'_>, ContentAt<'_>)>,
+        name: impl Fn(&Entry) -> Vec<u8>,
+    ) -> Result<Omitted, Error> {
+        let Found { dry_run, mut kept, mut copied, mut refused, files } = self;
+        if copy.options.existing == Existing::KeepSameContent && !kept.is_empty() {
+            let same = of_same_content(copy, entries, &kept, ends).await?;
+            let others = kept.difference(&same);
+            copied.extend(others.map(|&index| (index, CopyReason::ContentDiffers, false)));
+            kept = same;
+        }
+        // What is never replaced is nobody's to take, and what is replaced anyway the destination
+        // judges, but for a dry run.
+        let names_count = match copy.options.existing {
+            Existing::Keep => false,
+            Existing::Replace => dry_run,
+            _ => true,
+        };
+        if names_count {
+            for (index, owner) in files.without_names(&kept) {
+                kept.remove(&index);
+                refused.insert(index);
+                let error = name_of_another(&entries[owner].path);
+                copy.stats.failures.push((entries[index].path.clone(), error));
+            }
+        }
+        if dry_run {
+            copied.retain(|(index, ..)| !refused.contains(index));
+            for (index, reason, is_folder) in copied {
+                let entry = &entries[index];
+                plan_file(copy, name(entry), entry, reason, is_folder);
+            }
+        }
+        note(copy, &kept, entries, name);
+        Ok(Omitted { kept, left: refused })
+    }
+}
+
+/// Which of `kept` stay for their content too; the others are copied.
 async fn of_same_content(
     copy: &mut Copy<'_>,
     entries: &[Entry],
-    kept: BTreeSet<usize>,
+    kept: &BTreeSet<usize>,
     ends: Option<(ContentAt<'_>, ContentAt<'_>)>,
-    name: impl Fn(&Entry) -> Vec<u8>,
 ) -> Result<BTreeSet<usize>, Error> {
-    if copy.options.existing != Existing::KeepSameContent || kept.is_empty() {
-        return Ok(kept);
-    }
     // What there is of a link is known.
     let (links, files): (Vec<usize>, Vec<usize>) =
         kept.iter().partition(|&&index| is_link(&entries[index]));
@@ -209,12 +285,6 @@ async fn of_same_content(
         _ => BTreeSet::new(),
     };
     same.extend(links);
-    if copy.options.dry_run {
-        for &index in kept.difference(&same) {
-            let entry = &entries[index];
-            plan_file(copy, name(entry), entry, CopyReason::ContentDiffers, false);
-        }
-    }
     Ok(same)
 }
 
@@ -262,7 +332,7 @@ fn note(
     copy: &mut Copy<'_>,
     kept: &BTreeSet<usize>,
     entries: &[Entry],
-    target: impl Fn(&Entry) -> Vec<u8>,
+    name: impl Fn(&Entry) -> Vec<u8>,
 ) {
     let existing = copy.options.existing;
     // What is looked for after a word was lost is counted by who looks for it.
@@ -272,7 +342,7 @@ fn note(
     copy.is_kept_known = true;
     let counts = |entry: &&Entry| existing == Existing::Keep || !is_link(entry);
     for entry in kept.iter().map(|&index| &entries[index]).filter(counts) {
-        let name = if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
+        let name = name(entry);
         if copy.kept_first.as_ref().is_none_or(|first| first.contains(&name)) {
             copy.stats.skipped.push(name);
         } else {

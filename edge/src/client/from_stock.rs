@@ -85,7 +85,7 @@ pub(super) async fn run(
         copy.stats.verified_how = DRY_RUN;
         return Ok(());
     };
-    let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
+    let layout = Arc::new(Layout::new(without(entries, &omitted.all()), BLOCK_LEN));
     let refused = place.make_folders(&layout)?;
     copy.stats.failures.extend(refused);
     let resources = match knows_blocks {

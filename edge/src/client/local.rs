@@ -4,7 +4,7 @@ use super::attributes;
 use super::by_content::ContentAt;
 use super::copy::Copy;
 use super::destination::{destination, is_absent, kept_of};
-use super::existing::{omitted_here, without};
+use super::existing::{Omitted, omitted_here, without};
 use super::itself;
 use super::location::{Location, last_name, source_here};
 use super::selection::DRY_RUN;
@@ -137,14 +137,15 @@ pub(super) async fn run(
         copy.stats.verified_how = DRY_RUN;
         return Ok(());
     };
-    let (mut entries, mut omitted) = (entries, omitted);
+    let (mut entries, Omitted { kept, left }) = (entries, omitted);
     let wanted = copy.options.attributes;
+    let mut omitted = left;
     if !wanted.is_empty() && copy.options.existing != Existing::Keep {
-        let left = copy.options.selection.left_out(top, &entries);
-        attributes::stay(&mut entries, &omitted.difference(&left).copied().collect());
-        omitted.retain(|&index| {
-            left.contains(&index) || !matches!(entries[index].kind, EntryKind::There { .. })
-        });
+        attributes::stay(&mut entries, &kept);
+        let is_set = |index: &usize| matches!(entries[*index].kind, EntryKind::There { .. });
+        omitted.extend(kept.into_iter().filter(|index| !is_set(index)));
+    } else {
+        omitted.extend(kept);
     }
     let mut entries = without(entries, &omitted);
     if let Some(root) = store.root() {

@@ -37,6 +37,7 @@ mod listing;
 mod local;
 mod location;
 mod meanwhile;
+mod one_name;
 mod options;
 mod outcome;
 #[cfg(feature = "profile")]

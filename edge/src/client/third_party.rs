@@ -289,6 +289,7 @@ async fn chosen(
         kept_there(copy, receiver, copy.options.existing, &entries, at_target, Some(content))
             .await
             .map_err(|error| at(to, error))?;
+    let kept = kept.all();
     left.extend(paths(&entries, &kept));
     Ok((without(entries, &kept), left))
 }

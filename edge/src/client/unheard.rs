@@ -57,7 +57,7 @@ pub(super) async fn landed(
     let same = kept_there(copy, receiver, Existing::KeepSame, entries, &at, None).await?;
     let is_file = |index: &usize| matches!(entries[*index].kind, EntryKind::File { .. });
     let files: Vec<(usize, u64)> =
-        same.into_iter().filter(is_file).map(|index| (index, entries[index].len())).collect();
+        same.kept.into_iter().filter(is_file).map(|index| (index, entries[index].len())).collect();
     let there = ContentAt::There(receiver, Box::new(|index: usize| at(&entries[index])));
     let landed = match by_content::same(copy, (source, there), &files).await {
         Ok(landed) => landed,

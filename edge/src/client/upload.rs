@@ -172,10 +172,13 @@ async fn choose(
     }
     let at = |entry: &Entry| place_of(&set.target, entry);
     let content = content_of(set);
-    let kept = kept_there(copy, control, existing, &set.entries, at, content).await?;
+    let omitted = kept_there(copy, control, existing, &set.entries, at, content).await?;
     match wanted.is_empty() || existing == Existing::Keep {
-        true => set.leave_out(&kept),
-        false => attributes::stay(&mut set.entries, &kept),
+        true => set.leave_out(&omitted.all()),
+        false => {
+            attributes::stay(&mut set.entries, &omitted.kept);
+            set.leave_out(&omitted.left);
+        }
     }
     Ok(())
 }

@@ -50,6 +50,8 @@ pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
 use last_folder::LastFolder;
+use one_name::LateNames;
+pub(crate) use one_name::name_of_another;
 use protected::{OpenedUp, open_again};
 use refused::Refusals;
 use table::Table;
@@ -115,6 +117,7 @@ struct State {
     opened_up: OpenedUp,
     /// Folders that were made for this.
     made: MadeFolders,
+    late: LateNames,
     ending: Ending,
 }
 
@@ -157,6 +160,7 @@ impl PosixSink {
                 partial: None,
                 opened_up: OpenedUp::default(),
                 made: MadeFolders::default(),
+                late: LateNames::default(),
                 ending: Ending::BrokenOff,
             }),
             folder: LastFolder::default(),

@@ -47,6 +47,7 @@ pub use driver::{
 pub(crate) use file_limit::{FileLimit, FilePlace};
 pub use files::PosixStore;
 pub(crate) use hidden::is_hidden;
+pub(crate) use landing::name_of_another;
 pub use landing::{Landed, PosixSink};
 pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};
@@ -73,7 +74,7 @@ pub(crate) use tree_receipt::TreeReceipt;
 pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{
-    Walked, folders_above, is_special, join, stat, times, walk_linked, walk_metered,
+    Walked, folders_above, is_special, join, look, stat, times, walk_linked, walk_metered,
 };
 
 use farline_core::transfer::journal::PartialOrigin;

@@ -121,7 +121,8 @@ pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
     look(root, at, path).map(|(entry, _)| entry)
 }
 
-fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
+/// The same, and which file it is.
+pub(crate) fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
     let failed = |error: io::Error| root.error("read", at, &error);
     if at.is_empty() {
         let top = root.stat(at).map_err(failed)?;

@@ -1,11 +1,11 @@
 //! Two files whose names are one at the destination: the first keeps it, the second is named, and
-//! nothing is lost.
+//! nothing is lost, however often they are copied.
 
 use farline_lab::files::{folder, text};
 use farline_lab::{farline, node};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 fn plant(top: &Path, paths: &[&str]) {
@@ -101,21 +101,32 @@ fn what_is_one_name_there_lands_once() {
                 assert!(!there.join("Name/more").exists(), "{result}");
                 continue;
             }
-            assert_eq!((failures.len(), exit), (1, 2), "{way}: {result}");
-            let error = &failures[0]["error"];
-            assert_eq!(error["code"], "path-exists", "{way}: {result}");
-            assert!(
-                error["message"].to_string().contains("at the destination its name"),
-                "{error}"
-            );
-            let landed = fs::read_to_string(there.join("Name/file")).expect("landed");
-            let failed = failures[0]["path"].as_str().expect("text");
-            assert!(["Name/file", "name/file"].contains(&failed), "{result}");
-            assert_ne!(landed, format!("content of {failed}"), "{way}: the second replaced it");
-            assert_eq!(
-                fs::read_to_string(there.join("Name/more")).expect("landed"),
-                "content of name/more"
-            );
+            assert_eq!(exit, 2, "{way}: {result}");
+            let read = |name: &str| fs::read_to_string(there.join(name)).expect("landed");
+            let inode = || fs::metadata(there.join("Name/file")).expect("there").ino();
+            let (first, mut again) = (inode(), result);
+            // What is there stays the first one's, however often it is synced, and whatever it is
+            // compared by.
+            for (round, more) in [&[][..], &[], &["--checksum"]].into_iter().enumerate() {
+                let says = format!("{way}, round {round}: {again}");
+                let failures = again["failures"].as_array().expect("a list");
+                assert_eq!(failures.len(), 1, "{says}");
+                assert_eq!(failures[0]["path"], "name/file", "{says}");
+                let error = &failures[0]["error"];
+                assert_eq!(error["code"], "path-exists", "{says}");
+                assert!(error["message"].to_string().contains("at the destination its name"));
+                assert_eq!((read("Name/file"), inode()), ("content of Name/file".into(), first));
+                assert_eq!(read("Name/more"), "content of name/more", "{says}");
+                let (next, exit) = copied(&[&args[..], more].concat());
+                assert_eq!((exit, next["files"].as_u64()), (2, Some(0)), "{says}: {next}");
+                again = next;
+            }
+            // One that is changed goes where it went before.
+            fs::write(source.join("Name/file"), "something else").expect("written");
+            fs::write(source.join("name/file"), "something else again").expect("written");
+            let (changed, exit) = copied(&args);
+            assert_eq!((exit, changed["failures"][0]["path"].as_str()), (2, Some("name/file")));
+            assert_eq!(read("Name/file"), "something else", "{way}: {changed}");
         }
     }
 }

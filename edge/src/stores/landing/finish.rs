@@ -83,13 +83,22 @@ impl Landed {
             self.bytes += len;
         }
     }
+
+    /// Counts `entry` no longer, which had landed.
+    fn take_back(&mut self, entry: &Entry, error: Error) {
+        if let EntryKind::File { len } = entry.kind {
+            self.files = self.files.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(len);
+        }
+        self.failures.push((entry.path.clone(), error));
+    }
 }
 
 /// Of one of millions of entries.
-type Outcome = Result<(), Box<Error>>;
+pub(super) type Outcome = Result<(), Box<Error>>;
 
 /// An entry, and which of the layout's it is.
-type Numbered<'e> = (usize, &'e Entry);
+pub(super) type Numbered<'e> = (usize, &'e Entry);
 
 impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
@@ -160,8 +169,13 @@ impl PosixSink {
         // What is another name of a file comes when that one has landed.
         let (late, good): (Vec<Numbered>, Vec<Numbered>) =
             good.into_iter().partition(|(_, entry)| matches!(entry.kind, EntryKind::There { .. }));
-        for (entry, done) in self.land_all(&good, !together) {
+        let mut done = self.land_all(&good, !together);
+        let nameless = self.name_the_first(&good, &mut done, !together);
+        for (entry, done) in done {
             self.count_landed(entry, done.map_err(|error| *error), &mut landed);
+        }
+        for (index, error) in nameless {
+            landed.take_back(&self.layout.entries()[index], error);
         }
         for late in late {
             let done = self.land_unless_failed(late, !together, &landed);

@@ -142,14 +142,24 @@ impl PosixSink {
                 // Those behind it are likely there as well.
                 self.unnamed.is_over.store(true, Ordering::Relaxed);
                 let temporary = self.temporary(entry, &name);
-                self.remove_temporary(entry);
-                link_unnamed(file, &folder, &temporary).map_err(|errno| failed(errno.into()))?;
+                let stat = fstat(file).map_err(|errno| failed(errno.into()))?;
+                // It has that where its name was refused before; nothing links a file again that
+                // lost its last name.
+                if stat.st_nlink == 0 {
+                    self.remove_temporary(entry);
+                    link_unnamed(file, &folder, &temporary).map_err(|errno| failed(errno.into()))?;
+                }
                 self.set_mode(entry, file).map_err(failed)?;
                 self.replace((&folder, &name, &temporary), entry)?;
             }
             linked => linked.map_err(|errno| failed(errno.into()))?,
         }
-        let stat = fstat(file).map_err(|errno| failed(errno.into()))?;
+        let mut stat = fstat(file).map_err(|errno| failed(errno.into()))?;
+        if stat.st_nlink > 1 {
+            // The other is the temporary one that it has had since its name was refused.
+            self.remove_temporary(entry);
+            stat = fstat(file).map_err(|errno| failed(errno.into()))?;
+        }
         if !self.metadata || stat.st_mode & 0o7777 == mode(entry) {
             return Ok(stat);
         }

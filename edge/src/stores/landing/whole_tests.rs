@@ -10,8 +10,9 @@ use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{
     DigestAlgorithm, DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest, VerdictList,
 };
+use farline_core::units::ErrorCode;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,15 @@ const ORIGIN: PartialOrigin =
 
 /// Three files, and so many `others`.
 fn layout(others: usize) -> Arc<Layout> {
+    let names = ["a", "b", "locked"].map(str::to_owned).into_iter();
+    let names = names.chain((0..others).map(|other| match other {
+        0 => "open".to_owned(),
+        other => format!("z{other}"),
+    }));
+    layout_of(names)
+}
+
+fn layout_of(names: impl Iterator<Item = String>) -> Arc<Layout> {
     let entry = |path: String| Entry {
         mode: match path.as_str() {
             "locked" => 0o444,
@@ -37,11 +47,6 @@ fn layout(others: usize) -> Arc<Layout> {
         changed_ns: 7,
         attributes: None,
     };
-    let names = ["a", "b", "locked"].map(str::to_owned).into_iter();
-    let names = names.chain((0..others).map(|other| match other {
-        0 => "open".to_owned(),
-        other => format!("z{other}"),
-    }));
     Arc::new(Layout::new(names.map(entry).collect(), BLOCK))
 }
 
@@ -57,7 +62,11 @@ struct Run {
 }
 
 fn begin(at: &Path, one_by_one: bool, others: usize) -> Run {
-    let (root, layout) = (Arc::new(Root::open(at).expect("opened")), layout(others));
+    begin_with(at, one_by_one, layout(others))
+}
+
+fn begin_with(at: &Path, one_by_one: bool, layout: Arc<Layout>) -> Run {
+    let root = Arc::new(Root::open(at).expect("opened"));
     let sink = PosixSink::new(root, b"t".to_vec(), Arc::clone(&layout), true);
     let sink = if one_by_one { sink.one_by_one() } else { sink };
     fs::create_dir_all(at.join("t")).expect("a folder");
@@ -199,6 +208,33 @@ fn what_has_no_name_takes_the_place_of_what_has_it() {
     assert_eq!(landed.failures.len(), 1, "a folder is not replaced: {:?}", landed.failures);
     assert!(at("b").is_dir());
     assert_eq!(temporaries(dir.path()), 0, "{:?}", there(dir.path()));
+}
+
+#[test]
+fn a_name_of_several_is_that_of_the_trees_first() {
+    for (others, order) in [(0, [0, 1]), (0, [1, 0]), (MANY, [0, 1]), (MANY, [1, 0])] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let top = dir.path().join("t");
+        fs::create_dir_all(top.join("one")).expect("a folder");
+        // As a file system has it to which both are one name.
+        symlink("one", top.join("two")).expect("linked");
+        let names = ["one/f", "two/f"].map(str::to_owned).into_iter();
+        let names = names.chain((0..others).map(|other| format!("z{other}")));
+        let mut run = begin_with(dir.path(), true, layout_of(names));
+        for entry in order {
+            run.bring(&[entry], &[]);
+        }
+        assert_eq!(fs::read(top.join("one/f")).expect("landed"), content(order[0]));
+        run.bring(&(2..2 + others).collect::<Vec<_>>(), &[]);
+        let landed = run.sink.land(Some((&run.verdicts(), &run.digests)));
+        let files = 1 + others as u64;
+        assert_eq!((landed.files, landed.bytes), (files, files * LEN), "{:?}", landed.failures);
+        let failed: Vec<_> =
+            landed.failures.iter().map(|(path, error)| (&path[..], error.code)).collect();
+        assert_eq!(failed, [(&b"two/f"[..], ErrorCode::PathExists)], "{order:?}");
+        assert_eq!(fs::read(top.join("one/f")).expect("landed"), content(0), "{order:?}");
+        assert_eq!(fs::read_dir(top.join("one")).expect("listed").count(), 1);
+    }
 }
 
 #[test]

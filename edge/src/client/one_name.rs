@@ -1,0 +1,120 @@
+//! Files of one tree whose names are one at the destination, by case, by Unicode normalisation or
+//! through a link, where something has that name: one of them keeps it, and the others are refused.
+//!
+//! Of names that nothing has yet the destination finds that when files land
+//! (`stores/landing/one_name.rs`), and the first takes the name. What is there from then on is that
+//! one's: it stays, or is replaced by the same one.
+
+use farline_core::gridftp::{ListingEntry, ListingKind};
+use farline_core::transfer::{Entry, EntryKind};
+use rustix::fs::Stat;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which file something is: its device and inode number, its length and its time. File systems are
+/// known that give two files one number.
+type FileIdentity = (u64, u64, u64, i64);
+
+/// What is under the names of entries at the destination: which file, and the entry's number.
+#[derive(Debug, Default)]
+pub(super) struct FoundFiles(Vec<(FileIdentity, usize)>);
+
+impl FoundFiles {
+    /// Notes that `there`, of this host, is under the name of the entry `index`.
+    pub(super) fn note_here(&mut self, index: usize, (there, stat): (&Entry, &Stat)) {
+        // What has two names is there by both.
+        if there.kind != EntryKind::Directory && stat.st_nlink == 1 {
+            self.note(index, (stat.st_dev, stat.st_ino), there);
+        }
+    }
+
+    /// The same of `there`, which a server `found`; of a link it says which file that leads to.
+    pub(super) fn note_there(&mut self, index: usize, (there, found): (&Entry, &ListingEntry)) {
+        let is_alone = found.links == Some(1) && found.link.is_none();
+        if !is_alone || found.kind != ListingKind::File {
+            return;
+        }
+        let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        let parts = found.unique.as_deref().and_then(|unique| unique.split_once('-'));
+        let numbers = parts.and_then(|(device, inode)| Some((hex(device)?, hex(inode)?)));
+        if let Some(numbers) = numbers {
+            self.note(index, numbers, there);
+        }
+    }
+
+    fn note(&mut self, index: usize, (device, inode): (u64, u64), there: &Entry) {
+        self.0.push(((device, inode, there.len(), there.modified_ns), index));
+    }
+
+    /// Which entries have no name of their own there, and whose it is: of several the one that
+    /// stays, by `kept`, or else the first of the tree.
+    pub(super) fn without_names(mut self, kept: &BTreeSet<usize>) -> BTreeMap<usize, usize> {
+        self.0.sort_unstable();
+        let mut without = BTreeMap::new();
+        for of_one in self.0.chunk_by(|(a, _), (b, _)| a == b) {
+            let staying = of_one.iter().find(|(_, index)| kept.contains(index));
+            let Some(&(_, owner)) = staying.or_else(|| of_one.first()) else { continue };
+            let others = of_one.iter().map(|&(_, index)| index).filter(|&index| index != owner);
+            without.extend(others.map(|index| (index, owner)));
+        }
+        without
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(len: u64) -> Entry {
+        Entry {
+            path: b"f".to_vec(),
+            kind: EntryKind::File { len },
+            mode: 0o644,
+            modified_ns: 7,
+            changed_ns: 0,
+            attributes: None,
+        }
+    }
+
+    /// What a node says of a file: by which number, and how many names it has.
+    fn said(unique: &str, links: Option<u64>) -> ListingEntry {
+        let unique = Some(unique.to_owned());
+        ListingEntry { unique, links, ..ListingEntry::default() }
+    }
+
+    #[test]
+    fn what_stays_keeps_its_name_or_else_the_first_has_it() {
+        let found = || {
+            let mut found = FoundFiles::default();
+            for (index, unique) in ["1-a", "1-b", "1-a", "1-c", "1-a", "2-b"].iter().enumerate() {
+                found.note_there(index, (&file(5), &said(unique, Some(1))));
+            }
+            found
+        };
+        let without = |kept: &[usize]| found().without_names(&kept.iter().copied().collect());
+        assert_eq!(without(&[1, 3]), BTreeMap::from([(2, 0), (4, 0)]));
+        assert_eq!(without(&[2, 4]), BTreeMap::from([(0, 2), (4, 2)]));
+    }
+
+    #[test]
+    fn what_is_not_told_apart_for_certain_is_two_files() {
+        let link = ListingEntry { link: Some("f".into()), ..said("1-a", Some(1)) };
+        for [first, second] in [
+            // Two names of one file.
+            [said("1-a", Some(2)), said("1-a", Some(2))],
+            // A server that says nothing of that.
+            [said("1-a", None), said("1-a", None)],
+            [said("fe00", Some(1)), said("fe00", Some(1))],
+            // It leads to the other.
+            [said("1-a", Some(1)), link],
+        ] {
+            let mut found = FoundFiles::default();
+            found.note_there(0, (&file(5), &first));
+            found.note_there(1, (&file(5), &second));
+            assert_eq!(found.without_names(&BTreeSet::new()), BTreeMap::new(), "{first:?}");
+        }
+        let mut found = FoundFiles::default();
+        found.note_there(0, (&file(5), &said("1-a", Some(1))));
+        found.note_there(1, (&file(6), &said("1-a", Some(1))));
+        assert_eq!(found.without_names(&BTreeSet::new()), BTreeMap::new(), "of two lengths");
+    }
+}
