@@ -137,6 +137,11 @@ const CLIENTS: &[Row] = &[
     ),
     Row(
         "",
+        "`-rst`, third-party from a node: what the receiving globus-gridftp-server said that it holds is not sent again; a node that receives says nothing of that, and is sent the file whole",
+        By(&["url_copy::rst_sends_no_second_time_what_a_server_said_it_holds"]),
+    ),
+    Row(
+        "",
         "`gsiftp://` with a limited proxy (`grid-proxy-init -limited`), as at a globus-gridftp-server; `gsi_limited_proxies = false` refuses it",
         By(&[
             "gsi::a_limited_proxy_moves_files_as_at_a_globus_server",
