@@ -9,7 +9,7 @@ use crate::stores::{
     BackupPlace, Landing, LandingOptions, PosixStore, Root, StandardStreams, Store, has_journal,
     join, one_file, storage_error,
 };
-use farline_core::transfer::{Entry, EntryKind, Layout};
+use farline_core::transfer::Layout;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::OFlags;
 use std::os::unix::ffi::OsStrExt;
@@ -85,18 +85,15 @@ impl Destination {
         }
         let sink = self.sink(layout, &Options::default())?;
         sink.make_folders()?;
-        // It says what a place refuses when files land, and here none will.
-        let Some((root, start)) = self.at() else { return Ok(Failures::new()) };
-        let refused = |folder: &Entry| {
-            let path = join(start, &folder.path);
-            if root.open_beneath(&path, OFlags::PATH | OFlags::DIRECTORY, 0).is_ok() {
-                return None;
-            }
-            let error = root.create_directories(&path).err()?;
-            Some((folder.path.clone(), error))
+        // Into one that is there and may not be changed a file may go all the same.
+        let is_there = |path: &[u8]| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            self.at().is_some_and(|(root, start)| {
+                root.open_beneath(&join(start, path), flags, 0).is_ok()
+            })
         };
-        let folders = layout.entries().iter().filter(|entry| entry.kind == EntryKind::Directory);
-        Ok(folders.filter_map(refused).collect())
+        let refused = sink.refused_folders().into_iter();
+        Ok(refused.filter(|(path, _)| !is_there(path)).collect())
     }
 }
 

@@ -169,6 +169,12 @@ pub trait Landing: Sink + fmt::Debug {
         Ok(())
     }
 
+    /// Folders of the tree that cannot be made or used, by their paths, of which making them has
+    /// said nothing; landing names them, with all that was to be in them.
+    fn refused_folders(&self) -> Vec<(Vec<u8>, Error)> {
+        Vec::new()
+    }
+
     /// Claims the destination for a transfer from `origin`, and finds what is held there of it;
     /// nothing where nothing can be kept.
     ///
@@ -205,6 +211,10 @@ impl Landing for PosixSink {
 
     fn make_folders(&self) -> Result<(), Error> {
         PosixSink::make_folders(self)
+    }
+
+    fn refused_folders(&self) -> Vec<(Vec<u8>, Error)> {
+        PosixSink::refused_folders(self)
     }
 
     fn begin(&self, origin: PartialOrigin) -> Result<Option<ResumeState>, Error> {
