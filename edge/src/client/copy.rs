@@ -12,6 +12,7 @@ pub(super) use watch::Watched;
 use super::claimed::ClaimedPaths;
 use super::control::Control;
 use super::deletions::UnheardDeletions;
+use super::kept_files::KeptFiles;
 use super::options::{Options, Progress, Verify};
 use super::outcome::{Checkpoint, CopyStats, FixedLimits};
 use super::remote_progress::RemarkKind;
@@ -85,11 +86,9 @@ pub(super) struct Copy<'a> {
     pub(super) needs_tickets: bool,
     /// Whether the source's server lists names that begin with a dot, once it was asked by LIST.
     pub(super) lists_dots: Option<bool>,
-    /// Whether an attempt has found which files of the source stay as they are at the destination.
-    pub(super) is_kept_known: bool,
-    /// Which those were at the first such attempt, by name, where it failed: what another one finds
-    /// beyond them has landed in between.
-    pub(super) kept_first: Option<BTreeSet<Vec<u8>>>,
+    /// What the attempts have found of the files of the source that stay as they are at the
+    /// destination.
+    pub(super) kept: KeptFiles,
     /// What was asked to be deleted, and perhaps was.
     pub(super) unheard_deletions: UnheardDeletions,
 }
@@ -142,8 +141,7 @@ impl<'a> Copy<'a> {
             has_arrived: false,
             needs_tickets: false,
             lists_dots: None,
-            is_kept_known: false,
-            kept_first: None,
+            kept: KeptFiles::default(),
             unheard_deletions: UnheardDeletions::default(),
         }
     }
@@ -159,7 +157,7 @@ impl<'a> Copy<'a> {
 
     /// Begins anew with what stays as it is: what has landed until now does so too.
     pub(super) fn forget_kept(&mut self) {
-        (self.is_kept_known, self.kept_first) = (false, None);
+        self.kept = KeptFiles::default();
     }
 
     /// Files that came of the source, and how many of them were compared with the server's.
@@ -409,9 +407,7 @@ impl<'a> Copy<'a> {
         self.stats.passes += 1;
         self.stats.attempts += 1;
         let kept = self.stats.restore(before);
-        if self.is_kept_known && self.kept_first.is_none() {
-            self.kept_first = Some(kept.into_iter().collect());
-        }
+        self.kept.failed(kept);
         self.settle();
     }
 }

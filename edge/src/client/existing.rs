@@ -339,11 +339,11 @@ fn note(
     if existing == Existing::Replace {
         return;
     }
-    copy.is_kept_known = true;
+    copy.kept.found();
     let counts = |entry: &&Entry| existing == Existing::Keep || !is_link(entry);
     for entry in kept.iter().map(|&index| &entries[index]).filter(counts) {
         let name = name(entry);
-        if copy.kept_first.as_ref().is_none_or(|first| first.contains(&name)) {
+        if copy.kept.has(&name) {
             copy.stats.skipped.push(name);
         } else {
             copy.stats.bytes += entry.len();

@@ -29,6 +29,7 @@ mod gss_stream;
 mod interrupted;
 mod itself;
 mod keep_replaced;
+mod kept_files;
 mod known_path;
 mod landed_before;
 #[cfg(feature = "line")]
