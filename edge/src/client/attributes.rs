@@ -7,6 +7,7 @@ use super::destination::Destination;
 use super::location::{Location, Remote};
 use super::options::{Options, Verify};
 use crate::mover::BLOCK_LEN;
+use crate::stores::join;
 use farline_core::copy::{Existing, farline_option};
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault, Setting};
@@ -86,6 +87,23 @@ pub(super) fn require(options: &Options, ends: &[Location]) -> Result<(), Error>
             Err(Error::new(Fault::You, ErrorCode::Unsupported, message))
         }
     }
+}
+
+/// Which of `entries`, of a source that goes to `place` under the name `top`, have nothing to do
+/// with what stands there, by their number: what is not selected, and what goes where another
+/// source went. They give that neither attributes nor further names.
+pub(super) fn left_alone(
+    copy: &Copy<'_>,
+    place: &Destination,
+    top: &[u8],
+    entries: &[Entry],
+) -> BTreeSet<usize> {
+    let mut left = copy.options.selection.left_out(top, entries);
+    if let Some((_, start)) = place.at() {
+        let at = |entry: &Entry| join(start, &entry.path);
+        left.extend(copy.claimed.taken_from(copy.source, entries, at));
+    }
+    left
 }
 
 /// Makes those of `kept` what stays of the tree, but for its attributes.

@@ -67,6 +67,24 @@ impl ClaimedPaths {
         }
         refused
     }
+
+    /// Which of `entries` go where another source than this went, by their number.
+    pub(super) fn taken_from(
+        &self,
+        source: usize,
+        entries: &[Entry],
+        target: impl Fn(&Entry) -> Vec<u8>,
+    ) -> BTreeSet<usize> {
+        if self.sources.len() < 2 {
+            return BTreeSet::new();
+        }
+        let is_taken = |entry: &Entry| {
+            entry.kind != EntryKind::Directory
+                && self.taken.get(&target(entry)).is_some_and(|&first| first != source)
+        };
+        let numbered = entries.iter().enumerate();
+        numbered.filter(|(_, entry)| is_taken(entry)).map(|(index, _)| index).collect()
+    }
 }
 
 #[cfg(test)]
@@ -85,5 +103,30 @@ mod tests {
         // One source alone takes what it likes.
         let mut alone = ClaimedPaths::of(vec!["a".to_owned()]);
         assert_eq!((alone.claim(0, b"x"), alone.claim(1, b"x")), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn what_another_source_took_is_known_and_takes_nothing() {
+        let entry = |path: &str, kind| Entry {
+            path: path.as_bytes().to_vec(),
+            kind,
+            mode: 0o644,
+            modified_ns: 0,
+            changed_ns: 0,
+            attributes: None,
+        };
+        let file = |path| entry(path, EntryKind::File { len: 1 });
+        let entries = [entry("d", EntryKind::Directory), file("x"), file("y")];
+        let mut claimed = ClaimedPaths::of(vec!["a".to_owned(), "b".to_owned()]);
+        for path in [&b"d"[..], b"x"] {
+            assert_eq!(claimed.claim(0, path), Ok(()));
+        }
+        let taken = |claimed: &ClaimedPaths, source| {
+            claimed.taken_from(source, &entries, |entry| entry.path.clone())
+        };
+        // Two sources have folders of one name in common.
+        assert_eq!(taken(&claimed, 1), BTreeSet::from([1]));
+        assert_eq!(taken(&claimed, 0), BTreeSet::new());
+        assert_eq!(claimed.claim(0, b"y"), Ok(()), "to look takes nothing");
     }
 }

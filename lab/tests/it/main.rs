@@ -31,6 +31,7 @@ mod grid_clients;
 mod gsi;
 mod gsi_client;
 mod guest;
+mod hard_links;
 mod held;
 mod held_limit;
 mod hostile_server;
