@@ -13,6 +13,7 @@ use super::from_stock;
 use super::itself;
 use super::location::{Location, Remote, trim};
 use super::options::Options;
+use super::other_names::take_from_names_that_come;
 use super::receiving::{listen, receive_layout, receive_list};
 use super::resources::{TransferResources, staging};
 use super::transfer_state::TransferState;
@@ -29,7 +30,7 @@ use farline_core::gridftp::{Mode, Pathname};
 use farline_core::transfer::journal::PartialOrigin;
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -307,7 +308,7 @@ impl TreeEnd for Download<'_> {
     ) -> Result<ByteRanges, Error> {
         self.is_listed = true;
         let text = std::mem::replace(&mut self.text, BytesSink::new(0));
-        let entries = entries_of(text)?;
+        let mut entries = entries_of(text)?;
         check_only(self.from, &entries)?;
         let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
         let name = self.from.name();
@@ -321,8 +322,6 @@ impl TreeEnd for Download<'_> {
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        let longest_block = self.agreement.longest_block;
-        let mut layout = Layout::within(entries, longest_block);
         let place = destination(
             self.to,
             name,
@@ -332,6 +331,13 @@ impl TreeEnd for Download<'_> {
             (copy.options, false),
         )?;
         let top = self.from.name_within();
+        let mut left = match copy.options.attributes.is_empty() {
+            true => BTreeSet::new(),
+            false => attributes::left_alone(copy, &place, top, &entries),
+        };
+        let known_there = take_from_names_that_come(&mut entries, &mut left);
+        let longest_block = self.agreement.longest_block;
+        let mut layout = Layout::within(entries, longest_block);
         let entries = layout.entries();
         let path_of =
             |index: usize| Pathname::new(join(trim(&self.from.path), &entries[index].path));
@@ -353,7 +359,8 @@ impl TreeEnd for Download<'_> {
                 self.settled = Some((place.below(b""), stays));
             }
         }
-        let paths = kept.iter().map(|&index| &entries[index].path[..]);
+        let path_there = |index: usize| known_there.get(&index).unwrap_or(&entries[index].path);
+        let paths = kept.iter().map(|&index| path_there(index).as_slice());
         // What another source has taken comes, and is dropped: the node has begun already.
         let may_leave =
             may_stay(copy.options) && control.features().leave && shares_blocks(&layout, &kept);

@@ -40,6 +40,7 @@ mod location;
 mod meanwhile;
 mod one_name;
 mod options;
+mod other_names;
 mod outcome;
 #[cfg(feature = "profile")]
 mod profile;

@@ -69,10 +69,66 @@ fn another_name_of_a_refused_file_has_its_own_content() {
     write(&at("a/x"), "first", 1_600_000_000);
     write(&at("b/x"), "other", 1_650_000_000);
     fs::hard_link(at("b/x"), at("b/y")).expect("linked");
-    let (a, b) = (format!("{}/", text(&at("a"))), format!("{}/", text(&at("b"))));
-    let to = at("here");
-    let result = one_refused(&["cp", "-a", &a, &b, text(&to)]);
-    assert_eq!(result["files"], 2, "{result}");
-    assert_eq!((read(&to.join("x")), read(&to.join("y"))), ("first".into(), "other".into()));
-    assert_ne!(inode(&to.join("x")), inode(&to.join("y")));
+    let (_node, url) = node(dir.path(), "write", &[]);
+    for (way, from) in [("here", text(dir.path())), ("down", &url[..])] {
+        let (a, b) = (format!("{from}/a/"), format!("{from}/b/"));
+        let to = at(way);
+        let result = one_refused(&["cp", "-a", &a, &b, text(&to)]);
+        assert_eq!(result["files"], 2, "{way}: {result}");
+        assert_eq!((read(&to.join("x")), read(&to.join("y"))), ("first".into(), "other".into()));
+        assert_ne!(inode(&to.join("x")), inode(&to.join("y")), "{way}");
+    }
+}
+
+#[test]
+fn another_name_of_an_excluded_file_has_its_own_content() {
+    let dir = folder();
+    let (source, list) = (dir.path().join("src"), dir.path().join("list"));
+    write(&source.join("d/x"), "theirs", 1_600_000_000);
+    // A tree is listed folder by folder: behind it, and in a folder that is behind it too.
+    fs::create_dir_all(source.join("e/f")).expect("folders");
+    for path in ["e/f/y", "e/f/z"] {
+        fs::hard_link(source.join("d/x"), source.join(path)).expect("linked");
+    }
+    // Small ones share a block with it, with and without one that stays behind too.
+    for path in ["left", "more"] {
+        write(&source.join(path), path, 1_600_000_000);
+    }
+    fs::write(&list, "e/f/y\ne/f/z\nmore\n").expect("written");
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let (from_list, there) = (format!("--files-from={}", text(&list)), format!("{url}/src"));
+    let chosen: [&[&str]; 3] =
+        [&["--exclude=/d/x"], &["--exclude=/d/x", "--exclude=left"], &[from_list.as_str()]];
+    for (way, from) in [("here", text(&source)), ("down", &there[..])] {
+        for (number, args) in chosen.iter().enumerate() {
+            // Another file has the name that stays behind, or none has.
+            for is_there in [true, false] {
+                let what = format!("{way} {args:?} {is_there}");
+                let to = dir.path().join(format!("{way}{number}{is_there}"));
+                if is_there {
+                    write(&to.join("d/x"), "mine", 1_500_000_000);
+                }
+                let sync = || {
+                    let mut command = farline();
+                    command.args(["--json", "sync", "-a"]).args(*args).args([from, text(&to)]);
+                    json_of(&mut command)
+                };
+                let result = sync();
+                assert_eq!(result["failures"], serde_json::json!([]), "{what}: {result}");
+                for path in ["e/f/y", "e/f/z"] {
+                    assert_eq!(read(&to.join(path)), "theirs", "{what}: {path}");
+                }
+                assert_eq!(inode(&to.join("e/f/y")), inode(&to.join("e/f/z")), "{what}");
+                assert_eq!(read(&to.join("more")), "more", "{what}");
+                match is_there {
+                    true => assert_eq!(read(&to.join("d/x")), "mine", "{what}"),
+                    false => assert!(!to.join("d/x").exists(), "{what}"),
+                }
+                let again = sync();
+                let moved = (&again["files"], &again["moved_bytes"]);
+                assert_eq!(moved, (&0.into(), &0.into()), "{what}: {again}");
+                assert_eq!(read(&to.join("e/f/y")), "theirs", "{what}");
+            }
+        }
+    }
 }
