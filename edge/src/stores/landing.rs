@@ -47,8 +47,8 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use create::MadeFolders;
 pub use finish::Landed;
-use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
+use finish::{SYNC_TOGETHER, is_top};
 use last_folder::LastFolder;
 use one_name::LateNames;
 pub(crate) use one_name::name_of_another;
@@ -195,6 +195,7 @@ impl PosixSink {
         if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
             self.make_own_folder(None, &self.place.folder)?;
         }
+        self.open_up_place(&mut lock(&self.state))?;
         let (partial, held) =
             Partial::begin(&self.root, self.place.clone(), &self.layout, Some(origin))?;
         let mut resumed: BTreeMap<usize, u64> = BTreeMap::new();
@@ -224,12 +225,26 @@ impl PosixSink {
         }
         let mut state = lock(&self.state);
         if state.partial.is_none() {
+            self.open_up_place(&mut state)?;
             let (begun, _) = Partial::begin(&self.root, self.place.clone(), &self.layout, None)?;
             if let Some(aside) = begun.aside() {
                 // Before a file has its temporary name: that is told behind this.
                 let _ = self.aside.set(aside);
             }
             state.partial = Some(Arc::new(begun));
+        }
+        Ok(())
+    }
+
+    /// Lets the owner write to the folder of the place where that is the one that the tree begins
+    /// with: the journal comes before anything else. It gets its mode when the journal is gone.
+    fn open_up_place(&self, state: &mut State) -> Result<(), Error> {
+        let may_change = |(index, entry): (usize, &Entry)| {
+            is_top(entry) && !self.only_new && !state.entries.is_kept(index)
+        };
+        let is_own = self.metadata && self.place.folder == self.start;
+        if is_own && self.layout.entries().iter().enumerate().any(may_change) {
+            state.opened_up.open_up(&self.root, &self.place.folder)?;
         }
         Ok(())
     }

@@ -93,6 +93,40 @@ fn read_only_files_and_folders_go_every_way() {
 }
 
 #[test]
+fn a_read_only_folder_itself_is_synced_again_and_again() {
+    let user = Ordinary::new();
+    let tree = read_only_tree(&user, "ro", 3);
+    let (_node, url) = user.node(user.path());
+    let mode = |folder: &Path| folder.metadata().expect("there").permissions().mode() & 0o7777;
+    for (way, from) in [("here", text(&tree)), ("down", &format!("{url}/ro")[..])] {
+        // The second kind is as another program made it.
+        for (flags, is_there) in [(&["-a"][..], false), (&["-a"], true), (&[], true)] {
+            let what = format!("{way} {flags:?} {is_there}");
+            let landed = user.path().join(format!("{way}{}{is_there}", flags.len()));
+            if is_there {
+                made(&user, text(&landed));
+                set_permissions(&landed, PermissionsExt::from_mode(0o555)).expect("set");
+            }
+            for round in ["new", "unchanged", "changed"] {
+                if round == "changed" {
+                    let file = tree.join("d/f1");
+                    set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("set");
+                    write(&file, format!("changed for {what}")).expect("written");
+                    set_permissions(&file, PermissionsExt::from_mode(0o444)).expect("set");
+                }
+                let mut command = user.farline();
+                command.args(["--json", "sync"]).args(flags).args([from, text(&landed)]);
+                let done = json_of(&mut command);
+                assert_eq!(done["failures"], serde_json::json!([]), "{what} {round}: {done}");
+                assert_same_tree(&tree, &landed);
+                assert_eq!(hidden(&landed), Vec::<String>::new(), "{what} {round}");
+                assert_eq!(mode(&landed), 0o555, "{what} {round}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_killed_copy_of_read_only_files_goes_on_where_it_was() {
     let user = Ordinary::new();
     let tree = user.path().join("t");

@@ -70,6 +70,12 @@ impl PosixSink {
         Some(set())
     }
 
+    /// Whether the folder that a tree begins with gets a mode: one that was there before the copy
+    /// only where that is asked for.
+    pub(super) fn sets_mode_of_top(&self, is_made: bool) -> bool {
+        self.attributes.as_ref().map_or(is_made, |setter| lock(setter).wanted.modes)
+    }
+
     /// What could not be set for lack of the right to.
     pub(super) fn not_set(&self) -> NotSet {
         self.attributes.as_ref().map(|setter| lock(setter).not_set).unwrap_or_default()

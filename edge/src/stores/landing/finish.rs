@@ -189,17 +189,11 @@ impl PosixSink {
             landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
         }
-        landed.not_set = self.not_set();
         if let Some(partial) = self.journal() {
             partial.finish(&self.root);
         }
-        // The journal may have lain in the copy's own folder, which has changed by its going; in
-        // one that may not be written to it could not have gone.
-        if let Some(top) = self.layout.entries().first().filter(|top| self.metadata && is_top(top))
-            && self.may_change(0)
-        {
-            let _ = self.finish_folder(top, lock(&self.state).made.has_top());
-        }
+        self.finish_top(&mut landed);
+        landed.not_set = self.not_set();
         landed
     }
 
@@ -401,28 +395,47 @@ impl PosixSink {
     }
 
     /// Modes and times of folders come last: writing into a folder changes its time and needs its
-    /// write bit.
+    /// write bit. That of the top comes behind its journal's going.
     fn finish_folders(&self, landed: &mut Landed) {
         if !self.metadata {
             return;
         }
         for (index, entry) in self.layout.entries().iter().enumerate().rev() {
-            if entry.kind != EntryKind::Directory || !self.may_change(index) {
+            if entry.kind != EntryKind::Directory || is_top(entry) || !self.may_change(index) {
                 continue;
             }
-            // A folder above the copy that is not ours keeps its time: the copy itself is whole.
-            if let Err(error) = self.finish_folder(entry, !entry.path.is_empty())
-                && !entry.path.is_empty()
-            {
-                let path = self.path(entry);
-                landed.failures.push((
-                    entry.path.clone(),
-                    self.root.error("set mode and time of", &path, &error),
-                ));
+            if let Err(error) = self.finish_folder(entry, true) {
+                self.count_unfinished(entry, &error, landed);
             }
         }
-        // Of the root the copy sets no mode.
-        lock(&self.state).opened_up.restore_only(&self.root, &self.start);
+        lock(&self.state).opened_up.keep_only(&self.start);
+    }
+
+    /// Mode and time of the folder that the tree begins with. The journal may have lain in it: its
+    /// going changed the folder, and needed its write bit.
+    fn finish_top(&self, landed: &mut Landed) {
+        let mut entries = self.layout.entries().iter().enumerate();
+        let top = entries.find(|(_, entry)| self.metadata && is_top(entry));
+        let mut has_mode = false;
+        if let Some((_, top)) = top.filter(|&(index, _)| self.may_change(index)) {
+            let is_made = lock(&self.state).made.has_top();
+            match self.finish_folder(top, is_made) {
+                Ok(()) => has_mode = self.sets_mode_of_top(is_made),
+                // One that is not ours keeps its time: the copy itself is whole.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(error) => self.count_unfinished(top, &error, landed),
+            }
+        }
+        let opened_up = &mut lock(&self.state).opened_up;
+        match has_mode {
+            true => opened_up.forget(),
+            false => opened_up.restore(&self.root),
+        }
+    }
+
+    fn count_unfinished(&self, folder: &Entry, error: &io::Error, landed: &mut Landed) {
+        let error = self.root.error("set mode and time of", &self.path(folder), error);
+        landed.failures.push((folder.path.clone(), error));
     }
 
     /// Sets its time and, unless it was there before the copy and belongs to others, its mode.
@@ -455,7 +468,7 @@ fn take_new_name((folder, name, temporary): (&OwnedFd, &[u8], &[u8])) -> bool {
 }
 
 /// Whether it is the folder that a tree begins with.
-fn is_top(entry: &Entry) -> bool {
+pub(super) fn is_top(entry: &Entry) -> bool {
     entry.path.is_empty() && entry.kind == EntryKind::Directory
 }
 

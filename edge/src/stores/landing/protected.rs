@@ -64,10 +64,14 @@ impl OpenedUp {
         Ok(())
     }
 
-    /// Gives the one at `path` its mode again; the others have got theirs.
-    pub(super) fn restore_only(&mut self, root: &Root, path: &[u8]) {
+    /// Knows of the one at `path` alone: the others have got their modes.
+    pub(super) fn keep_only(&mut self, path: &[u8]) {
         self.0.retain(|(folder, _)| folder == path);
-        self.restore(root);
+    }
+
+    /// They have got their modes.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
     }
 
     /// Gives them their modes again, those below others first.
@@ -78,5 +82,54 @@ impl OpenedUp {
                 let _ = chmod(itself(&fd), mode);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::stores::{PosixSink, Root};
+    use farline_core::transfer::journal::PartialOrigin;
+    use farline_core::transfer::{Entry, EntryKind, Layout};
+    use std::fs::{Permissions, metadata, read_dir, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_read_only_top_is_shut_again_however_a_copy_ends() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let entry = |path: &str, kind| Entry {
+            path: path.as_bytes().to_vec(),
+            kind,
+            mode: 0o755,
+            modified_ns: 1_000_000_000,
+            changed_ns: 7,
+            attributes: None,
+        };
+        let file = entry("f", EntryKind::File { len: 0 });
+        let layout = Arc::new(Layout::new(vec![entry("", EntryKind::Directory), file], 1024));
+        let begun = || {
+            set_permissions(dir.path(), Permissions::from_mode(0o555)).expect("set");
+            let root = Arc::new(Root::open(dir.path()).expect("opened"));
+            let sink = PosixSink::new(root, Vec::new(), Arc::clone(&layout), true);
+            sink.begin(PartialOrigin { source: [5; 32], digests: None }).expect("begun");
+            sink
+        };
+        let mode = || metadata(dir.path()).expect("there").permissions().mode() & 0o777;
+        let names = || {
+            let names = read_dir(dir.path()).expect("listed").map(|item| item.expect("one"));
+            names.map(|item| item.file_name()).collect::<Vec<_>>()
+        };
+        let broken_off = begun();
+        assert_eq!((mode(), names().len()), (0o755, 1), "the journal is in it");
+        drop(broken_off);
+        assert_eq!((mode(), names().len()), (0o555, 0));
+        let whole = begun();
+        whole.make_folders().expect("made");
+        let landed = whole.land(None);
+        assert!(landed.failures.is_empty(), "{:?}", landed.failures);
+        assert_eq!(mode(), 0o555, "one that was there keeps its mode");
+        assert_eq!(names(), ["f"]);
+        // What is in a shut folder could not be removed.
+        set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("set");
     }
 }
