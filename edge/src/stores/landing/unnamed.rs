@@ -147,7 +147,8 @@ impl PosixSink {
                 // lost its last name.
                 if stat.st_nlink == 0 {
                     self.remove_temporary(entry);
-                    link_unnamed(file, &folder, &temporary).map_err(|errno| failed(errno.into()))?;
+                    link_unnamed(file, &folder, &temporary)
+                        .map_err(|errno| failed(errno.into()))?;
                 }
                 self.set_mode(entry, file).map_err(failed)?;
                 self.replace((&folder, &name, &temporary), entry)?;

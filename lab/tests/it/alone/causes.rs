@@ -73,9 +73,10 @@ fn assert_names_nodes(cause: &Cause, evidence: &str) {
         ("link, two nodes", "receiver_window" | "set_up") => [true, true],
         _ => return,
     };
-    let named = [("sending node ", "-a:2812"), ("receiving node ", "-b:2811")].map(|(role, end)| {
-        let name = evidence.split(role).nth(1).and_then(|rest| rest.split([',', ' ']).next());
-        name.is_some_and(|name| name.trim_end_matches(':').ends_with(end))
-    });
+    let named =
+        [("sending node ", "-a:2812"), ("receiving node ", "-b:2811")].map(|(role, end)| {
+            let name = evidence.split(role).nth(1).and_then(|rest| rest.split([',', ' ']).next());
+            name.is_some_and(|name| name.trim_end_matches(':').ends_with(end))
+        });
     assert_eq!(named, expected, "{cause:?}: {evidence}");
 }
