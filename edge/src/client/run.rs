@@ -127,10 +127,36 @@ fn require(options: &Options, sources: &[Location], destination: &Location) -> R
             Setting::DryRun
         ));
     }
+    require_of_pipes(options, sources, destination)?;
     require_held(options, sources, destination)?;
     keep_replaced::require(options.backup.as_ref(), destination)?;
     attributes::require(options, sources)?;
     attributes::require(options, std::slice::from_ref(destination))
+}
+
+/// Refuses what cannot be done with bytes that come, or go, from the first to the last: nobody
+/// knows their size or time beforehand, and a node that stores them by themselves keeps nothing.
+fn require_of_pipes(
+    options: &Options,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<(), Error> {
+    let comes_from_pipe = sources.iter().any(Location::is_ordered);
+    let is_compared = matches!(options.existing, Existing::KeepSame | Existing::KeepSameContent);
+    if is_compared && (comes_from_pipe || destination.is_ordered()) {
+        let message = format!(
+            "what comes from a pipe, or goes to one, is not compared: no {} and no {}",
+            Setting::SkipSame,
+            Setting::Checksum
+        );
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
+    if options.backup.is_some() && comes_from_pipe && matches!(destination, Location::Remote(_)) {
+        let message = format!("{}: what a pipe replaces at a server is not kept", Setting::Backup);
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
+            .hint("write the pipe to a file first, and copy that"));
+    }
+    Ok(())
 }
 
 /// Copies `sources` to `destination`.
@@ -308,4 +334,44 @@ fn with_prior(options: &Options, sources: &[Location], destination: &Location) -
     let (from, to) = (sources.iter().find_map(server), server(destination));
     overrides.prior = prior(from.as_deref(), to.as_deref());
     overrides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Backup;
+    use std::ffi::OsStr;
+
+    fn at(text: &str) -> Location {
+        Location::parse(OsStr::new(text)).expect("a location")
+    }
+
+    #[test]
+    fn a_pipe_is_neither_compared_nor_kept_from_at_a_server() {
+        let backup = Backup::new(b"~".to_vec(), None).expect("a suffix");
+        let keeps = Options { backup: Some(backup), ..Options::default() };
+        let plain = Options::default();
+        let with = |existing: Existing| Options { existing, ..Options::default() };
+        let (same, content) = (with(Existing::KeepSame), with(Existing::KeepSameContent));
+        let stays = with(Existing::Keep);
+        for (options, from, to, is_refused) in [
+            (&plain, "-", "farline://n/f", false),
+            (&stays, "-", "farline://n/f", false),
+            (&keeps, "-", "farline://n/f", true),
+            (&keeps, "-", "ftp://n/f", true),
+            (&keeps, "-", "here", false),
+            (&keeps, "f", "farline://n/f", false),
+            (&same, "-", "farline://n/f", true),
+            (&same, "-", "here", true),
+            (&same, "farline://n/f", "-", true),
+            (&same, "f", "farline://n/f", false),
+            (&content, "-", "farline://n/f", true),
+            (&content, "f", "-", true),
+        ] {
+            let required = require(options, &[at(from)], &at(to));
+            let code = required.err().map(|error| error.code);
+            let expected = is_refused.then_some(ErrorCode::Unsupported);
+            assert_eq!(code, expected, "{from} {to}: {options:?}");
+        }
+    }
 }

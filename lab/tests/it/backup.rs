@@ -134,6 +134,14 @@ fn where_nothing_can_be_kept_nothing_is_replaced() {
     let stock = format!("{globus}{}/dst/f", dir.path().display());
     let (error, exit) = error_of(&["cp", "--backup", text(&source), &stock]);
     assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 4), "{error}");
+    // Nor of a pipe, which no server keeps from.
+    let (_node, url) = node(dir.path(), "write", &[]);
+    for to in [format!("{url}/dst/f"), stock] {
+        for kept in ["--backup", "--skip-same", "--checksum"] {
+            let (error, exit) = error_of(&["cp", kept, "-", &to]);
+            assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{kept} {error}");
+        }
+    }
     // On another file system nothing can be moved to.
     let other = tempfile::tempdir().expect("a folder of another file system");
     let device = |path: &Path| rustix::fs::stat(path).expect("there").st_dev;
