@@ -35,6 +35,13 @@ impl Timestamp {
         Timestamp { seconds, nanos }
     }
 
+    /// The nanoseconds after 1970-01-01T00:00:00Z; of a time beyond their range, before 1677 or
+    /// after 2262, the nearest.
+    pub fn as_nanos(self) -> i64 {
+        let exact = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos);
+        exact.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
     /// So many seconds after 1970-01-01T00:00:00Z.
     pub const fn from_seconds(seconds: i64) -> Timestamp {
         Timestamp { seconds, nanos: 0 }
@@ -142,6 +149,16 @@ mod tests {
         assert_eq!(half.to_string(), "20200101000000.5");
         assert_eq!(Timestamp::parse("20200101000000.5"), Some(half));
         assert_eq!(Timestamp::parse("19691231235959"), Some(Timestamp::from_seconds(-1)));
+    }
+
+    #[test]
+    fn nanoseconds_come_back_and_end_where_they_end() {
+        for nanos in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
+            assert_eq!(Timestamp::from_nanos(nanos).as_nanos(), nanos);
+        }
+        let year_one = Timestamp::parse("00010101000000.5").expect("a time");
+        assert_eq!(year_one.as_nanos(), i64::MIN);
+        assert_eq!(Timestamp::from_seconds(i64::MAX).as_nanos(), i64::MAX);
     }
 
     #[test]

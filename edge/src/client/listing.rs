@@ -117,9 +117,7 @@ pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
         ListingKind::Directory => EntryKind::Directory,
         _ => EntryKind::File { len: found.size.unwrap_or(0) },
     };
-    let time = found.modified.unwrap_or_default();
-    let modified_ns =
-        time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
+    let modified_ns = found.modified.unwrap_or_default().as_nanos();
     let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
     Entry { path, kind, mode, modified_ns, changed_ns: 0, attributes: None }
 }

@@ -204,7 +204,7 @@ fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {
 
 /// When it was last written to, in nanoseconds since the Unix epoch.
 pub(super) fn modified_ns(stat: &Stat) -> i64 {
-    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)
+    nanos(stat.st_mtime, stat.st_mtime_nsec as i64)
 }
 
 /// The same of an entry, to be set; when it was read last is left as it is.
@@ -221,7 +221,14 @@ pub(crate) fn times(entry: &Entry) -> Timestamps {
 
 /// When it last changed in any way, in nanoseconds since the Unix epoch.
 pub(super) fn changed_ns(stat: &Stat) -> i64 {
-    stat.st_ctime.saturating_mul(1_000_000_000).saturating_add(stat.st_ctime_nsec as i64)
+    nanos(stat.st_ctime, stat.st_ctime_nsec as i64)
+}
+
+/// So much after the Unix epoch in nanoseconds. A time beyond their range is the nearest in it,
+/// which is also what it reads as where it was set.
+fn nanos(seconds: i64, nanos: i64) -> i64 {
+    let exact = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    exact.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 fn describe(kind: FileType) -> &'static str {
@@ -257,6 +264,26 @@ pub(super) fn is_no_file(stat: &Stat) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_beyond_the_range_reads_as_it_was_set() {
+        const YEAR_ONE: i64 = -62_135_596_800;
+        assert_eq!((nanos(YEAR_ONE, 0), nanos(YEAR_ONE, 500_000_000)), (i64::MIN, i64::MIN));
+        assert_eq!((nanos(i64::MAX, 1), nanos(-1, 999_999_999)), (i64::MAX, -1));
+        for (seconds, after) in [(YEAR_ONE, 5), (i64::MIN, 0), (i64::MAX, 999_999_999), (7, 8)] {
+            let modified_ns = nanos(seconds, after);
+            let entry = Entry {
+                path: b"f".to_vec(),
+                kind: EntryKind::File { len: 1 },
+                mode: 0o644,
+                modified_ns,
+                changed_ns: 0,
+                attributes: None,
+            };
+            let set = times(&entry).last_modification;
+            assert_eq!(nanos(set.tv_sec, set.tv_nsec as _), modified_ns);
+        }
+    }
 
     #[test]
     fn only_farlines_partials_and_journals_are_left_out() {

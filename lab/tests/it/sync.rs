@@ -286,6 +286,31 @@ fn links_that_are_the_same_stay_and_count_as_no_files() {
     assert_eq!(fs::read_link(root.join("lk/s")).expect("a link"), Path::new("f"));
 }
 
+/// The zero time of Go and of .NET, which tmpfs and btrfs keep, is before what 64 bits of
+/// nanoseconds hold.
+#[test]
+fn a_file_of_the_year_one_goes_along_and_then_stays() {
+    let dir = farline_lab::files::folder();
+    let root = dir.path().join("root");
+    fs::create_dir_all(root.join("t")).expect("folders");
+    for (name, date) in [("f", "0001-01-01T00:00:00.5Z"), ("g", "2024-01-01")] {
+        fs::write(root.join("t").join(name), name).expect("written");
+        succeed(Command::new("touch").args(["-d", date]).arg(root.join("t").join(name)));
+    }
+    let (_node, url) = node(&root, "write", &["--third-party"]);
+    let (from, here) = (text(&root.join("t")), text(&dir.path().join("here")));
+    let (there, up, across) = (format!("{url}/t"), format!("{url}/up"), format!("{url}/across"));
+    for (from, to) in [(&from, &here), (&there, &here), (&from, &up), (&there, &across)] {
+        let said = sync(&[from.as_str(), to.as_str()]);
+        assert_eq!(said["failures"], serde_json::json!([]), "{from} {to}: {said}");
+        let said = sync(&[from.as_str(), to.as_str()]);
+        assert_eq!((&said["files"], &said["bytes"]), (&0.into(), &0.into()), "{to}: {said}");
+    }
+    for landed in [dir.path().join("here"), root.join("up"), root.join("across")] {
+        assert_eq!(fs::read(landed.join("f")).expect("landed"), b"f", "{}", landed.display());
+    }
+}
+
 #[test]
 fn a_node_says_what_one_link_says_to_who_asks() {
     let dir = tempfile::tempdir().expect("a folder");
