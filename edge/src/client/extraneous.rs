@@ -84,7 +84,8 @@ pub(super) async fn require(
 
 /// Deletes what stands at `destination` where `source` has something of another kind, which then
 /// has room: a file where a folder is to be, or a folder, with all that is in it, where a file is.
-/// Nothing, if that would be more than `most`, or something in such a folder is to stay.
+/// Nothing, if that would be more than `most`, something in such a folder is to stay, or something
+/// failed for another reason.
 ///
 /// Returns whether there is room now for what there was none.
 pub(super) async fn make_room(
@@ -101,7 +102,15 @@ pub(super) async fn make_room(
     let Some((there, _)) = place.walk(copy).await? else { return Ok(false) };
     count_unheard(copy, &there);
     let taken = of_another_kind(&ours, &there, &copy.options.selection);
-    if taken.is_empty() || problems.iter().any(|problem| may_hide(&problem.error)) {
+    let is_link = |entry: &&Entry| {
+        matches!(entry.kind, EntryKind::Symlink { .. }) && taken.contains(&entry.path[..])
+    };
+    let links: BTreeSet<&[u8]> =
+        there.iter().filter(is_link).map(|entry| &entry.path[..]).collect();
+    if taken.is_empty()
+        || problems.iter().any(|problem| may_hide(&problem.error))
+        || !failed_for_room(&copy.stats.failures, &links, &copy.room)
+    {
         // An attempt before this one may have made it.
         return Ok(!copy.room.is_empty());
     }
@@ -144,9 +153,29 @@ pub(super) fn is_below<P: Borrow<[u8]> + Ord>(folders: &BTreeSet<P>, path: &[u8]
 
 /// Whether something could not be copied for what stands in its place.
 pub(super) fn lacks_room(copy: &Copy<'_>) -> bool {
-    let is_taken =
-        |error: &Error| matches!(error.code, ErrorCode::NotADirectory | ErrorCode::IsADirectory);
     copy.stats.failures.iter().any(|(_, error)| is_taken(error))
+}
+
+/// Whether something of another kind stood in the way.
+fn is_taken(error: &Error) -> bool {
+    matches!(error.code, ErrorCode::NotADirectory | ErrorCode::IsADirectory)
+}
+
+/// Whether nothing of `failures` was for another reason: what has room then still might not come.
+/// Where one of `links` stands for a folder, or an attempt before this one made `room`, it was for
+/// that, however the destination says it: a link may lead out of what it may write to.
+fn failed_for_room(
+    failures: &[(Vec<u8>, Error)],
+    links: &BTreeSet<&[u8]>,
+    room: &BTreeSet<Vec<u8>>,
+) -> bool {
+    failures.iter().filter(|(_, error)| may_hide(error)).all(|(path, error)| {
+        is_taken(error)
+            || links.contains(&path[..])
+            || is_below(links, path)
+            || room.contains(path)
+            || is_below(room, path)
+    })
 }
 
 /// Deletes at most `most`, of all attempts together, of what is at `destination` and not at
@@ -543,55 +572,4 @@ fn extraneous<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use farline_core::filter::{FileFilter, FilterForm};
-
-    fn entry(path: &str) -> Entry {
-        let kind = match path.strip_suffix('/') {
-            Some(_) => EntryKind::Directory,
-            None => EntryKind::File { len: 1 },
-        };
-        let path = path.trim_end_matches('/').as_bytes().to_vec();
-        Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0, attributes: None }
-    }
-
-    fn tree(paths: &[&str]) -> Vec<Entry> {
-        paths.iter().map(|path| entry(path)).collect()
-    }
-
-    fn gone(ours: &[&str], there: &[&str], selection: &Selection) -> Vec<String> {
-        let (ours, there) = (tree(ours), tree(there));
-        let paths = ours.iter().map(|entry| &entry.path[..]).collect();
-        let known = Known { paths, not_copied: BTreeSet::from([&b"pipe"[..]]) };
-        let gone = extraneous(&known, &there, selection, None);
-        gone.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()
-    }
-
-    #[test]
-    fn folders_go_after_what_is_in_them() {
-        let there = ["", "a", "old/", "old/b", "old/c/", "old/c/d", "old-2", "pipe/", "pipe/x"];
-        let all = Selection::default();
-        assert_eq!(gone(&["", "a"], &there, &all), ["old/c/d", "old/c", "old/b", "old-2", "old"]);
-        assert!(gone(&there, &there, &all).is_empty());
-    }
-
-    #[test]
-    fn a_folder_and_a_file_of_one_name_are_of_another_kind() {
-        let (ours, there) =
-            (tree(&["", "a/", "a/x", "b", "c", "d/"]), tree(&["", "a", "b/", "b/y", "c", "d/"]));
-        let found = of_another_kind(&ours, &there, &Selection::default());
-        assert_eq!(found, BTreeSet::from([&b"a"[..], b"b"]));
-    }
-
-    #[test]
-    fn what_is_excluded_or_ours_stays_with_its_folders() {
-        let mut filter = FileFilter::default();
-        filter
-            .add(FilterForm::Exclude, b"*.keep", &mut |_| unreachable!("no file"))
-            .expect("a rule");
-        let selection = Selection::new(filter);
-        let there = ["", "x/", "x/y/", "x/y/a.keep", "x/b", "x/.f.0123456789ab.farline"];
-        assert_eq!(gone(&[""], &there, &selection), ["x/b"]);
-    }
-}
+mod tests;

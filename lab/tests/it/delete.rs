@@ -145,6 +145,30 @@ fn no_room_is_made_by_what_stays_or_beyond_what_is_allowed() {
     }
 }
 
+/// A file that cannot be read has the name of a folder there, next to one that can: what would make
+/// room for both is not deleted for the second.
+#[test]
+fn no_room_is_made_where_something_else_failed() {
+    let user = Ordinary::new();
+    for way in ["here", "up", "down"] {
+        let dir = user.path().join(way);
+        let (source, there) = (dir.join("src"), dir.join("root/dst"));
+        plant(&source, &["a", "b"]);
+        plant(&there, &["a/x", "b/y", "old"]);
+        user.own(user.path());
+        succeed(Command::new("chmod").args(["000", text(&source.join("b"))]));
+        let (_node, url) = user.node(&dir);
+        let (from, to) = ends(way, &url, text(&source), text(&there));
+        let args = ["--json", "sync", "--delete", &from, &to];
+        let output = user.farline().args(args).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!output.status.success(), "{way}: b cannot be read: {said}");
+        for file in ["a/x", "b/y", "old"] {
+            assert!(there.join(file).exists(), "{way}: {file}: {said}");
+        }
+    }
+}
+
 #[test]
 fn what_makes_room_is_kept_where_backups_are() {
     let dir = folder();
