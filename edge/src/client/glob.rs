@@ -26,9 +26,12 @@ pub(super) async fn expand(
     sources: &[Location],
     destination: &Location,
 ) -> Result<Vec<Location>, Error> {
-    let Options { dry_run, most_deleted, .. } = copy.options;
-    let is_one_tree =
-        matches!(destination, Location::Local(_)) && !dry_run && most_deleted.is_none();
+    let Options { dry_run, most_deleted, selection, .. } = copy.options;
+    // A list of files names what is below each source.
+    let is_one_tree = matches!(destination, Location::Local(_))
+        && !dry_run
+        && most_deleted.is_none()
+        && !selection.names_files();
     let mut expanded = Vec::new();
     for source in sources {
         match source {

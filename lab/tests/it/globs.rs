@@ -147,6 +147,37 @@ fn what_wildcards_match_in_a_folder_comes_as_one_tree() {
 }
 
 #[test]
+fn listed_names_and_filters_mean_the_same_below_each_match() {
+    let dir = folder();
+    let root = dir.path().join("root");
+    for file in ["run1/a", "run1/b", "run2/a", "run2/b"] {
+        let file = root.join("data").join(file);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, "x").expect("written");
+    }
+    let list = dir.path().join("list");
+    fs::write(&list, "a\n").expect("written");
+    let (_node, url) = node(&root, "read", &[]);
+    let from = format!("{url}/data/run*");
+    for (index, (chosen, expected)) in [
+        (["--files-from", text(&list)], [&["a"][..], &["a"]]),
+        (["--exclude", "/run1/a"], [&["b"][..], &["a", "b"]]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = dir.path().join(format!("to{index}"));
+        let plan = json_of(cp().args(["-r", "--dry-run"]).args(chosen).arg(&from).arg(&to));
+        let count: usize = expected.iter().map(|landed| landed.len()).sum();
+        assert_eq!(plan["planned"].as_array().map(Vec::len), Some(count), "{chosen:?} {plan}");
+        let result = copied(cp().arg("-r").args(chosen), &[&from], &to);
+        assert_eq!(result["failures"], serde_json::json!([]), "{chosen:?}: {result}");
+        let landed = ["run1", "run2"].map(|run| names(&to.join(run)));
+        assert_eq!(landed, expected, "{chosen:?}: {result}");
+    }
+}
+
+#[test]
 fn of_several_sources_one_not_compared_decides() {
     let dir = folder();
     let root = dir.path().join("root");
