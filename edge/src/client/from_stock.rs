@@ -38,10 +38,14 @@ pub(super) async fn run(
     several: bool,
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    copy.congestion_untold(from)?;
-    // What is not kept as a file is not read back.
-    let common = checksum::common(&[&*control]).filter(|_| matches!(to, Location::Local(_)));
-    checksum::require(copy.options, common, &format!("{from} to {to}"))?;
+    // A dry run asks a node as it asks any server, and what these lack the node has.
+    let is_stock = !control.features().tree;
+    if is_stock {
+        copy.congestion_untold(from)?;
+        // What is not kept as a file is not read back.
+        let common = checksum::common(&[&*control]).filter(|_| matches!(to, Location::Local(_)));
+        checksum::require(copy.options, common, &format!("{from} to {to}"))?;
+    }
     let not_there =
         || Error::new(Fault::You, ErrorCode::PathNotFound, format!("{from} does not exist"));
     let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
@@ -61,7 +65,9 @@ pub(super) async fn run(
             )
             .hint("add -r to copy it with all that is in it"));
         }
-        require_each(copy.options, &from.to_string())?;
+        if is_stock {
+            require_each(copy.options, &from.to_string())?;
+        }
         let mut entries = vec![entry(Vec::new(), &top)];
         let (below, problems) = list_tree(copy, control, &from.path).await?;
         entries.extend(below);

@@ -61,6 +61,29 @@ fn a_tree_goes_up_and_comes_back_the_same() {
 }
 
 #[test]
+fn a_dry_run_from_a_node_may_ask_for_what_a_copy_may() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(root.join("t")).expect("folders");
+    std::fs::write(root.join("t/f"), "f").expect("written");
+    let (_node, url) = node(&root, "read", &[]);
+    let (from, to) = (format!("{url}/t"), dir.path().join("to"));
+    for args in [
+        &["--atomic"][..],
+        &["--verify", "blake3"],
+        &["--verify", "checksum"],
+        &["--congestion", "reno"],
+    ] {
+        let plan = json_of(
+            farline().args(["--json", "cp", "-r", "--dry-run"]).args(args).arg(&from).arg(&to),
+        );
+        assert_eq!(plan["planned"].as_array().map(Vec::len), Some(1), "{args:?}: {plan}");
+        assert!(!plan["notes"].to_string().contains("no Farline node"), "{args:?}: {plan}");
+        assert!(!to.exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn names_at_the_destination_are_as_rsync_has_them() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
