@@ -13,7 +13,7 @@ pub struct Backup {
 
 impl Backup {
     /// Under its name and `suffix`; in `folder`, by its path below the destination, or next to what
-    /// replaces it. A relative `folder` is below the destination.
+    /// replaces it. A relative `folder` is below the destination, and `.` is the destination.
     ///
     /// # Errors
     /// When that is no name of its own.
@@ -22,13 +22,19 @@ impl Backup {
         if suffix.iter().any(|byte| matches!(byte, b'/' | 0)) {
             return wrong("the suffix of backups is part of a name, without a slash");
         }
-        if suffix.is_empty() && folder.is_none() {
-            return wrong("backups need a suffix, or a directory of their own");
-        }
         if folder.as_ref().is_some_and(Vec::is_empty) {
             return wrong("the directory of backups has no name");
         }
+        let folder = folder.map(|folder| simplified(&folder)).filter(|folder| !folder.is_empty());
+        if suffix.is_empty() && folder.is_none() {
+            return wrong("backups need a suffix, or a directory of their own");
+        }
         Ok(Backup { suffix, folder })
+    }
+
+    /// The same in another folder, or in the same by another of its paths.
+    pub(super) fn in_folder(&self, folder: Vec<u8>) -> Backup {
+        Backup { suffix: self.suffix.clone(), folder: Some(folder) }
     }
 
     /// Whether what is at `path` below the destination `top` is a backup, which no one misses at
@@ -73,6 +79,13 @@ impl Backup {
     }
 }
 
+/// `folder` without what means nothing in a path: `.`, and slashes next to others or at its end.
+fn simplified(folder: &[u8]) -> Vec<u8> {
+    let parts = folder.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let whole = parts.collect::<Vec<&[u8]>>().join(&b'/');
+    if folder.starts_with(b"/") { [&b"/"[..], &whole[..]].concat() } else { whole }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +95,9 @@ mod tests {
         let new = |suffix: &str, folder: Option<&str>| {
             Backup::new(suffix.into(), folder.map(|folder| folder.as_bytes().to_vec()))
         };
-        for (suffix, folder) in [("", None), ("a/b", None), ("", Some("")), ("/", Some("old"))] {
+        for (suffix, folder) in
+            [("", None), ("a/b", None), ("", Some("")), ("/", Some("old")), ("", Some("./"))]
+        {
             assert!(new(suffix, folder).is_err(), "{suffix} {folder:?}");
         }
         let beside = new("~", None).expect("a suffix");
@@ -92,7 +107,16 @@ mod tests {
         assert!(owns("old") && owns("old/x/y") && !owns("older"));
         let absolute = new("", Some("/dst/old")).expect("a folder");
         assert!(absolute.owns(b"/dst", b"old/x") && !absolute.owns(b"/other", b"old/x"));
-        assert_eq!(apart.folder_there(b"/dst/"), Some(b"/dst/old/".to_vec()));
+        assert_eq!(apart.folder_there(b"/dst/"), Some(b"/dst/old".to_vec()));
+        let moved = apart.in_folder(b"new".to_vec());
+        assert!(moved.owns(b"/dst", b"new/x") && !moved.owns(b"/dst", b"old/x"));
+        for (written, means) in
+            [("./old", "/dst/old"), ("a//./b/", "/dst/a/b"), ("//a/./b/", "/a/b"), ("/", "/")]
+        {
+            let folder = new("", Some(written)).expect("a folder").folder_there(b"/dst");
+            assert_eq!(folder.as_deref(), Some(means.as_bytes()), "{written}");
+        }
+        assert!(new("~", Some(".")).expect("a suffix").is_beside());
         let odd = new(";~", Some("/a b")).expect("a folder");
         assert_eq!(odd.told(b"/dst"), "%3B~:/a%20b");
     }

@@ -116,9 +116,8 @@ pub(super) async fn make_room(
     }
     let ours = ours.iter().map(|entry| &entry.path[..]).filter(|path| !taken.contains(path));
     let known = Known { paths: ours.collect(), not_copied: BTreeSet::new() };
-    let top = place.top();
-    let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
-    let mut gone = extraneous(&known, &there, &copy.options.selection, backup);
+    let (top, backups) = (place.top(), place.backups(copy, &there).await?);
+    let mut gone = extraneous(&known, &there, &copy.options.selection, (&backups[..], &top[..]));
     // A folder that stays for what is in it keeps all of that.
     let goes: BTreeSet<&[u8]> =
         gone.iter().map(|entry| &entry.path[..]).filter(|path| taken.contains(path)).collect();
@@ -227,9 +226,8 @@ pub(super) async fn delete(
         });
         return Ok(());
     }
-    let top = place.top();
-    let backup = copy.options.backup.as_ref().map(|backup| (backup, &top[..]));
-    let gone = extraneous(&known, &there, &copy.options.selection, backup);
+    let (top, backups) = (place.top(), place.backups(copy, &there).await?);
+    let gone = extraneous(&known, &there, &copy.options.selection, (&backups[..], &top[..]));
     let gone = place.without_other_names(copy, &ours, &there, gone).await?;
     let (now, left) = gone.split_at(allowed(copy, &gone, most));
     if copy.options.dry_run {
@@ -373,6 +371,23 @@ impl Place {
             }
             Place::Nowhere => Ok(None),
         }
+    }
+
+    /// How what goes is kept: as it was asked for, and by the path that the folder of it has among
+    /// what is `there`.
+    async fn backups(&mut self, copy: &Copy<'_>, there: &[Entry]) -> Result<Vec<Backup>, Error> {
+        let Some(backup) = &copy.options.backup else { return Ok(Vec::new()) };
+        let is_folder = |entry: &&Entry| entry.kind == EntryKind::Directory;
+        let found = match self {
+            Place::Here(root) => keep_replaced::found_here(backup, root),
+            Place::There(control, top) => {
+                let folders: Vec<&[u8]> =
+                    there.iter().filter(is_folder).map(|entry| &entry.path[..]).collect();
+                keep_replaced::found_there(backup, control, top, &folders).await?
+            }
+            Place::Nowhere => None,
+        };
+        Ok([backup.clone()].into_iter().chain(found).collect())
     }
 
     /// The whole path of the folder.
@@ -541,24 +556,23 @@ fn extraneous<'a>(
     known: &Known<'_>,
     there: &'a [Entry],
     selection: &Selection,
-    backup: Option<(&Backup, &[u8])>,
+    (backups, top): (&[Backup], &[u8]),
 ) -> Vec<&'a Entry> {
     let stays = |entry: &Entry| {
         let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         entry.path.is_empty()
             || known.has(&entry.path)
             || is_hidden(name)
-            || backup.is_some_and(|(backup, top)| backup.owns(top, &entry.path))
+            || backups.iter().any(|backup| backup.owns(top, &entry.path))
             || !selection.takes(b"", &entry.path, entry.kind == EntryKind::Directory)
     };
     let mut above_kept: BTreeSet<&[u8]> = BTreeSet::new();
     for entry in there.iter().filter(|entry| stays(entry)) {
         above_kept.extend(folders_above(&entry.path));
     }
-    if let Some((backup, _)) = backup {
+    if backups.iter().any(Backup::is_beside) {
         // What is kept next to itself keeps its folder.
-        let kept = |entry: &&Entry| entry.kind != EntryKind::Directory && backup.is_beside();
-        for entry in there.iter().filter(kept) {
+        for entry in there.iter().filter(|entry| entry.kind != EntryKind::Directory) {
             above_kept.extend(folders_above(&entry.path));
         }
     }

@@ -9,8 +9,11 @@ use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
 use farline_core::units::{Error, ErrorCode, Fault, Setting};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
+
+/// Folders looked at with one write.
+const LOOKED_AT_ONCE: usize = 100;
 
 /// The place of backups of a copy into `root`, a folder of this host.
 pub(super) fn place_here(
@@ -25,6 +28,56 @@ pub(super) fn place_here(
         .map_err(|error| storage_error("create directory", path.as_os_str().as_bytes(), &error))?;
     let kept = (Arc::new(Root::open(&path)?), Vec::new());
     BackupPlace::in_folder(suffix, kept, Vec::new(), root).map(Some)
+}
+
+/// The folder of backups of a copy into `root`, if there is one, by the path that it has of its
+/// own: it may have been written as another that leads there.
+pub(super) fn found_here(backup: &Backup, root: &Root) -> Option<Backup> {
+    let path = root.path().join(OsStr::from_bytes(backup.folder()?)).canonicalize().ok()?;
+    Some(backup.in_folder(path.into_os_string().into_vec()))
+}
+
+/// Which of `folders` below `top` of a node is the folder of backups, where it was written as
+/// another path that leads there.
+///
+/// # Errors
+/// When the connection is lost.
+pub(super) async fn found_there(
+    backup: &Backup,
+    control: &mut Control,
+    top: &[u8],
+    folders: &[&[u8]],
+) -> Result<Option<Backup>, Error> {
+    let Some(folder) = backup.folder_there(top) else { return Ok(None) };
+    if folders.iter().any(|path| join(trim(top), path) == folder) {
+        return Ok(None);
+    }
+    let look = control.try_request(Request::Stat(Pathname::new(folder)));
+    let Some(wanted) = unique(control, look).await? else { return Ok(None) };
+    for part in folders.chunks(LOOKED_AT_ONCE) {
+        let look = |path: &&[u8]| {
+            control.try_request(Request::Stat(Pathname::new(join(trim(top), path))))
+        };
+        let looks: Vec<u64> = part.iter().map(look).collect();
+        let mut found = None;
+        for (path, look) in part.iter().zip(looks) {
+            if unique(control, look).await?.as_ref() == Some(&wanted) {
+                found = Some(backup.in_folder(path.to_vec()));
+            }
+        }
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// What tells the file that was looked at from all others, if it is there and somebody says.
+async fn unique(control: &mut Control, look: u64) -> Result<Option<String>, Error> {
+    match control.looked(look).await {
+        Err(error) if error.fault == Fault::Between => Err(error),
+        found => Ok(found.ok().flatten().and_then(|found| found.unique)),
+    }
 }
 
 /// Has `control`'s node keep what it replaces of `destination`, a folder there, before anything

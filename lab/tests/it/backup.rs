@@ -94,6 +94,33 @@ fn what_goes_is_kept_as_rsync_keeps_it() {
     }
 }
 
+/// The folder of backups is not what the source lacks, whatever path leads to it.
+#[test]
+fn backups_stay_however_their_folder_is_written() {
+    for (way, is_whole) in [("here", false), ("here", true), ("up", false), ("up", true)] {
+        let dir = folder();
+        let (source, there) = (dir.path().join("src"), dir.path().join("dst"));
+        plant(dir.path(), &[("src/a", "new"), ("dst/a", "older"), ("dst/gone/x", "gone x")]);
+        std::os::unix::fs::symlink(".", dir.path().join("way")).expect("linked");
+        let (_node, url) = node(dir.path(), "write", &[]);
+        let (to, whole) = match way {
+            "up" => (format!("{url}/dst"), "/way/dst/old".to_owned()),
+            _ => (text(&there).to_owned(), format!("{}/way/dst/old", dir.path().display())),
+        };
+        let written = if is_whole { &whole[..] } else { ".//old/" };
+        let args = ["--delete", "--backup-dir", written];
+        let result = sync(&args, text(&source), &to);
+        assert_eq!(result["deleted"], serde_json::json!(["gone/x", "gone"]), "{way} {written}");
+        let before = content(&there);
+        assert!(before.iter().any(|line| line == "old/gone/x f gone x"), "{way}: {before:?}");
+        let plan = sync(&[&args[..], &["--dry-run"]].concat(), text(&source), &to);
+        assert_eq!(plan["planned"], serde_json::json!([]), "{way} {written}");
+        let again = sync(&args, text(&source), &to);
+        assert_eq!(again["deleted"], serde_json::json!([]), "{way} {written}");
+        assert_eq!(content(&there), before, "{way} {written}");
+    }
+}
+
 #[test]
 fn a_reader_always_finds_the_old_file_or_the_new_one() {
     for way in ["here", "up"] {
