@@ -6,6 +6,9 @@ use std::net::{TcpListener, TcpStream};
 /// What every file of it holds.
 pub const CONTENT: &[u8] = b"hello";
 
+/// What stands for the lines of a folder that is not there any more.
+pub const GONE: &str = "gone since it was listed";
+
 /// The lines that LIST gives of a path without its last slash.
 pub type Lists = fn(&str) -> &'static str;
 
@@ -33,7 +36,7 @@ fn serve(mut client: TcpStream, lists: Lists) -> io::Result<()> {
         let line = line?;
         let (verb, path) = line.split_once(' ').unwrap_or((&line, ""));
         let path = path.trim_end_matches('/');
-        let is_folder = !lists(path).is_empty();
+        let is_folder = !matches!(lists(path), "" | GONE);
         let reply = match (verb, is_folder) {
             ("USER", _) => "331 password".to_owned(),
             ("PASS", _) => "230 in".to_owned(),
@@ -52,6 +55,7 @@ fn serve(mut client: TcpStream, lists: Lists) -> io::Result<()> {
                 data = Some(listener);
                 format!("229 here (|||{port}|)")
             }
+            ("LIST", _) if lists(path) == GONE => "550 No such file or directory".to_owned(),
             ("LIST" | "RETR", _) => {
                 let Some(listener) = data.take() else { return Ok(()) };
                 client.write_all(b"150 it comes\r\n")?;

@@ -33,6 +33,14 @@ pub(super) fn unread(line: &[u8]) -> Error {
         .hint("what it speaks of may be missing: its name may be one that no list can hold")
 }
 
+/// Whether it says nothing of other folders.
+fn is_of_one_folder(error: &Error) -> bool {
+    matches!(
+        error.code,
+        ErrorCode::PermissionDenied | ErrorCode::PathNotFound | ErrorCode::NotADirectory
+    )
+}
+
 /// Lists a remote tree, folder by folder, and what of it cannot be copied.
 pub(super) async fn list_tree(
     copy: &mut Copy<'_>,
@@ -54,8 +62,9 @@ pub(super) async fn list_tree(
             false => stream_mode::list(copy, control, &at).await,
         };
         let found = match listed {
-            // The rest of the tree is no worse for it.
-            Err(error) if !folder.is_empty() && error.code == ErrorCode::PermissionDenied => {
+            // The rest of the tree is no worse for it: one that may not be listed, or that is gone
+            // since the folder above it was.
+            Err(error) if !folder.is_empty() && is_of_one_folder(&error) => {
                 problems.push(WalkProblem { path: folder, error });
                 continue;
             }

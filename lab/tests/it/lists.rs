@@ -2,7 +2,7 @@
 //! and nothing is deleted for it.
 
 use farline_lab::files::names;
-use farline_lab::list_server::{CONTENT, Lists, list_server};
+use farline_lab::list_server::{CONTENT, GONE, Lists, list_server};
 use farline_lab::{farline, json_of};
 use serde_json::Value;
 use std::fs;
@@ -86,4 +86,23 @@ fn a_folder_listed_as_an_entry_of_the_one_above_is_named() {
     assert_eq!(failures[0]["path"], "shut", "{said}");
     assert_eq!(failures[0]["error"]["code"], "permission-denied", "{said}");
     assert_eq!(said["files"], 2, "what is below same came: {said}");
+}
+
+#[test]
+fn a_folder_that_goes_between_two_lists_costs_no_other() {
+    let lists = |path: &str| match path {
+        "/d" => {
+            "drwxr-xr-x 2 0 0 60 Nov 27 00:11 gone\r\ndrwxr-xr-x 2 0 0 60 Nov 27 00:11 here\r\n\
+             -rw-r--r-- 1 0 0 5 Nov 27 00:11 z\r\n"
+        }
+        "/d/gone" => GONE,
+        "/d/here" => "-rw-r--r-- 1 0 0 5 Nov 27 00:11 deep\r\n",
+        _ => "",
+    };
+    let (said, _) = synced(lists, &["gone/precious", "old"]);
+    let failures = said["failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 1, "{said}");
+    assert_eq!(failures[0]["path"], "gone", "{said}");
+    assert_eq!(failures[0]["error"]["code"], "path-not-found", "{said}");
+    assert_eq!(said["files"], 2, "{said}");
 }
