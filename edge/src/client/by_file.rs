@@ -105,6 +105,8 @@ pub(super) async fn execute(
     copy.unheard = None;
     let mut files = FileByFile::new(rules, entries.to_vec(), landed);
     let (mut failure, mut path) = (None, Vec::new());
+    // What was held of others, while a file moves: of one that fails nothing was gone on with.
+    let mut held_of_others = None;
     while let Some(output) = files.poll() {
         let event = match output {
             FileOutput::Count(index, PriorLanding::EarlierCopy { is_compared }) => {
@@ -119,6 +121,8 @@ pub(super) async fn execute(
             FileOutput::Fail(index, error) => {
                 let error = failure.take().unwrap_or(error);
                 copy.stats.failures.push((entries[index].path.clone(), error));
+                copy.stats.resumed_bytes =
+                    held_of_others.take().unwrap_or(copy.stats.resumed_bytes);
                 copy.settle();
                 continue;
             }
@@ -129,6 +133,7 @@ pub(super) async fn execute(
             }
             FileOutput::Begin(index) => {
                 path = end.path(index);
+                held_of_others = Some(copy.stats.resumed_bytes);
                 FileEvent::Begun(end.begin(copy, index).await)
             }
             FileOutput::FindLanded => FileEvent::Landed(end.find_landed(copy).await),
@@ -144,13 +149,15 @@ pub(super) async fn execute(
             FileOutput::Land => {
                 let landed = end.land(copy).await;
                 copy.unheard = landed.is_err().then(|| path.clone());
-                FileEvent::Landed(landed.inspect(|landed| {
-                    if !landed {
-                        copy.settle();
-                    }
-                }))
+                if matches!(landed, Ok(false)) {
+                    copy.stats.resumed_bytes =
+                        held_of_others.take().unwrap_or(copy.stats.resumed_bytes);
+                    copy.settle();
+                }
+                FileEvent::Landed(landed)
             }
             FileOutput::Landed { index, is_compared } => {
+                held_of_others = None;
                 copy.stats.compared += u64::from(is_compared);
                 copy.land_one(&end.path(index), &entries[index]);
                 end.remember(index, is_compared).await?;
@@ -170,4 +177,90 @@ pub(super) async fn execute(
         files.handle(event);
     }
     Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::options::Progress;
+    use farline_core::transfer::{EntryKind, UserOverrides};
+    use std::time::Instant;
+
+    /// Has each file but for its last ten bytes, and may refuse one its name.
+    struct Server<'a> {
+        entries: &'a [Entry],
+        nameless: Option<usize>,
+        file: usize,
+    }
+
+    impl FileEnd for Server<'_> {
+        fn path(&self, index: usize) -> Vec<u8> {
+            self.entries[index].path.clone()
+        }
+
+        async fn begin(&mut self, _copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
+            self.file = index;
+            Ok(std::iter::once(0..self.entries[index].len() - 10).collect())
+        }
+
+        fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
+            copy.stats.resumed_bytes += held.total();
+        }
+
+        async fn carry(&mut self, _copy: &mut Copy<'_>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        async fn look_again(&mut self) -> Result<Option<FileFacts>, Error> {
+            Ok(Some(FileFacts::of(&self.entries[self.file])))
+        }
+
+        async fn compare(&mut self, _copy: &mut Copy<'_>) -> Result<bool, Error> {
+            Ok(false)
+        }
+
+        async fn land(&mut self, _copy: &mut Copy<'_>) -> Result<bool, Error> {
+            Ok(self.nameless != Some(self.file))
+        }
+
+        async fn abandon(&mut self, _copy: &mut Copy<'_>, _keeps: bool, error: Error) -> Error {
+            error
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_there_before_counts_once_and_where_it_lands() {
+        let file = |name: &str, len: u64| Entry {
+            path: name.as_bytes().to_vec(),
+            kind: EntryKind::File { len },
+            mode: 0o644,
+            modified_ns: 7,
+            changed_ns: 0,
+            attributes: None,
+        };
+        let entries = [file("a", 100), file("b", 50), file("c", 30)];
+        let rules = FileRules {
+            lands_here: true,
+            resumes_there: false,
+            is_comparable: false,
+            compares_all: false,
+            goes_on: true,
+        };
+        let options = Options::default();
+        let mut watch = |_: &Progress| {};
+        let mut copy = Copy::new(&options, UserOverrides::default(), Instant::now(), &mut watch);
+        let mut end = Server { entries: &entries, nameless: Some(0), file: 0 };
+        // c landed in an earlier run.
+        let before = LandedBefore::from([(2, false)]);
+        execute(&mut copy, rules, &entries, &before, &mut end).await.expect("it ends");
+        // b and c; and what was held of b, and c.
+        assert_eq!((copy.stats.bytes, copy.stats.resumed_bytes), (80, 70));
+        // Another attempt, which finds b in the journal next to c.
+        end.nameless = None;
+        let before = LandedBefore::from([(1, false), (2, false)]);
+        execute(&mut copy, rules, &entries, &before, &mut end).await.expect("it ends");
+        copy.note_landed_before();
+        let notes = copy.stats.notes.join("\n");
+        assert!(notes.starts_with("1 file that landed in an earlier run was left"), "{notes}");
+    }
 }

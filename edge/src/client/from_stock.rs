@@ -113,7 +113,6 @@ pub(super) async fn run(
     let before = receipt.as_ref().map_or_else(LandedBefore::new, |receipt| {
         landed_here(receipt, layout.entries(), |item| landed_as(&place, item))
     });
-    copy.note_landed_before(&before);
     let rules = FileRules {
         lands_here: true,
         resumes_there: false,

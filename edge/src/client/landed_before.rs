@@ -66,6 +66,7 @@ pub(super) fn landed_here(
 impl Copy<'_> {
     /// Counts `entry`, which landed at `path` in an earlier run.
     pub(super) fn landed_before(&mut self, path: &[u8], entry: &Entry, is_compared: bool) {
+        self.stats.landed_before += 1;
         self.stats.resumed_bytes += entry.len();
         if is_compared {
             self.stats.compared += 1;
@@ -78,17 +79,16 @@ impl Copy<'_> {
         self.settle();
     }
 
-    /// Says how many were left alone, and by what they are known.
-    pub(super) fn note_landed_before(&mut self, landed: &LandedBefore) {
-        if !landed.is_empty() {
-            let (count, were) = match landed.len() {
-                1 => ("1 file".to_owned(), "was"),
-                n => (format!("{n} files"), "were"),
-            };
-            self.stats.note(format!(
-                "{count} that landed in an earlier run {were} left alone: size and time are as \
-                 they were then, here and at the server"
-            ));
-        }
+    /// Says how many were left alone in all attempts, and by what they are known.
+    pub(super) fn note_landed_before(&mut self) {
+        let (count, were) = match self.stats.landed_before {
+            0 => return,
+            1 => ("1 file".to_owned(), "was"),
+            n => (format!("{n} files"), "were"),
+        };
+        self.stats.note(format!(
+            "{count} that landed in an earlier run {were} left alone: size and time are as they \
+             were then, here and at the server"
+        ));
     }
 }

@@ -272,6 +272,8 @@ pub(super) struct CopyStats {
     /// Part of it that was for the other end.
     pub(super) waited_there: Span,
     pub(super) resumed_bytes: u64,
+    /// Files that landed in an earlier run, each counted by the first attempt that came to it.
+    pub(super) landed_before: u64,
     pub(super) verified: bool,
     /// Files whose checksum a stock server computed too, and that are equal.
     pub(super) compared: u64,

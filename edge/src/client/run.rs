@@ -278,8 +278,9 @@ fn note_failed(copy: &mut Copy<'_>, deleted: Result<(), Error>, doing: &str) -> 
     Ok(())
 }
 
-/// Says what was asked for and did without.
+/// Says what was asked for and did without, and what was not copied for it was there.
 fn note_what_was_not_had(copy: &mut Copy<'_>) {
+    copy.note_landed_before();
     let special = copy.options.channel.as_ref().map(Stack::channel);
     if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
         && !copy.stats.tried_channel

@@ -86,7 +86,6 @@ pub(super) async fn run(
         Some(receipt) => landed_there(receipt, control, layout.entries(), at).await?,
         None => LandedBefore::new(),
     };
-    copy.note_landed_before(&before);
     let rules = FileRules {
         lands_here: false,
         resumes_there: common.is_some(),

@@ -91,7 +91,6 @@ pub(super) async fn copy(
         None => Ok(LandedBefore::new()),
     };
     let before = before.map_err(|error| at(ends.to, error))?;
-    copy.note_landed_before(&before);
     let targets: Vec<Vec<u8>> = entries.iter().map(goes_to).collect();
     let mut end = Between {
         ends,
