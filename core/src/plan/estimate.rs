@@ -13,7 +13,7 @@ const TRIED: [u32; 5] = [1, 2, 4, 8, ChannelLimits::TRANSFER];
 /// What more streams must win of the time: each costs a connection and processor time, which the
 /// model does not have, and a transfer that needs more than it began with sees it from its first
 /// blocks on.
-const WORTH: f64 = 0.05;
+pub(super) const WORTH: f64 = 0.05;
 /// So much of a transfer is simulated, the longer of the two: windows have grown by then, or nobody
 /// notices what they did.
 const BEGINNING: (f64, Span) = (40.0, Span::from_millis(200));

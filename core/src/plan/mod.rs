@@ -9,6 +9,7 @@ mod estimate;
 pub mod fluid;
 mod fluid_stream;
 mod interval;
+mod known_path;
 pub mod limits;
 mod model;
 mod path;

@@ -158,6 +158,8 @@ pub enum Reason {
         rtt: Span,
         /// How long ago that was.
         age: Span,
+        /// Whether a program in the kernel has it do so, and not the channel's own control.
+        is_by_bpf: bool,
     },
     /// The path is known, but channels begin as over any.
     NotResumed {
@@ -237,6 +239,13 @@ pub enum StreamsReason {
     Profile(String),
     /// They begin from what an earlier copy saw of the path.
     Resumed,
+    /// They begin together with more than those of a plan that knows nothing of the path.
+    KnownPath {
+        /// How many those are.
+        planned: u32,
+        /// What the path was seen to hold.
+        in_flight: Bytes,
+    },
 }
 
 /// What more streams would win at most.
@@ -405,11 +414,12 @@ impl Display for Reason {
             Reason::DoubtfulLoss => {
                 f.write_str("bbr: segments are lost, and no queue is seen for certain; on trial")
             }
-            Reason::Resumed { in_flight, rtt, age } => write!(
+            Reason::Resumed { in_flight, rtt, age, is_by_bpf } => write!(
                 f,
                 "begins from what this path held {}, {in_flight} on their way over {rtt}: half of \
-                 that after a first round trip that confirms it",
-                age.ago()
+                 that after a first round trip that confirms it, by {}",
+                age.ago(),
+                if *is_by_bpf { "BPF" } else { "the channel's own control" }
             ),
             Reason::NotResumed { in_flight, why } => {
                 write!(f, "begins as over any path, though this one held {in_flight}: {why}")
@@ -461,6 +471,11 @@ impl Display for StreamsReason {
             StreamsReason::Resumed => {
                 f.write_str("they begin from what the last copy saw, and more save no round trip")
             }
+            StreamsReason::KnownPath { planned, in_flight } => write!(
+                f,
+                "more than the {planned} of any path, as this one held {in_flight} and BPF, by \
+                 which fewer begin from that, is not this user's to load"
+            ),
         }
     }
 }

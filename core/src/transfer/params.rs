@@ -6,7 +6,7 @@
 //! Each choice comes with its reason, so that a user can disagree with it.
 
 use super::layout::{LONGEST_BLOCK, SHORTEST_BLOCK};
-use crate::congestion::ControlName;
+use crate::congestion::{ControlName, SavedPath};
 use crate::plan::{ChannelLimits, ControlReason, PathEstimate, Reason, StreamsReason, for_size};
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::Serialize;
@@ -25,6 +25,23 @@ pub struct PathContext {
     pub queue_pairs: usize,
     /// Whether each channel begins from its part of what an earlier copy saw of the path.
     pub resumes: bool,
+    /// What an earlier copy saw of the path, where this one can use it by the number of its
+    /// channels alone.
+    pub saved: Option<SavedPath>,
+}
+
+impl PathContext {
+    /// With how many channels to begin where nobody says it, and why.
+    fn streams(&self) -> (u32, StreamsReason) {
+        let (planned, why) = self.path.streams(self.size);
+        let Some((saved, size)) = self.saved.zip(self.size) else { return (planned, why) };
+        match saved.channels(planned, self.path.rtt, size) {
+            streams if streams > planned => {
+                (streams, StreamsReason::KnownPath { planned, in_flight: saved.in_flight })
+            }
+            _ => (planned, why),
+        }
+    }
 }
 
 /// What the user fixed by hand.
@@ -75,6 +92,8 @@ pub struct PriorMeasurement {
 pub struct TransferParams {
     /// Channels of each file or tree.
     pub streams: usize,
+    /// Whether those are more than over any path, by what is known of this one.
+    pub is_by_channels: bool,
     /// Congestion control of this end's sockets; the system's default when absent.
     pub congestion: Option<ControlName>,
     /// Bytes of the staging pool.
@@ -123,7 +142,7 @@ fn longest_block(
 impl TransferParams {
     /// Chooses; `block` is the size of one staging slot.
     pub fn new(known: &PathContext, overrides: &UserOverrides, block: Bytes) -> TransferParams {
-        let mut reasons = Vec::new();
+        let (mut reasons, mut is_by_channels) = (Vec::new(), false);
         let streams = match (overrides.streams, &overrides.prior) {
             (Some(streams), _) => {
                 reasons.push(Reason::ChannelsAsked(streams));
@@ -136,8 +155,9 @@ impl TransferParams {
                         for_size(advice.streams.max(1), known.size, why)
                     }
                     None if known.resumes => for_size(RESUMING, known.size, StreamsReason::Resumed),
-                    None => known.path.streams(known.size),
+                    None => known.streams(),
                 };
+                is_by_channels = matches!(why, StreamsReason::KnownPath { .. });
                 reasons.push(Reason::Channels(streams as usize, why));
                 streams as usize
             }
@@ -173,7 +193,7 @@ impl TransferParams {
         reasons.extend(
             longest_block.filter(|longest| longest.0 < LONGEST_BLOCK as u64).map(Reason::Blocks),
         );
-        TransferParams { streams, congestion, staging, longest_block, reasons }
+        TransferParams { streams, is_by_channels, congestion, staging, longest_block, reasons }
     }
 
     /// Slots of the staging pool: at least two more than channels, so that none waits for the
@@ -201,7 +221,40 @@ mod tests {
         let available = ["reno", "cubic", "bbr"].map(named).to_vec();
         let path =
             PathEstimate { rtt, window, available, default_congestion: named("cubic"), fq: None };
-        PathContext { path, size: None, rate: None, queue_pairs: 0, resumes: false }
+        PathContext { path, size: None, rate: None, queue_pairs: 0, resumes: false, saved: None }
+    }
+
+    #[test]
+    fn a_known_path_has_more_channels_unless_somebody_says_how_many() {
+        let rtt = Span::from_millis(163);
+        let far = known(rtt, Bytes::mib(512));
+        let rate = Rate::from_bps(400_000_000_000);
+        let saved = SavedPath { in_flight: rate.bytes_in(rtt), rtt, fills: true };
+        let of = |saved, size, overrides: &UserOverrides| {
+            let known = PathContext { saved, size, ..far.clone() };
+            TransferParams::new(&known, overrides, Bytes::mib(1))
+        };
+        let (free, size) = (UserOverrides::default(), Some(Bytes::mib(16 << 10)));
+        let planned = of(None, size, &free);
+        let more = of(Some(saved), size, &free);
+        assert!(planned.streams < more.streams, "{planned:?} {more:?}");
+        assert!(!planned.is_by_channels && more.is_by_channels);
+        let why = more.reasons[0].to_string();
+        assert!(why.contains(&format!("more than the {} of any path", planned.streams)), "{why}");
+        assert!(more.slots(Bytes::mib(1)) >= 2 * (more.streams + 1), "{more:?}");
+        // Of what size it is, nobody says; the user, or a profile, says how many.
+        assert!(!of(Some(saved), None, &free).is_by_channels);
+        let asked = UserOverrides { streams: Some(2), ..UserOverrides::default() };
+        assert_eq!(of(Some(saved), size, &asked).streams, 2);
+        let advice = PriorMeasurement {
+            streams: 3,
+            congestion: named("cubic"),
+            channel: None,
+            date: "today".to_owned(),
+        };
+        let advised = UserOverrides { prior: Some(advice), ..UserOverrides::default() };
+        let chosen = of(Some(saved), size, &advised);
+        assert_eq!((chosen.streams, chosen.is_by_channels), (3, false));
     }
 
     #[test]
