@@ -19,8 +19,14 @@ fn load(part: SavedPath) -> Result<(ControlName, LoadedControl), Error> {
 impl Copy<'_> {
     /// Has the transfer that begins now to `remote` begin from what the last one saw of the path,
     /// or, where nothing of it is stored here, from what the node was `told` to have seen, by its
-    /// name; and note what it sees. An attempt after the first begins as over any path.
-    pub(super) fn begin_path(&mut self, remote: IpAddr, told: Option<(SeenPath, String)>) {
+    /// name; and note what it sees. An attempt after the first begins as over any path. One that
+    /// does so `by_channels`, of which it has more than over any path, does nothing else for it.
+    pub(super) fn begin_path(
+        &mut self,
+        remote: IpAddr,
+        told: Option<(SeenPath, String)>,
+        by_channels: bool,
+    ) {
         if self.options.fresh_start || self.live.pace.is_some() || self.live.rate.is_some() {
             return;
         }
@@ -38,6 +44,7 @@ impl Copy<'_> {
             }
         }
         // A pass begins with a fresh transfer, so that nothing was set before.
+        let saved = saved.filter(|_| !by_channels);
         let _ = self.live.start.set(PathStart::new(saved).loading(load));
     }
 

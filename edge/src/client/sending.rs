@@ -31,7 +31,8 @@ pub(super) async fn open_resources(
     let dialled = dial(copy, control, address, choice, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
     let told = control.told_paths().await.out;
-    copy.begin_path(address.ip(), told.map(|seen| (seen, control.server().to_owned())));
+    let told = told.map(|seen| (seen, control.server().to_owned()));
+    copy.begin_path(address.ip(), told, choice.is_by_channels);
     let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);

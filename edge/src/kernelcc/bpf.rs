@@ -71,6 +71,11 @@ pub(super) fn kernel() -> Result<Kernel, Error> {
     Ok(Kernel { links: has("bpf_struct_ops_link_create") })
 }
 
+/// Whether this process has the right to load one.
+pub(super) fn may_load() -> bool {
+    privilege::check().is_ok()
+}
+
 /// A registered control, which is taken back when this is dropped. The link ends before the object,
 /// and that before the record of it.
 pub(super) struct Registration {

@@ -80,6 +80,12 @@ pub(crate) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
     loader::resuming(saved).unwrap_or_else(|| load::resuming(saved))
 }
 
+/// Whether this process has the right to load a control in BPF. Whether this kernel takes one is
+/// seen when it is loaded.
+pub(crate) fn may_load() -> bool {
+    bpf::may_load()
+}
+
 /// Gives back all that this process has loaded, and has the one end that loads for it: for a signal
 /// that ends this, after which nothing is dropped.
 pub fn give_back() {

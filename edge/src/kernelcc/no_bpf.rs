@@ -21,6 +21,11 @@ pub(super) fn kernel() -> Result<Kernel, Error> {
         .hint("build it with the feature `bpf`, or take a control that this kernel has"))
 }
 
+/// Nobody may load what there is not.
+pub(super) fn may_load() -> bool {
+    false
+}
+
 /// Nothing is ever registered.
 pub(super) struct Registration(Infallible);
 

@@ -6,7 +6,7 @@ use crate::channels::Handle;
 use crate::channels::handle::ConnectionSample;
 use crate::sys::lock::lock;
 use farline_core::congestion::{Algorithm, ControlName, SavedPath};
-use farline_core::plan::Reason;
+use farline_core::plan::{ChannelLimits, Reason};
 use farline_core::transfer::PathRecord;
 use farline_core::units::{Bytes, Error, Span, Time};
 use std::any::Any;
@@ -86,7 +86,9 @@ impl PathStart {
     pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
         let SavedPath { in_flight, rtt, .. } = saved;
-        let begun = match of_kernel(channels) {
+        let windows = of_kernel(channels);
+        let is_by_bpf = windows.is_some();
+        let begun = match windows {
             Some(_) if rtt < LEAST_RTT => return,
             Some(begun) if !is_use(saved, begun) => {
                 Err(format!("its channels begin with {begun} already"))
@@ -96,7 +98,7 @@ impl PathStart {
             None => Err("the congestion control of its channels does not begin from it".to_owned()),
         };
         tell(match begun {
-            Ok(()) => Reason::Resumed { in_flight, rtt, age },
+            Ok(()) => Reason::Resumed { in_flight, rtt, age, is_by_bpf },
             Err(why) => Reason::NotResumed { in_flight, why },
         });
     }
@@ -112,8 +114,7 @@ impl PathStart {
         let load = self.load.ok_or(
             "over TCP it takes BPF, which a node gives up that loads no controls for its clients",
         )?;
-        let (name, control) =
-            load(part).map_err(|error| format!("over TCP it takes BPF: {error}"))?;
+        let (name, control) = load(part).map_err(|error| without_bpf(&error, channels.len()))?;
         let refused =
             |error: io::Error| format!("the kernel gives its channels no control: {error}");
         channels.iter().try_for_each(|channel| channel.set_congestion(name)).map_err(refused)?;
@@ -152,6 +153,15 @@ impl PathStart {
             let _ = thread.join();
         }
         lock(&self.seen.record).clone()
+    }
+}
+
+/// Why so many of a kernel's channels begin as over any path.
+fn without_bpf(error: &Error, channels: usize) -> String {
+    let why = format!("over TCP it takes BPF: {error}");
+    match channels < ChannelLimits::TRANSFER as usize {
+        true => why,
+        false => format!("{why}; else more channels do it, and {channels} are the most"),
     }
 }
 
@@ -216,5 +226,20 @@ impl Observation {
         let now = Time::ZERO + Span::from(self.began.elapsed());
         lock(&self.record).sample(now, Bytes(arrived), rtt, packets);
         arrived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farline_core::units::{ErrorCode, Fault};
+
+    #[test]
+    fn who_may_load_no_bpf_hears_what_channels_could_do() {
+        let error = Error::new(Fault::Refused, ErrorCode::CongestionCapability, "not yours");
+        let said = [1, 15, 16].map(|channels| without_bpf(&error, channels));
+        assert!(said.iter().all(|said| said.contains("takes BPF: ")), "{said:?}");
+        let is_most = said.each_ref().map(|said| said.ends_with("16 are the most"));
+        assert_eq!(is_most, [false, false, true], "{said:?}");
     }
 }

@@ -2,6 +2,7 @@
 //! path, this host and the user's wishes.
 
 use super::Copy;
+use crate::channels::driver::CongestionBy;
 use crate::channels::socket::{granted_buffer, may_choose};
 use crate::channels::stack::Opener;
 use crate::channels::{Stack, TcpOptions};
@@ -13,10 +14,10 @@ use crate::mover::{BLOCK_LEN, tuning_limits, window_limit};
 use crate::plan::paths::{address_towards, seen};
 use crate::sys::route::fq_towards;
 use farline_core::congestion::{Algorithm, ControlName};
-use farline_core::copy::HeldRate;
+use farline_core::copy::{HeldRate, SeenPath};
 use farline_core::plan::{ControlReason, PathEstimate, Reason};
 use farline_core::transfer::{PathContext, PriorMeasurement, TransferParams};
-use farline_core::units::{Bytes, Error, Fault, Rate, Setting, Span};
+use farline_core::units::{Bytes, Error, Fault, Setting, Span};
 use std::net::IpAddr;
 
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
@@ -143,13 +144,14 @@ impl Copy<'_> {
         let own_control = stack.and_then(|stack| stack.control(self.asked_congestion()).ok()?);
         let resumes_each = stack
             .is_some_and(|stack| own_control.is_some_and(|control| stack.resumes_each(control)));
-        let seen = self.seen_rate(peer, sending);
+        let seen = self.seen_path(peer, sending);
         let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
         let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
-            rate: limits.into_iter().flatten().chain(seen).min(),
+            rate: limits.into_iter().flatten().chain(seen.map(|seen| seen.rate)).min(),
             resumes: seen.is_some() && self.options.limit.is_none() && resumes_each,
+            saved: seen.map(|seen| seen.saved).filter(|_| self.resumes_by_channels(stack)),
             queue_pairs: stack.map_or(0, |stack| {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
@@ -184,10 +186,20 @@ impl Copy<'_> {
         choice
     }
 
-    /// The rate of the last copy that went this way, where this one goes by it.
-    fn seen_rate(&self, peer: Option<IpAddr>, sending: bool) -> Option<Rate> {
+    /// What the last copy that went this way saw, where this one goes by it.
+    fn seen_path(&self, peer: Option<IpAddr>, sending: bool) -> Option<SeenPath> {
         let peer = peer.filter(|_| sending && !self.options.fresh_start)?;
-        Some(seen(address_towards(peer)?, peer)?.rate)
+        seen(address_towards(peer)?, peer)
+    }
+
+    /// Whether this copy can begin from that by the number of its channels alone: they are TCP's,
+    /// and this process may load no control for them that begins from it.
+    fn resumes_by_channels(&self, stack: Option<&Stack>) -> bool {
+        let by = stack.map(|stack| stack.channel().capabilities.congestion);
+        let is_tcp = by.is_none_or(|by| by == CongestionBy::Kernel);
+        let is_free = self.options.limit.is_none() && self.options.held.is_none();
+        // What has its path already is an attempt after the first, which begins as over any.
+        is_tcp && is_free && self.path.is_none() && !kernelcc::may_load()
     }
 
     /// Options of this end's data connections over a path of this round trip.
