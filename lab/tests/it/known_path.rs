@@ -32,7 +32,12 @@ impl Bed {
 
     /// One whose node is started with `more`.
     fn with(name: &str, more: &[&str]) -> Option<Bed> {
-        let link = LinkUp::up(name, &PATH)?;
+        Bed::over(name, &PATH, more)
+    }
+
+    /// The same over another path.
+    fn over(name: &str, path: &[&str], more: &[&str]) -> Option<Bed> {
+        let link = LinkUp::up(name, path)?;
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().join("root");
         std::fs::create_dir_all(&root).expect("a folder");
@@ -78,6 +83,24 @@ impl Bed {
         let result = json_of(&mut knowing(self.link.farline("a", &args), &self.here(state)));
         assert!(same(&near, &far), "{channel}: other bytes came");
         result
+    }
+
+    /// Copies `near` to the node over TCP as a user who may load no BPF.
+    fn copy_without_bpf(&self, more: &[&str]) -> Value {
+        let url = format!("farlines://{}-b:2811/far", self.link.name());
+        let (near, binary) = (self.here("near"), farline_lab::farline_binary());
+        let mut command = match rustix::process::geteuid().is_root() {
+            true => {
+                let mut command = self.link.command("a", "setpriv");
+                command.args(["--inh-caps=-all", "--bounding-set=-all"]).arg(binary);
+                command
+            }
+            // Root of a user namespace may not.
+            false => self.link.command("a", binary),
+        };
+        command.args(["--json", "cp", "--tls-pin", &self.fingerprint]).args(more);
+        command.arg(near).arg(url);
+        json_of(&mut knowing(command, &self.here("a")))
     }
 
     /// What the end that sends has of the path.
@@ -329,4 +352,41 @@ fn bbr_over_udt_says_that_it_begins_as_over_any_path() {
     assert_eq!(begins(&again), None);
     let reasons = again["reasons"].to_string();
     assert!(reasons.contains("begins as over any path"), "{reasons}");
+}
+
+#[test]
+fn who_may_load_no_bpf_begins_by_more_channels() {
+    let Some(bed) = Bed::over("t-knowno", &["custom", "--rate", "100M", "--rtt", "6ms"], &[]) else {
+        return;
+    };
+    plant_file(&bed.here("near"), 16, 7);
+    bed.copy_without_bpf(&["--streams", "1"]);
+    // As if it were 400 Gbit/s: a plan takes a path to be 10 Gbit/s, and so has the channels that a
+    // slower one has use for already.
+    let (place, mut seen) = bed.document("a");
+    let rtt = seen["rtt"].as_u64().expect("nanoseconds");
+    seen["rate"] = 400_000_000_000_u64.into();
+    seen["in_flight"] = (50 * rtt).into();
+    std::fs::write(&place, seen.to_string()).expect("written");
+
+    let one = bed.copy_without_bpf(&["--streams", "1"]);
+    assert_eq!((begins(&one), one["streams"].as_u64()), (None, Some(1)), "{}", one["reasons"]);
+    let said = one["reasons"].to_string();
+    assert!(said.contains("begins as over any path") && said.contains("it takes BPF"), "{said}");
+
+    // Zeros are not sent, but planned for.
+    let near = std::fs::File::create(bed.here("near")).expect("made");
+    near.set_len(256 << 20).expect("long");
+    std::fs::write(&place, seen.to_string()).expect("written");
+    let more = bed.copy_without_bpf(&[]);
+    let said = more["reasons"].to_string();
+    assert_eq!(more["streams"], 16, "{said}");
+    assert!(said.contains("of any path, as this one held") && said.contains("BPF"), "{said}");
+    assert!(!said.contains("begins as over any path"), "{said}");
+    // It goes by the path alone where that is the one that is known.
+    seen["rtt"] = (100 * rtt).into();
+    seen["in_flight"] = (5_000 * rtt).into();
+    std::fs::write(&place, seen.to_string()).expect("written");
+    let other = bed.copy_without_bpf(&[]);
+    assert!(other["streams"].as_u64() < Some(16), "{}", other["reasons"]);
 }
