@@ -72,7 +72,7 @@ impl DriverRegistry<Driver> {
     }
 
     /// Reads a stack, such as `tcp`, `tls+tcp` or `rdma:4:exchange`: layers from the top down, then
-    /// the one channel with its options.
+    /// the one channel with its options. A layer alone stands over [`Self::default_channel`].
     ///
     /// # Errors
     /// When a scheme is not known, an option is not the driver's, or these do not stand on each
@@ -114,6 +114,14 @@ impl DriverRegistry<Driver> {
                     return Ok(Stack { layers, channel: Arc::clone(driver), values });
                 }
                 (Role::Layer(_), true) => {
+                    let usual = self.default_channel().filter(|usual| can_stand_on(usual));
+                    if let Some(usual) = usual
+                        && layers.is_empty()
+                    {
+                        let layers = vec![Arc::clone(driver)];
+                        let channel = Arc::clone(usual);
+                        return Ok(Stack { layers, channel, values: Values::default() });
+                    }
                     let below: Vec<_> = self
                         .drivers()
                         .filter(|other| can_stand_on(other))
@@ -214,7 +222,11 @@ mod tests {
         assert_eq!(registry.stack("rdma:4:read").expect("options").values.number("pairs"), Some(4));
         assert!(registry.stack("tls+tcp").expect("a layer").is_encrypted());
         assert!(!registry.stack("tcp").expect("none").is_encrypted());
-        assert!(refused("tls").contains("write tls+tcp"), "{}", refused("tls"));
+        assert_eq!(shown("tls"), "tls+tcp", "a layer alone is one over what is usual");
+        let without_tcp = registry.only(|driver| driver.name != "tcp");
+        let alone = without_tcp.stack("tls").map(|stack| stack.to_string());
+        assert!(alone.is_err_and(|error| error.message.contains("a layer over a channel")));
+        assert!(refused("tls+tls").contains("write tls+tcp"), "{}", refused("tls+tls"));
         assert!(refused("tls+rdma").contains("cannot stand over RDMA"));
         assert!(refused("tcp+tls").contains("nothing can stand below"));
         assert!(refused("tcp+rdma").contains("nothing can stand below"));

@@ -412,8 +412,17 @@ impl ConfigFile {
             Identities::of_file(self.identity, self.issuer, authorities, grid_mapfile)?;
         let usual = NodeLimits::default();
         let drivers = Registry::builtin();
-        let channel = self.channel.unwrap_or_default();
-        channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
+        let mut channel = Vec::new();
+        for text in self.channel.unwrap_or_default() {
+            let stack = drivers.stack(&text)?;
+            let own = stack.channel();
+            let needs_key = stack.is_encrypted() && !own.capabilities.encrypted;
+            if needs_key && tls.is_none() && gsi.is_none() {
+                let message = format!("the channel {text} needs a key for TLS, which is not there");
+                return Err(wrong(message).hint("say tls = true, or name tls_cert and tls_key"));
+            }
+            channel.push(own.name.to_owned());
+        }
         Config {
             listen,
             listen_udp: self.listen_udp,
@@ -576,6 +585,9 @@ mod tests {
             config.drivers().drivers().map(|driver| driver.name).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(of("['tcp']").expect("valid")), "tcp tls ssh", "the usual ones stay");
+        assert_eq!(names(of("['tls']\ntls = true").expect("valid")), "tcp tls ssh");
+        assert_eq!(of("['tls']").expect_err("no key").code, ErrorCode::BadConfig);
+        assert!(names(of("['udt:bbr']").expect("valid")).contains("udt"), "by its name alone");
         assert!(
             names(config).len() > "tcp tls ssh".len(),
             "all that there are, when none is named"

@@ -59,6 +59,36 @@ fn a_tree_goes_there_and_back_under_tls() {
 }
 
 #[test]
+fn tls_is_a_channel_that_may_be_asked_for_by_its_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::write(&file, random(7, 1_000_001)).expect("written");
+    let file = file.to_str().expect("text");
+    let (_tls, address, fingerprint) = node(&root, &["--tls", "--channel", "tls"]);
+    let (_clear, no_tls, _) = node(&root, &[]);
+    let url = format!("farlines://{address}/f");
+    let mut cp = farline();
+    cp.args(["--json", "cp", "--channel", "tls", "--tls-pin", &fingerprint, file, &url]);
+    let result: serde_json::Value = serde_json::from_str(&succeed(&mut cp)).expect("one object");
+    let said = (&result["data_path"], &result["encrypted"], &result["verified"]);
+    assert_eq!(said, (&"direct".into(), &true.into(), &true.into()), "{result}");
+    succeed(Command::new("cmp").arg(file).arg(root.join("f")));
+    // Where it cannot be had, nothing moves, and who asked is told why.
+    let (clear, without) = (format!("farline://{address}/no"), format!("farlines://{no_tls}/no"));
+    let served = root.to_str().expect("text");
+    for (args, code, exit) in [
+        (vec!["cp", "--channel", "tls", file, &clear], "cannot-encrypt", 2),
+        (vec!["cp", "--channel", "tls", file, &without], "no-tls", 4),
+        (vec!["serve", "--channel", "tls", "--root", served], "bad-config", 2),
+    ] {
+        let (error, actual) = error_of(&args);
+        assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{args:?}: {error}");
+    }
+    assert!(!root.join("no").exists());
+}
+
+#[test]
 fn a_node_that_is_not_the_one_meant_gets_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::create_dir_all(dir.path().join("root")).expect("a folder");

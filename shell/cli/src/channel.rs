@@ -26,10 +26,9 @@ pub(crate) fn stack(text: &str) -> Result<Stack, String> {
     })
 }
 
-/// Reads one value of `farline serve --channel`: the name of what a client may choose.
-pub(crate) fn name(text: &str) -> Result<String, String> {
-    let registry = Registry::builtin();
-    registry.stack(text).map(|stack| stack.channel().name.to_owned()).map_err(told)
+/// Reads one value of `farline serve --channel`: what a client may choose.
+pub(crate) fn offered(text: &str) -> Result<String, String> {
+    Registry::builtin().stack(text).map(|_| text.to_owned()).map_err(told)
 }
 
 /// Reads one value of `farline profile --channel`: a driver or a layer by its name.
@@ -63,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_wrong_channel_is_told_what_there_is() {
-        for text in ["pigeon", "rdma:17", "tls", "tls+rdma"] {
+        for text in ["pigeon", "rdma:17", "tls+tls", "tls+rdma"] {
             let said = stack(text).expect_err(text);
             assert!(
                 said.contains("tcp or quic[:1-16] or rdma[:1-16][:exchange][:read]"),
@@ -78,6 +77,8 @@ mod tests {
         }
         assert_eq!(measured("rdma"), Ok(Measured::Messages));
         assert!(measured("pigeon").expect_err("none").contains("tcp, tls"));
-        assert_eq!(name("tcp"), Ok("tcp".to_owned()));
+        assert_eq!(stack("tls").expect("a layer").to_string(), "tls+tcp");
+        assert_eq!(offered("tls"), Ok("tls".to_owned()));
+        assert!(offered("pigeon").is_err());
     }
 }

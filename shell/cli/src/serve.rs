@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LO-HI")]
     data_ports: Option<String>,
     /// Drivers besides TCP, such as rdma [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::channel::name)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::channel::offered)]
     channel: Vec<String>,
     /// Address told for data [default: the one reached]
     #[arg(long, value_name = "ADDR")]
