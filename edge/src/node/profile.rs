@@ -4,10 +4,13 @@
 use super::data::DataPlane;
 use super::running::RunningTransfer;
 use crate::channels::Handle;
-use crate::prober::{self, MODULE, ProbeRequest, Report, drain, fill};
+use crate::plan::paths::{HeldBack, StoredPath};
+use crate::prober::{self, BUSY, MODULE, ProbeRequest, Report, drain, fill};
+use crate::sys::fs_user::as_service;
 use farline_core::gridftp::server::Answer;
 use farline_core::profile::TrafficDirection;
-use farline_core::units::{Error, ErrorCode, Fault, Rate, Setting};
+use farline_core::transfer::PathRecord;
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Setting, Span, Time};
 use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
 use std::net::TcpStream;
@@ -107,6 +110,7 @@ pub(super) fn measure(
         })
     };
     let mut told = run.reporter.watch(EVERY, &run.tally, work)?;
+    keep(plane, &request, limit, &told);
     // Whole numbers: they cross the control channel as text.
     if let Some(received) = &mut told.received {
         received
@@ -119,6 +123,53 @@ pub(super) fn measure(
         .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileEnd, error.to_string()))?;
     run.reporter.say(Answer::Words(words));
     Ok(run.tally.bytes())
+}
+
+/// Keeps what a measurement, held to `limit`, shows of the paths between its client and here: who
+/// comes from there is told it (M-6). Less than is known changes nothing, because a profile tries
+/// bad settings on purpose.
+fn keep(plane: &DataPlane, request: &ProbeRequest, limit: Rate, told: &Report) {
+    let is_fixed = request.window.is_some() || request.buffer.is_some();
+    if plane.shared.config.fresh_start || plane.rate.is_some() || is_fixed {
+        return;
+    }
+    let (here, there) = (plane.local.ip(), plane.peer.ip());
+    let came = told.received.as_ref().filter(|_| plane.receive_pace().is_none());
+    let went = told.sent.as_ref().filter(|_| plane.pace().is_none());
+    let ways = [
+        came.map(|received| (there, here, &received.samples_bps, plane.rtt)),
+        went.map(|sent| (here, there, &sent.samples_bps, sent.min_rtt)),
+    ];
+    for (from, to, samples_bps, rtt) in ways.into_iter().flatten() {
+        let Some((record, moved)) = shown(samples_bps, request.sample_s, rtt, limit) else {
+            continue;
+        };
+        // Without the record the next client is told less.
+        let _ = as_service(|| {
+            StoredPath::claim(from, to)?.store(&record, moved, HeldBack::default()).ok()
+        });
+    }
+}
+
+/// What samples, `sample_s` seconds each, show of a path of `rtt`, and how much they moved; nothing
+/// where `limit` was what held them.
+fn shown(
+    samples_bps: &[f64],
+    sample_s: f64,
+    rtt: Span,
+    limit: Rate,
+) -> Option<(PathRecord, Bytes)> {
+    let mut moved = 0.0;
+    let mut looks = vec![(Time::ZERO, Bytes(0))];
+    for (bps, count) in samples_bps.iter().zip(1_u32..) {
+        moved += bps * sample_s / 8.0;
+        let at = Time::ZERO + Span::from_secs_f64(sample_s * f64::from(count));
+        looks.push((at, Bytes(moved as u64)));
+    }
+    let record = PathRecord::of_arrivals(&looks, rtt);
+    let rate = record.rate()?.as_bps() as f64;
+    let is_paths = rtt > Span::ZERO && rate < BUSY * limit.as_bps() as f64;
+    is_paths.then_some((record, Bytes(moved as u64)))
 }
 
 /// The streams that the node is to fill, and those that the client fills: the first `each` on which
@@ -198,5 +249,22 @@ impl MeasurementLease<'_> {
 impl Drop for MeasurementLease<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_shows_its_path_unless_its_limit_held_it() {
+        let (rtt, mbit) = (Span::from_millis(100), |rate: u64| Rate::from_bps(rate * 1_000_000));
+        // Half a second each: the second half of it came in the last two.
+        let samples = [10e6, 80e6, 80e6, 80e6, 80e6, 80e6];
+        let (record, moved) = shown(&samples, 0.5, rtt, mbit(200)).expect("a path");
+        assert_eq!((record.rate(), moved), (Some(mbit(80)), Bytes(25_625_000)));
+        assert!(shown(&samples, 0.5, rtt, mbit(85)).is_none(), "the limit's rate");
+        assert!(shown(&samples, 0.5, Span::ZERO, mbit(200)).is_none(), "how long is it?");
+        assert!(shown(&[], 0.5, rtt, mbit(200)).is_none(), "nothing came");
     }
 }

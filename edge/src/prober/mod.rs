@@ -77,7 +77,7 @@ pub struct ProbeRequest {
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Whoever is busy for more than this share of the time was the limit, not the path.
-const BUSY: f64 = 0.9;
+pub(crate) const BUSY: f64 = 0.9;
 
 /// Processor time of a thread or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use crate::library::example;
 use farline_lab::controls::may_choose;
 use farline_lab::files::plant_file;
 use farline_lab::ordinary::Ordinary;
-use farline_lab::{LinkUp, Running, error_of_command, farline, json_of, node, succeed};
+use farline_lab::{LinkUp, Running, announced, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -308,6 +308,46 @@ fn a_probe_of_a_long_path_ends_within_twenty_seconds() {
         cell["repetitions"].as_array().expect("a list").len()
     };
     assert_eq!((tried(4), tried(16), tried(1)), (1, 1, 0), "{stored}");
+}
+
+#[test]
+fn what_was_measured_of_a_path_is_told_to_who_comes_next() {
+    if !may_choose("cubic") {
+        return;
+    }
+    let path = ["custom", "--rtt", "40ms", "--rate", "100M"];
+    let Some(link) = LinkUp::up("t-measured", &path) else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, kept) = (dir.path().join("root"), dir.path().join("node"));
+    fs::create_dir(&root).expect("a folder");
+    let serve = |more: &[&str]| {
+        let listen = ["--json", "serve", "--anonymous", "read", "--listen", "[::]:2811"];
+        let mut serve = link.farline("b", &listen);
+        serve.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", &kept);
+        announced(serve.args(more).arg("--root").arg(&root)).0
+    };
+    let ask = |state: &str, args: &[&str]| {
+        let mut command = link.farline("a", args);
+        command.env_remove("FARLINE_FRESH_START").env("XDG_STATE_HOME", dir.path().join(state));
+        json_of(command.stderr(Stdio::null()))
+    };
+    let measuring = serve(&["--allow-profile", "1G"]);
+    let profile = ["--json", "profile", "10.77.0.2:2811", "--repetitions", "1"];
+    let both = ["--direction", "both", "--streams", "2", "--seconds"];
+    let measure = |more: &[&str]| ask("measuring", &[&profile[..], &both[..], more].concat());
+    measure(&["2", "--window", "64KiB"]);
+    assert!(!kept.join("farline/paths").exists(), "a window that was set is no word on a path");
+    measure(&["3"]);
+    // Later it lets nobody measure it.
+    drop(measuring);
+    let _node = serve(&[]);
+    let plan = ["--json", "plan", "10.77.0.2:2811", "--size", "1GB", "--direction"];
+    for way in ["out", "back"] {
+        let planned = ask("another", &[&plan[..], &[way]].concat());
+        assert_eq!(planned["source"], "told", "{way}: {planned}");
+        let rate = planned["rate_bps"].as_f64().expect("a rate");
+        assert!((10e6..115e6).contains(&rate), "{way}: {planned}");
+    }
 }
 
 /// Where the kernel keeps a control from ordinary users: what they may choose is probed, and what
