@@ -207,9 +207,12 @@ impl Connection {
         self.heard(now);
         match control {
             ControlPacket::Ack { number, next, known } => {
-                let is_new = self.sending.acked(now, next, known.as_ref());
                 // One a SYN is enough for the round-trip time, and one more for what is repeated.
-                if known.is_some() && (!is_new || now.since(self.ack2_at) >= SYN) {
+                // What cannot be, damaged on its way, is not confirmed: the peer says it again.
+                if let Some(is_new) = self.sending.acked(now, next, known.as_ref())
+                    && known.is_some()
+                    && (!is_new || now.since(self.ack2_at) >= SYN)
+                {
                     self.ack2_at = now;
                     self.urgent.push_back(Output::Send(ControlPacket::Ack2 { number }));
                 }

@@ -196,17 +196,17 @@ impl Sending {
         }
     }
 
-    /// An acknowledgement of all before `next`; returns whether it says something new.
+    /// An acknowledgement of all before `next`; returns whether it says something new. `None` of
+    /// one that is old, or nobody's: what was never sent cannot have come.
     pub(super) fn acked(
         &mut self,
         now: Time,
         next: SequenceNumber,
         known: Option<&ReceiverState>,
-    ) -> bool {
-        let Some(index) = next.index(self.first, self.acknowledged) else { return false };
+    ) -> Option<bool> {
+        let index = next.index(self.first, self.acknowledged)?;
         if index > self.next || index < self.acknowledged {
-            // Old, or nobody's: what was never sent cannot have come.
-            return false;
+            return None;
         }
         let mut was_full = false;
         if let Some(known) = known {
@@ -219,7 +219,7 @@ impl Sending {
             if was_full {
                 self.unwanted = self.sent.front().map_or(0, |head| head.times);
             }
-            return false;
+            return Some(false);
         }
         if let Some(known) = known {
             self.measured(known);
@@ -235,7 +235,7 @@ impl Sending {
         if let Some(newest) = newest.filter(|newest| newest.times > 1) {
             self.overtaken(now, newest.at);
         }
-        true
+        Some(true)
     }
 
     /// What was sent again at `at` has come, and what left before that, and is overdue, has not: it
