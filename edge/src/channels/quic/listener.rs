@@ -199,6 +199,7 @@ mod tests {
     use crate::channels::socket::TcpOptions;
     use crate::channels::trust::{NodeCertificate, pinned};
     use farline_core::units::Span;
+    use std::net::{Ipv4Addr, UdpSocket};
     use std::sync::mpsc as threads;
     use std::time::Duration;
 
@@ -206,6 +207,65 @@ mod tests {
     /// Strangers at the client's own address, more than there are places.
     const STRANGERS: usize = 12;
     const SOON: Duration = Duration::from_secs(30);
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// How a node listens for the session of a client at an address, which has the key.
+    fn listen(
+        (identity, key, client): (&NodeCertificate, &Key, IpAddr),
+        deliver: Deliver,
+        refused: RefusedConnection,
+    ) -> Listen {
+        let registry = Registry::builtin();
+        let layer = registry.encrypting_layer().and_then(|driver| driver.layer()).expect("TLS");
+        let layer = Some((Arc::clone(layer), Arc::clone(&identity.config)));
+        let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver, refused));
+        let slots = Slots { slot_len: Bytes(1 << 20), begin: 1, most: None };
+        let (sockets, rtt) = (TcpOptions::default(), Span::from_millis(1));
+        Listen { ip: HERE, ports: None, sockets, slots, client, rtt, arrivals }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_is_not_the_sessions_client_gets_a_retry_alone() {
+        let identity = NodeCertificate::fresh().expect("a key");
+        let (key, tasks) = (Key::random().expect("random bytes"), Arc::<Tasks>::default());
+        let trust = pinned(identity.fingerprint).expect("a fingerprint");
+        // The first packet that a client sends, whoever sends it.
+        let seen = UdpSocket::bind((HERE, 0)).expect("a port");
+        seen.set_read_timeout(Some(SOON)).expect("a timeout");
+        let at = seen.local_addr().expect("bound");
+        let usual = settings(QuicControl::default(), &Meter::of(&Arc::default(), None), Some(at));
+        let config = client(&trust, usual, &[ALPN].concat()).expect("TLS");
+        let endpoint = endpoint(&tasks, bind(SocketAddr::new(HERE, 0)).expect("a port"), None);
+        let endpoint = endpoint.expect("an end");
+        let connecting = endpoint.connect_with(config, at, "n").expect("an end");
+        let mut first = vec![0; 9_000];
+        let len = seen.recv(&mut first).expect("a packet");
+        first.truncate(len);
+        drop(connecting);
+
+        let replies = |session: IpAddr| {
+            let deliver: Deliver = Box::new(|_| true);
+            let refused: RefusedConnection = Box::new(|_, _| {});
+            let listen = listen((&identity, &key, session), deliver, refused);
+            let port = QuicPort::open(&listen, Arc::clone(&tasks)).expect("a port");
+            let sender = UdpSocket::bind((HERE, 0)).expect("a port");
+            sender.send_to(&first, port.address()).expect("sent");
+            let (mut said, mut packet) = (Vec::new(), [0; 9_000]);
+            sender.set_read_timeout(Some(SOON)).expect("a timeout");
+            while let Ok(len) = sender.recv(&mut packet) {
+                said.push((len, packet[0]));
+                sender.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+            }
+            said
+        };
+        // RFC 9000, section 17.2.5.
+        let is_retry = |kind: u8| kind & 0xf0 == 0xf0;
+        let stranger = replies([127, 0, 0, 2].into());
+        assert_eq!(stranger.len(), 1, "{stranger:?} for {len} bytes");
+        assert!(is_retry(stranger[0].1) && stranger[0].0 < len, "{stranger:?} for {len} bytes");
+        let own = replies(HERE);
+        assert!(!own.is_empty() && own.iter().all(|&(_, kind)| !is_retry(kind)), "{own:?}");
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn who_shows_no_key_has_a_place_for_a_while() {
@@ -217,18 +277,9 @@ mod tests {
         let refused: RefusedConnection = Box::new(move |_, why| {
             let _ = tell.send(why.to_owned());
         });
-        let registry = Registry::builtin();
-        let layer = registry.encrypting_layer().and_then(|driver| driver.layer()).expect("TLS");
-        let layer = Some((Arc::clone(layer), Arc::clone(&identity.config)));
-        let arrivals = Arc::new(Arrivals::new(key.clone(), layer, deliver, refused));
-        let (ip, slots) = (
-            IpAddr::from([127, 0, 0, 1]),
-            Slots { slot_len: Bytes(1 << 20), begin: 1, most: None },
-        );
-        let (sockets, rtt) = (TcpOptions::default, Span::from_millis(1));
-        let buffers = Arc::clone(arrivals.buffers());
-        let listen =
-            Listen { ip, ports: None, sockets: sockets(), slots, client: ip, rtt, arrivals };
+        let listen = listen((&identity, &key, HERE), deliver, refused);
+        let (slots, rtt) = (listen.slots, listen.rtt);
+        let buffers = Arc::clone(listen.arrivals.buffers());
         let port = QuicPort::with_places(&listen, Arc::clone(&tasks), PLACES).expect("a port");
         let address = port.address();
         let trust = pinned(identity.fingerprint).expect("a fingerprint");
@@ -236,7 +287,7 @@ mod tests {
         let meter = Meter::of(&Arc::default(), None);
         let usual = settings(QuicControl::default(), &meter, Some(address));
         let config = client(&trust, usual, &[ALPN].concat()).expect("TLS");
-        let endpoint = endpoint(&tasks, bind(SocketAddr::new(ip, 0)).expect("a port"), None);
+        let endpoint = endpoint(&tasks, bind(SocketAddr::new(HERE, 0)).expect("a port"), None);
         let endpoint = endpoint.expect("an end");
         let stranger = async || {
             let connecting = endpoint.connect_with(config.clone(), address, "n").expect("an end");
@@ -253,7 +304,7 @@ mod tests {
         let session = Session {
             key: Some(key.clone()),
             rtt,
-            sockets: sockets(),
+            sockets: TcpOptions::default(),
             slots,
             trust: Some(trust),
             tunnel: None,

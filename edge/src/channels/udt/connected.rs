@@ -288,7 +288,9 @@ pub(super) const fn packet_len(datagram: u32) -> u32 {
 mod tests {
     use super::super::pipe::Waker;
     use super::*;
-    use farline_core::udt::{EndSettings, Established, HandshakeKind, UdtHandshake};
+    use farline_core::udt::{
+        EndSettings, Ended, Established, HandshakeKind, LossRange, ReceiverState, UdtHandshake,
+    };
     use farline_core::units::Rng;
     use std::io::IoSlice;
     use std::net::UdpSocket;
@@ -339,6 +341,11 @@ mod tests {
         /// The peer says this, with so many bytes.
         fn hears(&mut self, now: Time, content: Content, len: usize) {
             let from = self.peer.local_addr().expect("bound");
+            self.hears_from(now, from, content, len);
+        }
+
+        /// Somebody at `from` does.
+        fn hears_from(&mut self, now: Time, from: SocketAddr, content: Content, len: usize) {
             self.connected.arrived(now, from, content, || Shared::from(vec![7; len]));
             self.connected.take(now);
             self.connected.poll(now, &mut self.out);
@@ -359,6 +366,33 @@ mod tests {
         }
         let places = (end.connected.kept.len(), end.connected.free.len());
         assert_eq!(places, (2, 1));
+    }
+
+    #[test]
+    fn who_knows_an_ends_name_is_not_yet_its_peer() {
+        let (mut end, now) = (end(1500, 1 << 20), Time::ZERO);
+        end.pipe.write(&[IoSlice::new(&[7; 3000])]).expect("written");
+        end.hears(now, Content::Control(ControlPacket::KeepAlive), 0);
+        let number = |packets| SequenceNumber::new(0).after(packets);
+        let known = Some(ReceiverState { rtt: (100, 10), room: 9, rates: None });
+        let lost = LossRange { first: number(2), last: number(2) };
+        let say = |end: &mut End, from: SocketAddr| {
+            for control in [
+                ControlPacket::Nak(vec![lost]),
+                ControlPacket::Ack { number: 1, next: number(2), known },
+                ControlPacket::Shutdown,
+            ] {
+                end.hears_from(now, from, data(0), 100);
+                end.hears_from(now, from, Content::Control(control), 0);
+            }
+            let connected = &end.connected;
+            let kept = (connected.kept.len(), connected.acknowledged);
+            (connected.machine.packets(), kept, connected.machine.ended())
+        };
+        let peer = end.peer.local_addr().expect("bound");
+        let stranger = SocketAddr::new([127, 0, 0, 2].into(), peer.port());
+        assert_eq!(say(&mut end, stranger), ((3, 0), (0, 0), None), "nobody's");
+        assert_eq!(say(&mut end, peer), ((3, 1), (1, 2912), Some(Ended::Peer)), "its peer's");
     }
 
     #[test]
