@@ -2,6 +2,11 @@
 //! consent and below its ceiling.
 
 use crate::library::example;
+use farline_core::congestion::Algorithm;
+use farline_core::profile::{
+    Copies, Document, Environment, Grid, PathPoint, Profile, ProfileDriver, ProfileKind, Simulator,
+};
+use farline_core::units::{Rate, Span};
 use farline_lab::controls::may_choose;
 use farline_lab::files::plant_file;
 use farline_lab::ordinary::Ordinary;
@@ -150,6 +155,54 @@ fn a_nodes_channels_are_measured_side_by_side() {
     let (_strict, url) = node(dir.path(), "write", &allow[1..]);
     let error = error_of(&mut profile(url.trim_start_matches("ftp://")));
     assert!(error["hint"].to_string().contains("--allow-null"), "{error}");
+}
+
+/// A profile, as if it was measured, in which QUIC was twice as fast as TCP.
+fn quic_wins(date: &str) -> Profile {
+    let path = PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_millis(10));
+    let mut copies = Copies::usual();
+    copies.drivers = vec![ProfileDriver::Tcp, ProfileDriver::Quic];
+    let mut grid = Grid::new("custom", vec![path], vec![Algorithm::Cubic]);
+    grid.copies = Some(copies);
+    let made = Profile::new(grid, ProfileKind::Measured, Environment::default(), date);
+    let mut profile = made.expect("a grid");
+    profile.run(&mut Simulator, |_| true).expect("a model stands in for the path");
+    for result in &mut profile.cells {
+        let mbit = if result.cell.driver() == ProfileDriver::Quic { 80 } else { 40 };
+        for one in &mut result.repetitions {
+            for part in [&mut one.whole, &mut one.ramp, &mut one.steady] {
+                part.receiver_bps = Rate::from_bps(mbit * 1_000_000);
+            }
+        }
+    }
+    profile
+}
+
+#[test]
+fn a_copy_goes_over_quic_where_a_stored_profile_found_it_best() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, state) = (dir.path().join("root"), dir.path().join("state"));
+    fs::create_dir(&root).expect("a folder");
+    let (_node, address, fingerprint) = crate::tls::node(&root, &["--tls"]);
+    let kept = state.join("farline/profiles");
+    fs::create_dir_all(&kept).expect("a folder");
+    let text = serde_json::to_string(&quic_wins("2026-11-29")).expect("JSON");
+    fs::write(kept.join(format!("{}.json", address.replace(':', "_"))), text).expect("written");
+    let copy = |scheme: &str, name: &str, more: &[&str]| {
+        let url = format!("{scheme}://{address}/{name}");
+        json_of(keeping(&state).args(["--json", "cp", "memory:3MiB", &url]).args(more))
+    };
+    let pin = ["--tls-pin", &fingerprint];
+    let said = copy("farlines", "a", &pin);
+    assert_eq!((&said["data_path"], &said["encrypted"]), (&"quic".into(), &true.into()), "{said}");
+    let reasons = said["reasons"].to_string();
+    assert!(reasons.contains("over quic, by the profile of 2026-11-29"), "{reasons}");
+    // What the user asks for goes before it, and in the clear there is no QUIC.
+    let asks = [&pin[..], &["--channel", "tcp"]].concat();
+    for said in [copy("farlines", "b", &asks), copy("farline", "c", &[])] {
+        assert_eq!(said["data_path"], "direct", "{said}");
+        assert!(!said["reasons"].to_string().contains("over quic"), "{said}");
+    }
 }
 
 #[test]
