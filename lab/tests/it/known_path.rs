@@ -16,6 +16,8 @@ struct Bed {
     link: LinkUp,
     dir: tempfile::TempDir,
     fingerprint: String,
+    /// How its node is reached.
+    scheme: &'static str,
     _node: Running,
 }
 
@@ -46,7 +48,7 @@ impl Bed {
         let (node, line) = Running::begun(serve.args(more).arg("--root").arg(&root));
         let said: Value = serde_json::from_str(&line).expect("one object");
         let fingerprint = said["fingerprint"].as_str().expect("a fingerprint").to_owned();
-        Some(Bed { link, dir, fingerprint, _node: node })
+        Some(Bed { link, dir, fingerprint, scheme: "farlines", _node: node })
     }
 
     fn here(&self, name: &str) -> PathBuf {
@@ -75,7 +77,7 @@ impl Bed {
     ) -> Value {
         let (near, far) = (self.here("near"), self.here("root/far"));
         plant_file(if back { &far } else { &near }, mib, 7);
-        let url = format!("farlines://{}-b:2811/far", self.link.name());
+        let url = format!("{}://{}-b:2811/far", self.scheme, self.link.name());
         let mut args = vec!["--json", "cp", "--tls-pin", &self.fingerprint, "--channel", channel];
         args.extend(options);
         let near_text = near.to_str().expect("text");
@@ -127,6 +129,14 @@ fn begins(result: &Value) -> Option<&str> {
 fn seconds(result: &Value) -> f64 {
     let read = |field: &str| result[field].as_f64().expect("a number");
     read("seconds") - read("first_data_seconds")
+}
+
+/// Two copies from the node: it sends, and says to the second what the first saw.
+fn two_copies_back(bed: &Bed, channel: &str) {
+    let down = bed.copy(channel, 16, true, &[]);
+    assert_eq!(begins(&down), None, "the node has sent nothing before");
+    let down = bed.copy(channel, 16, true, &[]);
+    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
 }
 
 /// The first copy, the second, and one over what has become a tenth of the path that was.
@@ -181,11 +191,17 @@ fn three_copies(bed: &Bed, channel: &str) {
 fn a_second_copy_over_quic_begins_where_the_first_was() {
     let Some(bed) = Bed::new("t-knownq") else { return };
     three_copies(&bed, "quic");
-    let down = bed.copy("quic", 16, true, &[]);
-    assert_eq!(begins(&down), None, "the node has sent nothing before");
-    let down = bed.copy("quic", 16, true, &[]);
-    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
+    two_copies_back(&bed, "quic");
     a_node_tells_who_knows_nothing(&bed);
+}
+
+#[test]
+fn a_second_copy_over_one_udp_port_begins_where_the_first_was() {
+    let more = ["--listen-udp", "[::]:2811"];
+    let Some(mut bed) = Bed::with("t-known1", &more) else { return };
+    bed.scheme = "farlineq";
+    three_copies(&bed, "quic");
+    two_copies_back(&bed, "quic");
 }
 
 #[test]
@@ -210,10 +226,7 @@ fn a_second_copy_over_udt_begins_where_the_first_was() {
     assert!(begins(&several).is_some(), "each with its part: {}", several["reasons"]);
     let chosen = bed.copy_with("a", "udt", 16, false, &[]);
     assert_eq!(chosen["streams"], 2, "{}", chosen["reasons"]);
-    let down = bed.copy("udt", 16, true, &[]);
-    assert_eq!(begins(&down), None, "the node has sent nothing before");
-    let down = bed.copy("udt", 16, true, &[]);
-    assert!(begins(&down).is_some(), "the node says it: {}", down["reasons"]);
+    two_copies_back(&bed, "udt");
 }
 
 #[test]
