@@ -1,6 +1,6 @@
 //! How flows of each kind share a path with their like and with TCP's CUBIC and BBR, and what one
-//! that begins from what an earlier one saw takes from a CUBIC flow that is there; next to it the
-//! same in virtual time.
+//! that begins from what an earlier one saw takes from a flow that is there; next to it the same in
+//! virtual time.
 
 use super::flows::{Flow, Kind, together};
 use super::shares::Shared;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where the CUBIC flow that another joins is taken.
+/// Where the flow that another joins is taken.
 const PORT: u16 = 5_310;
 
 #[derive(clap::Args)]
@@ -29,12 +29,15 @@ pub(crate) struct Options {
     /// Of each run
     #[arg(long, default_value_t = 20)]
     seconds: u32,
-    /// Runs with a CUBIC flow that another joins
+    /// Runs with a flow of TCP that another joins
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// What the copies that join it go over
-    #[arg(long, value_delimiter = ',', default_value = "quic,tcp")]
+    #[arg(long, value_delimiter = ',', default_value = "udt,quic,tcp")]
     joins: Vec<String>,
+    /// The controls of the flow that they join
+    #[arg(long, value_delimiter = ',', default_value = "cubic")]
+    present: Vec<Algorithm>,
 }
 
 /// Prints the rows.
@@ -71,8 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             row("    furthest apart", &format!("{worst:.0} % of the path"), asked);
         }
     }
-    for channel in &options.joins {
-        joined(options, shared, &ends, channel)?;
+    for &present in &options.present {
+        for channel in &options.joins {
+            joined(options, shared, &ends, channel, present)?;
+        }
     }
     row("", &ends.validity()?, "");
     Ok(())
@@ -121,11 +126,18 @@ fn shares(rates: &[f64]) -> Result<String> {
     Ok(format!("{}; {index:.3}, {:.0} Mbit/s", parts.join(" "), all / 1e6))
 }
 
-/// What a CUBIC flow has left of the path in the three seconds after a copy of one channel has
-/// joined it.
-fn joined(options: &Options, shared: Shared, ends: &Ends, channel: &str) -> Result<()> {
+/// What a flow by the control `present` has left of the path in the three seconds after a copy of
+/// one channel has joined it.
+fn joined(
+    options: &Options,
+    shared: Shared,
+    ends: &Ends,
+    channel: &str,
+    present: Algorithm,
+) -> Result<()> {
     heading(&format!(
-        "What a CUBIC flow that is there keeps in the three seconds after a copy over {channel} begins"
+        "What a flow of TCP's {present} that is there keeps in the three seconds after a copy over \
+         {channel} begins"
     ));
     let folder = tempfile::tempdir()?;
     let node = Node::start(ends, &binary(), folder.path(), &["--tls"])?;
@@ -149,7 +161,10 @@ fn joined(options: &Options, shared: Shared, ends: &Ends, channel: &str) -> Resu
         let mut shares = Vec::new();
         for _ in 0..options.runs {
             std::fs::write(&path, known.to_string())?;
-            shares.push(kept(ends, &node, &state, channel, factor.is_none())?);
+            let flow = Flow::tcp(ends, PORT, 14, &present.to_string())?;
+            std::thread::sleep(Duration::from_secs(8));
+            copy(ends, &node, &state, channel, factor.is_none())?;
+            shares.push(kept(flow)?);
         }
         let seen = median(shares)?;
         let mut figure = format!("{seen:.2} of what it had");
@@ -157,7 +172,7 @@ fn joined(options: &Options, shared: Shared, ends: &Ends, channel: &str) -> Resu
         // UDT's control and TCP's have no simulation in common.
         if channel != "udt" {
             let saved = factor.map(|_| saved_path(&known)).transpose()?;
-            let machine = shared.kept(saved);
+            let machine = shared.kept(present, saved);
             figure += &format!("; machine {machine:.2}, x {:.2}", seen / machine);
             asked = "within 15 %";
         }
@@ -166,11 +181,8 @@ fn joined(options: &Options, shared: Shared, ends: &Ends, channel: &str) -> Resu
     Ok(())
 }
 
-/// The part of what it had before that a CUBIC flow keeps.
-fn kept(ends: &Ends, node: &Node, state: &Path, channel: &str, fresh: bool) -> Result<f64> {
-    let flow = Flow::tcp(ends, PORT, 14, "cubic")?;
-    std::thread::sleep(Duration::from_secs(8));
-    copy(ends, node, state, channel, fresh)?;
+/// The part of what it had before 8 s that a flow keeps.
+fn kept(flow: Flow) -> Result<f64> {
     let said = flow.said()?;
     let intervals = said["intervals"].as_array().context("intervals")?;
     let of = |from: f64, to: f64| {

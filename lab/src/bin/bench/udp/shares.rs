@@ -83,17 +83,18 @@ impl Shared {
         (0..controls.len()).map(rate).collect()
     }
 
-    /// The part of what it had in the three seconds before 8 s that a CUBIC flow has from 8.5 to
-    /// 11.5 s, where another began at 8 s: as any, or from what an earlier one saw of the path.
-    pub(super) fn kept(self, saved: Option<SavedPath>) -> f64 {
+    /// The part of what it had in the three seconds before 8 s that a flow by the control `present`
+    /// has from 8.5 to 11.5 s, where one of CUBIC began at 8 s: as any, or from what an earlier one
+    /// saw of the path.
+    pub(super) fn kept(self, present: Algorithm, saved: Option<SavedPath>) -> f64 {
         let joins = Start { after: Span::from_secs(8), saved, ..start() };
-        let mut parts: Vec<f64> = (1..=SEEDS).map(|seed| self.kept_once(joins, seed)).collect();
+        let flows = [(present, start()), (Algorithm::Cubic, joins)];
+        let mut parts: Vec<f64> = (1..=SEEDS).map(|seed| self.kept_once(flows, seed)).collect();
         parts.sort_by(f64::total_cmp);
         parts[parts.len() / 2]
     }
 
-    fn kept_once(self, joins: Start, seed: u64) -> f64 {
-        let flows = [start(), joins].map(|start| (Algorithm::Cubic, start));
+    fn kept_once(self, flows: [(Algorithm, Start); 2], seed: u64) -> f64 {
         let mut simulation = self.simulation(flows, seed);
         let mut by = |ms| {
             simulation.run(Span::from_millis(ms), |_| false);
