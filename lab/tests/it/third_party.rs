@@ -62,7 +62,7 @@ fn a_channel_between_two_nodes_is_refused_or_said_not_to_be() {
     let (_a, from) = node_at(&a, "127.0.0.2", true);
     let (_b, to) = node_at(&b, "127.0.0.3", true);
     let (from, to) = (format!("{from}/f"), format!("{to}/f"));
-    for stack in ["tls+tcp", "tls+udt", "quic"] {
+    for stack in ["tls", "tls+tcp", "tls+udt", "quic"] {
         let (error, code) = error_of(&["cp", "--channel", stack, &from, &to]);
         assert_eq!((error["code"].as_str(), code), (Some("cannot-encrypt"), 6), "{stack}: {error}");
         assert!(!b.join("f").exists(), "{stack}: something moved");
