@@ -81,6 +81,8 @@ pub struct Connection {
     said: u64,
     heard_at: Time,
     expiries: u32,
+    /// Since when, and last when, the peer has lacked what it had acknowledged.
+    contradicted: Option<(Time, Time)>,
     expires: Time,
     spoke_at: Time,
     ack2_at: Time,
@@ -115,6 +117,7 @@ impl Connection {
             said: 0,
             heard_at: now,
             expiries: 0,
+            contradicted: None,
             expires: now + FIRST_TIMEOUT,
             spoke_at: now,
             ack2_at: now,
@@ -205,20 +208,30 @@ impl Connection {
             return;
         }
         self.heard(now);
+        if matches!(control, ControlPacket::Ack { .. } | ControlPacket::Nak(_)) {
+            self.replied(now);
+        }
         match control {
             ControlPacket::Ack { number, next, known } => {
                 // One a SYN is enough for the round-trip time, and one more for what is repeated.
                 // What cannot be, damaged on its way, is not confirmed: the peer says it again.
-                if let Some(is_new) = self.sending.acked(now, next, known.as_ref())
-                    && known.is_some()
-                    && (!is_new || now.since(self.ack2_at) >= SYN)
-                {
-                    self.ack2_at = now;
-                    self.urgent.push_back(Output::Send(ControlPacket::Ack2 { number }));
+                match self.sending.acked(now, next, known.as_ref()) {
+                    None => self.contradicted(now),
+                    Some(is_new) => {
+                        self.contradicted = None;
+                        if known.is_some() && (!is_new || now.since(self.ack2_at) >= SYN) {
+                            self.ack2_at = now;
+                            self.urgent.push_back(Output::Send(ControlPacket::Ack2 { number }));
+                        }
+                    }
                 }
             }
             ControlPacket::Ack2 { number } => self.receiving.heard(now, number),
-            ControlPacket::Nak(losses) => self.sending.lost(now, &losses),
+            ControlPacket::Nak(losses) => {
+                if !self.sending.lost(now, &losses) {
+                    self.contradicted(now);
+                }
+            }
             ControlPacket::Shutdown => self.end(now, Ended::Peer),
             ControlPacket::Handshake(asks) => self.asked_again(&asks),
             ControlPacket::KeepAlive | ControlPacket::Other(_) => {}
@@ -238,6 +251,26 @@ impl Connection {
     fn heard(&mut self, now: Time) {
         self.heard_at = now;
         self.sending.heard(now);
+        // A peer that is there, as its keep-alives say, may miss what was sent all the same.
+        if !self.sending.has_unacknowledged() {
+            self.replied(now);
+        }
+    }
+
+    /// The peer says that it lacks what it has acknowledged. Late words do; one that was damaged
+    /// on its way leaves nothing else to be said, and what it cost is here no more.
+    fn contradicted(&mut self, now: Time) {
+        let silence = self.settings.silence;
+        let known = self.contradicted.filter(|(_, last)| now.since(*last) < silence);
+        let since = known.map_or(now, |(since, _)| since);
+        self.contradicted = Some((since, now));
+        if now.since(since) >= silence {
+            self.end(now, Ended::Silence);
+        }
+    }
+
+    /// The peer owes nothing, or has said what it has.
+    fn replied(&mut self, now: Time) {
         self.expiries = 0;
         self.expires = now + self.patience();
     }

@@ -72,6 +72,8 @@ pub(super) struct Receiving {
     since_ack: u64,
     light: u64,
     wants_light: bool,
+    /// Whether something came again since the sender was told last: it may not know.
+    has_repeats: bool,
     pub(super) duplicates: u64,
 }
 
@@ -110,6 +112,7 @@ impl Receiving {
             since_ack: 0,
             light: 0,
             wants_light: false,
+            has_repeats: false,
             duplicates: 0,
         }
     }
@@ -150,6 +153,7 @@ impl Receiving {
         let at = index.checked_sub(self.delivered).map(|at| at as usize);
         let Some(at) = at.filter(|&at| self.kept.get(at).is_none_or(Option::is_none)) else {
             self.duplicates += 1;
+            self.has_repeats = true;
             return Place::Discarded;
         };
         if self.kept.len() <= at {
@@ -238,7 +242,9 @@ impl Receiving {
         // A sender that was told of little room hears when there is more.
         let opens = self.told_room < self.capacity / 4 && room > self.told_room * 2;
         // Even one that only told of room: a sender that never heard of it waits for ever.
-        let unheard = !self.pending.is_empty() && now.since(self.told_at) > self.timeout();
+        // And one that confirmed what was damaged on its way sends again what has come.
+        let may_not_know = !self.pending.is_empty() || self.has_repeats;
+        let unheard = may_not_know && now.since(self.told_at) > self.timeout();
         if self.contiguous == self.told && !opens && !unheard {
             return None;
         }
@@ -249,6 +255,7 @@ impl Receiving {
             (self.arrivals.speed().round() as u32, self.arrivals.capacity().round() as u32)
         });
         (self.told, self.told_at, self.told_room) = (self.contiguous, now, room);
+        self.has_repeats = false;
         if self.pending.len() == MOST_PENDING {
             self.pending.pop_front();
         }
@@ -297,7 +304,8 @@ impl Receiving {
     pub(super) fn wakes(&self) -> Option<Time> {
         let reports = self.reported.first_key_value().map(|(&(due, _), _)| due);
         let was_full = self.told_room < self.capacity / 4;
-        let has_to_tell = self.contiguous > self.told || !self.pending.is_empty() || was_full;
+        let may_not_know = !self.pending.is_empty() || self.has_repeats;
+        let has_to_tell = self.contiguous > self.told || may_not_know || was_full;
         [reports, has_to_tell.then_some(self.next_ack)].into_iter().flatten().min()
     }
 }

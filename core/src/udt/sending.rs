@@ -211,7 +211,8 @@ impl Sending {
         let mut was_full = false;
         if let Some(known) = known {
             self.settled = index;
-            self.room_to = index + u64::from(known.room);
+            // No receiver tells of less: a damaged word of none would stop both for good.
+            self.room_to = index + u64::from(known.room).max(LEAST_ROOM);
             self.most = self.most.max(u64::from(known.room));
             was_full = std::mem::replace(&mut self.room_told, known.room.into()) <= LEAST_ROOM;
         }
@@ -287,8 +288,8 @@ impl Sending {
         self.rtt = self.rtt.mul_f64(0.875) + rtt.mul_f64(0.125);
     }
 
-    /// A report of losses.
-    pub(super) fn lost(&mut self, now: Time, losses: &[LossRange]) {
+    /// A report of losses; returns whether any of it is not acknowledged.
+    pub(super) fn lost(&mut self, now: Time, losses: &[LossRange]) -> bool {
         let (mut first, mut packets) = (None, 0);
         let mut newest = None;
         for loss in losses {
@@ -314,11 +315,12 @@ impl Sending {
             }
             self.losses.insert(range);
         }
-        let Some(first) = first else { return };
+        let Some(first) = first else { return false };
         // A report of what lies far ahead says that all before it has come.
         self.told_delivered(now, newest);
         let path = self.path();
         self.control.handle(now, &path, RateEvent::Lost { first, packets });
+        true
     }
 
     /// Tells the control what has come, of which `newest` was sent last.

@@ -55,9 +55,8 @@ pub(super) async fn found_there(
     let look = control.try_request(Request::Stat(Pathname::new(folder)));
     let Some(wanted) = unique(control, look).await? else { return Ok(None) };
     for part in folders.chunks(LOOKED_AT_ONCE) {
-        let look = |path: &&[u8]| {
-            control.try_request(Request::Stat(Pathname::new(join(trim(top), path))))
-        };
+        let look =
+            |path: &&[u8]| control.try_request(Request::Stat(Pathname::new(join(trim(top), path))));
         let looks: Vec<u64> = part.iter().map(look).collect();
         let mut found = None;
         for (path, look) in part.iter().zip(looks) {

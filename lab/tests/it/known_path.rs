@@ -369,7 +369,8 @@ fn bbr_over_udt_says_that_it_begins_as_over_any_path() {
 
 #[test]
 fn who_may_load_no_bpf_begins_by_more_channels() {
-    let Some(bed) = Bed::over("t-knowno", &["custom", "--rate", "100M", "--rtt", "6ms"], &[]) else {
+    let Some(bed) = Bed::over("t-knowno", &["custom", "--rate", "100M", "--rtt", "6ms"], &[])
+    else {
         return;
     };
     plant_file(&bed.here("near"), 16, 7);
